@@ -1,0 +1,46 @@
+# Two commands do everything on a machine that has only Python 3.11+ and make:
+#   make demo   sets up .venv and runs the whole job on the bundled real model
+#   make test   sets up .venv with all frameworks, lints, type-checks and runs the whole suite
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+WORKERS ?= auto
+
+.PHONY: demo test lint types unit format clean
+
+demo: $(VENV)/.demo
+	$(BIN)/onnxtool quickstart demo
+
+test: lint types unit
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+unit: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "onnxtool needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Each stamp is newer than pyproject.toml and constraints.txt once its extras are installed.
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e ".[pytorch]"
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e ".[all,dev]"
+	@touch $(VENV)/.demo $@
+
+clean:
+	rm -rf $(VENV) demo build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,111 @@
+"""The Typer app. A command's module is imported only when that command is invoked, so that start-up stays fast."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command as build_command
+
+from onnxtool import __version__
+
+# The commands in the order of their use, each with the line that `onnxtool --help` shows.
+COMMANDS = {
+    "convert": "Turn a PyTorch, Keras, TensorFlow or scikit-learn model into a verified ONNX file.",
+    "check": "Check an ONNX file: specification, shapes, and a run on the embedded runtime.",
+    "inspect": "Show a model's anatomy: inputs, outputs, operators, parameters, compute.",
+    "optimize": "Make a model smaller and faster, and prove the result equal.",
+    "quantize": "Make a model int8 or float16 within an accuracy budget.",
+    "compare": "Run two models on the same inputs and show how far their outputs are apart.",
+    "run": "Run a model once on given or random inputs.",
+    "bench": "Measure latency, throughput and memory of models, side by side.",
+    "doctor": "Show versions, execution providers, extras and the CPU's int8 features.",
+    "quickstart": "Do the whole job on a bundled real model and show the result.",
+}
+
+
+def _build(name: str) -> Any:
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    function = import_module(f"onnxtool.cli.{name}").command
+    single.command(name, no_args_is_help=name not in ("doctor", "quickstart"))(function)
+    command = build_command(single)
+    command.context_settings["help_option_names"] = ["-h", "--help"]
+    return command
+
+
+class LazyGroup(TyperGroup):
+    """Knows every command's name and help line, and imports only the one that is invoked."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        stub = typer.Typer(add_completion=False)
+        for name, line in COMMANDS.items():
+            stub.command(name, help=line)(_nothing)
+        self.commands = {**build_command(stub).commands}  # type: ignore[attr-defined]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Replace the stub of the invoked command by the real one."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else _build(name), rest
+
+
+def _nothing() -> None:
+    """Stands for a command until it is invoked."""
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"onnxtool {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="onnxtool",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Any trained model to an ONNX file that is checked, proven equal, optimized and quantized.
+
+    Exit codes: 0 done, good - 1 the verdict is bad - 2 usage - 3 bad input - 4 unsupported - 5 unsafe -
+    6 out of memory, time or disk - 70 our bug - 130 interrupted.
+    """
+
+
+def expand_json(args: Sequence[str]) -> list[str]:
+    """Give a bare `--json` its value: it may stand alone (stdout) or be followed by `-` or a name ending in .json."""
+    result = []
+    args = list(args)
+    for index, argument in enumerate(args):
+        following = args[index + 1] if index + 1 < len(args) else ""
+        bare = argument == "--json" and not (following == "-" or following.endswith(".json"))
+        result.append("--json=-" if bare else argument)
+        if argument == "--":
+            return result + args[index + 1 :]
+    return result
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The console script: run the command line and exit with its code."""
+    args = expand_json(sys.argv[1:] if args is None else args)
+    try:
+        app(args=args, prog_name="onnxtool")
+    except BrokenPipeError:
+        # The reader (`| head`) has gone; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,70 @@
+"""The options that several commands share: one name, one help text, one definition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The .onnx file.", show_default=False)]
+OutputOption = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="OUT.onnx",
+        help="The file to write; replaced as a whole.",
+        show_default=False,
+    ),
+]
+InputShapeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input-shape",
+        metavar="NAME:DIMS",
+        help="Shape of an input, such as image:1,3,224,224; a word (image:batch,3,224,224) makes a dim dynamic. "
+        "Repeatable; the name may be left out when there is one input.",
+        show_default=False,
+    ),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="PATH", help="Input data: .npz, .npy or a folder of .npy files.", show_default=False
+    ),
+]
+ProviderOption = Annotated[str, typer.Option("--provider", metavar="NAME", help="Execution provider.")]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option("--threads", min=1, help="Threads of the runtime; all cores unless given.", show_default=False),
+]
+RtolOption = Annotated[float, typer.Option("--rtol", min=0.0, help="Relative tolerance for floats.")]
+AtolOption = Annotated[float, typer.Option("--atol", min=0.0, help="Absolute tolerance for floats.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
+CustomOpOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--custom-op-library",
+        metavar="FILE",
+        show_default=False,
+        help="Shared library with custom operators; loading it runs its code. Repeatable.",
+    ),
+]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Load formats that can run code (pickle). Only for files you trust.")
+]
+JsonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="[FILE.json|-]",
+        help="Write the report as JSON to a file, or to stdout (-).",
+        show_default=False,
+    ),
+]
+VerboseOption = Annotated[
+    int,
+    typer.Option("--verbose", "-v", count=True, help="More detail, and tracebacks on errors.", show_default=False),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No output for people, only errors.")]

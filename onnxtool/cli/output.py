@@ -1,0 +1,178 @@
+"""One command's conversation with the outside: progress and tables for people, JSON for machines, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+import typer
+
+from onnxtool import progress
+from onnxtool.errors import OnnxToolError, ResourceError
+from onnxtool.report.base import Report
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_BUG = 70
+_INTERRUPTED = 130
+
+
+class Output(AbstractContextManager["Output"]):
+    """Wraps the body of a command: `with Output(json, verbose, quiet) as out: out.emit(report)`.
+
+    Errors of our own family end the command with one line and their exit code; anything else is a bug of ours
+    (exit 70). With `--json -` stdout carries JSON only, and people's output goes to stderr.
+    """
+
+    def __init__(self, json_target: str | None = None, verbose: int = 0, quiet: bool = False) -> None:
+        self.json_target = json_target
+        self.verbose = verbose
+        self.quiet = quiet
+        self._listening: AbstractContextManager[None] | None = None
+        self._consoles: dict[bool, Console] = {}
+
+    def console(self, error: bool = False) -> Console:
+        """Where people read; plain text when that is no terminal, with NO_COLOR, or with -q."""
+        from rich.console import Console
+
+        stderr = error or self.json_target == "-"
+        if stderr not in self._consoles:
+            stream: IO[str] = sys.stderr if stderr else sys.stdout
+            width = None if stream.isatty() or "COLUMNS" in os.environ else 120
+            self._consoles[stderr] = Console(file=stream, highlight=False, soft_wrap=False, width=width)
+        return self._consoles[stderr]
+
+    def __enter__(self) -> Output:
+        if not self.quiet and sys.stderr.isatty():
+            self._listening = progress.listen(RichProgress())
+            self._listening.__enter__()
+        return self
+
+    def emit(self, report: Report) -> None:
+        """Show a report: as JSON where asked, and for people unless -q."""
+        if self.json_target is not None:
+            text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
+            if self.json_target == "-":
+                sys.stdout.write(text + "\n")
+                sys.stdout.flush()
+            else:
+                _write_text(Path(self.json_target), text + "\n")
+        if not self.quiet:
+            from onnxtool.cli.render import terminal
+
+            terminal.render(report, self.console(), verbose=self.verbose)
+        if not report.ok:
+            raise typer.Exit(1)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._listening is not None:
+            self._listening.__exit__(None, None, None)
+        if error is None or isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)):
+            return
+        if type(error).__module__.startswith("typer."):  # usage errors: Typer prints them itself, exit 2
+            return
+        if isinstance(error, OnnxToolError):
+            self._fail(str(error), error.exit_code)
+        if isinstance(error, KeyboardInterrupt):
+            self._fail("interrupted; nothing was left half-written.", _INTERRUPTED)
+        if isinstance(error, MemoryError):
+            self._fail("out of memory.", ResourceError.exit_code)
+        if isinstance(error, Exception):
+            text = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+            self._fail(f"this is a bug in onnxtool, please report it with the output of -v: {text}", _BUG)
+
+    def _fail(self, message: str, code: int) -> None:
+        from onnxtool.cli.render.text import clean
+
+        if self.verbose:
+            traceback.print_exc()
+        line = clean(" ".join(message.split()), limit=2000)
+        if self.json_target == "-":
+            print(json.dumps({"schema": "onnxtool/error/1", "ok": False, "error": line, "exit_code": code}))
+        print(f"error: {line}", file=sys.stderr)
+        raise typer.Exit(code) from None
+
+
+def _write_text(path: Path, text: str) -> None:
+    from onnxtool.errors import UsageError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror}).") from error
+
+
+class RichProgress:
+    """Progress bars on stderr for whatever takes longer than a second."""
+
+    _patience = 1.0
+
+    def __init__(self) -> None:
+        self._bars: Any = None
+        self._depth = 0
+
+    def start(self, label: str, total: int | None) -> _Bar:
+        self._depth += 1
+        return _Bar(self, label, total)
+
+    def finish(self, task: progress.Task) -> None:
+        assert isinstance(task, _Bar)
+        self._depth -= 1
+        if self._bars is not None:
+            task.remove()
+            if self._depth == 0:
+                self._bars.stop()
+                self._bars = None
+
+    def bars(self) -> Any:
+        """The live display, started when first needed."""
+        if self._bars is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bars = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bars.start()
+        return self._bars
+
+
+class _Bar:
+    def __init__(self, owner: RichProgress, label: str, total: int | None) -> None:
+        self._owner, self._label, self._total = owner, label, total
+        self._began, self._done = time.monotonic(), 0
+        self._id: Any = None
+
+    def advance(self, steps: int = 1) -> None:
+        self._done += steps
+        self._show()
+
+    def describe(self, label: str) -> None:
+        self._label = label
+        self._show()
+
+    def remove(self) -> None:
+        if self._id is not None:
+            self._owner.bars().remove_task(self._id)
+
+    def _show(self) -> None:
+        if self._id is None:
+            if time.monotonic() - self._began < RichProgress._patience:
+                return
+            self._id = self._owner.bars().add_task(self._label, total=self._total)
+        self._owner.bars().update(self._id, completed=self._done, description=self._label)

@@ -1,0 +1,60 @@
+"""The one exception family. Each class carries the exit code that the command line gives for it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OnnxToolError(Exception):
+    """Base of every error that onnxtool raises on purpose.
+
+    The message is one line that a person can act on: the file, the cause, what to do.
+    """
+
+    exit_code: ClassVar[int] = 70
+
+
+class VerdictError(OnnxToolError):
+    """The work was done and its verdict is bad, so that nothing was written (outputs differ, budget missed)."""
+
+    exit_code = 1
+
+
+class UsageError(OnnxToolError):
+    """The options do not fit together, or an argument cannot be used."""
+
+    exit_code = 2
+
+
+class InputError(OnnxToolError):
+    """A file is missing, unreadable or not valid, or data does not fit the model."""
+
+    exit_code = 3
+
+
+class UnsupportedError(OnnxToolError):
+    """An operator or a framework feature that cannot be handled."""
+
+    exit_code = 4
+
+
+class MissingExtraError(UnsupportedError):
+    """An optional framework is not installed."""
+
+    def __init__(self, subject: str, package: str, extra: str) -> None:
+        super().__init__(
+            f'{subject}: this needs {package}, which is not installed. Run: pip install "onnxtool[{extra}]"'
+        )
+        self.extra = extra
+
+
+class UnsafeError(OnnxToolError):
+    """Refused: the input could run code or reach outside its folder."""
+
+    exit_code = 5
+
+
+class ResourceError(OnnxToolError):
+    """Out of memory, time or disk, or a size beyond the limits."""
+
+    exit_code = 6

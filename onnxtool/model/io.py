@@ -1,0 +1,288 @@
+"""Reading and writing model files: the only place that opens them.
+
+Protobuf stays in this folder; everything above works on `onnx_ir` (or, for the quick look that `check` and
+`inspect` need, on the `ModelProto` that `read_proto` gives, because importing onnx_ir takes twice as long as
+checking a small model).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
+from onnxtool.model.limits import DEFAULT, Limits
+from onnxtool.model.tensors import all_tensors, external_ref, verify_tensors
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+# Above this, weights go to OUT.onnx.data; protobuf itself ends at 2 GiB and needs room for the graph.
+INLINE_LIMIT = 1_900_000_000
+_CHUNK = 1 << 20
+
+
+def read_proto(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> onnx.ModelProto:
+    """Read an .onnx file without its external data, and verify all declared sizes.
+
+    Raises:
+        InputError: missing, empty, no ONNX model, or damaged.
+        UnsafeError: external data outside the model's folder.
+        ResourceError: larger than the limits.
+    """
+    path = Path(path)
+    data = _read_regular(path, limits.max_model_bytes)
+    try:
+        model: onnx.ModelProto = onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        raise InputError(f"{path}: {_why_not_onnx(data)}") from error
+    if not model.HasField("graph") or model.ir_version <= 0:
+        raise InputError(f"{path}: {_why_not_onnx(data)}")
+    try:
+        verify_tensors(model, path.parent, limits)
+    except OnnxToolError as error:
+        raise type(error)(f"{path}: {error}") from error
+    return model
+
+
+def load(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> ir.Model:
+    """Load a model; external data is memory-mapped when touched, never copied up front.
+
+    Raises:
+        InputError, UnsafeError, ResourceError: as `read_proto`.
+    """
+    return from_proto(read_proto(path, limits), Path(path).parent)
+
+
+def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
+    """Lift a ModelProto into onnx_ir; `folder` is where its external data lies.
+
+    Raises:
+        InputError: the graph cannot be represented (damaged beyond what protobuf notices).
+    """
+    import onnx_ir as ir
+
+    try:
+        model = ir.from_proto(proto)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"the model's graph is not valid: {reason}") from error
+    if folder is not None:
+        ir.external_data.set_base_dir(model.graph, folder.resolve())
+    return model
+
+
+def to_proto(model: ir.Model) -> onnx.ModelProto:
+    """The model as protobuf; external tensors stay references."""
+    import onnx_ir as ir
+
+    return ir.to_proto(model)
+
+
+def weight_bytes(model: ir.Model) -> int:
+    """Bytes of all initializers of all graphs."""
+    return sum(
+        v.const_value.nbytes for g in model.graphs() for v in g.initializers.values() if v.const_value is not None
+    )
+
+
+def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None = None) -> None:
+    """Write a model atomically: a killed run leaves the old file or the new one, never a part.
+
+    The file is self-contained up to 2 GB. Above (or with `external=True`) the weights go to `OUT.onnx.data`
+    beside it. When the old file at `path` already uses that name, the new data gets a fresh name, and the one
+    rename of the .onnx file replaces both: old model with old data, or new model with new data.
+
+    Raises:
+        UsageError: `path` is a folder or its folder does not exist.
+        ResourceError: no space, no permission.
+    """
+    path = Path(path)
+    check_output(path)
+    if external is None:
+        external = weight_bytes(model) > INLINE_LIMIT
+    external = external and bool(_large_initializers(model))
+    stale = _external_files(path)
+    data_file: Path | None = None
+    try:
+        if external:
+            data_file = _fresh_data_name(path)
+            payload = _serialize_external(model, path.parent, data_file.name)
+        else:
+            payload = _serialize_inline(model)
+        write_atomic(path, payload)
+    except OSError as error:
+        if data_file is not None:
+            data_file.unlink(missing_ok=True)
+        raise _cannot_write(path, error) from error
+    for old in stale:
+        if old != data_file and old.name.startswith(path.name):
+            old.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, payload: bytes | Iterable[bytes]) -> None:
+    """Write bytes beside `path`, fsync, rename over it, fsync the folder.
+
+    Raises:
+        OSError: as the file system gives it; the temporary file is removed.
+    """
+    temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(6)}.tmp")
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+        with open(temporary, "wb") as file:
+            for chunk in (payload,) if isinstance(payload, bytes) else payload:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(temporary, mode)
+        os.replace(temporary, path.resolve() if path.is_symlink() else path)
+        _fsync_folder(path.parent)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def check_output(path: Path) -> None:
+    """Refuse an output path that cannot become a file, before any work is done.
+
+    Raises:
+        UsageError: it is a folder, no regular file, or its folder does not exist.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Give -o the name of a file, such as {path / 'model.onnx'}.")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no regular file, so it cannot be replaced as a whole.")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: the folder {path.parent} does not exist.")
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def total_bytes(path: str | os.PathLike[str]) -> int:
+    """Size on disk of a model: the .onnx file and its external data files."""
+    path = Path(path)
+    return path.stat().st_size + sum(f.stat().st_size for f in _external_files(path))
+
+
+def _read_regular(path: Path, limit: int) -> bytes:
+    try:
+        info = path.stat()
+        if stat.S_ISDIR(info.st_mode):
+            raise InputError(f"{path}: is a folder, not an ONNX file.")
+        if not stat.S_ISREG(info.st_mode):
+            raise InputError(f"{path}: is no regular file.")
+        if info.st_size == 0:
+            raise InputError(f"{path}: the file is empty.")
+        if info.st_size > limit:
+            raise ResourceError(
+                f"{path}: {info.st_size} bytes; a model file larger than {limit} bytes is not read. "
+                "Weights beyond 2 GB belong in external data."
+            )
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file.") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+
+
+def _why_not_onnx(data: bytes) -> str:
+    head = data[:16]
+    if head.startswith(b"PK\x03\x04"):
+        return "this is a zip archive (PyTorch, Keras, skops?), not an ONNX file. To turn it into one: onnxtool convert"
+    if head.startswith(b"\x89HDF"):
+        return "this is an HDF5 file (Keras?), not an ONNX file. To turn it into one: onnxtool convert"
+    if head.startswith(b"version https://git-lfs"):
+        return "this is a Git LFS pointer; fetch the real file with: git lfs pull"
+    if b"\0" not in data[:4096] and all(c in b"\t\n\r" or c >= 32 for c in data[:4096]):
+        return "this is a text file, not an ONNX file."
+    return "this is no ONNX file, or it is damaged or cut off."
+
+
+def _external_files(path: Path) -> list[Path]:
+    """The external data files that the model at `path` uses now; none when it cannot be read."""
+    try:
+        proto = read_proto(path)
+        names = {r.location for t in all_tensors(proto, DEFAULT) if (r := external_ref(t)) is not None}
+    except (OnnxToolError, OSError):
+        return []
+    return [path.parent / name for name in sorted(names)]
+
+
+def _fresh_data_name(path: Path) -> Path:
+    plain = path.with_name(path.name + ".data")
+    return plain if not plain.exists() else path.with_name(f"{path.name}.{secrets.token_hex(4)}.data")
+
+
+def _serialize_inline(model: ir.Model) -> bytes:
+    import onnx_ir as ir
+
+    swapped = [
+        (value, value.const_value)
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if isinstance(value.const_value, ir.ExternalTensor)
+    ]
+    try:
+        for value, tensor in swapped:
+            value.const_value = ir.Tensor(tensor.numpy(), name=tensor.name)
+        return bytes(ir.to_proto(model).SerializeToString())
+    finally:
+        for value, tensor in swapped:
+            value.const_value = tensor
+
+
+def _serialize_external(model: ir.Model, folder: Path, name: str) -> bytes:
+    import onnx_ir as ir
+
+    values = _large_initializers(model)
+    originals = [value.const_value for value in values]
+    external = ir.external_data.convert_tensors_to_external([t for t in originals if t is not None], folder, name)
+    _fsync_file(folder / name)
+    try:
+        for value, tensor in zip(values, external, strict=True):
+            value.const_value = tensor
+        return bytes(ir.to_proto(model).SerializeToString())
+    finally:
+        for value, original in zip(values, originals, strict=True):
+            value.const_value = original
+
+
+def _large_initializers(model: ir.Model) -> list[ir.Value]:
+    """Initializers worth a place in a data file; the smallest stay in the model."""
+    return [
+        value
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if value.const_value is not None and value.const_value.nbytes > 256 and value.const_value.dtype.name != "STRING"
+    ]
+
+
+def _fsync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _fsync_folder(folder: Path) -> None:
+    with suppress(OSError):  # some file systems do not allow it on a folder
+        _fsync_file(folder)
+
+
+def _cannot_write(path: Path, error: OSError) -> OnnxToolError:
+    return ResourceError(f"{path}: cannot be written ({error.strerror or error}). The old file, if any, is untouched.")

@@ -1,0 +1,1 @@
+"""The rewrite passes, one family for each file."""

@@ -1,0 +1,76 @@
+"""The base of all reports and their plain (JSON-ready) form."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorInfo:
+    """Name, dtype and shape of a model input or output; a str dim is symbolic, None is unknown."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None
+
+    def __str__(self) -> str:
+        dims = "?" if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.name}: {self.dtype}[{dims}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Base of every report.
+
+    Subclasses set `kind` and `version` (together the JSON schema's name, "onnxtool/check/1") and define `ok`.
+    A field is added freely; removing one or changing its meaning raises `version`.
+    """
+
+    kind: ClassVar[str] = "report"
+    version: ClassVar[int] = 1
+
+    @property
+    def ok(self) -> bool:
+        """True when the verdict is good (exit 0)."""
+        return True
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON types, with its schema name, tool version and verdict first."""
+        from onnxtool import __version__
+
+        head = {
+            "schema": f"onnxtool/{self.kind}/{self.version}",
+            "tool_version": __version__,
+            "ok": self.ok,
+        }
+        fields: dict[str, Any] = to_plain(self)
+        return head | fields
+
+
+def to_plain(value: Any) -> Any:
+    """Turn dataclasses, enums, paths, numpy scalars and tuples into JSON types.
+
+    NaN and infinities, which JSON has no number for, become the strings "NaN", "Infinity" and "-Infinity".
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return to_plain(value.value)
+    if isinstance(value, Mapping):
+        return {str(k): to_plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_plain(v) for v in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if hasattr(value, "item") and not isinstance(value, (str, bool, int, float)):
+        return to_plain(value.item() if getattr(value, "ndim", 0) == 0 else value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value

@@ -1,0 +1,80 @@
+"""What comparing two models gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from onnxtool.report.base import Report
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """How far one tensor of B is from the same tensor of A, over all runs.
+
+    Attributes:
+        name: the tensor's name in A (and in B, unless `other_name`).
+        ok: within tolerance everywhere; integers, booleans and strings must be equal.
+        max_abs: largest |a - b|; infinite where only one side is NaN or infinite.
+        max_rel: largest |a - b| / |a| over elements with a != 0.
+        mean_abs: mean |a - b|.
+        cosine: cosine similarity of the flattened tensors.
+        sqnr_db: signal-to-noise ratio, 10 log10(sum a^2 / sum (a-b)^2), in dB; infinite when equal.
+        mismatched: elements outside tolerance.
+        total: elements compared.
+        worst_index: where the tolerance is left furthest (in run `worst_run`), with both values.
+        note: why it is not ok when it is not about values ("shape [2, 3] against [2, 4]").
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    ok: bool
+    max_abs: float
+    max_rel: float
+    mean_abs: float
+    cosine: float
+    sqnr_db: float
+    mismatched: int
+    total: int
+    worst_index: tuple[int, ...] | None = None
+    worst_run: int = 0
+    expected: Any = None
+    actual: Any = None
+    other_name: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class CompareReport(Report):
+    """Two models on the same inputs.
+
+    Attributes:
+        a: what is taken as right.
+        b: what is judged.
+        outputs: one entry for each output, in A's order.
+        runs: for each run, the shapes of the inputs.
+        data: where the inputs came from ("random, seed 0" or a file).
+    """
+
+    kind: ClassVar[str] = "compare"
+
+    a: str
+    b: str
+    outputs: tuple[TensorDifference, ...]
+    runs: tuple[Mapping[str, tuple[int, ...]], ...]
+    data: str
+    rtol: float
+    atol: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when every output is within tolerance."""
+        return bool(self.outputs) and all(o.ok for o in self.outputs)
+
+    @property
+    def worst(self) -> TensorDifference | None:
+        """The output that is furthest off: a failed one first, then by relative error."""
+        return max(self.outputs, key=lambda o: (not o.ok, o.max_abs), default=None)

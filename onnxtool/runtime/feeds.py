@@ -1,0 +1,168 @@
+"""Inputs for a model: seeded random ones that respect dtype, shape, dims and value ranges, or from files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import Dim, TensorSpec
+
+DEFAULT_BATCH = 2
+DEFAULT_LENGTH = 16
+_MAX_ELEMENTS = 1 << 31
+
+
+def dim_values(
+    specs: Sequence[TensorSpec],
+    sizes: Mapping[str, int] | None = None,
+    *,
+    batch: int | None = None,
+    length: int | None = None,
+) -> dict[str, int]:
+    """Choose a number for every symbolic dim; a name shared by several inputs gets one number.
+
+    The first dim of an input counts as its batch (DEFAULT_BATCH unless `batch`), others as lengths
+    (DEFAULT_LENGTH unless `length`).
+
+    Args:
+        specs: the model's inputs.
+        sizes: numbers that are already decided, by dim name.
+    """
+    chosen = dict(sizes or {})
+    for spec in specs:
+        for axis, dim in enumerate(spec.shape or ()):
+            if isinstance(dim, str) and dim not in chosen:
+                is_batch = axis == 0
+                chosen[dim] = (batch or DEFAULT_BATCH) if is_batch else (length or DEFAULT_LENGTH)
+    return chosen
+
+
+def concrete_shape(
+    shape: tuple[Dim, ...] | None,
+    dims: Mapping[str, int],
+    *,
+    batch: int | None = None,
+    length: int | None = None,
+) -> tuple[int, ...]:
+    """Fill in symbolic (`dims`) and unknown dims."""
+    if shape is None:
+        return (batch or DEFAULT_BATCH,)
+    result = []
+    for axis, dim in enumerate(shape):
+        if isinstance(dim, int):
+            result.append(dim)
+        elif isinstance(dim, str) and dim in dims:
+            result.append(dims[dim])
+        else:
+            result.append((batch or DEFAULT_BATCH) if axis == 0 else (length or DEFAULT_LENGTH))
+    return tuple(result)
+
+
+def random_feeds(
+    specs: Sequence[TensorSpec],
+    seed: int = 0,
+    *,
+    dims: Mapping[str, int] | None = None,
+    batch: int | None = None,
+    length: int | None = None,
+    domains: Mapping[str, Domain] | None = None,
+) -> dict[str, np.ndarray]:
+    """Seeded random inputs.
+
+    Floats are standard normal (within a `Domain`: uniform), integers lie in their domain or in [0, 2), booleans
+    are fair coins, strings are short words.
+
+    Args:
+        specs: the model's inputs; shapes may hold symbolic dims.
+        seed: same seed, same specs: same arrays.
+        dims: numbers for symbolic dims, by name; the rest is chosen as in `dim_values`.
+        batch: size of the first dim where it is dynamic.
+        length: size of the other dynamic dims.
+        domains: per input name, the values it may take.
+
+    Raises:
+        UnsupportedError: an input that is no tensor (sequence, map, optional).
+        InputError: the shapes call for more than 2**31 elements.
+    """
+    generator = np.random.default_rng(seed)
+    numbers = dim_values(specs, dims, batch=batch, length=length)
+    feeds = {}
+    for spec in specs:
+        shape = concrete_shape(spec.shape, numbers, batch=batch, length=length)
+        if int(np.prod([float(d) for d in shape])) > _MAX_ELEMENTS:
+            raise InputError(f"input {spec.name!r} of shape {list(shape)} is too large for random data; give --data.")
+        feeds[spec.name] = _random(spec, shape, generator, (domains or {}).get(spec.name))
+    return feeds
+
+
+def _random(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generator, domain: Domain | None) -> Any:
+    if spec.dtype == "string":
+        return generator.choice(np.array(["alpha", "beta", "gamma", "delta"], dtype=object), size=shape)
+    if isinstance(spec.dtype, str):
+        raise UnsupportedError(f"input {spec.name!r} is a {spec.dtype}; random data can fill tensors only.")
+    if spec.dtype.kind == "b":
+        return generator.integers(0, 2, size=shape).astype(bool)
+    if spec.dtype.kind in "iu":
+        low, high = (int(domain.low), int(domain.high)) if domain else (0, 2)
+        return generator.integers(low, max(high, low + 1), size=shape).astype(spec.dtype)
+    if spec.dtype.kind == "c":
+        return (generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(spec.dtype)
+    if domain is not None:
+        return np.asarray(generator.uniform(domain.low, domain.high, size=shape)).astype(spec.dtype)
+    return np.asarray(generator.standard_normal(shape)).astype(spec.dtype)
+
+
+def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Read all arrays of an .npz file, or the one of an .npy file (key ""). Object arrays are refused.
+
+    Raises:
+        InputError: missing, no npz, or holding pickled objects.
+    """
+    path = Path(path)
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file.") from error
+    except Exception as error:  # numpy raises ValueError, BadZipFile, EOFError, OSError, ... on damaged files
+        reason = "holds pickled objects, which are not loaded" if "allow_pickle" in str(error) else "is no .npz file"
+        raise InputError(f"{path}: {reason}.") from error
+
+
+def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Pick from `arrays` what a model takes, by name; a lone array fits a lone input.
+
+    Arrays that the model does not take (labels, say) are left out; safe casts between floats and from smaller
+    integers are made.
+
+    Raises:
+        InputError: an input without an array.
+    """
+    if len(specs) == 1 and len(arrays) == 1 and specs[0].name not in arrays:
+        arrays = {specs[0].name: next(iter(arrays.values()))}
+    feeds = {}
+    for spec in specs:
+        if spec.name not in arrays:
+            known = ", ".join(str(s.info()) for s in specs)
+            raise InputError(f"the data has {', '.join(arrays) or 'nothing'}; the model takes {known}.")
+        feeds[spec.name] = cast(arrays[spec.name], spec)
+    return feeds
+
+
+def cast(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
+    """Cast to the input's dtype where no meaning is lost (float to float, integer to wider integer)."""
+    if isinstance(spec.dtype, str):
+        return array.astype(object) if spec.dtype == "string" and array.dtype.kind in "US" else array
+    floats = array.dtype.kind == "f" and spec.dtype.kind in "fV"
+    if array.dtype != spec.dtype and (floats or np.can_cast(array.dtype, spec.dtype, "safe")):
+        return array.astype(spec.dtype)
+    return array

@@ -1,0 +1,138 @@
+"""Runner: named inputs, named outputs, run(feeds). The hinge on which compare, calibration and timing turn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from onnxtool.errors import InputError
+from onnxtool.model.spec import TensorSpec, dtype_name
+from onnxtool.runtime.session import DEFAULT, SessionOptions, classify, create_session
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_RUNTIME_TYPES: Mapping[str, np.dtype | str] = {
+    "float": np.dtype("float32"),
+    "double": np.dtype("float64"),
+    "float16": np.dtype("float16"),
+    "bfloat16": _BFLOAT16,
+    "bool": np.dtype("bool"),
+    "string": "string",
+    **{f"{u}int{b}": np.dtype(f"{u}int{b}") for u in ("", "u") for b in (8, 16, 32, 64)},
+}
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """Anything that maps named arrays to named arrays: an ONNX session, a torch module, an estimator."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """What `run` takes."""
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """What `run` gives."""
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass; values are arrays (for sequence and map outputs: lists)."""
+
+
+class OnnxRunner:
+    """An ONNX model in the embedded runtime."""
+
+    def __init__(self, session: ort.InferenceSession) -> None:
+        self.session = session
+        self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
+        self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
+        self._bfloat16 = any(s.dtype == _BFLOAT16 for s in (*self.inputs, *self.outputs))
+
+    @classmethod
+    def open(
+        cls,
+        model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
+        options: SessionOptions = DEFAULT,
+    ) -> OnnxRunner:
+        """Load a model and wrap its session; raises as `create_session`."""
+        return cls(create_session(model, options))
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass.
+
+        Raises:
+            InputError: names, dtypes or ranks do not fit the model, or a node fails on this data.
+            ResourceError: out of memory.
+        """
+        check_feeds(self.inputs, feeds)
+        names = [o.name for o in self.outputs]
+        try:
+            if self._bfloat16:
+                return self._run_bfloat16(feeds, names)
+            return dict(zip(names, self.session.run(names, dict(feeds)), strict=True))
+        except Exception as error:
+            failure = classify(error)
+            if type(failure) is InputError:
+                failure = InputError(str(failure).replace("the runtime refuses this model", "the model fails to run"))
+            raise failure from error
+
+    def _run_bfloat16(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
+        # numpy has no bfloat16, so Session.run cannot take or give it; OrtValue can, through uint16.
+        values = {
+            name: (
+                ort.OrtValue.ortvalue_from_numpy_with_onnx_type(a.view(np.uint16), onnx.TensorProto.BFLOAT16)
+                if a.dtype == _BFLOAT16
+                else ort.OrtValue.ortvalue_from_numpy(a)
+            )
+            for name, a in feeds.items()
+        }
+        results = self.session.run_with_ort_values(names, values)
+        return {
+            name: (np.from_dlpack(r.to_dlpack()).view(_BFLOAT16) if spec.dtype == _BFLOAT16 else r.numpy())
+            for name, spec, r in zip(names, self.outputs, results, strict=True)
+        }
+
+
+def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) -> None:
+    """Hold feeds against what a model takes.
+
+    Raises:
+        InputError: a missing or unknown name, another dtype, another rank, another fixed dim.
+    """
+    known = ", ".join(str(s.info()) for s in specs)
+    expected = {s.name: s for s in specs}
+    for name in feeds:
+        if name not in expected:
+            raise InputError(f"the data has {name!r}, but the model takes {known}.")
+    for spec in specs:
+        array = feeds.get(spec.name)
+        if array is None:
+            raise InputError(f"the data has no {spec.name!r}; the model takes {known}.")
+        if not isinstance(array, np.ndarray):
+            continue  # sequences and maps: the runtime checks them
+        got = "string" if array.dtype.kind in "OUS" else array.dtype
+        if got != spec.dtype and not (isinstance(spec.dtype, str) and spec.dtype != "string"):
+            raise InputError(f"{spec.name!r} is {dtype_name(got)} in the data; the model takes {spec.info()}.")
+        if spec.shape is None:
+            continue
+        fits = len(array.shape) == len(spec.shape) and all(
+            not isinstance(want, int) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise InputError(f"{spec.name!r} has shape {list(array.shape)} in the data; the model takes {spec.info()}.")
+
+
+def _spec(argument: ort.NodeArg) -> TensorSpec:
+    kind = argument.type
+    if kind.startswith("tensor(") and kind.endswith(")"):
+        inner = kind[len("tensor(") : -1]
+        shape = tuple(None if d is None or (isinstance(d, int) and d < 0) else d for d in argument.shape)
+        return TensorSpec(argument.name, _RUNTIME_TYPES.get(inner, inner), shape)
+    return TensorSpec(argument.name, kind, None)

@@ -1,0 +1,179 @@
+"""The only place that makes an InferenceSession: providers, threads, optimizations, custom-operator libraries."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import onnx
+import onnxruntime as ort
+
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError, UsageError
+from onnxtool.model import io
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+OptimizationLevel = Literal["off", "basic", "extended", "all"]
+ModelSource = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model"
+
+_LEVELS = {
+    "off": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+_FATAL_ONLY = 4
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """How a model is run.
+
+    Attributes:
+        provider: execution provider, short ("cpu", "cuda") or in full ("CPUExecutionProvider").
+        threads: intra-op threads; None leaves it to the runtime (all cores).
+        optimization: the runtime's own graph optimizations at load time. Equality is judged with "off",
+            because the runtime's optimizer is itself wrong at times (Pad followed by MaxPool).
+        custom_op_libraries: shared libraries with custom operators; loading one runs its code.
+        profile_prefix: when given, the runtime writes a profile with this path prefix.
+    """
+
+    provider: str = "cpu"
+    threads: int | None = None
+    optimization: OptimizationLevel = "all"
+    custom_op_libraries: tuple[Path, ...] = ()
+    profile_prefix: str | None = None
+
+
+DEFAULT = SessionOptions()
+EXACT = SessionOptions(optimization="off")
+
+
+def available_providers() -> list[str]:
+    """Execution providers of this ONNX Runtime build, in full."""
+    return list(ort.get_available_providers())
+
+
+def provider_name(name: str) -> str:
+    """The full name of an execution provider.
+
+    Raises:
+        UsageError: this build of the runtime does not have it.
+    """
+    available = available_providers()
+    for full in available:
+        if name.lower() in (full.lower(), full.removesuffix("ExecutionProvider").lower()):
+            return full
+    known = ", ".join(p.removesuffix("ExecutionProvider").lower() for p in available)
+    raise UsageError(f"--provider {name}: this ONNX Runtime has {known}.")
+
+
+def create_session(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model, options: SessionOptions = DEFAULT
+) -> ort.InferenceSession:
+    """Load a model into the runtime.
+
+    Args:
+        model: a file, serialized bytes, a ModelProto, or an onnx_ir model (external data stays where it is).
+        options: how to run it.
+
+    Raises:
+        InputError: the runtime finds the model invalid.
+        UnsupportedError: an operator or a type that the runtime does not have.
+        ResourceError: out of memory.
+        UsageError: provider or custom-operator library not there.
+    """
+    native = ort.SessionOptions()
+    native.graph_optimization_level = _LEVELS[options.optimization]
+    native.log_severity_level = _FATAL_ONLY
+    if options.threads is not None:
+        native.intra_op_num_threads = options.threads
+    native.inter_op_num_threads = 1
+    if options.profile_prefix is not None:
+        native.enable_profiling = True
+        native.profile_file_prefix = options.profile_prefix
+    for library in options.custom_op_libraries:
+        _register(native, library)
+    providers = [provider_name(options.provider)]
+    if providers[0] != "CPUExecutionProvider":
+        providers.append("CPUExecutionProvider")
+    return _create(model, native, providers)
+
+
+def _create(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
+    native: ort.SessionOptions,
+    providers: list[str],
+) -> ort.InferenceSession:
+    if isinstance(model, (str, os.PathLike)):
+        return _start(os.fspath(model), native, providers)
+    if isinstance(model, bytes):
+        return _start(model, native, providers)
+    if isinstance(model, onnx.ModelProto):
+        return _start(model.SerializeToString(), native, providers)
+    folder = _external_folder(model)
+    if folder is not None:
+        native.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+    if folder is None and io.weight_bytes(model) > io.INLINE_LIMIT:
+        # Too large for one protobuf message: the runtime has to read it from disk.
+        with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
+            path = Path(scratch) / "model.onnx"
+            io.save(model, path, external=True)
+            return _start(str(path), native, providers)
+    return _start(io.to_proto(model).SerializeToString(), native, providers)
+
+
+def _external_folder(model: ir.Model) -> Path | None:
+    import onnx_ir as ir
+
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                return Path(value.const_value.base_dir)
+    return None
+
+
+def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str]) -> ort.InferenceSession:
+    try:
+        return ort.InferenceSession(model, native, providers=providers)
+    except Exception as error:
+        raise classify(error) from error
+
+
+def _register(native: ort.SessionOptions, library: Path) -> None:
+    if not library.is_file():
+        raise UsageError(f"--custom-op-library {library}: no such file.")
+    try:
+        native.register_custom_ops_library(str(library.resolve()))
+    except Exception as error:
+        raise UsageError(f"--custom-op-library {library}: {first_line(error)}") from error
+
+
+def classify(error: BaseException) -> OnnxToolError:
+    """Turn what the runtime raised into our own family, as one line."""
+    text = first_line(error)
+    lowered = text.lower()
+    kind = type(error).__name__
+    if isinstance(error, MemoryError) or "bad_alloc" in lowered or "failed to allocate memory" in lowered:
+        return ResourceError(f"the runtime ran out of memory: {text}")
+    unsupported = (
+        "not implemented",
+        "is not a registered function/op",
+        "no op registered",
+        "unsupported model ir",
+    )
+    if kind == "NotImplemented" or any(u in lowered for u in unsupported) or "opset" in lowered:
+        return UnsupportedError(f"the runtime does not support this model: {text}")
+    return InputError(f"the runtime refuses this model: {text}")
+
+
+def first_line(error: BaseException) -> str:
+    """The telling part of a runtime error: one line, without source positions and error codes."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if text.startswith("[ONNXRuntimeError]"):
+        text = text.split(" : ", 3)[-1] if text.count(" : ") >= 3 else text.split(" : ")[-1]
+    return text[:500]

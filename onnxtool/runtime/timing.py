@@ -1,0 +1,104 @@
+"""Latency, measured so that a noisy machine does not decide: warm-up, alternation, medians, intervals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Latencies of one candidate, in seconds, in the order they were taken."""
+
+    samples: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """Median latency, seconds."""
+        return float(np.median(self.samples))
+
+    def percentile(self, q: float) -> float:
+        """Latency percentile, q in [0, 100], seconds."""
+        return float(np.percentile(self.samples, q))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How two candidates relate: median of the paired ratios and its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """ "faster", "slower", or "same" when the interval holds 1."""
+        if self.high < 1.0:
+            return "faster"
+        return "slower" if self.low > 1.0 else "same"
+
+
+def measure(
+    candidates: Sequence[Callable[[], object]],
+    *,
+    budget: float = 2.0,
+    minimum: int = 10,
+    maximum: int = 1000,
+    warmup: int = 3,
+) -> list[Timing]:
+    """Time several callables in alternation, so that a slow moment of the machine hits all of them.
+
+    Each round calls every candidate once, in an order that rotates from round to round.
+
+    Args:
+        candidates: what to time; each call is one sample.
+        budget: seconds for all of it together, warm-up left out. At least `minimum` rounds are run anyway.
+        minimum: least number of rounds.
+        maximum: largest number of rounds.
+        warmup: rounds that are not counted.
+
+    Returns:
+        One Timing for each candidate, in order; sample i of each comes from round i.
+    """
+    for _ in range(warmup):
+        for call in candidates:
+            call()
+    samples: list[list[float]] = [[] for _ in candidates]
+    deadline = time.perf_counter() + budget
+    rounds = 0
+    while rounds < maximum and (rounds < minimum or time.perf_counter() < deadline):
+        for step in range(len(candidates)):
+            index = (rounds + step) % len(candidates)
+            start = time.perf_counter()
+            candidates[index]()
+            samples[index].append(time.perf_counter() - start)
+        rounds += 1
+    return [Timing(tuple(s)) for s in samples]
+
+
+def ratio(candidate: Timing, baseline: Timing, *, confidence: float = 0.95, seed: int = 0) -> Ratio:
+    """Latency of `candidate` over that of `baseline`, from rounds measured side by side by `measure`.
+
+    The estimate is the ratio of the medians; its interval is a percentile bootstrap over rounds, pairs kept.
+
+    Args:
+        candidate: sample i belongs to the same round as the baseline's sample i.
+        baseline: what to divide by.
+        confidence: coverage of the interval.
+        seed: of the bootstrap.
+
+    Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapter 13.
+    """
+    a, b = np.asarray(candidate.samples), np.asarray(baseline.samples)
+    count = min(len(a), len(b))
+    a, b = a[:count], b[:count]
+    generator = np.random.default_rng(seed)
+    picks = generator.integers(0, count, size=(1000, count))
+    spread = np.median(a[picks], axis=1) / np.median(b[picks], axis=1)
+    tail = (1 - confidence) / 2 * 100
+    low, high = np.percentile(spread, [tail, 100 - tail])
+    value = float(np.median(a) / np.median(b))
+    return Ratio(value, min(float(low), value), max(float(high), value))

@@ -1,0 +1,171 @@
+"""How far two tensors are apart, and whether that is acceptable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtool.report.compare import TensorDifference
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """|a - b| <= atol + rtol * |a|, element by element, `a` being the reference (as numpy.testing has it)."""
+
+    rtol: float = 1e-3
+    atol: float = 1e-5
+
+
+@dataclass
+class Difference:
+    """Accumulates the difference of one tensor over several runs, in constant memory.
+
+    Sums are kept in float64. Equal infinities and NaN against NaN count as equal.
+    """
+
+    name: str
+    tolerance: Tolerance
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    runs: int = 0
+    total: int = 0
+    mismatched: int = 0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    _abs_sum: float = 0.0
+    _signal: float = 0.0
+    _noise: float = 0.0
+    _dot: float = 0.0
+    _other: float = 0.0
+    _excess: float = field(default=-np.inf)
+    worst_index: tuple[int, ...] | None = None
+    worst_run: int = 0
+    expected: Any = None
+    actual: Any = None
+    note: str | None = None
+
+    def add(self, a: Any, b: Any) -> None:
+        """Take in one run: `a` is right, `b` is judged."""
+        run = self.runs
+        self.runs += 1
+        a, b = np.asarray(a), np.asarray(b)
+        self.dtype, self.shape = ("string" if a.dtype.kind in "OUS" else a.dtype.name), a.shape
+        if a.shape != b.shape:
+            self._fail(f"shape {list(a.shape)} against {list(b.shape)}", a.size)
+            return
+        if (a.dtype.kind in "OUS") != (b.dtype.kind in "OUS"):
+            self._fail(f"{a.dtype.name} against {b.dtype.name}", a.size)
+            return
+        self.total += a.size
+        if a.size == 0:
+            return
+        if a.dtype.kind in "OUS":
+            self._add_exact(a, b, run)
+        else:
+            self._add_numbers(a, b, run)
+
+    def _fail(self, note: str, count: int) -> None:
+        self.note = self.note or note
+        self.total += count
+        self.mismatched += max(count, 1)
+        self.max_abs = self.max_rel = np.inf
+
+    def _add_exact(self, a: np.ndarray, b: np.ndarray, run: int) -> None:
+        different = a.astype(str) != b.astype(str)
+        count = int(different.sum())
+        if count and self.worst_index is None:
+            self._remember(a, b, int(np.argmax(different)), run)
+            self.max_abs = self.max_rel = np.inf
+        self.mismatched += count
+        equal = float(a.size - count)
+        self._signal += a.size
+        self._other += a.size
+        self._dot += equal
+        self._noise += count
+        self._abs_sum += count
+
+    def _add_numbers(self, a: np.ndarray, b: np.ndarray, run: int) -> None:
+        exact = a.dtype.kind in "biu" and b.dtype.kind in "biu"
+        wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
+        with np.errstate(all="ignore"):
+            x, y = a.astype(wide).ravel(), b.astype(wide).ravel()
+            same = (x == y) | (np.isnan(x) & np.isnan(y))
+            if exact:
+                same = (a == b).ravel()  # int64 beyond 2**53 is not exact in float64
+            error = np.where(same, 0.0, np.abs(x - y))
+            error = np.where(np.isnan(error), np.inf, error)
+            if exact:
+                error = np.where(same, 0.0, np.maximum(error, 1.0))
+            magnitude = np.abs(x)
+            allowed = 0.0 if exact else self.tolerance.atol + self.tolerance.rtol * magnitude
+            allowed = np.where(np.isfinite(allowed), allowed, 0.0)
+            excess = error - allowed
+            relative = np.where(same, 0.0, error / magnitude)
+            relative = relative[np.isfinite(magnitude) & (magnitude > 0)]
+        self.mismatched += int((excess > 0).sum())
+        self.max_abs = max(self.max_abs, float(error.max()))
+        self.max_rel = max(self.max_rel, float(relative.max()) if relative.size else 0.0)
+        worst = int(np.argmax(excess))
+        if excess[worst] > self._excess:
+            self._excess = float(excess[worst])
+            self._remember(a, b, worst, run)
+        finite = np.isfinite(x) & np.isfinite(y)
+        x, y, error = x[finite], y[finite], error[finite]
+        self._abs_sum += float(error.sum()) if finite.all() else np.inf
+        self._signal += float((np.abs(x) ** 2).sum())
+        self._other += float((np.abs(y) ** 2).sum())
+        self._noise += float((error**2).sum())
+        self._dot += float((x * np.conj(y)).sum().real)
+
+    def _remember(self, a: np.ndarray, b: np.ndarray, flat: int, run: int) -> None:
+        index = np.unravel_index(flat, a.shape)
+        self.worst_index, self.worst_run = tuple(int(i) for i in index), run
+        self.expected, self.actual = _scalar(a[index]), _scalar(b[index])
+
+    @property
+    def cosine(self) -> float:
+        """Cosine similarity over all runs; 1 when both sides are all zero."""
+        if self.note:
+            return 0.0
+        norm = (self._signal * self._other) ** 0.5
+        return 1.0 if norm == 0 and self._noise == 0 else (self._dot / norm if norm > 0 else 0.0)
+
+    @property
+    def sqnr_db(self) -> float:
+        """Signal-to-quantization-noise ratio in dB over all runs; infinite when equal."""
+        if self.note:
+            return -np.inf
+        if self._noise == 0:
+            return np.inf
+        return float(10 * np.log10(max(self._signal, 1e-300) / self._noise))
+
+    def result(self, other_name: str | None = None) -> TensorDifference:
+        """The frozen outcome."""
+        return TensorDifference(
+            name=self.name,
+            dtype=self.dtype,
+            shape=self.shape,
+            ok=self.mismatched == 0 and self.note is None,
+            max_abs=self.max_abs,
+            max_rel=self.max_rel,
+            mean_abs=self._abs_sum / self.total if self.total else 0.0,
+            cosine=self.cosine,
+            sqnr_db=self.sqnr_db,
+            mismatched=self.mismatched,
+            total=self.total,
+            worst_index=self.worst_index,
+            worst_run=self.worst_run,
+            expected=self.expected,
+            actual=self.actual,
+            other_name=other_name,
+            note=self.note,
+        )
+
+
+def _scalar(value: Any) -> Any:
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, complex):
+        return str(value)
+    return value if isinstance(value, (bool, int, float, str)) else str(value)
