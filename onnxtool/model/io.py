@@ -200,7 +200,7 @@ def _read_regular(path: Path, limit: int) -> bytes:
 
 
 def _why_not_onnx(data: bytes) -> str:
-    head = data[:16]
+    head = data[:64]
     if head.startswith(b"PK\x03\x04"):
         return "this is a zip archive (PyTorch, Keras, skops?), not an ONNX file. To turn it into one: onnxtool convert"
     if head.startswith(b"\x89HDF"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -95,9 +96,18 @@ class OnnxRunner:
         }
         results = self.session.run_with_ort_values(names, values)
         return {
-            name: (np.from_dlpack(r.to_dlpack()).view(_BFLOAT16) if spec.dtype == _BFLOAT16 else r.numpy())
+            name: (_bfloat16_array(r) if spec.dtype == _BFLOAT16 else r.numpy())
             for name, spec, r in zip(names, self.outputs, results, strict=True)
         }
+
+
+def _bfloat16_array(value: ort.OrtValue) -> np.ndarray:
+    # OrtValue.numpy() refuses bfloat16 and numpy's from_dlpack does too: copy the bytes out.
+    size = value.tensor_size_in_bytes()
+    if size == 0:
+        return np.empty(value.shape(), _BFLOAT16)
+    raw = (ctypes.c_uint8 * size).from_address(value.data_ptr())
+    return np.frombuffer(bytes(raw), _BFLOAT16).reshape(value.shape())
 
 
 def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) -> None:

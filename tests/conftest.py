@@ -1,0 +1,61 @@
+"""What every room's tests share: the fixtures folder, the real command, small models."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+ROOT = Path(__file__).parent.parent
+FIXTURES = ROOT / "fixtures"
+Result = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The folder of real models and data."""
+    return FIXTURES
+
+
+@pytest.fixture(scope="session")
+def digits_onnx() -> Path:
+    """The float32 digits CNN: image float32[batch,1,8,8] -> logits float32[batch,10]."""
+    return FIXTURES / "digits_cnn.onnx"
+
+
+@pytest.fixture(scope="session")
+def onnxtool() -> Callable[..., Result]:
+    """Run the real command: `onnxtool("check", path)` -> exit code, stdout, stderr."""
+
+    def run(*args: object, env: dict[str, str] | None = None, cwd: Path | None = None, timeout: float = 300) -> Result:
+        return subprocess.run(
+            [sys.executable, "-m", "onnxtool", *map(str, args)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **(env or {})},
+            cwd=cwd,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def relu_proto() -> onnx.ModelProto:
+    """x float32[batch,3] -> y = relu(x w), with a 3x2 weight; a fresh copy for each test."""
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [3, 2], [1.0, -1.0, 0.5, 0.25, -2.0, 3.0])
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])],
+        "relu",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 2])],
+        [weight],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)

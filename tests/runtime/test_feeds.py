@@ -1,0 +1,76 @@
+"""Random and file-backed inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import adapt, random_feeds, read_npz
+
+FLOAT = np.dtype("float32")
+INT = np.dtype("int64")
+
+
+def test_one_name_is_one_size_over_all_inputs() -> None:
+    specs = [
+        TensorSpec("a", FLOAT, ("n", "len", 4)),
+        TensorSpec("b", INT, ("n", "len")),
+        TensorSpec("c", FLOAT, ("len",)),
+    ]
+    feeds = random_feeds(specs, batch=3, length=7)
+    assert {k: v.shape for k, v in feeds.items()} == {"a": (3, 7, 4), "b": (3, 7), "c": (7,)}
+    assert feeds["a"].dtype == FLOAT
+    assert feeds["b"].dtype == INT
+
+
+def test_same_seed_same_arrays_and_another_seed_others() -> None:
+    specs = [TensorSpec("a", FLOAT, (2, 3))]
+    np.testing.assert_array_equal(random_feeds(specs, 5)["a"], random_feeds(specs, 5)["a"])
+    assert (random_feeds(specs, 5)["a"] != random_feeds(specs, 6)["a"]).any()
+
+
+def test_integers_stay_in_their_domain() -> None:
+    specs = [
+        TensorSpec("ids", INT, (50, 50)),
+        TensorSpec("flag", np.dtype("bool"), (9,)),
+        TensorSpec("s", "string", (3,)),
+    ]
+    feeds = random_feeds(specs, domains={"ids": Domain(3, 11)})
+    assert set(np.unique(feeds["ids"])) == set(range(3, 11))
+    assert feeds["flag"].dtype == bool
+    assert feeds["s"].dtype == object
+
+
+def test_refuses_absurd_sizes_and_sequences() -> None:
+    with pytest.raises(InputError, match="too large"):
+        random_feeds([TensorSpec("a", FLOAT, (1 << 40, 1 << 40))])
+    with pytest.raises(UnsupportedError, match="sequence"):
+        random_feeds([TensorSpec("a", "sequence", None)])
+
+
+def test_npz_without_pickle(tmp_path: Path) -> None:
+    np.savez(tmp_path / "good.npz", a=np.ones(3))
+    assert list(read_npz(tmp_path / "good.npz")) == ["a"]
+    np.savez(tmp_path / "bad.npz", a=np.array([{}], dtype=object))
+    with pytest.raises(InputError, match="pickled objects"):
+        read_npz(tmp_path / "bad.npz")
+    (tmp_path / "text.npz").write_text("no")
+    with pytest.raises(InputError):
+        read_npz(tmp_path / "text.npz")
+    with pytest.raises(InputError, match="no such file"):
+        read_npz(tmp_path / "none.npz")
+
+
+def test_adapt_picks_by_name_casts_floats_and_leaves_labels_out() -> None:
+    specs = [TensorSpec("x", FLOAT, ("n", 2))]
+    feeds = adapt(specs, {"x": np.zeros((4, 2)), "label": np.zeros(4, dtype=int)})
+    assert list(feeds) == ["x"]
+    assert feeds["x"].dtype == FLOAT
+    assert adapt(specs, {"other": np.zeros((4, 2), FLOAT)})["x"].shape == (4, 2)
+    with pytest.raises(InputError, match=r"x: float32\[n, 2\]"):
+        adapt(specs, {"a": np.zeros(1), "b": np.zeros(1)})

@@ -1,0 +1,84 @@
+"""Differences against numpy's own arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from onnxtool.report.compare import TensorDifference
+from onnxtool.validate.tolerance import Difference, Tolerance
+
+
+def difference(a: object, b: object, rtol: float = 1e-3, atol: float = 1e-5) -> TensorDifference:
+    entry = Difference("t", Tolerance(rtol, atol))
+    entry.add(a, b)
+    return entry.result()
+
+
+floats = hnp.arrays(
+    np.float32,
+    st.integers(1, 20),
+    elements=st.floats(-1e6, 1e6, width=32) | st.sampled_from([np.nan, np.inf, -np.inf]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(floats, st.data())
+def test_verdict_is_numpys(a: np.ndarray, data: st.DataObject) -> None:
+    b = (
+        data.draw(hnp.arrays(np.float32, a.shape, elements=st.floats(-1e6, 1e6, width=32)))
+        if data.draw(st.booleans())
+        else a + np.float32(data.draw(st.floats(-1e-3, 1e-3)))
+    )
+    expected = np.isclose(b.astype("f8"), a.astype("f8"), rtol=1e-3, atol=1e-5, equal_nan=True)
+    result = difference(a, b)
+    assert result.mismatched == int((~expected).sum())
+    assert result.ok == bool(expected.all())
+
+
+def test_metrics_match_numpy() -> None:
+    generator = np.random.default_rng(0)
+    a = generator.standard_normal((3, 4))
+    b = a + generator.standard_normal((3, 4)) * 0.01
+    result = difference(a, b)
+    assert result.max_abs == pytest.approx(np.abs(a - b).max())
+    assert result.max_rel == pytest.approx((np.abs(a - b) / np.abs(a)).max())
+    assert result.mean_abs == pytest.approx(np.abs(a - b).mean())
+    assert result.cosine == pytest.approx((a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b))
+    assert result.sqnr_db == pytest.approx(10 * np.log10((a**2).sum() / ((a - b) ** 2).sum()))
+
+
+def test_the_worst_element_is_shown() -> None:
+    a = np.ones((2, 3), np.float32)
+    b = a.copy()
+    b[1, 2] = 5
+    result = difference(a, b)
+    assert (result.worst_index, result.expected, result.actual, result.mismatched) == ((1, 2), 1.0, 5.0, 1)
+
+
+def test_integers_and_strings_are_exact() -> None:
+    assert not difference(np.array([2**60]), np.array([2**60 + 1]), rtol=1).ok
+    assert difference(np.array(["a", "b"], dtype=object), np.array(["a", "b"])).ok
+    assert not difference(np.array(["a", "b"], dtype=object), np.array(["a", "c"])).ok
+    assert not difference(np.array([True]), np.array([False]), rtol=9).ok
+
+
+def test_another_shape_is_said() -> None:
+    assert difference(np.zeros((2, 3)), np.zeros((3, 2))).note == "shape [2, 3] against [3, 2]"
+
+
+def test_nan_on_one_side_only_is_a_failure() -> None:
+    assert not difference(np.array([np.nan]), np.array([0.0])).ok
+    assert not difference(np.array([0.0]), np.array([np.nan])).ok
+    assert not difference(np.array([np.inf]), np.array([-np.inf])).ok
+
+
+def test_runs_add_up() -> None:
+    entry = Difference("t", Tolerance())
+    entry.add(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
+    entry.add(np.array([1.0, 2.0]), np.array([1.0, 3.0]))
+    result = entry.result()
+    assert (result.total, result.mismatched, result.worst_run) == (4, 1, 1)
