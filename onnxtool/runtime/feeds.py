@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxtool.errors import InputError, UnsupportedError
-from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec
+
+if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
+    from onnxtool.model.domains import Domain
 
 DEFAULT_BATCH = 2
 DEFAULT_LENGTH = 16

@@ -40,6 +40,8 @@ class SessionOptions:
             because the runtime's optimizer is itself wrong at times (Pad followed by MaxPool).
         custom_op_libraries: shared libraries with custom operators; loading one runs its code.
         profile_prefix: when given, the runtime writes a profile with this path prefix.
+        stop_spinning: let the session's threads sleep as soon as a run ends; without it they keep a core busy for
+            a moment, which slows whatever runs next (another session that is measured in alternation).
     """
 
     provider: str = "cpu"
@@ -47,6 +49,7 @@ class SessionOptions:
     optimization: OptimizationLevel = "all"
     custom_op_libraries: tuple[Path, ...] = ()
     profile_prefix: str | None = None
+    stop_spinning: bool = False
 
 
 DEFAULT = SessionOptions()
@@ -93,6 +96,8 @@ def create_session(
     if options.threads is not None:
         native.intra_op_num_threads = options.threads
     native.inter_op_num_threads = 1
+    if options.stop_spinning:
+        native.add_session_config_entry("session.force_spinning_stop", "1")
     if options.profile_prefix is not None:
         native.enable_profiling = True
         native.profile_file_prefix = options.profile_prefix

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxtool.errors import InputError
-from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.outputs import flatten
 from onnxtool.runtime.runner import Runner
 from onnxtool.validate.tolerance import Difference, Tolerance
+
+if TYPE_CHECKING:
+    from onnxtool.model.domains import Domain
 
 Feeds = Mapping[str, np.ndarray]
 
@@ -81,23 +84,6 @@ def match_names(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]
         rest = iter([n for n in b if n not in shared])
         return {name: name if name in shared else next(rest) for name in a}
     raise InputError(f"the two models have other {what}: {', '.join(a)} against {', '.join(b)}.")
-
-
-def flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Sequences become name[0], name[1], ...; lists of maps (ZipMap) become one tensor for each key."""
-    flat: dict[str, Any] = {}
-    for name, value in outputs.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{name}[{key}]": item for key, item in value.items()})
-        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
-            flat.update({f"{name}[{key}]": np.array([row[key] for row in value]) for key in value[0]})
-        elif isinstance(value, (list, tuple)):
-            flat.update({f"{name}[{index}]": item for index, item in enumerate(value)})
-        elif value is None:
-            flat[name] = np.array([], dtype=np.float32)
-        else:
-            flat[name] = value
-    return flat
 
 
 def probe_feeds(
