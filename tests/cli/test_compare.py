@@ -1,0 +1,80 @@
+"""`onnxtool compare` from the outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import jsonschema
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from onnxtool.report.compare import CompareReport
+from onnxtool.report.schema import json_schema
+
+Tool = Callable[..., "CompletedProcess[str]"]
+
+
+@pytest.fixture
+def changed(digits_onnx: Path, tmp_path: Path) -> Path:
+    """The digits model with its last bias moved by 0.25 in one class."""
+    model = onnx.load(digits_onnx)
+    gemm = [n for n in model.graph.node if n.op_type == "Gemm"][-1]
+    bias = next(t for t in model.graph.initializer if t.name == gemm.input[2])
+    values = numpy_helper.to_array(bias).copy()
+    values[3] += 0.25
+    bias.CopyFrom(numpy_helper.from_array(values, bias.name))
+    path = tmp_path / "changed.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def test_a_model_equals_itself(onnxtool: Tool, digits_onnx: Path) -> None:
+    done = onnxtool("compare", digits_onnx, digits_onnx)
+    assert done.returncode == 0, done.stderr
+    assert "OK" in done.stdout
+    assert "logits" in done.stdout
+
+
+def test_shows_where_a_changed_model_differs(onnxtool: Tool, digits_onnx: Path, changed: Path) -> None:
+    done = onnxtool("compare", digits_onnx, changed, "--json", "-")
+    assert done.returncode == 1
+    plain = json.loads(done.stdout)
+    jsonschema.validate(plain, json_schema(CompareReport))
+    (logits,) = plain["outputs"]
+    assert logits["max_abs"] == pytest.approx(0.25, abs=1e-4)
+    assert logits["worst_index"][1] == 3
+    assert "FAILED" in done.stderr  # people's table gives way to JSON on stdout
+
+
+def test_uses_given_data(onnxtool: Tool, digits_onnx: Path, fixtures: Path) -> None:
+    done = onnxtool("compare", digits_onnx, digits_onnx, "--data", fixtures / "calib.npz")
+    assert done.returncode == 0, done.stderr
+    assert "calib.npz" in done.stdout
+
+
+def test_a_wider_tolerance_accepts_the_change(onnxtool: Tool, digits_onnx: Path, changed: Path) -> None:
+    assert onnxtool("compare", digits_onnx, changed, "--atol", "0.3").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arrays", "expected"),
+    [
+        ({"picture": np.zeros((2, 1, 8, 8), np.float32), "label": np.zeros(2)}, "image"),
+        ({"image": np.zeros((2, 1, 9, 8), np.float32)}, "image"),
+        ({"image": np.zeros((2, 8), np.float32)}, "image"),
+        ({"image": np.array(["a"], dtype=object)}, "object"),
+    ],
+)
+def test_wrong_data_is_one_line_naming_what_is_expected(
+    onnxtool: Tool, digits_onnx: Path, tmp_path: Path, arrays: dict[str, np.ndarray], expected: str
+) -> None:
+    np.savez(tmp_path / "bad.npz", **arrays)
+    done = onnxtool("compare", digits_onnx, digits_onnx, "--data", tmp_path / "bad.npz")
+    assert done.returncode in (3, 5)
+    assert len(done.stderr.splitlines()) == 1
+    assert expected in done.stderr

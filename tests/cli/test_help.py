@@ -1,0 +1,79 @@
+"""Help, version, start-up: what a newcomer types first, and what it must not import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+import pytest
+
+from onnxtool import __version__
+from onnxtool.cli.app import COMMANDS, expand_json
+
+HEAVY = ("onnx", "onnx_ir", "onnxscript", "onnxruntime", "numpy", "torch", "tensorflow", "keras", "sklearn")
+Tool = Callable[..., "CompletedProcess[str]"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["convert", "--help"], ["quickstart", "--help"]])
+def test_imports_nothing_heavy(arguments: list[str]) -> None:
+    script = (
+        "import sys\n"
+        "from onnxtool.cli.app import main\n"
+        "try:\n"
+        f"    main({arguments!r})\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        f"print('HEAVY', sorted(set({HEAVY!r}) & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    script = f"import sys, onnxtool; onnxtool.convert; print(sorted(set({HEAVY!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_names_every_command(onnxtool: Tool) -> None:
+    done = onnxtool("--help")
+    assert done.returncode == 0
+    for name in COMMANDS:
+        assert f" {name} " in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(onnxtool: Tool, name: str) -> None:
+    done = onnxtool(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"Usage: onnxtool {name}" in done.stdout
+    assert "--json" in done.stdout
+
+
+def test_prints_its_version(onnxtool: Tool) -> None:
+    done = onnxtool("--version")
+    assert (done.returncode, done.stdout) == (0, f"onnxtool {__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", [["frobnicate"], ["check", "--no-such-option", "x"], ["compare", "only-one"]])
+def test_wrong_usage_is_exit_2(onnxtool: Tool, arguments: list[str]) -> None:
+    done = onnxtool(*arguments)
+    assert done.returncode == 2
+    assert "Usage:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "expanded"),
+    [
+        (["check", "m.onnx", "--json"], ["check", "m.onnx", "--json=-"]),
+        (["check", "--json", "m.onnx"], ["check", "--json=-", "m.onnx"]),
+        (["check", "m.onnx", "--json", "-"], ["check", "m.onnx", "--json", "-"]),
+        (["check", "m.onnx", "--json", "out.json"], ["check", "m.onnx", "--json", "out.json"]),
+        (["check", "--", "--json"], ["check", "--", "--json"]),
+    ],
+)
+def test_json_may_stand_alone(given: list[str], expanded: list[str]) -> None:
+    assert expand_json(given) == expanded
