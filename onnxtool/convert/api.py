@@ -1,0 +1,163 @@
+"""`convert`: a framework model in, a verified ONNX file out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxtool import progress
+from onnxtool.convert.adapter import Adapter, ConvertOptions, SourceModel, find_adapter
+from onnxtool.convert.interface import align
+from onnxtool.convert.source import Source
+from onnxtool.convert.verify import verify
+from onnxtool.errors import UsageError
+from onnxtool.model import io
+from onnxtool.model.graph import all_nodes, input_specs, output_specs
+from onnxtool.model.metadata import add_history, versions
+from onnxtool.report.convert import ConvertReport
+from onnxtool.runtime.feeds import read_npz
+from onnxtool.validate.tolerance import Tolerance
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def convert(
+    source: str | os.PathLike[str] | None,
+    output: str | os.PathLike[str],
+    *,
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008  (frozen)
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    verify_result: bool = True,
+    keep_failed: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> ConvertReport:
+    """Convert a model, run it and the original on the same inputs, and write the file only if they agree.
+
+    Args:
+        source: file or folder; None when `factory` makes the whole model.
+        output: the .onnx file to write.
+        options: all that an adapter may want to know.
+        rtol: relative tolerance for floats (wider where the model computes in float16 or bfloat16).
+        atol: absolute tolerance for floats.
+        verify_result: False skips the comparison; the file's metadata says so.
+        keep_failed: where to keep a file that failed the comparison.
+        settings: fields of ConvertOptions by name: `convert(a, b, factory="net.py:make", trust=True)`. `sample` may be
+            the path of an .npz file.
+
+    Returns:
+        A report; with `ok` False (outputs differ) nothing was written to `output`.
+
+    Raises:
+        InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
+    """
+    output = Path(output)
+    io.check_output(output)
+    options = with_settings(options, settings)
+    clock = _Clock()
+    with progress.task("converting", 4) as task:
+        opened, adapter, model = _open(source, options)
+        clock.stop("load")
+        task.advance()
+        graph = adapter.export(model, options)
+        align(graph, model.inputs, model.outputs)
+        clock.stop("export")
+        task.advance()
+        comparison = None
+        if verify_result:
+            comparison = verify(model, graph, options, Tolerance(rtol, atol), names=(str(opened), str(output)))
+        clock.stop("verify")
+        task.advance()
+        _record(graph, opened, model, options, comparison is not None)
+        target = output if comparison is None or comparison.ok else keep_failed
+        if target is not None:
+            io.save(graph, target)
+        clock.stop("save")
+        task.advance()
+    written = target == output
+    return ConvertReport(
+        source=str(opened),
+        output=str(output),
+        form=model.form,
+        framework=model.framework,
+        source_sha256=opened.sha256(),
+        inputs=tuple(s.info() for s in input_specs(graph)),
+        outputs=tuple(s.info() for s in output_specs(graph)),
+        opset=graph.opset_imports.get("", 0),
+        nodes=sum(1 for _ in all_nodes(graph)),
+        size_bytes=io.total_bytes(output) if written else 0,
+        comparison=comparison,
+        notes=tuple(model.notes),
+        seconds=clock.seconds,
+        written=written,
+        kept=None if written or target is None else str(target),
+    )
+
+
+def open_source(
+    source: str | os.PathLike[str] | None,
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008  (frozen)
+    **settings: Any,
+) -> SourceModel:
+    """Load a framework model as a Runner, without converting it.
+
+    Raises:
+        InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
+    """
+    return _open(source, with_settings(options, settings))[2]
+
+
+def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
+    """`options` with single fields replaced; the path of a sample is read.
+
+    Raises:
+        UsageError: no such option.
+    """
+    known = {f.name for f in fields(ConvertOptions)}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise UsageError(f"convert has no option {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+    sample = settings.get("sample")
+    if isinstance(sample, (str, os.PathLike)):
+        settings = {**settings, "sample": read_npz(sample)}
+    return replace(options, **settings)
+
+
+def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tuple[Source, Adapter, SourceModel]:
+    if source is None and options.factory is None:
+        raise UsageError("give a SOURCE file, or --factory file.py:function that builds the whole model.")
+    opened = Source(source)
+    adapter = find_adapter(opened, options)
+    return opened, adapter, adapter.load(opened, options)
+
+
+def _record(graph: ir.Model, source: Source, model: SourceModel, options: ConvertOptions, verified: bool) -> None:
+    add_history(
+        graph,
+        "convert",
+        {
+            "source": source.path.name if source.path else options.factory,
+            "source_sha256": source.sha256(),
+            "form": model.form,
+            "framework": model.framework,
+            "versions": versions("onnx", "onnx-ir", "onnxruntime", "numpy"),
+            "verified": verified,
+        },
+    )
+
+
+class _Clock:
+    """Seconds since the last stop, by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def stop(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage], self._last = now - self._last, now

@@ -1,0 +1,56 @@
+"""What converting a framework model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from onnxtool.report.base import Report, TensorInfo
+from onnxtool.report.compare import CompareReport
+
+
+@dataclass(frozen=True)
+class ConvertReport(Report):
+    """A framework model turned into an ONNX file.
+
+    Attributes:
+        source: the file or folder converted; "the factory" when there was none.
+        output: where the ONNX file is, or would have been.
+        form: what the source was recognised as ("PyTorch state_dict").
+        framework: framework and version ("torch 2.13.0").
+        source_sha256: SHA-256 of the source in hex, "" without a file.
+        inputs: of the ONNX file; a str dim is dynamic.
+        outputs: likewise.
+        opset: version of the standard operator set.
+        nodes: number of nodes, subgraphs included.
+        size_bytes: of the ONNX file with its external data; 0 when it was not written.
+        comparison: source and ONNX on the same inputs; None when verification was switched off.
+        notes: what was done that the user did not ask for in so many words.
+        seconds: time for each stage: load, export, verify, save.
+        written: the output file is there.
+        kept: where a file that failed verification was kept for study.
+    """
+
+    kind: ClassVar[str] = "convert"
+
+    source: str
+    output: str
+    form: str
+    framework: str
+    source_sha256: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    opset: int
+    nodes: int
+    size_bytes: int
+    comparison: CompareReport | None
+    notes: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    written: bool = False
+    kept: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True when the file was written: it agrees with its source, or nobody wanted to know."""
+        return self.written and (self.comparison is None or self.comparison.ok)
