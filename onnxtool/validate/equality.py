@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import random_feeds
-from onnxtool.runtime.outputs import flatten
+from onnxtool.runtime.outputs import flatten as flatten
 from onnxtool.runtime.runner import Runner
 from onnxtool.validate.tolerance import Difference, Tolerance
 

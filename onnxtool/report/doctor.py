@@ -1,0 +1,82 @@
+"""What `doctor` finds on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onnxtool.report.base import Report
+
+
+@dataclass(frozen=True)
+class Extra:
+    """One optional part of onnxtool.
+
+    Attributes:
+        name: the pip extra ("pytorch").
+        installed: True when all its packages are there.
+        versions: installed versions, by distribution.
+        missing: distributions that are not there.
+        command: what installs it; empty when it is installed.
+    """
+
+    name: str
+    installed: bool
+    versions: Mapping[str, str]
+    missing: tuple[str, ...]
+    command: str
+
+
+@dataclass(frozen=True)
+class CpuFeature:
+    """One instruction set that matters for int8.
+
+    Attributes:
+        name: "AVX512-VNNI".
+        present: None when this platform does not tell.
+        meaning: what it does for quantized models, in a few words.
+    """
+
+    name: str
+    present: bool | None
+    meaning: str
+
+
+@dataclass(frozen=True)
+class DoctorReport(Report):
+    """The machine and the installation.
+
+    Attributes:
+        python: version of the interpreter.
+        platform: operating system and architecture.
+        packages: versions of what onnxtool always needs; None where one is missing.
+        providers: execution providers of the installed ONNX Runtime.
+        extras: the optional parts.
+        cpu: model name of the processor.
+        cores: logical cores that this process may use.
+        memory_bytes: physical memory, None when unknown.
+        features: instruction sets that matter for int8.
+        advice: what follows from the above, one sentence each.
+        problems: what keeps onnxtool from working; empty when all is well.
+    """
+
+    kind: ClassVar[str] = "doctor"
+
+    python: str
+    platform: str
+    packages: Mapping[str, str | None]
+    providers: tuple[str, ...]
+    max_opset: int | None
+    extras: tuple[Extra, ...]
+    cpu: str
+    cores: int
+    memory_bytes: int | None
+    features: tuple[CpuFeature, ...]
+    advice: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when everything that the base install needs is there."""
+        return not self.problems

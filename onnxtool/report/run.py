@@ -1,0 +1,66 @@
+"""What running a model once gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from onnxtool.report.base import Report
+
+
+@dataclass(frozen=True)
+class ArraySummary:
+    """One array that went in or came out.
+
+    Attributes:
+        minimum, maximum, mean: over finite elements; None for strings and empty arrays.
+        nans, infinities: counts.
+        first: the first elements, flattened.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    minimum: float | None = None
+    maximum: float | None = None
+    mean: float | None = None
+    nans: int = 0
+    infinities: int = 0
+    first: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunReport(Report):
+    """One run of one model.
+
+    Attributes:
+        model: the file.
+        data: where the inputs came from ("random, seed 0" or files).
+        provider: the execution provider that was asked for.
+        load_seconds: making the session.
+        run_seconds: the run itself, the first and cold one.
+        written: the .npz file with the outputs, None when none was asked for.
+        values: the output arrays themselves, by name; not part of the JSON form.
+    """
+
+    kind: ClassVar[str] = "run"
+
+    model: str
+    data: str
+    provider: str
+    inputs: tuple[ArraySummary, ...]
+    outputs: tuple[ArraySummary, ...]
+    load_seconds: float
+    run_seconds: float
+    written: str | None = None
+    warnings: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON types, without the arrays."""
+        from dataclasses import replace
+
+        plain = super(RunReport, replace(self, values={})).to_dict()
+        del plain["values"]
+        return plain

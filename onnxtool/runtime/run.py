@@ -1,0 +1,188 @@
+"""`run`: a model once, on given or random inputs."""
+
+from __future__ import annotations
+
+import io as bytes_io
+import os
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool.errors import InputError, ResourceError, UsageError
+from onnxtool.model import io
+from onnxtool.model.spec import TensorSpec
+from onnxtool.report.run import ArraySummary, RunReport
+from onnxtool.runtime.feeds import adapt, random_feeds, read_npz
+from onnxtool.runtime.outputs import flatten
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
+
+_SHOWN = 8
+
+
+def run(
+    model: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
+    inputs: Mapping[str, str | os.PathLike[str]] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    batch: int | None = None,
+    seed: int = 0,
+    options: SessionOptions = DEFAULT,
+) -> RunReport:
+    """Run a model once.
+
+    Args:
+        model: an .onnx file.
+        data: inputs as an .npz file, a folder of .npy files named after the inputs, or named arrays.
+        inputs: one .npy file for each input, by name; goes before `data`. What is in neither is an error, unless
+            both are left out: then the inputs are seeded random ones.
+        output: .npz file for the outputs; bfloat16 is written as float32, which holds it exactly.
+        batch: size of the first dim of random inputs where it is dynamic.
+        seed: of random inputs.
+        options: how to run the model.
+
+    Returns:
+        A report that also carries the output arrays (`values`).
+
+    Raises:
+        InputError: the model or the data cannot be used, or a node fails.
+        UnsupportedError: the runtime does not have an operator.
+        UsageError: the output cannot be a file.
+    """
+    if output is not None:
+        io.check_output(Path(output))
+    io.read_proto(model)  # refuses what is unsafe or damaged before the runtime sees it
+    began = time.perf_counter()
+    runner = OnnxRunner.open(Path(model), options)
+    loaded = time.perf_counter()
+    feeds, origin = _feeds(runner.inputs, data, inputs, batch, seed)
+    started = time.perf_counter()
+    values = flatten(runner.run(feeds))
+    ended = time.perf_counter()
+    if output is not None:
+        write_npz(Path(output), values)
+    summaries = tuple(summarise(name, value) for name, value in values.items())
+    return RunReport(
+        model=str(model),
+        data=origin,
+        provider=provider_name(options.provider),
+        inputs=tuple(summarise(name, value) for name, value in feeds.items()),
+        outputs=summaries,
+        load_seconds=loaded - began,
+        run_seconds=ended - started,
+        written=None if output is None else str(output),
+        warnings=tuple(_complaints(summaries)),
+        values=values,
+    )
+
+
+def read_data(source: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Read named arrays from an .npz file, an .npy file (key "") or a folder of .npy files (their stems).
+
+    Raises:
+        InputError: missing, empty, damaged, or holding pickled objects.
+    """
+    path = Path(source)
+    if not path.is_dir():
+        return read_npz(path)
+    files = sorted(path.glob("*.npy"))
+    if not files:
+        raise InputError(f"{path}: the folder has no .npy files.")
+    return {file.stem: read_npz(file)[""] for file in files}
+
+
+def _feeds(
+    specs: Sequence[TensorSpec],
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
+    inputs: Mapping[str, str | os.PathLike[str]] | None,
+    batch: int | None,
+    seed: int,
+) -> tuple[dict[str, np.ndarray], str]:
+    if data is None and not inputs:
+        return random_feeds(specs, seed, batch=batch), f"random, seed {seed}"
+    arrays: dict[str, np.ndarray] = {}
+    origins = []
+    if data is not None:
+        arrays.update(data if isinstance(data, Mapping) else read_data(data))
+        origins.append("given arrays" if isinstance(data, Mapping) else str(data))
+    known = {s.name for s in specs}
+    for name, file in (inputs or {}).items():
+        if name not in known:
+            raise UsageError(f"--input {name}: the model takes {', '.join(str(s.info()) for s in specs)}.")
+        loaded = read_npz(file)
+        if "" not in loaded:
+            raise InputError(f"{file}: --input takes .npy files; give an .npz file to --data.")
+        arrays[name] = loaded[""]
+        origins.append(str(file))
+    try:
+        return adapt(specs, arrays), ", ".join(origins)
+    except InputError as error:
+        raise InputError(f"{', '.join(origins)}: {error}") from error
+
+
+def summarise(name: str, value: Any) -> ArraySummary:
+    """Shape, range and oddities of an array."""
+    array = np.asarray(value)
+    shape = tuple(array.shape)
+    first = tuple(_plain(v) for v in array.reshape(-1)[:_SHOWN])
+    if array.dtype.kind in "OUSc" or array.size == 0:
+        return ArraySummary(name, "string" if array.dtype.kind in "OUS" else array.dtype.name, shape, first=first)
+    wide = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    finite = np.isfinite(wide)
+    kept = wide[finite]
+    nans = int(np.isnan(wide).sum())
+    return ArraySummary(
+        name,
+        array.dtype.name,
+        shape,
+        minimum=float(kept.min()) if kept.size else None,
+        maximum=float(kept.max()) if kept.size else None,
+        mean=float(kept.mean()) if kept.size else None,
+        nans=nans,
+        infinities=int(array.size - finite.sum()) - nans,
+        first=first,
+    )
+
+
+def _plain(value: Any) -> Any:
+    plain = value.item() if hasattr(value, "item") else value
+    return plain if isinstance(plain, (bool, int, float, str)) else str(plain)
+
+
+def _complaints(outputs: Sequence[ArraySummary]) -> list[str]:
+    lines = []
+    for item in outputs:
+        if item.nans or item.infinities:
+            lines.append(f"output {item.name} holds {item.nans} NaN and {item.infinities} infinite values")
+    return lines
+
+
+def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write named arrays atomically.
+
+    numpy's own savez cannot take every name (an output called "file"), hence the zip file by hand.
+
+    Raises:
+        ResourceError: no space or no permission.
+    """
+    buffer = bytes_io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, value in arrays.items():
+            # A fixed date: the same outputs give the same bytes.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, _storable(np.asarray(value)), allow_pickle=False)
+    try:
+        io.write_atomic(path, buffer.getvalue())
+    except OSError as error:
+        raise ResourceError(f"{path}: cannot be written ({error.strerror or error}).") from error
+
+
+def _storable(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "O":
+        return array.astype(np.str_)
+    return array.astype(np.float32) if array.dtype.kind == "V" else array

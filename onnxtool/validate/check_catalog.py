@@ -1,0 +1,115 @@
+"""Every finding that `check` can make: its stable id, severity, explanation and fix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onnxtool.errors import UsageError
+from onnxtool.report.check import Finding, Severity
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a finding id stands for. An id is never given to anything else, even when its rule goes away.
+
+    Attributes:
+        id: "OT001".
+        family: specification (OT0xx), runtime (OT1xx), portability (OT2xx), performance (OT3xx), numerics (OT4xx),
+            size (OT5xx), security (OT6xx), metadata (OT7xx).
+        title: a few words.
+        explanation: why it matters.
+        fix: what to do.
+    """
+
+    id: str
+    severity: Severity
+    title: str
+    explanation: str
+    fix: str
+
+    @property
+    def family(self) -> str:
+        """The name of the id's hundred."""
+        return FAMILIES[int(self.id[2])]
+
+    def finding(self, message: str, where: str = "") -> Finding:
+        """This rule, broken at one place."""
+        return Finding(self.id, self.severity, message, where, self.fix)
+
+
+FAMILIES = ("specification", "runtime", "portability", "performance", "numerics", "size", "security", "metadata")
+_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+
+_RULES = (
+    Rule(
+        "OT001",
+        _E,
+        "breaks the ONNX specification",
+        "The ONNX project's own checker refuses the model: a missing field, an unknown operator, a wrong attribute, "
+        "nodes that are not in topological order.",
+        "Export the model again, with a newer exporter or another opset.",
+    ),
+    Rule(
+        "OT002",
+        _E,
+        "shapes or types contradict each other",
+        "Strict shape inference finds a tensor whose declared type or shape cannot come out of the node that makes it.",
+        "Export the model again; a tool that rewrote the graph may have left stale shapes behind.",
+    ),
+    Rule(
+        "OT101",
+        _E,
+        "the runtime cannot load the model",
+        "ONNX Runtime finds the model invalid.",
+        "Export the model again, or report the message to the tool that wrote the file.",
+    ),
+    Rule(
+        "OT102",
+        _W,
+        "the runtime lacks an operator",
+        "The model is valid ONNX, but the embedded ONNX Runtime has no kernel for an operator, its opset or its type.",
+        "Convert with an older --opset, or use a newer onnxruntime.",
+    ),
+    Rule(
+        "OT103",
+        _E,
+        "custom operators without their library",
+        "Operators outside the standard domains only run with the library that brings them.",
+        "Name the library with --custom-op-library FILE.",
+    ),
+    Rule(
+        "OT111",
+        _E,
+        "fails on the given data",
+        "The model loads, but a node fails on the data given with --data.",
+        "Look at the node that the message names, and at the shapes of the data.",
+    ),
+    Rule(
+        "OT112",
+        _W,
+        "fails on random inputs",
+        "The model loads, but a node fails on random inputs of every size that was tried. Models that need special "
+        "values (lengths that fit, sorted indices) do so without being wrong.",
+        "Check it with real inputs: --data FILE.npz.",
+    ),
+    Rule(
+        "OT113",
+        _W,
+        "an output holds only NaN or infinities",
+        "Random inputs drive the output out of range altogether; damaged weights or a float16 overflow do that.",
+        "Look for the first such tensor with real inputs; check the weights (OT401).",
+    ),
+)
+RULES = {rule.id: rule for rule in _RULES}
+
+
+def rule(identifier: str) -> Rule:
+    """Look a rule up by its id.
+
+    Raises:
+        UsageError: there is no such id.
+    """
+    found = RULES.get(identifier.upper())
+    if found is None:
+        raise UsageError(f"{identifier}: there is no such finding. Known: {', '.join(RULES)}.")
+    return found

@@ -1,0 +1,210 @@
+"""The four native tests of a model file: specification, shapes, load, run. Each may be killed by a hostile file.
+
+Everything here takes and gives plain JSON types, so that it can run in a child process (runtime/isolation.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
+from onnxtool.model.header import specs
+from onnxtool.model.io import read_proto
+from onnxtool.model.spec import TensorSpec
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class _Examination:
+    path: Path
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[dict[str, str]] = field(default_factory=list)
+    announce: Progress = lambda _: None
+
+    def stage(self, name: str, action: Callable[[], str]) -> bool:
+        """Run one stage; its findings decide whether it passed."""
+        self.announce(name)
+        before, began = len(self.findings), time.perf_counter()
+        detail = action()
+        new = [f["id"] for f in self.findings[before:]]
+        state = "passed" if not new else ("failed" if any(i in FATAL for i in new) else "warned")
+        self.stages.append({"name": name, "state": state, "seconds": time.perf_counter() - began, "detail": detail})
+        return state == "passed"
+
+    def skip(self, name: str, why: str) -> None:
+        self.stages.append({"name": name, "state": "skipped", "seconds": 0.0, "detail": why})
+
+    def find(self, identifier: str, message: str, where: str = "") -> None:
+        self.findings.append({"id": identifier, "message": message, "where": where})
+
+
+# Findings of the stages that are errors; severities and texts are in check_catalog.
+FATAL = {"OT001", "OT002", "OT101", "OT103"}
+
+
+def examine(
+    path: str,
+    *,
+    provider: str = "cpu",
+    threads: int | None = None,
+    custom_op_libraries: Iterable[str] = (),
+    data: str | None = None,
+    seed: int = 0,
+    announce: Progress = lambda _: None,
+) -> dict[str, Any]:
+    """Put a model file through all four stages.
+
+    Args:
+        path: an .onnx file that `read_proto` accepts.
+        provider, threads, custom_op_libraries: how to run it.
+        data: .npz with inputs for the run; random ones unless given.
+        seed: of random inputs.
+        announce: told the name of each stage before it starts.
+
+    Returns:
+        {"stages": [...], "findings": [{"id", "message", "where"}, ...]} in plain JSON types.
+    """
+    from onnxtool.runtime.session import SessionOptions
+
+    work = _Examination(Path(path), announce=announce)
+    sound = work.stage("specification", lambda: _specification(work))
+    if sound:
+        work.stage("shapes", lambda: _shapes(work))
+    else:
+        work.skip("shapes", "the file does not meet the specification")
+    options = SessionOptions(
+        provider, threads, optimization="basic", custom_op_libraries=tuple(Path(p) for p in custom_op_libraries)
+    )
+    runners: list[Any] = []
+    loaded = work.stage("load", lambda: _load(work, options, runners))
+    if loaded and runners:
+        work.stage("run", lambda: _run(work, runners[0], data, seed))
+    else:
+        work.skip("run", "the model does not load")
+    return {"stages": work.stages, "findings": work.findings}
+
+
+def _specification(work: _Examination) -> str:
+    try:
+        # By path: the checker then looks at external data itself, and models over 2 GB work.
+        onnx.checker.check_model(str(work.path), full_check=False)
+    except Exception as error:  # the checker raises ValidationError, but also RuntimeError and UnicodeDecodeError
+        work.find("OT001", one_line(error))
+    return f"ONNX checker of onnx {onnx.__version__}"
+
+
+def _shapes(work: _Examination) -> str:
+    try:
+        model = read_proto(work.path)
+        skeleton(model)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except OnnxToolError:
+        raise
+    except Exception as error:
+        work.find("OT002", one_line(error))
+    return "strict shape and type inference"
+
+
+def skeleton(model: onnx.ModelProto, keep: int = 1024) -> None:
+    """Drop the values of large initializers, in place: shape inference only needs their types and shapes.
+
+    Args:
+        model: its main graph's initializers of more than `keep` elements become inputs of the same type.
+        keep: smaller ones stay; they may hold shapes, axes or sizes.
+    """
+    graph = model.graph
+    declared = {v.name for v in graph.input}
+    kept = []
+    for tensor in graph.initializer:
+        count = 1
+        for dim in tensor.dims:
+            count *= dim
+        if count <= keep and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            kept.append(tensor)
+        elif tensor.name not in declared:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    if len(kept) != len(graph.initializer):
+        copies = [onnx.TensorProto.FromString(t.SerializeToString()) for t in kept]
+        del graph.initializer[:]
+        graph.initializer.extend(copies)
+
+
+def _load(work: _Examination, options: Any, runners: list[Any]) -> str:
+    import onnxruntime
+
+    from onnxtool.runtime.runner import OnnxRunner
+
+    try:
+        runners.append(OnnxRunner.open(work.path, options))
+    except UnsupportedError as error:
+        custom = "custom" if _has_custom_operators(work.path) and not options.custom_op_libraries else ""
+        work.find("OT103" if custom else "OT102", str(error))
+    except InputError as error:
+        work.find("OT101", str(error))
+    return f"onnxruntime {onnxruntime.__version__}"
+
+
+def _has_custom_operators(path: Path) -> bool:
+    from onnxtool.model.header import read_header
+
+    standard = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "ai.onnx.preview"}
+    names = read_header(read_proto(path)).operators
+    return any(name.rpartition(".")[0] not in standard for name in names)
+
+
+def _run(work: _Examination, runner: Any, data: str | None, seed: int) -> str:
+    from onnxtool.runtime.feeds import adapt, random_feeds, read_npz
+
+    if data is not None:
+        feeds = adapt(runner.inputs, read_npz(data))
+        try:
+            runner.run(feeds)
+        except (InputError, UnsupportedError) as error:
+            work.find("OT111", str(error))
+        return f"on {data}"
+    declared = specs(v for v in read_proto(work.path).graph.input)
+    failure = ""
+    for batch, length in ((1, None), (2, None), (1, 64), (1, 224)):
+        try:
+            feeds = random_feeds(_narrow(runner.inputs, declared), seed, batch=batch, length=length)
+            values = runner.run(feeds)
+        except ResourceError:
+            raise
+        except OnnxToolError as error:
+            failure = failure or str(error)
+            continue
+        _judge_values(work, values)
+        return "on random inputs " + ", ".join(f"{k}{list(v.shape)}" for k, v in list(feeds.items())[:4])
+    work.find("OT112", failure)
+    return "on random inputs of several sizes"
+
+
+def _narrow(inputs: Iterable[TensorSpec], declared: Iterable[TensorSpec]) -> list[TensorSpec]:
+    """The session's inputs with the file's own dim names, where the runtime dropped them."""
+    named = {s.name: s for s in declared}
+    result = []
+    for spec in inputs:
+        own = named.get(spec.name)
+        result.append(TensorSpec(spec.name, spec.dtype, own.shape) if own is not None and own.shape else spec)
+    return result
+
+
+def _judge_values(work: _Examination, values: Mapping[str, Any]) -> None:
+    import numpy as np
+
+    for name, value in values.items():
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size and not np.isfinite(value).any():
+            work.find("OT113", "the output holds nothing but NaN and infinities on random inputs", name)
+
+
+def one_line(error: BaseException) -> str:
+    """The message of a native error as one line of sane length."""
+    text = " ".join(str(error).split())
+    return text[:600] or type(error).__name__
