@@ -1,0 +1,95 @@
+"""The examples do what they say: each is run as it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import numpy_helper
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def run(script: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
+    """Run an example with this environment's onnxtool first in PATH."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        [EXAMPLES / script, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path, "COLUMNS": "100"},
+        timeout=300,
+        check=False,
+    )
+
+
+def accuracy(model: Path, data: Path, name: str) -> float:
+    """Share of right labels, by the runtime alone."""
+    arrays = np.load(data)
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    outputs = session.run(None, {session.get_inputs()[0].name: arrays[name]})
+    return float(np.mean(outputs[0].argmax(1) == arrays["label"]))
+
+
+@pytest.fixture(scope="module")
+def pytorch_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("pytorch results")
+    done = run("pytorch_to_int8.sh", out)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return out
+
+
+def test_pytorch_to_int8_keeps_accuracy_and_shrinks(pytorch_results: Path) -> None:
+    original, small = pytorch_results / "digits.onnx", pytorch_results / "digits.int8.onnx"
+    data = ROOT / "fixtures" / "eval.npz"
+    assert accuracy(original, data, "image") - accuracy(small, data, "image") <= 0.01
+    assert small.stat().st_size < 0.4 * original.stat().st_size
+
+
+def test_keras_keeps_accuracy_and_names(tmp_path: Path) -> None:
+    done = run("keras.sh", tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert accuracy(tmp_path / "digits.opt.onnx", ROOT / "fixtures" / "eval_keras.npz", "image") > 0.98
+    graph = onnx.load(tmp_path / "digits.opt.onnx").graph
+    assert [i.name for i in graph.input] == ["image"]
+    assert [o.name for o in graph.output] == ["probabilities"]
+
+
+def test_sklearn_predicts_the_labels(tmp_path: Path) -> None:
+    done = run("sklearn.sh", tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+    predictions = np.load(tmp_path / "predictions.npz")
+    labels = np.load(ROOT / "fixtures" / "eval_forest.npz")["label"]
+    first = next(predictions[n] for n in predictions.files if predictions[n].ndim == 1)
+    assert np.mean(first == labels) > 0.93
+
+
+def test_ci_step_passes_an_equal_model(tmp_path: Path, digits_onnx: Path) -> None:
+    done = run("ci_step.sh", digits_onnx, digits_onnx, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "check: sound\ncompare: equal\n"), done.stderr
+    assert json.loads((tmp_path / "check.json").read_text())["ok"] is True
+
+
+def test_ci_step_stops_at_a_changed_model(tmp_path: Path, digits_onnx: Path) -> None:
+    model = onnx.load(digits_onnx)
+    weight = max(model.graph.initializer, key=lambda t: len(t.raw_data))
+    weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(1.1), weight.name))
+    onnx.save(model, tmp_path / "changed.onnx")
+    done = run("ci_step.sh", digits_onnx, tmp_path / "changed.onnx", tmp_path / "reports")
+    assert done.returncode == 1
+    assert "compare: logits differs by" in done.stderr
+
+
+def test_ci_step_stops_at_a_broken_file(tmp_path: Path, digits_onnx: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(digits_onnx.read_bytes()[:1000])
+    done = run("ci_step.sh", digits_onnx, tmp_path / "broken.onnx", tmp_path / "reports")
+    assert done.returncode == 1
+    assert "not a readable ONNX file" in done.stderr
