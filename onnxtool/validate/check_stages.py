@@ -16,6 +16,7 @@ import onnx
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.header import specs
 from onnxtool.model.io import read_proto
+from onnxtool.model.shapes import skeleton
 from onnxtool.model.spec import TensorSpec
 
 Progress = Callable[[str], None]
@@ -102,38 +103,13 @@ def _specification(work: _Examination) -> str:
 
 def _shapes(work: _Examination) -> str:
     try:
-        model = read_proto(work.path)
-        skeleton(model)
+        model = skeleton(read_proto(work.path))
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except OnnxToolError:
         raise
     except Exception as error:
         work.find("OT002", one_line(error))
     return "strict shape and type inference"
-
-
-def skeleton(model: onnx.ModelProto, keep: int = 1024) -> None:
-    """Drop the values of large initializers, in place: shape inference only needs their types and shapes.
-
-    Args:
-        model: its main graph's initializers of more than `keep` elements become inputs of the same type.
-        keep: smaller ones stay; they may hold shapes, axes or sizes.
-    """
-    graph = model.graph
-    declared = {v.name for v in graph.input}
-    kept = []
-    for tensor in graph.initializer:
-        count = 1
-        for dim in tensor.dims:
-            count *= dim
-        if count <= keep and tensor.data_location != onnx.TensorProto.EXTERNAL:
-            kept.append(tensor)
-        elif tensor.name not in declared:
-            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
-    if len(kept) != len(graph.initializer):
-        copies = [onnx.TensorProto.FromString(t.SerializeToString()) for t in kept]
-        del graph.initializer[:]
-        graph.initializer.extend(copies)
 
 
 def _load(work: _Examination, options: Any, runners: list[Any]) -> str:

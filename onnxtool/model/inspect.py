@@ -1,0 +1,224 @@
+"""`inspect`: a model's anatomy, from its protobuf. Nothing is run."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from onnxtool.model.cost import COUNTED, Shape, macs
+from onnxtool.model.header import operator_name, read_header
+from onnxtool.model.io import read_proto, sha256, total_bytes
+from onnxtool.model.metadata import HISTORY_KEY, read_history
+from onnxtool.model.shapes import Infer, bind_inputs, infer, known_shapes, skeleton
+from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, apply_input_shapes, dtype_name, parse_input_shapes
+from onnxtool.model.tensors import declared_bytes
+from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
+
+_LONG = 32
+
+
+def inspect(
+    model: str | os.PathLike[str],
+    *,
+    input_shapes: Sequence[str] = (),
+    nodes: bool = False,
+    largest: int = 5,
+    infer_shapes: Infer = infer,
+) -> InspectReport:
+    """Look into an .onnx file.
+
+    Args:
+        model: the file.
+        input_shapes: "NAME:1,3,224,224"; numbers for dynamic dims, for counting compute. Without it the first dim of
+            an input is taken as 1 and others as 128.
+        nodes: list all nodes.
+        largest: how many of the largest initializers to list.
+        infer_shapes: does the shape inference; the command line passes one that runs in a child process.
+
+    Raises:
+        InputError: the file is missing, no ONNX model or damaged.
+        UnsafeError: external data outside the model's folder.
+        UsageError: `input_shapes` do not fit the model.
+    """
+    path = Path(model)
+    proto = read_proto(path)
+    header = read_header(proto)
+    weights = sorted(_weights(proto), key=lambda w: (-w.bytes, w.name))
+    shaped = apply_input_shapes(header.inputs, parse_input_shapes(input_shapes))
+    report_facts = {
+        "doc": proto.doc_string or proto.graph.doc_string,
+        "domain": proto.domain,
+        "graph_name": proto.graph.name,
+    }
+    skeleton(proto)
+    assumed = bind_inputs(proto, {s.name: s.shape for s in shaped if s.shape is not None})
+    warnings = []
+    try:
+        proto = infer_shapes(proto)
+    except onnx.shape_inference.InferenceError as error:
+        warnings.append(f"shape inference failed, compute is not counted: {' '.join(str(error).split())[:300]}")
+    listed = list(_nodes(proto))
+    counts = [n.macs for n in listed if n.macs is not None]
+    uncounted = sum(n.macs is None and n.operator.rpartition(".")[2] in COUNTED for n in listed)
+    if uncounted:
+        warnings.append(f"{uncounted} nodes with unknown shapes are not in the count of compute")
+    return InspectReport(
+        model=str(path),
+        bytes=total_bytes(path),
+        sha256=sha256(path),
+        ir_version=header.ir_version,
+        opsets=header.opsets,
+        producer=header.producer,
+        metadata={k: v for k, v in header.metadata.items() if k != HISTORY_KEY},
+        history=tuple(read_history(header.metadata)),
+        functions=tuple(operator_name(f.domain, f.name) for f in proto.functions),
+        inputs=tuple(s.info() for s in header.inputs),
+        outputs=tuple(s.info() for s in header.outputs),
+        dynamic_dims=tuple(dict.fromkeys(d for s in header.inputs for d in s.dynamic_dims)),
+        assumed_dims=assumed,
+        node_count=header.nodes,
+        initializer_count=len(weights),
+        parameters=sum(w.elements for w in weights if w.shape and not w.dtype.startswith(("int64", "bool", "string"))),
+        parameter_bytes=sum(w.bytes for w in weights),
+        dtypes=_bytes_by_dtype(weights),
+        operators=_operators(listed, header.opsets, {w.name: w.elements for w in weights}),
+        macs=sum(counts),
+        flops=2 * sum(counts),
+        uncounted=uncounted,
+        largest=tuple(weights[:largest]),
+        nodes=tuple(listed) if nodes else (),
+        warnings=tuple(warnings),
+        **report_facts,
+    )
+
+
+def _weights(model: onnx.ModelProto) -> Iterator[WeightInfo]:
+    """Initializers of the main graph and of all subgraphs, and large Constant nodes."""
+    for holder in _holders(model):
+        graph = holder[1]
+        for tensor in graph.initializer if isinstance(graph, onnx.GraphProto) else ():
+            yield _weight(tensor, tensor.name)
+        for node in graph.node:
+            for attribute in node.attribute:
+                if node.op_type == "Constant" and attribute.name == "value" and math.prod(attribute.t.dims) > _LONG:
+                    yield _weight(attribute.t, node.output[0])
+
+
+def _weight(tensor: onnx.TensorProto, name: str) -> WeightInfo:
+    kind = onnx.TensorProto.DataType.Name(tensor.data_type) if tensor.data_type in _KNOWN_TYPES else "unknown"
+    shape = tuple(tensor.dims)
+    size = declared_bytes(tensor)
+    return WeightInfo(
+        name=name,
+        dtype=dtype_name(ONNX_TO_NUMPY.get(kind, kind.lower())),
+        shape=shape,
+        elements=math.prod(shape),
+        bytes=sum(len(s) for s in tensor.string_data) if size is None else size,
+        external=tensor.data_location == onnx.TensorProto.EXTERNAL,
+    )
+
+
+_KNOWN_TYPES = set(onnx.TensorProto.DataType.values())
+
+
+def _bytes_by_dtype(weights: Iterable[WeightInfo]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for weight in weights:
+        totals[weight.dtype] += weight.bytes
+    return dict(totals.most_common())
+
+
+def _holders(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.GraphProto | onnx.FunctionProto]]:
+    """(path, graph) of the main graph ("main"), its subgraphs ("main/If_3.then_branch") and the functions."""
+    pending: list[tuple[str, onnx.GraphProto | onnx.FunctionProto]] = [("main", model.graph)]
+    pending += [(operator_name(f.domain, f.name), f) for f in model.functions]
+    while pending:
+        path, graph = pending.pop(0)
+        yield path, graph
+        for index, node in enumerate(graph.node):
+            for attribute in node.attribute:
+                label = f"{path}/{node.name or f'{node.op_type}_{index}'}.{attribute.name}"
+                if attribute.HasField("g"):
+                    pending.append((label, attribute.g))
+                pending += [(f"{label}[{i}]", g) for i, g in enumerate(attribute.graphs)]
+
+
+def _nodes(model: onnx.ModelProto) -> Iterator[NodeInfo]:
+    shapes = known_shapes(model)
+    for path, graph in _holders(model):
+        for index, node in enumerate(graph.node):
+            yield NodeInfo(
+                index=index,
+                name=node.name,
+                operator=operator_name(node.domain, node.op_type),
+                graph=path,
+                inputs=tuple(node.input),
+                outputs=tuple(node.output),
+                output_shapes=tuple(shapes.get(name) for name in node.output),
+                attributes={a.name: _attribute(a) for a in node.attribute},
+                macs=macs(node, _fixed(shapes, node.input), _fixed(shapes, node.output)),
+            )
+
+
+def _fixed(shapes: Mapping[str, tuple[Dim, ...]], names: Iterable[str]) -> list[Shape]:
+    """Shapes with nothing but numbers; None for all others."""
+    found: list[Shape] = []
+    for name in names:
+        shape = tuple(d for d in shapes.get(name, (None,)) if isinstance(d, int))
+        found.append(shape if len(shape) == len(shapes.get(name, (None,))) else None)
+    return found
+
+
+def _attribute(attribute: onnx.AttributeProto) -> Any:
+    """An attribute's value in plain types; tensors and graphs by a description."""
+    if attribute.ref_attr_name:
+        return f"@{attribute.ref_attr_name}"
+    if attribute.HasField("t"):
+        weight = _weight(attribute.t, attribute.t.name)
+        return f"{weight.dtype}[{', '.join(map(str, weight.shape))}]"
+    if attribute.HasField("g"):
+        return f"graph of {len(attribute.g.node)} nodes"
+    if attribute.type == onnx.AttributeProto.STRING:
+        return attribute.s.decode("utf-8", "backslashreplace")
+    if attribute.type == onnx.AttributeProto.STRINGS:
+        return [s.decode("utf-8", "backslashreplace") for s in attribute.strings[:_LONG]]
+    if attribute.type in (onnx.AttributeProto.FLOAT, onnx.AttributeProto.INT):
+        return attribute.f if attribute.type == onnx.AttributeProto.FLOAT else attribute.i
+    if attribute.type in (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS):
+        values = attribute.floats if attribute.type == onnx.AttributeProto.FLOATS else attribute.ints
+        return list(values[:_LONG]) if len(values) <= _LONG else f"{len(values)} numbers"
+    return onnx.AttributeProto.AttributeType.Name(attribute.type).lower()
+
+
+def _operators(
+    nodes: Iterable[NodeInfo], opsets: Mapping[str, int], elements: Mapping[str, int]
+) -> tuple[OperatorUse, ...]:
+    counts: Counter[str] = Counter()
+    work: dict[str, int] = {}
+    parameters: Counter[str] = Counter()
+    taken: set[str] = set()
+    for node in nodes:
+        counts[node.operator] += 1
+        if node.macs is not None:
+            work[node.operator] = work.get(node.operator, 0) + node.macs
+        for name in node.inputs:
+            if name in elements and name not in taken:
+                taken.add(name)
+                parameters[node.operator] += elements[name]
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(OperatorUse(name, _since(name, opsets), n, work.get(name), parameters[name]) for name, n in ordered)
+
+
+def _since(operator: str, opsets: Mapping[str, int]) -> int | None:
+    """The opset in which the operator got the version that this model uses."""
+    domain, _, name = operator.rpartition(".")
+    try:
+        return int(onnx.defs.get_schema(name, opsets.get(domain or "ai.onnx", 1), domain).since_version)
+    except onnx.defs.SchemaError:
+        return None
