@@ -29,7 +29,7 @@ def macs(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]
 def _convolution(kernel: int) -> _Counter:
     """Conv: every output element takes one kernel of (C_in / group) * k1 * k2 ... products."""
 
-    def count(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+    def count(_node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
         weight, result = _at(inputs, kernel), _at(outputs, 0)
         if weight is None or result is None:
             return None
@@ -38,7 +38,7 @@ def _convolution(kernel: int) -> _Counter:
     return count
 
 
-def _transposed(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+def _transposed(_node: onnx.NodeProto, inputs: Sequence[Shape], _outputs: Sequence[Shape]) -> int | None:
     """ConvTranspose: every input element is spread over one kernel of (C_out / group) * k1 * k2 ..."""
     source, weight = _at(inputs, 0), _at(inputs, 1)
     return None if source is None or weight is None else math.prod(source) * math.prod(weight[1:])
@@ -59,7 +59,7 @@ def _matmul(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Sha
     return math.prod(result) * inner
 
 
-def _recurrent(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+def _recurrent(_node: onnx.NodeProto, inputs: Sequence[Shape], _outputs: Sequence[Shape]) -> int | None:
     """LSTM, GRU, RNN: input and recurrent products of every step, direction and sequence.
 
     X is [steps, batch, inputs], W [directions, gates * hidden, inputs], R [directions, gates * hidden, hidden].

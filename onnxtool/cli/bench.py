@@ -1,0 +1,68 @@
+"""`onnxtool bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxtool.cli import options as o
+from onnxtool.cli.output import Output
+
+
+def command(
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL...", help="The .onnx files; ratios are to the first.", show_default=False),
+    ],
+    data: o.DataOption = None,
+    batch: Annotated[
+        str | None,
+        typer.Option("--batch", metavar="N[,N...]", help="Batch sizes, such as 1,8.", show_default=False),
+    ] = None,
+    threads: Annotated[
+        str | None,
+        typer.Option("--threads", metavar="N[,N...]", help="Numbers of threads, such as 1,2.", show_default=False),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option("--budget", min=0.0, metavar="SECONDS", help="Time for each model in each setting.")
+    ] = 2.0,
+    seed: o.SeedOption = 0,
+    provider: o.ProviderOption = "cpu",
+    custom_op_library: o.CustomOpOption = None,
+    json: o.JsonOption = None,
+    verbose: o.VerboseOption = 0,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Measure latency, throughput, load time and peak memory of models, side by side.
+
+    Several models take turns in one run; ratios to the first come with 95 % confidence intervals.
+    """
+    with Output(json, verbose, quiet) as out:
+        from onnxtool.runtime.session import SessionOptions
+        from onnxtool.validate.bench import bench
+
+        options = SessionOptions(provider, custom_op_libraries=tuple(custom_op_library or ()))
+        out.emit(
+            bench(
+                models,
+                data=data,
+                batches=_numbers("--batch", batch),
+                threads=_numbers("--threads", threads),
+                budget=budget,
+                seed=seed,
+                options=options,
+            )
+        )
+
+
+def _numbers(option: str, text: str | None) -> tuple[int, ...]:
+    from onnxtool.errors import UsageError
+
+    if text is None:
+        return ()
+    parts = [p.strip() for p in text.split(",")]
+    if not all(p.isascii() and p.isdigit() and 0 < int(p) < 1 << 20 for p in parts):
+        raise UsageError(f"{option} {text}: write whole numbers from 1 up, with commas between them.")
+    return tuple(dict.fromkeys(int(p) for p in parts))

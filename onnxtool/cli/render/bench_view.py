@@ -1,0 +1,80 @@
+"""Terminal view of a BenchReport."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from onnxtool.cli.render.terminal import table, verdict, warnings
+from onnxtool.cli.render.text import clean, count, duration, markup, size
+from onnxtool.report.bench import BenchReport, Latency
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COLOURS = {"faster": "green", "slower": "red", "same": ""}
+
+
+def render(report: BenchReport, console: Console, verbose: int = 0) -> None:
+    """One table for what each model costs to hold, one for the latencies of each setting."""
+    names = short_names([m.model for m in report.models])
+    held = table(
+        "model",
+        "file",
+        "load",
+        "peak memory",
+        "of it the model",
+        right=("file", "load", "peak memory", "model's part"),
+    )
+    for model in report.models:
+        load = model.load
+        held.add_row(
+            markup(names[model.model]),
+            size(model.bytes),
+            duration(load.seconds),
+            "-" if load.peak_bytes is None else size(load.peak_bytes),
+            "-" if load.model_bytes is None else size(load.model_bytes),
+        )
+    console.print(held)
+    settings = list(dict.fromkeys((item.batch, item.threads) for item in report.latencies))
+    for batch, threads in settings:
+        rows = [item for item in report.latencies if (item.batch, item.threads) == (batch, threads)]
+        title = f"batch {batch}, " + (f"{threads} thread{'s' if threads != 1 else ''}" if threads else "all cores")
+        console.print(_table(title, rows, names))
+    warnings(console, report.warnings)
+    for line in report.regressions:
+        console.print(f"[red]slower:[/] {markup(line, 500)}")
+    runs = f"{min((i.runs for i in report.latencies), default=0)} runs each"
+    provider = report.provider.removesuffix("ExecutionProvider")
+    where = f"{report.runtime} ({provider}) on {report.cpu}, {report.cores} cores; {clean(report.data)}"
+    verdict(console, report.ok, f"{runs}; {where}")
+
+
+def _table(title: str, rows: Sequence[Latency], names: dict[str, str]) -> object:
+    numbers = ["median", "p90", "p99", "items/s"]
+    several = len(rows) > 1
+    columns = ["model", *numbers, *(["ratio [95 %]", "verdict"] if several else [])]
+    made = table(*columns, title=title, right=[*numbers, "ratio [95 %]"])
+    for row in rows:
+        cells = [
+            markup(names[row.model]),
+            duration(row.median),
+            duration(row.p90),
+            duration(row.p99),
+            count(row.throughput),
+        ]
+        if several and row.ratio is not None:
+            colour = _COLOURS.get(row.verdict, "")
+            shown = f"[{colour}]{row.verdict}[/]" if colour else row.verdict
+            cells += [markup(f"{row.ratio:.3f} [{row.ratio_low:.3f}, {row.ratio_high:.3f}]"), shown]
+        made.add_row(*cells)
+    return made
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Each path without the folder that all of them share."""
+    if len(set(paths)) < 2:
+        return {p: os.path.basename(p) for p in paths}
+    folder = os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in paths])
+    return {p: os.path.relpath(os.path.abspath(p), folder) for p in paths}

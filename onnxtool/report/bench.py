@@ -1,0 +1,96 @@
+"""What measuring models gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onnxtool.report.base import Report
+
+
+@dataclass(frozen=True)
+class LoadCost:
+    """What loading one model takes, measured in a fresh process.
+
+    Attributes:
+        seconds: making the session, median of `repeats`.
+        peak_bytes: peak resident memory of that process, after loading and a few runs.
+        model_bytes: the part of `peak_bytes` beyond the same process before it loaded the model.
+    """
+
+    seconds: float
+    repeats: int
+    peak_bytes: int | None
+    model_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Latency of one model in one setting, in seconds.
+
+    Attributes:
+        model: the file.
+        batch: size of the inputs' first dim.
+        threads: intra-op threads; None when left to the runtime.
+        median, p90, p99, low, high: of single runs; [low, high] is the 95 % interval of the median.
+        throughput: batch items in a second, at the median.
+        ratio: latency over that of the first model, measured in alternation; None for the first model itself.
+        ratio_low, ratio_high: its 95 % bootstrap interval.
+        verdict: "faster", "slower", "same" (the interval holds 1) or "" for the first model.
+    """
+
+    model: str
+    batch: int
+    threads: int | None
+    runs: int
+    median: float
+    p90: float
+    p99: float
+    low: float
+    high: float
+    throughput: float
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class BenchedModel:
+    """One model on the bench."""
+
+    model: str
+    bytes: int
+    load: LoadCost
+
+
+@dataclass(frozen=True)
+class BenchReport(Report):
+    """Models measured side by side.
+
+    Attributes:
+        models: in the order given; the first is what the others are held against.
+        latencies: for every setting (batch, threads), every model.
+        data: where the inputs came from.
+        provider: the execution provider.
+        cpu: model name of the processor.
+        cores: logical cores that the process could use.
+        regressions: what got slower than a baseline allows; empty without a baseline.
+    """
+
+    kind: ClassVar[str] = "bench"
+
+    models: tuple[BenchedModel, ...]
+    latencies: tuple[Latency, ...]
+    data: str
+    provider: str
+    cpu: str
+    cores: int
+    runtime: str
+    warnings: tuple[str, ...] = ()
+    regressions: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True unless something got slower than a baseline allows."""
+        return not self.regressions

@@ -1,0 +1,207 @@
+"""`bench`: latency, throughput, load time and memory of models, side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnxruntime
+
+from onnxtool import progress
+from onnxtool.errors import InputError, UsageError
+from onnxtool.model import io
+from onnxtool.model.spec import TensorSpec
+from onnxtool.report.bench import BenchedModel, BenchReport, Latency
+from onnxtool.runtime import cpu
+from onnxtool.runtime.feeds import adapt, random_feeds
+from onnxtool.runtime.load_cost import load_cost
+from onnxtool.runtime.run import read_data
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
+from onnxtool.runtime.timing import Timing, measure, ratio
+from onnxtool.validate.equality import match_names
+
+Feeds = dict[str, np.ndarray]
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def bench(
+    models: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
+    batches: Sequence[int] = (),
+    threads: Sequence[int] = (),
+    budget: float = 2.0,
+    seed: int = 0,
+    options: SessionOptions = DEFAULT,
+) -> BenchReport:
+    """Measure models in alternation, so that a slow moment of the machine hits all of them.
+
+    Args:
+        models: .onnx files that take the same inputs; ratios are to the first.
+        data: inputs as .npz, folder of .npy, or named arrays; seeded random ones unless given. Its first rows are
+            taken for each batch size, repeated when there are too few.
+        batches: sizes of the inputs' first dim; unless given, 1 where it is dynamic.
+        threads: numbers of intra-op threads; unless given, that of `options`.
+        budget: seconds of measuring for each setting and model.
+        seed: of random inputs.
+        options: provider and custom-operator libraries.
+
+    Raises:
+        InputError: a model or the data cannot be used, or the models do not take the same inputs.
+        UsageError: a batch size that a model with a fixed batch cannot take.
+    """
+    paths = [Path(m) for m in ([models] if isinstance(models, (str, os.PathLike)) else models)]
+    if not paths:
+        raise UsageError("bench needs at least one model.")
+    for path in paths:
+        io.read_proto(path)  # refuses what is unsafe or damaged before the runtime sees it
+    arrays = None if data is None else (dict(data) if isinstance(data, Mapping) else read_data(data))
+    settings = [(b, t) for t in (threads or (options.threads,)) for b in (batches or (None,))]
+    latencies: list[Latency] = []
+    benched: list[BenchedModel] = []
+    with progress.task("measuring", len(settings) + len(paths)) as task:
+        for path in paths:
+            runner = OnnxRunner.open(path, _quiet(options, settings[0][1]))
+            feeds = _feeds(path, runner.inputs, arrays, settings[0][0], seed)
+            runner.run(feeds)  # a model that fails is reported from here, with the runtime's own words
+            cost = load_cost(path, feeds, options)
+            benched.append(BenchedModel(str(path), io.total_bytes(path), cost))
+            task.advance()
+        for batch, count in settings:
+            latencies += _setting(paths, arrays, batch, count, budget, seed, options)
+            task.advance()
+    return BenchReport(
+        models=tuple(benched),
+        latencies=tuple(latencies),
+        data=_origin(data, seed),
+        provider=provider_name(options.provider),
+        cpu=cpu.model_name(),
+        cores=cpu.usable_cores(),
+        runtime=f"onnxruntime {onnxruntime.__version__}",
+        warnings=tuple(_warnings(latencies)),
+    )
+
+
+def _quiet(options: SessionOptions, threads: int | None) -> SessionOptions:
+    # Threads that keep spinning after their session's run would slow the other model's next run.
+    return SessionOptions(
+        options.provider,
+        threads,
+        options.optimization,
+        options.custom_op_libraries,
+        stop_spinning=True,
+    )
+
+
+def _setting(
+    paths: Sequence[Path],
+    arrays: Mapping[str, np.ndarray] | None,
+    batch: int | None,
+    threads: int | None,
+    budget: float,
+    seed: int,
+    options: SessionOptions,
+) -> list[Latency]:
+    calls: list[Callable[[], object]] = []
+    shared: Feeds = {}
+    for index, path in enumerate(paths):
+        runner = OnnxRunner.open(path, _quiet(options, threads))
+        if not index:
+            shared = _feeds(path, runner.inputs, arrays, batch, seed)
+            feeds = shared
+        else:
+            names = match_names(list(shared), [s.name for s in runner.inputs], "inputs")
+            feeds = adapt(runner.inputs, {names[name]: array for name, array in shared.items()})
+        runner.run(feeds)
+        calls.append(_call(runner, feeds))
+    timings = measure(calls, budget=budget * len(paths), minimum=20, maximum=5000, warmup=5)
+    size = next((a.shape[0] for a in shared.values() if a.ndim), 1)
+    return [
+        _latency(p, size, threads, t, timings[0] if i else None)
+        for i, (p, t) in enumerate(zip(paths, timings, strict=True))
+    ]
+
+
+def _call(runner: OnnxRunner, feeds: Feeds) -> Callable[[], object]:
+    """One run. The session itself where it can take the arrays: holding them against the model costs time too."""
+    if any(s.dtype == _BFLOAT16 for s in (*runner.inputs, *runner.outputs)):
+        return partial(runner.run, feeds)
+    return partial(runner.session.run, None, feeds)
+
+
+def _latency(path: Path, batch: int, threads: int | None, timing: Timing, baseline: Timing | None) -> Latency:
+    low, high = median_interval(timing)
+    relation = None if baseline is None else ratio(timing, baseline)
+    return Latency(
+        model=str(path),
+        batch=batch,
+        threads=threads,
+        runs=len(timing.samples),
+        median=timing.median,
+        p90=timing.percentile(90),
+        p99=timing.percentile(99),
+        low=low,
+        high=high,
+        throughput=batch / timing.median,
+        ratio=relation.value if relation else None,
+        ratio_low=relation.low if relation else None,
+        ratio_high=relation.high if relation else None,
+        verdict=relation.verdict if relation else "",
+    )
+
+
+def median_interval(timing: Timing, *, confidence: float = 0.95, seed: int = 0) -> tuple[float, float]:
+    """Percentile-bootstrap interval of the median latency, in seconds."""
+    samples = np.asarray(timing.samples)
+    picks = np.random.default_rng(seed).integers(0, len(samples), size=(1000, len(samples)))
+    tail = (1 - confidence) / 2 * 100
+    low, high = np.percentile(np.median(samples[picks], axis=1), [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def _feeds(
+    path: Path, specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray] | None, batch: int | None, seed: int
+) -> Feeds:
+    fixed = {s.shape[0] for s in specs if s.shape and isinstance(s.shape[0], int)}
+    if batch is not None and fixed and batch not in fixed and all(s.shape for s in specs):
+        raise UsageError(f"--batch {batch}: {path} has a fixed batch of {min(fixed)}.")  # type: ignore[type-var]
+    if arrays is None:
+        return random_feeds(specs, seed, batch=batch or 1)
+    try:
+        feeds = adapt(specs, arrays)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    wanted = batch or (next(iter(fixed)) if len(fixed) == 1 else 1)
+    return {
+        s.name: (_rows(feeds[s.name], wanted) if s.shape and not isinstance(s.shape[0], int) else feeds[s.name])
+        for s in specs
+    }
+
+
+def _rows(array: np.ndarray, count: int) -> np.ndarray:
+    """The first `count` rows, going round when there are fewer."""
+    if array.ndim == 0 or len(array) == 0:
+        return array
+    return np.ascontiguousarray(array[np.arange(count) % len(array)])
+
+
+def _origin(data: object, seed: int) -> str:
+    if data is None:
+        return f"random, seed {seed}"
+    return "given arrays" if isinstance(data, Mapping) else str(data)
+
+
+def _warnings(latencies: Sequence[Latency]) -> list[str]:
+    lines = []
+    for item in latencies:
+        if item.p90 > 2 * item.median and item.runs >= 20:
+            lines.append(
+                f"{item.model}: runs vary a lot (p90 is {item.p90 / item.median:.1f}x the median); "
+                "the machine is busy, trust the ratios more than the times"
+            )
+    return lines
