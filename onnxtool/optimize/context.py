@@ -1,0 +1,304 @@
+"""What passes work with: finding nodes, reading constants, editing the graph without losing names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.graph import constant_array
+
+STANDARD = ("", "ai.onnx")
+_SPLAT_DTYPES = "biuf"
+_SMALL = 256  # bytes; a constant of this size costs about as much as the node that computes it
+Shape = tuple[int | str | None, ...]
+
+
+class PassContext:
+    """Shared by the passes of one pipeline run over one model.
+
+    Args:
+        model: what is being optimized.
+        max_folded_bytes: a folded tensor may be larger than what it replaces by this much; None lets all folded
+            tensors together grow the file by `growth_budget` bytes.
+        growth_budget: bytes by which folding may grow the file in total.
+
+    Attributes:
+        refused: nodes that constant folding has tried in vain, so that it need not try again.
+    """
+
+    def __init__(self, model: ir.Model, *, max_folded_bytes: int | None = None, growth_budget: int = 0) -> None:
+        self.model = model
+        self.max_folded_bytes = max_folded_bytes
+        self.growth_budget = growth_budget
+        self.refused: set[ir.Node] = set()
+        self._names: set[str] = set()
+        self.rename_duplicates()
+
+    @property
+    def opset(self) -> int:
+        """Version of the standard operator set that the model imports (0: none)."""
+        return self.model.opset_imports.get("", self.model.opset_imports.get("ai.onnx", 0))
+
+    # -- finding -------------------------------------------------------------------------------------------
+
+    def nodes(self, model: ir.Model, *op_types: str, domain: str = "") -> list[ir.Node]:
+        """The nodes of the given operators, in the main graph and all subgraphs, in topological order.
+
+        The list is a snapshot: nodes that a rewrite has removed since then have `graph` None.
+        """
+        domains = STANDARD if domain == "" else (domain,)
+        return [n for n in model.graph.all_nodes() if n.domain in domains and (not op_types or n.op_type in op_types)]
+
+    def array(self, value: ir.Value | None, *, limit: int | None = None) -> np.ndarray | None:
+        """The array behind a value that is constant for certain; None otherwise.
+
+        Initializers that a caller may override (graph inputs with a default) are no constants. A ConstantOfShape
+        with a constant shape counts as the constant that it makes.
+
+        Args:
+            value: what to read.
+            limit: larger constants (in elements) give None, without being read.
+        """
+        if value is None:
+            return None
+        if limit is not None and value.const_value is not None and value.const_value.size > limit:
+            return None
+        found = constant_array(value)
+        if found is None and (node := value.producer()) is not None and is_op(node, "ConstantOfShape"):
+            found = _splat(node)
+        if found is None or (limit is not None and found.size > limit):
+            return None
+        return found
+
+    def is_constant(self, value: ir.Value | None) -> bool:
+        """True when `array` would give one; nothing is read."""
+        if value is None:
+            return False
+        if value.const_value is not None:
+            return not value.is_graph_input()
+        node = value.producer()
+        if node is None:
+            return False
+        return is_op(node, "Constant") or (is_op(node, "ConstantOfShape") and self.is_constant(node.inputs[0]))
+
+    # -- editing -------------------------------------------------------------------------------------------
+
+    def unique(self, base: str) -> str:
+        """A value name that the model does not use yet."""
+        name, count = base, 1
+        while name in self._names or not name:
+            count += 1
+            name = f"{base}_{count}"
+        self._names.add(name)
+        return name
+
+    def rename_duplicates(self) -> None:
+        """Give every value of all graphs a name of its own, so that nodes can move between graphs.
+
+        Two branches of an If may use the same names, and some writers leave values without one.
+        """
+        self._names = {v.name for v in (*self.model.graph.inputs, *self.model.graph.outputs) if v.name}
+        kept = {*self.model.graph.inputs, *self.model.graph.outputs}
+        for graph in self.model.graphs():
+            values = [*graph.inputs, *graph.initializers.values()]
+            values += [v for node in graph for v in node.outputs]
+            for value in values:
+                if value in kept or value.name == "":
+                    continue
+                if value.name is None or value.name in self._names:
+                    if not value.uses() and not value.is_graph_output() and value.name is None:
+                        continue
+                    value.name = self.unique(value.name or "value")
+                self._names.add(value.name)
+                kept.add(value)
+
+    def initializer(self, array: np.ndarray, base: str, *, keep_name: bool = False) -> ir.Value:
+        """Store an array in the main graph, where every subgraph sees it too.
+
+        Args:
+            array: the value.
+            base: name to derive a unique one from.
+            keep_name: `base` itself is free (its value was renamed) and is to be used as it is.
+        """
+        name = base if keep_name else self.unique(base)
+        if array.dtype.kind in "OUS":
+            words = [w if isinstance(w, bytes) else str(w).encode() for w in array.reshape(-1)]
+            tensor: ir.TensorProtocol = ir.StringTensor(words, shape=ir.Shape(array.shape), name=name)
+        else:
+            tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=name)
+        value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape))
+        self.model.graph.register_initializer(value)
+        return value
+
+    def constant(self, array: np.ndarray, base: str, before: ir.Node, *, keep_name: bool = False) -> ir.Value:
+        """Store an array; a large one of equal elements becomes a ConstantOfShape, which takes no space.
+
+        Args:
+            array: the value.
+            base: name to derive a unique one from.
+            before: the node that will read it.
+            keep_name: as for `initializer`.
+        """
+        if self.fits_inline(array):
+            return self.initializer(array, base, keep_name=keep_name)
+        shape = self.initializer(np.array(array.shape, np.int64), f"{base}_shape")
+        fill = ir.AttrTensor("value", ir.tensor(array.reshape(-1)[:1]))
+        value = self.insert(before, "ConstantOfShape", [shape], [fill], base=base)
+        value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
+        return value
+
+    def fits_inline(self, array: np.ndarray) -> bool:
+        """Whether `constant` would store the array itself: it is small, or its elements differ."""
+        return array.nbytes <= max(_SMALL, self.max_folded_bytes or 0) or not self._is_splat(array)
+
+    def stored_bytes(self, array: np.ndarray) -> int:
+        """Bytes that `constant` would take in the file."""
+        return array.nbytes if self.fits_inline(array) else _SMALL // 2
+
+    def _is_splat(self, array: np.ndarray) -> bool:
+        if self.opset < 9 or array.size < 2 or array.dtype.kind not in _SPLAT_DTYPES:
+            return False
+        if not any(array.strides):
+            return True
+        flat = np.ascontiguousarray(array).view(np.uint8).reshape(array.size, -1)
+        return bool((flat == flat[0]).all())
+
+    def may_grow(self, before: int, after: int) -> bool:
+        """Whether a rewrite may turn `before` bytes of constants into `after`; takes the difference off the budget."""
+        growth = after - before
+        if growth <= _SMALL:
+            return True
+        if self.max_folded_bytes is not None:
+            return growth <= self.max_folded_bytes
+        if growth > self.growth_budget:
+            return False
+        self.growth_budget -= growth
+        return True
+
+    def insert(
+        self,
+        before: ir.Node,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Sequence[ir.Attr] = (),
+        *,
+        base: str,
+        domain: str = "",
+    ) -> ir.Value:
+        """Put a new one-output node in front of another and give its output."""
+        name = self.unique(base)
+        node = ir.Node(domain, op_type, inputs, attributes, outputs=[ir.Value(name=name)], name=name)
+        assert before.graph is not None
+        before.graph.insert_before(before, node)
+        return node.outputs[0]
+
+    def morph(
+        self,
+        node: ir.Node,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, ir.Attr] | Sequence[ir.Attr] = (),
+        domain: str = "",
+    ) -> None:
+        """Turn a node into another that gives the same outputs, so that names of graph outputs stay by themselves."""
+        kept = list(attributes.values()) if isinstance(attributes, Mapping) else list(attributes)
+        node.op_type, node.domain = op_type, domain
+        if domain and domain not in self.model.opset_imports:
+            self.model.opset_imports[domain] = 1
+        node.resize_inputs(len(inputs))
+        for index, value in enumerate(inputs):
+            if node.inputs[index] is not value:
+                node.replace_input_with(index, value)
+        node.attributes.clear()
+        for attribute in kept:
+            node.attributes.add(ir.Attr(attribute.name, attribute.type, attribute.value))
+
+    def bypass(self, old: ir.Value, new: ir.Value) -> bool:
+        """Let every use of `old` read `new`; `old`'s node is then dead. A graph output keeps its name.
+
+        Returns:
+            False when that cannot be done (nothing was changed): `old` is a graph output, and `new` is an input,
+            a constant, another output, or lives in another graph.
+        """
+        if old is new:
+            return False
+        if old.is_graph_output():
+            graph = old.graph
+            producer = new.producer()
+            if producer is None or producer.graph is not graph or new.is_graph_output() or graph is None:
+                return False
+            name = old.name
+            old.name = self.unique(f"{name}_replaced")
+            new.name = name
+            new.type, new.shape = old.type or new.type, old.shape or new.shape
+            for index, output in enumerate(graph.outputs):
+                if output is old:
+                    graph.outputs[index] = new
+        for user, index in old.uses():
+            user.replace_input_with(index, new)
+        return True
+
+
+def is_op(node: ir.Node | None, *op_types: str) -> bool:
+    """True for a node of the standard domain with one of these operators."""
+    return node is not None and node.domain in STANDARD and node.op_type in op_types
+
+
+def attribute(node: ir.Node, name: str, default: Any = None) -> Any:
+    """An attribute's value: int, float, str, tuple or tensor; `default` when it is absent."""
+    found = node.attributes.get(name)
+    if found is None or found.is_ref():
+        return default
+    return tuple(found.value) if isinstance(found.value, (list, tuple)) else found.value
+
+
+def has_subgraph(node: ir.Node) -> bool:
+    """True for If, Loop, Scan and their like."""
+    return any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values())
+
+
+def sole_use(value: ir.Value) -> ir.Node | None:
+    """The only node that reads a value, if there is just one use and it is no graph output."""
+    uses = value.uses()
+    return next(iter(uses)).node if len(uses) == 1 and not value.is_graph_output() else None
+
+
+def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
+    """The standard-domain node of one of these operators that makes a value, if so."""
+    node = value.producer() if value is not None else None
+    return node if node is not None and is_op(node, *op_types) else None
+
+
+def shape_of(value: ir.Value | None) -> Shape | None:
+    """Known shape: int = fixed, str = symbolic, None = unknown dim; None as a whole = unknown rank."""
+    if value is None:
+        return None
+    found = value.const_value.shape if value.const_value is not None else value.shape
+    return None if found is None else tuple(d if isinstance(d, int) else d.value for d in found)
+
+
+def rank_of(value: ir.Value | None) -> int | None:
+    """Number of dims, None when unknown."""
+    shape = shape_of(value)
+    return None if shape is None else len(shape)
+
+
+def static_shape(value: ir.Value | None) -> tuple[int, ...] | None:
+    """The shape when every dim is a number."""
+    shape = shape_of(value)
+    if shape is None or not all(isinstance(d, int) for d in shape):
+        return None
+    return tuple(d for d in shape if isinstance(d, int))
+
+
+def _splat(node: ir.Node) -> np.ndarray | None:
+    shape = constant_array(node.inputs[0])
+    if shape is None or (shape < 0).any():
+        return None
+    fill = attribute(node, "value")
+    one = np.zeros(1, np.float32) if fill is None else fill.numpy().reshape(-1)[:1]
+    # A view of one element: nothing of the full size is allocated until somebody computes with it.
+    return np.broadcast_to(one.reshape((1,) * len(shape)), tuple(int(d) for d in shape)) if len(shape) else one[0]

@@ -1,0 +1,102 @@
+"""Constant folding: nodes whose inputs are all constants are computed once, here."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.optimize.context import PassContext, is_op, static_shape
+from onnxtool.optimize.evaluate import CannotEvaluateError, evaluate, foldable
+from onnxtool.optimize.levels import Level
+
+_MAX_COMPUTED_BYTES = 1 << 28
+
+
+class FoldConstants:
+    """Nodes with constant inputs become constants, computed by the runtime; the file never grows by it."""
+
+    name = "fold-constants"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Fold every chain of constant nodes at once; only what other nodes read is stored."""
+        known: dict[ir.Value, np.ndarray] = {}
+        candidates = []
+        for node in context.nodes(model):
+            if self._compute(node, known, context):
+                candidates.append(node)
+        folded = set(candidates)
+        count = 0
+        # Backwards, so that a node which cannot be folded after all makes its inputs needed in time.
+        for node in reversed(candidates):
+            needed = [o for o in node.outputs if o.is_graph_output() or any(u.node not in folded for u in o.uses())]
+            if not self._store(node, needed, known, context):
+                folded.discard(node)
+                continue
+            count += 1
+        for node in reversed(candidates):
+            if node in folded and node.graph is not None and not any(o.uses() for o in node.outputs):
+                node.graph.remove(node, safe=True)
+        return count
+
+    def _compute(self, node: ir.Node, known: dict[ir.Value, np.ndarray], context: PassContext) -> bool:
+        if node in context.refused or not foldable(node) or is_op(node, "Constant") or not node.outputs:
+            return False
+        for value in node.inputs:
+            if value is not None and value not in known and not context.is_constant(value):
+                return False
+        if any(v.is_graph_output() for v in node.outputs):
+            return False
+        shapes = [static_shape(o) for o in node.outputs]
+        if any(s is not None and math.prod(s) * 4 > _MAX_COMPUTED_BYTES for s in shapes):
+            return False
+        arrays = [None if v is None else known[v] if v in known else context.array(v) for v in node.inputs]
+        if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
+            return False
+        try:
+            results = evaluate(node, arrays, context.model.opset_imports)
+        except CannotEvaluateError:
+            context.refused.add(node)
+            return False
+        for value, result in zip(node.outputs, results, strict=True):
+            if result is not None:
+                known[value] = result
+        return True
+
+    def _store(
+        self, node: ir.Node, needed: list[ir.Value], known: dict[ir.Value, np.ndarray], context: PassContext
+    ) -> bool:
+        if not needed:
+            return True
+        if any(v not in known for v in needed):
+            return False
+        if is_op(node, "ConstantOfShape") and not context.fits_inline(known[needed[0]]):
+            return False  # already the compact form of this constant
+        after = sum(context.stored_bytes(known[v]) for v in needed)
+        if not context.may_grow(_freed_bytes(node), after):
+            context.refused.add(node)
+            return False
+        for value in needed:
+            name = value.name or "folded"
+            value.name = context.unique(f"{name}_folded")
+            constant = context.constant(known[value], name, before=node, keep_name=True)
+            for user, index in value.uses():
+                user.replace_input_with(index, constant)
+        return True
+
+
+def _freed_bytes(node: ir.Node) -> int:
+    """Bytes of initializers that nobody reads once this node, and the constant chain before it, is gone."""
+    total, pending, seen = 0, [node], {node}
+    while pending:
+        for value in pending.pop().inputs:
+            if value is None or len(value.uses()) > 1:
+                continue
+            if value.const_value is not None and not value.is_graph_input():
+                total += value.const_value.nbytes
+            elif (made_by := value.producer()) is not None and made_by not in seen:
+                seen.add(made_by)
+                pending.append(made_by)
+    return total

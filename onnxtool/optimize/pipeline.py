@@ -1,0 +1,88 @@
+"""The pipeline: passes in order, again and again until nothing changes, with an account of what each did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+import onnx_ir as ir
+
+from onnxtool import progress
+from onnxtool.optimize.context import PassContext
+from onnxtool.optimize.inference import infer_shapes
+from onnxtool.optimize.levels import Level, Pass, parse_level
+from onnxtool.optimize.preparation import prepare
+from onnxtool.optimize.registry import select
+from onnxtool.report.optimize import PassResult, PipelineResult
+
+__all__ = ["Level", "Pass", "optimize_model", "run_passes"]
+
+_MAX_ROUNDS = 30
+
+
+def optimize_model(
+    model: ir.Model,
+    level: Level | str = Level.EXTENDED,
+    *,
+    only: Collection[str] = (),
+    skip: Collection[str] = (),
+    max_folded_bytes: int | None = None,
+) -> PipelineResult:
+    """Optimize a model in place. Nothing is read or written, and nothing is compared: see `optimize.api`.
+
+    Inputs, outputs and their names stay as they are, dynamic dims too. Weights that no pass touches are not read
+    from external data.
+
+    Args:
+        model: changed in place.
+        level: how far to go.
+        only: run just these passes.
+        skip: leave these passes out.
+        max_folded_bytes: how much larger than what it replaces a folded tensor may be; None lets no folding grow
+            the file noticeably.
+
+    Returns:
+        What each pass did.
+
+    Raises:
+        UsageError: an unknown level or pass.
+    """
+    level = parse_level(level)
+    passes = select(level, only, skip)
+    budget = prepare(model)
+    context = PassContext(model, max_folded_bytes=max_folded_bytes, growth_budget=budget)
+    return run_passes(model, passes, context, level)
+
+
+def run_passes(model: ir.Model, passes: Collection[Pass], context: PassContext, level: Level) -> PipelineResult:
+    """Run the passes in order until a whole round changes nothing.
+
+    Lower levels settle before higher ones start, so that fusions see a graph without leftovers.
+    """
+    began = time.perf_counter()
+    rewrites = {p.name: 0 for p in passes}
+    seconds = {p.name: 0.0 for p in passes}
+    rounds, settled = 0, True
+    with progress.task("optimizing") as task:
+        for rank in range(level.rank + 1):
+            current = [p for p in passes if p.level.rank <= rank or rank == level.rank]
+            if rank and len(current) == len([p for p in passes if p.level.rank < rank]):
+                continue
+            changed = True
+            while changed:
+                if rounds >= _MAX_ROUNDS:
+                    settled = False
+                    break
+                rounds += 1
+                changed = False
+                infer_shapes(model, context)
+                for one in current:
+                    start = time.perf_counter()
+                    count = one.apply(model, context)
+                    seconds[one.name] += time.perf_counter() - start
+                    rewrites[one.name] += count
+                    changed = changed or count > 0
+                task.advance()
+    infer_shapes(model, context)
+    results = tuple(PassResult(p.name, p.level.value, rewrites[p.name], seconds[p.name]) for p in passes)
+    return PipelineResult(level.value, results, rounds, time.perf_counter() - began, settled)

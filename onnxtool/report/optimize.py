@@ -1,0 +1,176 @@
+"""What optimizing a model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onnxtool.report.base import Report, TensorInfo
+from onnxtool.report.compare import CompareReport
+
+
+@dataclass(frozen=True)
+class PassSummary:
+    """One pass, as `--list-passes` shows it.
+
+    Attributes:
+        name: what it does, verb first.
+        level: the lowest level at which it runs.
+        description: one line.
+        origin: "onnxtool", or the package that added it through the entry points "onnxtool.passes".
+    """
+
+    name: str
+    level: str
+    description: str
+    origin: str = "onnxtool"
+
+
+@dataclass(frozen=True)
+class PassListReport(Report):
+    """All passes, in the order in which they run."""
+
+    kind: ClassVar[str] = "passes"
+
+    passes: tuple[PassSummary, ...]
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """What one pass did to a model.
+
+    Attributes:
+        name: the pass.
+        level: its level.
+        rewrites: how often it changed something, over all rounds.
+        seconds: time it took, over all rounds.
+    """
+
+    name: str
+    level: str
+    rewrites: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    """What the whole pipeline did to a model.
+
+    Attributes:
+        level: the level that was run.
+        passes: every pass that ran, in order.
+        rounds: how often the sequence of passes was run until nothing changed any more.
+        seconds: time of it all.
+        settled: False when the round limit ended it.
+    """
+
+    level: str
+    passes: tuple[PassResult, ...]
+    rounds: int
+    seconds: float
+    settled: bool = True
+
+    @property
+    def rewrites(self) -> int:
+        """Rewrites of all passes together."""
+        return sum(p.rewrites for p in self.passes)
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """How large a model is.
+
+    Attributes:
+        nodes: nodes of all graphs, subgraphs and functions included.
+        operators: operator name -> number of nodes.
+        bytes: size on disk, external data included.
+    """
+
+    nodes: int
+    operators: Mapping[str, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class LatencyRatio:
+    """Latency after over latency before, measured side by side, the runtime's own optimizations on.
+
+    Attributes:
+        before: median latency of the source, seconds.
+        after: median latency of the result, seconds.
+        ratio: after / before; below 1 is faster.
+        low: lower end of its 95 % interval.
+        high: upper end.
+        threads: of the runtime; None = all cores.
+    """
+
+    before: float
+    after: float
+    ratio: float
+    low: float
+    high: float
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class DroppedPass:
+    """A pass, or a family of fusions, that was left out.
+
+    Attributes:
+        name: the pass.
+        reason: the first output that differed, the error it caused, or the latency it cost.
+        fault: True when the pass made a wrong or broken model; False when it was merely not worth it.
+    """
+
+    name: str
+    reason: str
+    fault: bool = True
+
+
+@dataclass(frozen=True)
+class OptimizeReport(Report):
+    """What optimizing did.
+
+    Attributes:
+        source: the file that was read.
+        output: the file that was written.
+        level: "basic", "extended" or "all".
+        inputs: the model's inputs (unchanged, unless dims were frozen).
+        outputs: its outputs (unchanged).
+        before: size of the source.
+        after: size of the result.
+        passes: rewrites and time of each pass.
+        rounds: runs of the sequence of passes until nothing changed.
+        seconds: time of the rewriting alone.
+        comparison: the result against the source on the same inputs, both with the runtime's optimizations off;
+            None when it was not asked for.
+        latency: None when it was not measured.
+        dropped: passes that were left out, and why.
+        strict: whether a faulty pass makes the verdict bad.
+        warnings: one line each.
+    """
+
+    kind: ClassVar[str] = "optimize"
+
+    source: str
+    output: str
+    level: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    before: ModelSize
+    after: ModelSize
+    passes: tuple[PassResult, ...]
+    rounds: int
+    seconds: float
+    comparison: CompareReport | None = None
+    latency: LatencyRatio | None = None
+    dropped: tuple[DroppedPass, ...] = ()
+    strict: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when the result is equal to the source (and, with `strict`, no pass was at fault)."""
+        faults = self.strict and any(d.fault for d in self.dropped)
+        return (self.comparison is None or self.comparison.ok) and not faults
