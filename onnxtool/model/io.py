@@ -12,16 +12,17 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
 from google.protobuf.message import DecodeError
+from onnx import external_data_helper
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
+from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync, write_atomic
 from onnxtool.model.limits import DEFAULT, Limits
-from onnxtool.model.tensors import all_tensors, external_ref, verify_tensors
+from onnxtool.model.tensors import all_tensors, external_ref, other_tensors, verify_tensors
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -60,7 +61,9 @@ def load(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> ir.Model:
     Raises:
         InputError, UnsafeError, ResourceError: as `read_proto`.
     """
-    return from_proto(read_proto(path, limits), Path(path).parent)
+    proto = read_proto(path, limits)
+    _load_attribute_tensors(proto, Path(path).parent)
+    return from_proto(proto, Path(path).parent)
 
 
 def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
@@ -88,6 +91,16 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     return ir.to_proto(model)
 
 
+def _load_attribute_tensors(proto: onnx.ModelProto, folder: Path) -> None:
+    """Bring external tensors of node attributes (Constant) into the proto: only initializers can be saved as external
+    again, and a reference that is left would point from the new file into the old one's folder."""
+    for tensor in other_tensors(proto, DEFAULT):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+
+
 def weight_bytes(model: ir.Model) -> int:
     """Bytes of all initializers of all graphs."""
     return sum(
@@ -106,50 +119,56 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
         UsageError: `path` is a folder or its folder does not exist.
         ResourceError: no space, no permission.
     """
-    path = Path(path)
+    path = settled(Path(path))
     check_output(path)
     if external is None:
         external = weight_bytes(model) > INLINE_LIMIT
-    external = external and bool(_large_initializers(model))
-    stale = _external_files(path)
-    data_file: Path | None = None
     try:
-        if external:
-            data_file = _fresh_data_name(path)
-            payload = _serialize_external(model, path.parent, data_file.name)
+        if external and _large_initializers(model):
+            _save_external(model, path)
         else:
             payload = _serialize_inline(model)
-        write_atomic(path, payload)
+            sweep(path.with_name(path.name + ".data"))
+            with locked(path.parent):
+                stale = _own_data_files(path)
+                write_atomic(path, payload)
+                _remove(stale)
     except OSError as error:
-        if data_file is not None:
-            data_file.unlink(missing_ok=True)
         raise _cannot_write(path, error) from error
-    for old in stale:
-        if old != data_file and old.name.startswith(path.name):
-            old.unlink(missing_ok=True)
 
 
-def write_atomic(path: Path, payload: bytes | Iterable[bytes]) -> None:
-    """Write bytes beside `path`, fsync, rename over it, fsync the folder.
+def _save_external(model: ir.Model, path: Path) -> None:
+    with staged(path.with_name(path.name + ".data")) as data, staged(path) as temporary:
+        proto = _externalized(model, data)
+        sync(data)
+        # Another run may be writing the same output: names are chosen and both files renamed by one at a time.
+        with locked(path.parent):
+            stale = _own_data_files(path)
+            final = _fresh_data_name(path)
+            for tensor in all_tensors(proto, DEFAULT):
+                for entry in tensor.external_data:
+                    if entry.key == "location" and entry.value == data.name:
+                        entry.value = final.name
+            fill(temporary, proto.SerializeToString())
+            os.replace(data, final)
+            try:
+                replace(temporary, path)
+            except OSError:
+                final.unlink(missing_ok=True)
+                raise
+            _remove(f for f in stale if f != final)
 
-    Raises:
-        OSError: as the file system gives it; the temporary file is removed.
-    """
-    temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(6)}.tmp")
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
-        with open(temporary, "wb") as file:
-            for chunk in (payload,) if isinstance(payload, bytes) else payload:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        if mode is not None:
-            os.chmod(temporary, mode)
-        os.replace(temporary, path.resolve() if path.is_symlink() else path)
-        _fsync_folder(path.parent)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+
+def _own_data_files(path: Path) -> list[Path]:
+    """The data files that the model at `path` uses now and that bear its name."""
+    if not any(f.name.startswith(f"{path.name}.") for f in path.parent.iterdir()):
+        return []  # spares reading the old model
+    return [f for f in _external_files(path) if f.name.startswith(f"{path.name}.")]
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
 
 
 def check_output(path: Path) -> None:
@@ -245,17 +264,19 @@ def _serialize_inline(model: ir.Model) -> bytes:
             value.const_value = tensor
 
 
-def _serialize_external(model: ir.Model, folder: Path, name: str) -> bytes:
+def _externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
+    """Write the large weights to `data`, one after the other, and give the model that refers to them."""
     import onnx_ir as ir
 
     values = _large_initializers(model)
     originals = [value.const_value for value in values]
-    external = ir.external_data.convert_tensors_to_external([t for t in originals if t is not None], folder, name)
-    _fsync_file(folder / name)
+    external = ir.external_data.convert_tensors_to_external(
+        [t for t in originals if t is not None], data.parent, data.name
+    )
     try:
         for value, tensor in zip(values, external, strict=True):
             value.const_value = tensor
-        return bytes(ir.to_proto(model).SerializeToString())
+        return ir.to_proto(model)
     finally:
         for value, original in zip(values, originals, strict=True):
             value.const_value = original
@@ -269,19 +290,6 @@ def _large_initializers(model: ir.Model) -> list[ir.Value]:
         for value in graph.initializers.values()
         if value.const_value is not None and value.const_value.nbytes > 256 and value.const_value.dtype.name != "STRING"
     ]
-
-
-def _fsync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _fsync_folder(folder: Path) -> None:
-    with suppress(OSError):  # some file systems do not allow it on a folder
-        _fsync_file(folder)
 
 
 def _cannot_write(path: Path, error: OSError) -> OnnxToolError:

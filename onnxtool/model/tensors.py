@@ -38,6 +38,20 @@ _BITS: dict[int, int] = {
     onnx.TensorProto.INT4: 4,
     onnx.TensorProto.FLOAT4E2M1: 4,
 }
+_COMPLEX = (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
+# Where onnx.proto says that values lie which are not raw bytes.
+_FIELDS: dict[int, str] = {
+    **{t: "int32_data" for t, bits in _BITS.items() if bits <= 16},
+    onnx.TensorProto.INT32: "int32_data",
+    onnx.TensorProto.INT64: "int64_data",
+    onnx.TensorProto.UINT32: "uint64_data",
+    onnx.TensorProto.UINT64: "uint64_data",
+    onnx.TensorProto.FLOAT: "float_data",
+    onnx.TensorProto.COMPLEX64: "float_data",
+    onnx.TensorProto.DOUBLE: "double_data",
+    onnx.TensorProto.COMPLEX128: "double_data",
+    onnx.TensorProto.STRING: "string_data",
+}
 
 
 @dataclass(frozen=True)
@@ -76,10 +90,16 @@ def graphs(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.GraphProto]:
 
 def all_tensors(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.TensorProto]:
     """Every tensor: initializers (sparse ones too) and node attributes, in all graphs and functions."""
+    for graph in graphs(model, limits):
+        yield from graph.initializer
+    yield from other_tensors(model, limits)
+
+
+def other_tensors(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.TensorProto]:
+    """Every tensor that is no plain initializer: sparse ones and those in node attributes."""
     holders: list[onnx.GraphProto | onnx.FunctionProto] = [*graphs(model, limits), *model.functions]
     for holder in holders:
         if isinstance(holder, onnx.GraphProto):
-            yield from holder.initializer
             for sparse in holder.sparse_initializer:
                 yield sparse.values
                 yield sparse.indices
@@ -145,6 +165,28 @@ def resolve_inside(folder: Path, location: str) -> Path:
     return resolved
 
 
+def _verify_inline(tensor: onnx.TensorProto, declared: int | None) -> None:
+    """Hold dims against what the file holds; a typed field has one entry for each element (4-bit: for two)."""
+    if tensor.HasField("raw_data"):
+        if declared is not None and len(tensor.raw_data) != declared:
+            raise InputError(
+                f"tensor {tensor.name!r} calls for {declared} bytes but holds {len(tensor.raw_data)}; "
+                "the file is damaged."
+            )
+        return
+    field = _FIELDS.get(tensor.data_type)
+    if field is None:
+        return
+    elements = math.prod(tensor.dims)
+    bits = _BITS.get(tensor.data_type, 8)
+    called_for = (elements + 1) // 2 if bits == 4 else elements * (2 if tensor.data_type in _COMPLEX else 1)
+    present = len(getattr(tensor, field))
+    if present != called_for:
+        raise InputError(
+            f"tensor {tensor.name!r} calls for {called_for} values but holds {present}; the file is damaged."
+        )
+
+
 def verify_tensors(model: onnx.ModelProto, folder: Path, limits: Limits) -> list[Path]:
     """Hold each tensor's declared size against the bytes that are really there, before anything is read.
 
@@ -164,11 +206,7 @@ def verify_tensors(model: onnx.ModelProto, folder: Path, limits: Limits) -> list
         declared = declared_bytes(tensor)
         reference = external_ref(tensor)
         if reference is None:
-            if declared is not None and tensor.HasField("raw_data") and len(tensor.raw_data) != declared:
-                raise InputError(
-                    f"tensor {tensor.name!r} calls for {declared} bytes but holds {len(tensor.raw_data)}; "
-                    "the file is damaged."
-                )
+            _verify_inline(tensor, declared)
             continue
         if reference.location not in sizes:
             path = resolve_inside(folder, reference.location)

@@ -65,6 +65,40 @@ def test_external_save_over_itself_keeps_one_whole_pair(tmp_path: Path) -> None:
     np.testing.assert_array_equal(output(path), before)
 
 
+def test_external_constants_come_along_into_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "c.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
+    value = onnx.TensorProto(name="c", data_type=1, dims=[2, 3], data_location=onnx.TensorProto.EXTERNAL)
+    value.external_data.add(key="location", value="c.bin")
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Constant", [], ["c"], value=value), onnx.helper.make_node("Add", ["x", "c"], ["y"])],
+        "constant",
+        [onnx.helper.make_tensor_value_info("x", 1, [2, 3])],
+        [onnx.helper.make_tensor_value_info("y", 1, [2, 3])],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+    (tmp_path / "a" / "m.onnx").write_bytes(model.SerializeToString())
+    io.save(io.load(tmp_path / "a" / "m.onnx"), tmp_path / "b" / "m.onnx")
+    np.testing.assert_array_equal(output(tmp_path / "b" / "m.onnx"), 2 * np.arange(6, dtype=np.float32).reshape(2, 3))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda t: t.dims.__setitem__(0, 1 << 40),
+        lambda t: t.float_data.pop(),
+        lambda t: t.ClearField("float_data"),
+    ],
+)
+def test_refuses_dims_that_the_values_do_not_fill(tmp_path: Path, relu_proto: onnx.ModelProto, damage: object) -> None:
+    assert callable(damage)
+    damage(relu_proto.graph.initializer[0])
+    (tmp_path / "m.onnx").write_bytes(relu_proto.SerializeToString())
+    with pytest.raises(InputError, match="'w' calls for"):
+        io.read_proto(tmp_path / "m.onnx")
+
+
 def test_total_bytes_counts_external_data(tmp_path: Path, relu_proto: onnx.ModelProto) -> None:
     (tmp_path / "w.bin").write_bytes(b"\0" * 24)
     onnx.save(external(relu_proto, "w.bin", length=24), tmp_path / "m.onnx")

@@ -1,0 +1,113 @@
+"""Files that appear as a whole or not at all, and leave nothing behind when the process is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+# The process id in the name tells the next run whether anyone still writes there.
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}\.tmp", re.DOTALL)
+
+
+def write_atomic(path: Path, payload: bytes | Iterable[bytes]) -> None:
+    """Write bytes beside `path`, fsync, rename over it, fsync the folder.
+
+    Raises:
+        OSError: as the file system gives it; the temporary file is removed.
+    """
+    path = settled(path)
+    with staged(path) as temporary:
+        fill(temporary, payload)
+        replace(temporary, path)
+
+
+def settled(path: Path) -> Path:
+    """Where writing to `path` really goes: a symbolic link stays and its target is replaced."""
+    return path.resolve() if path.is_symlink() else path
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """A temporary name in the folder of `path`; whatever is still there at the end is removed.
+
+    Temporary files that a killed process left for the same `path` are removed first.
+    """
+    sweep(path)
+    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}-{secrets.token_hex(6)}.tmp")
+    try:
+        yield temporary
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def fill(path: Path, payload: bytes | Iterable[bytes]) -> None:
+    """Write a new file and bring it to the disk."""
+    with open(path, "xb") as file:
+        for chunk in (payload,) if isinstance(payload, bytes) else payload:
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace(temporary: Path, path: Path) -> None:
+    """Rename over `path`, which keeps its permissions."""
+    if path.exists():
+        os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
+    os.replace(temporary, path)
+    with suppress(OSError):  # some file systems do not allow it on a folder
+        sync(path.parent)
+
+
+def sweep(path: Path) -> None:
+    """Remove the temporary files of `path` whose process has ended."""
+    with suppress(OSError):
+        for entry in os.scandir(path.parent):
+            found = _TEMPORARY.fullmatch(entry.name)
+            if found and found["name"] == path.name[:200] and not _alive(int(found["pid"])):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One writer at a time in a folder, for the instant in which several files are renamed together.
+
+    An advisory lock on the folder itself, so that no lock file is left. Where there is none (Windows, some network
+    file systems) the body runs without it.
+    """
+    descriptor = None
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def sync(path: Path) -> None:
+    """Bring a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

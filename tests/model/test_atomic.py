@@ -1,0 +1,154 @@
+"""Faults while saving: kills, full disks, rivals. The old file or the new one, never a part, and nothing left over."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from onnxtool.model import io
+from onnxtool.model.atomic import locked, staged, sweep, write_atomic
+
+# Saves two different models over one output again and again, as fast as it can.
+SAVER = """
+import sys
+from pathlib import Path
+from onnxtool.model import io
+models = [io.load(p) for p in sys.argv[2:4]]
+print("ready", flush=True)
+for turn in range(int(sys.argv[5])):
+    io.save(models[turn % 2], sys.argv[1], external=sys.argv[4] == "external")
+"""
+
+
+def weights_model(path: Path, value: float) -> Path:
+    """A model with 4 MB of one value."""
+    weight = numpy_helper.from_array(np.full((1000, 1000), value, np.float32), "w")
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", 1, [1, 1000])],
+        [onnx.helper.make_tensor_value_info("y", 1, [1, 1000])],
+        [weight],
+    )
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10), path)
+    return path
+
+
+def held(path: Path) -> float:
+    """The one value that all weights of a whole file have."""
+    io.read_proto(path)  # verifies sizes
+    values = np.unique(numpy_helper.to_array(onnx.load(path).graph.initializer[0]))
+    assert len(values) == 1, "parts of two models"
+    return float(values[0])
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> tuple[Path, Path]:
+    return weights_model(tmp_path / "one.onnx", 1.0), weights_model(tmp_path / "two.onnx", 2.0)
+
+
+def saver(output: Path, models: tuple[Path, Path], kind: str, turns: int) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", SAVER, output, *models, kind, str(turns)], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    with child.stdout as words:
+        assert words.readline() == "ready\n"
+    return child
+
+
+@pytest.mark.parametrize("kind", ["inline", "external"])
+def test_a_kill_at_any_moment_leaves_a_whole_file(tmp_path: Path, models: tuple[Path, Path], kind: str) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    output = folder / "m.onnx"
+    io.save(io.load(models[0]), output, external=kind == "external")
+    generator = random.Random(7)
+    for _ in range(6):
+        child = saver(output, models, kind, 10_000)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(generator.uniform(0.0, 0.12))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        assert held(output) in (1.0, 2.0)
+    io.save(io.load(models[0]), output)  # the next run clears what the killed ones left
+    assert not [p.name for p in folder.iterdir() if p.suffix == ".tmp"]
+
+
+@pytest.mark.parametrize("kind", ["inline", "external"])
+def test_two_writers_leave_one_whole_winner(tmp_path: Path, models: tuple[Path, Path], kind: str) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    output = folder / "m.onnx"
+    children = [saver(output, models, kind, 15) for _ in range(2)]
+    assert [child.wait(120) for child in children] == [0, 0]
+    assert held(output) in (1.0, 2.0)
+    assert len(list(folder.iterdir())) == (2 if kind == "external" else 1)
+
+
+@pytest.mark.parametrize("kind", ["inline", "external"])
+def test_a_file_size_limit_leaves_the_old_file(tmp_path: Path, models: tuple[Path, Path], kind: str) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    output = folder / "m.onnx"
+    output.write_bytes(models[0].read_bytes())
+    before = hashlib.sha256(output.read_bytes()).digest()
+    script = (
+        "import sys\n"
+        "from onnxtool.errors import ResourceError\n"
+        "from onnxtool.model import io\n"
+        "try:\n"
+        f"    io.save(io.load(sys.argv[1]), sys.argv[2], external={kind == 'external'})\n"
+        "except ResourceError as error:\n"
+        "    print(error)\n"
+        "    sys.exit(6)\n"
+    )
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, models[1], output], preexec_fn=limit, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 6, done.stderr
+    assert "cannot be written (File too large)" in done.stdout
+    assert hashlib.sha256(output.read_bytes()).digest() == before
+    assert [p.name for p in folder.iterdir()] == ["m.onnx"]
+
+
+def test_sweep_spares_what_is_being_written(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    dead = tmp_path / f".m.onnx.{gone.pid}-0123456789ab.tmp"
+    other = tmp_path / f".n.onnx.{gone.pid}-0123456789ab.tmp"
+    for path in (dead, other):
+        path.write_bytes(b"half")
+    with staged(tmp_path / "m.onnx") as alive:
+        alive.write_bytes(b"half")
+        sweep(tmp_path / "m.onnx")
+        assert alive.exists()
+    assert (dead.exists(), other.exists(), alive.exists()) == (False, True, False)
+
+
+def test_writes_odd_names_as_a_whole(tmp_path: Path) -> None:
+    for name in ("with space.onnx", "quo'te\".onnx", "new\nline.onnx", "größe-模型.onnx", "a" * 240 + ".onnx"):
+        write_atomic(tmp_path / name, [b"ab", b"c"])
+        assert (tmp_path / name).read_bytes() == b"abc"
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_lock_on_a_folder_leaves_nothing(tmp_path: Path) -> None:
+    with locked(tmp_path), locked(tmp_path / "missing"):
+        pass
+    assert not list(tmp_path.iterdir())
