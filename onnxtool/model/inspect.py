@@ -15,6 +15,7 @@ from onnxtool.model.cost import COUNTED, Shape, macs
 from onnxtool.model.header import operator_name, read_header
 from onnxtool.model.io import read_proto, sha256, total_bytes
 from onnxtool.model.metadata import HISTORY_KEY, read_history
+from onnxtool.model.shape_folding import complete
 from onnxtool.model.shapes import Infer, bind_inputs, infer, known_shapes, skeleton
 from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, apply_input_shapes, dtype_name, parse_input_shapes
 from onnxtool.model.tensors import declared_bytes
@@ -59,11 +60,12 @@ def inspect(
     skeleton(proto)
     assumed = bind_inputs(proto, {s.name: s.shape for s in shaped if s.shape is not None})
     warnings = []
+    shapes = known_shapes(proto)
     try:
-        proto = infer_shapes(proto)
+        shapes = known_shapes(complete(_copy(proto), infer_shapes))
     except onnx.shape_inference.InferenceError as error:
         warnings.append(f"shape inference failed, compute is not counted: {' '.join(str(error).split())[:300]}")
-    listed = list(_nodes(proto))
+    listed = list(_nodes(proto, shapes))
     counts = [n.macs for n in listed if n.macs is not None]
     uncounted = sum(n.macs is None and n.operator.rpartition(".")[2] in COUNTED for n in listed)
     if uncounted:
@@ -149,8 +151,13 @@ def _holders(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.GraphProto | on
                 pending += [(f"{label}[{i}]", g) for i, g in enumerate(attribute.graphs)]
 
 
-def _nodes(model: onnx.ModelProto) -> Iterator[NodeInfo]:
-    shapes = known_shapes(model)
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _nodes(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -> Iterator[NodeInfo]:
     for path, graph in _holders(model):
         for index, node in enumerate(graph.node):
             yield NodeInfo(

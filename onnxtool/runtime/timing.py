@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -102,3 +104,49 @@ def ratio(candidate: Timing, baseline: Timing, *, confidence: float = 0.95, seed
     low, high = np.percentile(spread, [tail, 100 - tail])
     value = float(np.median(a) / np.median(b))
     return Ratio(value, min(float(low), value), max(float(high), value))
+
+
+# Two-sided 95 % quantiles of Student's t, by degrees of freedom; past the end the normal one.
+_T95 = (
+    12.71,
+    4.30,
+    3.18,
+    2.78,
+    2.57,
+    2.45,
+    2.36,
+    2.31,
+    2.26,
+    2.23,
+    2.20,
+    2.18,
+    2.16,
+    2.14,
+    2.13,
+    2.12,
+    2.11,
+    2.10,
+    2.09,
+)
+
+
+def block_ratio(candidate: Sequence[Timing], baseline: Sequence[Timing]) -> Ratio:
+    """Latency of `candidate` over that of `baseline`, from several blocks with fresh sessions in each.
+
+    Where memory happens to lie gives two sessions of one model latencies that differ by a percent or two, run
+    after run. More runs of the same two sessions only make that chance difference look certain; more sessions
+    average it out. So the block is the unit: the mean of the log ratios of the blocks' medians, with Student's
+    95 % interval.
+
+    Args:
+        candidate: one Timing for each block; block i was measured in alternation with the baseline's block i.
+        baseline: what to divide by. At least two blocks.
+
+    Source: Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time" (repetition at the level that
+        brings the variation).
+    """
+    logs = [math.log(a.median / b.median) for a, b in zip(candidate, baseline, strict=True)]
+    centre = statistics.fmean(logs)
+    quantile = _T95[len(logs) - 2] if len(logs) - 2 < len(_T95) else 1.96
+    half = quantile * statistics.stdev(logs) / math.sqrt(len(logs))
+    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half))

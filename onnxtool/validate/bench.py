@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -20,13 +22,23 @@ from onnxtool.runtime import cpu
 from onnxtool.runtime.feeds import adapt, random_feeds
 from onnxtool.runtime.load_cost import load_cost
 from onnxtool.runtime.run import read_data
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
-from onnxtool.runtime.timing import Timing, measure, ratio
+from onnxtool.runtime.timing import Ratio, Timing, block_ratio, measure
 from onnxtool.validate.equality import match_names
 
 Feeds = dict[str, np.ndarray]
+# Differences below this are of no use to anyone, and are in the reach of chance on a busy machine.
+MARGIN = 0.02
+_BLOCKS, _FEWEST_BLOCKS = 8, 4
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+class Setting(NamedTuple):
+    """What a measurement is made for."""
+
+    batch: int | None
+    threads: int | None
 
 
 def bench(
@@ -61,19 +73,19 @@ def bench(
     for path in paths:
         io.read_proto(path)  # refuses what is unsafe or damaged before the runtime sees it
     arrays = None if data is None else (dict(data) if isinstance(data, Mapping) else read_data(data))
-    settings = [(b, t) for t in (threads or (options.threads,)) for b in (batches or (None,))]
+    settings = [Setting(b, t) for t in (threads or (options.threads,)) for b in (batches or (None,))]
     latencies: list[Latency] = []
     benched: list[BenchedModel] = []
     with progress.task("measuring", len(settings) + len(paths)) as task:
         for path in paths:
-            runner = OnnxRunner.open(path, _quiet(options, settings[0][1]))
-            feeds = _feeds(path, runner.inputs, arrays, settings[0][0], seed)
+            runner = OnnxRunner.open(path, _quiet(options, settings[0].threads))
+            feeds = _feeds(path, runner.inputs, arrays, settings[0].batch, seed)
             runner.run(feeds)  # a model that fails is reported from here, with the runtime's own words
             cost = load_cost(path, feeds, options)
             benched.append(BenchedModel(str(path), io.total_bytes(path), cost))
             task.advance()
-        for batch, count in settings:
-            latencies += _setting(paths, arrays, batch, count, budget, seed, options)
+        for setting in settings:
+            latencies += _setting(paths, arrays, setting, budget, seed, options)
             task.advance()
     return BenchReport(
         models=tuple(benched),
@@ -101,30 +113,70 @@ def _quiet(options: SessionOptions, threads: int | None) -> SessionOptions:
 def _setting(
     paths: Sequence[Path],
     arrays: Mapping[str, np.ndarray] | None,
-    batch: int | None,
-    threads: int | None,
+    setting: Setting,
     budget: float,
     seed: int,
     options: SessionOptions,
 ) -> list[Latency]:
+    """All models in one setting: several blocks, each with fresh sessions that run in alternation."""
+    blocks: list[list[Timing]] = []
+    size, wanted = 1, _BLOCKS
+    while len(blocks) < wanted:
+        began = time.perf_counter()
+        calls, size = _open_all(paths, arrays, setting, seed, options)
+        opening = time.perf_counter() - began
+        if not blocks and len(paths) > 1:
+            # Slow to load: fewer blocks, but never so few that an interval means nothing.
+            wanted = max(_FEWEST_BLOCKS, min(_BLOCKS, int(budget * len(paths) / max(opening, 1e-3))))
+        elif not blocks:
+            wanted = 1
+        blocks.append(_block(calls, budget * len(paths) / wanted))
+    by_model = list(zip(*blocks, strict=True))
+    return [
+        _latency(p, size, setting, own, by_model[0] if i else None)
+        for i, (p, own) in enumerate(zip(paths, by_model, strict=True))
+    ]
+
+
+def _open_all(
+    paths: Sequence[Path],
+    arrays: Mapping[str, np.ndarray] | None,
+    setting: Setting,
+    seed: int,
+    options: SessionOptions,
+) -> tuple[list[Callable[[], object]], int]:
+    """Fresh sessions with the same feeds; each has run once. Also the batch size."""
     calls: list[Callable[[], object]] = []
     shared: Feeds = {}
-    for index, path in enumerate(paths):
-        runner = OnnxRunner.open(path, _quiet(options, threads))
-        if not index:
-            shared = _feeds(path, runner.inputs, arrays, batch, seed)
-            feeds = shared
+    for path in paths:
+        runner = OnnxRunner.open(path, _quiet(options, setting.threads))
+        if not shared:
+            shared = feeds = _feeds(path, runner.inputs, arrays, setting.batch, seed)
         else:
-            names = match_names(list(shared), [s.name for s in runner.inputs], "inputs")
-            feeds = adapt(runner.inputs, {names[name]: array for name, array in shared.items()})
+            feeds = _same_feeds(path, runner.inputs, shared)
         runner.run(feeds)
         calls.append(_call(runner, feeds))
-    timings = measure(calls, budget=budget * len(paths), minimum=20, maximum=5000, warmup=5)
-    size = next((a.shape[0] for a in shared.values() if a.ndim), 1)
-    return [
-        _latency(p, size, threads, t, timings[0] if i else None)
-        for i, (p, t) in enumerate(zip(paths, timings, strict=True))
-    ]
+    return calls, next((a.shape[0] for a in shared.values() if a.ndim), 1)
+
+
+def _same_feeds(path: Path, specs: Sequence[TensorSpec], shared: Feeds) -> Feeds:
+    try:
+        names = match_names(list(shared), [s.name for s in specs], "inputs")
+        feeds = adapt(specs, {names[name]: array for name, array in shared.items()})
+        check_feeds(specs, feeds)
+    except InputError as error:
+        raise InputError(f"{path}: does not take the first model's inputs: {error}") from error
+    return feeds
+
+
+def _block(calls: Sequence[Callable[[], object]], budget: float) -> list[Timing]:
+    """Warm up for a tenth of the budget, then measure."""
+    began = time.perf_counter()
+    for call in calls:
+        call()
+    once = max(time.perf_counter() - began, 1e-6)
+    rounds = min(max(int(0.1 * budget / once), 2), 100)
+    return measure(calls, budget=budget, minimum=5, maximum=5000, warmup=rounds)
 
 
 def _call(runner: OnnxRunner, feeds: Feeds) -> Callable[[], object]:
@@ -134,13 +186,16 @@ def _call(runner: OnnxRunner, feeds: Feeds) -> Callable[[], object]:
     return partial(runner.session.run, None, feeds)
 
 
-def _latency(path: Path, batch: int, threads: int | None, timing: Timing, baseline: Timing | None) -> Latency:
+def _latency(
+    path: Path, batch: int, setting: Setting, blocks: Sequence[Timing], baseline: Sequence[Timing] | None
+) -> Latency:
+    timing = Timing(tuple(s for block in blocks for s in block.samples))
     low, high = median_interval(timing)
-    relation = None if baseline is None else ratio(timing, baseline)
+    relation = None if baseline is None else block_ratio(blocks, baseline)
     return Latency(
         model=str(path),
         batch=batch,
-        threads=threads,
+        threads=setting.threads,
         runs=len(timing.samples),
         median=timing.median,
         p90=timing.percentile(90),
@@ -151,8 +206,13 @@ def _latency(path: Path, batch: int, threads: int | None, timing: Timing, baseli
         ratio=relation.value if relation else None,
         ratio_low=relation.low if relation else None,
         ratio_high=relation.high if relation else None,
-        verdict=relation.verdict if relation else "",
+        verdict=judge(relation) if relation else "",
     )
+
+
+def judge(relation: Ratio, margin: float = MARGIN) -> str:
+    """ "faster" or "slower" when the interval leaves 1 out and the ratio is off by more than `margin`, else "same"."""
+    return relation.verdict if abs(relation.value - 1) > margin else "same"
 
 
 def median_interval(timing: Timing, *, confidence: float = 0.95, seed: int = 0) -> tuple[float, float]:
@@ -169,7 +229,7 @@ def _feeds(
 ) -> Feeds:
     fixed = {s.shape[0] for s in specs if s.shape and isinstance(s.shape[0], int)}
     if batch is not None and fixed and batch not in fixed and all(s.shape for s in specs):
-        raise UsageError(f"--batch {batch}: {path} has a fixed batch of {min(fixed)}.")  # type: ignore[type-var]
+        raise UsageError(f"--batch {batch}: {path} has a fixed batch of {min(fixed)}.")
     if arrays is None:
         return random_feeds(specs, seed, batch=batch or 1)
     try:

@@ -24,7 +24,7 @@ def render(report: BenchReport, console: Console, verbose: int = 0) -> None:
         "file",
         "load",
         "peak memory",
-        "of it the model",
+        "model's part",
         right=("file", "load", "peak memory", "model's part"),
     )
     for model in report.models:
@@ -56,6 +56,9 @@ def _table(title: str, rows: Sequence[Latency], names: dict[str, str]) -> object
     several = len(rows) > 1
     columns = ["model", *numbers, *(["ratio [95 %]", "verdict"] if several else [])]
     made = table(*columns, title=title, right=[*numbers, "ratio [95 %]"])
+    made.collapse_padding = True  # seven columns have to fit into 80 characters
+    for column in made.columns[1:]:
+        column.no_wrap = True
     for row in rows:
         cells = [
             markup(names[row.model]),
@@ -67,7 +70,7 @@ def _table(title: str, rows: Sequence[Latency], names: dict[str, str]) -> object
         if several and row.ratio is not None:
             colour = _COLOURS.get(row.verdict, "")
             shown = f"[{colour}]{row.verdict}[/]" if colour else row.verdict
-            cells += [markup(f"{row.ratio:.3f} [{row.ratio_low:.3f}, {row.ratio_high:.3f}]"), shown]
+            cells += [markup(f"{row.ratio:.2f} [{row.ratio_low:.2f}, {row.ratio_high:.2f}]"), shown]
         made.add_row(*cells)
     return made
 

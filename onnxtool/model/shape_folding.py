@@ -1,0 +1,135 @@
+"""Shapes that a model computes itself: followed where ONNX's own inference gives up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from onnxtool.model.shapes import Infer, known_shapes
+from onnxtool.model.spec import Dim
+
+_SMALL = 1024
+_MOST = 20_000  # evaluations; a model with more computed shapes than this is left as it is
+Constants = dict[str, np.ndarray]
+
+# Operators whose outputs are no larger than their inputs together (or than their broadcast).
+_BOUNDED = set(
+    "Constant Identity Gather Concat Slice Squeeze Unsqueeze Add Sub Mul Div Mod Neg Abs Cast CastLike Reshape Flatten "
+    "Floor Ceil Round Sqrt Pow ReduceProd ReduceMax ReduceMin ReduceSum Where Equal Greater Less GreaterOrEqual "
+    "LessOrEqual Not And Or Min Max Transpose Split".split()
+)
+
+
+def _range_size(inputs: Sequence[np.ndarray]) -> float:
+    start, limit, delta = (float(a.reshape(-1)[0]) for a in inputs)
+    return abs((limit - start) / delta) if delta else math.inf
+
+
+# Operators whose inputs say how large the output gets: asked before it is made.
+_SIZED: Mapping[str, Callable[[Sequence[np.ndarray]], float]] = {
+    "ConstantOfShape": lambda inputs: float(np.prod(inputs[0].astype(np.float64))),
+    "Expand": lambda inputs: inputs[0].size * float(np.prod(np.maximum(inputs[1].astype(np.float64), 1))),
+    "Tile": lambda inputs: inputs[0].size * float(np.prod(inputs[1].astype(np.float64))),
+    "Range": _range_size,
+}
+
+
+def complete(model: onnx.ModelProto, infer_shapes: Infer, rounds: int = 12) -> onnx.ModelProto:
+    """Infer shapes; compute those that ONNX's inference cannot follow, and infer again.
+
+    Exporters compute the target of a Reshape or Expand from Shape nodes. With all inputs fixed those nodes are
+    constants, but ONNX's data propagation knows few operators. So what reads only small constants is evaluated
+    with ONNX's reference implementation, and becomes an initializer.
+
+    Args:
+        model: with fixed input shapes (`bind_inputs`); changed in place, and good for nothing but its shapes.
+        infer_shapes: as `infer`.
+        rounds: each gets past the next layer of computed shapes.
+    """
+    inferred = infer_shapes(model)
+    for _ in range(rounds):
+        if not _fold(inferred):
+            break
+        inferred = infer_shapes(inferred)
+    return inferred
+
+
+def _fold(model: onnx.ModelProto) -> int:
+    """Replace nodes of the main graph that read only small constants by initializers; how many."""
+    graph = model.graph
+    shapes = known_shapes(model)
+    constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer if _is_small(t)}
+    kept: list[bytes] = []
+    made: Constants = {}
+    for node in graph.node:
+        values = _evaluate(model, node, constants, shapes) if len(made) < _MOST else None
+        if values is None:
+            kept.append(node.SerializeToString())
+        else:
+            made.update(values)
+            constants.update(values)
+    if made:
+        del graph.node[:]
+        graph.node.extend(onnx.NodeProto.FromString(data) for data in kept)
+        graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in made.items())
+    return len(made)
+
+
+def _is_small(tensor: onnx.TensorProto) -> bool:
+    plain = tensor.data_location != onnx.TensorProto.EXTERNAL and tensor.data_type != onnx.TensorProto.STRING
+    return plain and math.prod(tensor.dims) <= _SMALL
+
+
+def _evaluate(
+    model: onnx.ModelProto, node: onnx.NodeProto, constants: Constants, shapes: Mapping[str, tuple[Dim, ...]]
+) -> Constants | None:
+    """The node's outputs when they follow from constants; None when they do not, or would be large."""
+    if node.domain not in ("", "ai.onnx") or not node.output:
+        return None
+    if node.op_type in ("Shape", "Size"):
+        return _measure(node, shapes.get(node.input[0])) if node.input else None
+    names = [name for name in node.input if name]
+    if any(name not in constants for name in names):
+        return None
+    size = _SIZED.get(node.op_type)
+    try:
+        if size is not None and not size([constants[n] for n in names]) <= _SMALL:
+            return None
+        if size is None and node.op_type not in _BOUNDED:
+            return None
+        if any(a.HasField("t") and not _is_small(a.t) for a in node.attribute):
+            return None
+        values = _reference(model, node, {n: constants[n] for n in names})
+    except Exception:  # whatever a stranger's node does to the reference implementation: it stays as it is
+        return None
+    return values if all(v.size <= _SMALL and v.dtype.kind in "biuf" for v in values.values()) else None
+
+
+def _measure(node: onnx.NodeProto, shape: tuple[Dim, ...] | None) -> Constants | None:
+    if shape is None or not all(isinstance(d, int) for d in shape):
+        return None
+    whole = np.array(shape, dtype=np.int64)
+    if node.op_type == "Size":
+        return {node.output[0]: np.array(whole.prod(), dtype=np.int64)}
+    bounds = {a.name: a.i for a in node.attribute}
+    return {node.output[0]: whole[slice(bounds.get("start", 0), bounds.get("end"))]}
+
+
+def _reference(model: onnx.ModelProto, node: onnx.NodeProto, feeds: Constants) -> Constants:
+    from onnx.reference import ReferenceEvaluator
+
+    unknown = onnx.TypeProto()
+    graph = onnx.helper.make_graph(
+        [node],
+        "node",
+        [onnx.helper.make_value_info(name, unknown) for name in feeds],
+        [onnx.helper.make_value_info(name, unknown) for name in node.output if name],
+    )
+    alone = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    with np.errstate(all="ignore"):
+        results = ReferenceEvaluator(alone).run(None, feeds)
+    return {name: np.asarray(value) for name, value in zip(filter(None, node.output), results, strict=True)}
