@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
 from onnxtool import __version__
+from onnxtool.cli import streams
 
 # The commands in the order of their use, each with the line that `onnxtool --help` shows.
 COMMANDS = {
@@ -102,10 +102,9 @@ def expand_json(args: Sequence[str]) -> list[str]:
 
 def main(args: Sequence[str] | None = None) -> None:
     """The console script: run the command line and exit with its code."""
+    streams.prepare()
     args = expand_json(sys.argv[1:] if args is None else args)
     try:
         app(args=args, prog_name="onnxtool")
-    except BrokenPipeError:
-        # The reader (`| head`) has gone; keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    finally:
+        streams.finish()

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import traceback
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import typer
 
 from onnxtool import progress
+from onnxtool.cli import streams
 from onnxtool.errors import OnnxToolError, ResourceError
 from onnxtool.report.base import Report
 
@@ -47,7 +48,7 @@ class Output(AbstractContextManager["Output"]):
         if stderr not in self._consoles:
             stream: IO[str] = sys.stderr if stderr else sys.stdout
             width = None if stream.isatty() or "COLUMNS" in os.environ else 120
-            self._consoles[stderr] = Console(file=stream, highlight=False, soft_wrap=False, width=width)
+            self._consoles[stderr] = _patient(Console)(file=stream, highlight=False, soft_wrap=False, width=width)
         return self._consoles[stderr]
 
     def __enter__(self) -> Output:
@@ -61,8 +62,11 @@ class Output(AbstractContextManager["Output"]):
         if self.json_target is not None:
             text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
             if self.json_target == "-":
-                sys.stdout.write(text + "\n")
-                sys.stdout.flush()
+                try:
+                    sys.stdout.write(text + "\n")
+                    sys.stdout.flush()
+                except BrokenPipeError:
+                    streams.discard(1)
             else:
                 _write_text(Path(self.json_target), text + "\n")
         if not self.quiet:
@@ -99,8 +103,20 @@ class Output(AbstractContextManager["Output"]):
         line = clean(" ".join(message.split()), limit=2000)
         if self.json_target == "-":
             print(json.dumps({"schema": "onnxtool/error/1", "ok": False, "error": line, "exit_code": code}))
-        print(f"error: {line}", file=sys.stderr)
+        with suppress(OSError):
+            print(f"error: {line}", file=sys.stderr)
         raise typer.Exit(code) from None
+
+
+def _patient(console: type[Console]) -> type[Console]:
+    """A console that goes on when its reader has gone: the verdict still decides the exit code."""
+
+    class PatientConsole(console):  # type: ignore[misc, valid-type]
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            streams.discard(self.file.fileno())
+
+    return PatientConsole
 
 
 def _write_text(path: Path, text: str) -> None:

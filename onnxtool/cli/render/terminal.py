@@ -43,7 +43,7 @@ def facts(rows: Iterable[tuple[str, Any]]) -> Table:
     made.add_column(overflow="fold")
     for label, value in rows:
         if value not in (None, "", ()):
-            made.add_row(label, value if hasattr(value, "__rich__") else markup(value, 1000))
+            made.add_row(markup(label), value if hasattr(value, "__rich__") else markup(value, 1000))
     return made
 
 

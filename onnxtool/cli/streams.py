@@ -1,0 +1,43 @@
+"""The process's own streams, made fit for odd surroundings: closed, broken, or in an encoding that lacks letters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+
+def prepare() -> None:
+    """Give closed streams a place to go, and let unknown letters be escaped rather than fatal.
+
+    A closed descriptor 0, 1 or 2 would otherwise be given to the next file that is opened, and native code that
+    prints would write into it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        else:
+            with suppress(AttributeError, ValueError):  # a test's stand-in has no reconfigure
+                stream.reconfigure(errors="backslashreplace")
+
+
+def discard(descriptor: int) -> None:
+    """Send what is still to be written to a reader that has gone (`| head`) nowhere."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, descriptor)
+    os.close(sink)
+
+
+def finish() -> None:
+    """Flush, so that a broken pipe shows here and not in the interpreter's last breath."""
+    for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            discard(descriptor)
+        except (OSError, ValueError, AttributeError):
+            pass

@@ -1,0 +1,106 @@
+"""Odd surroundings: pipes that break, closed streams, no HOME, plain locales, strange file names, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import onnx
+import pytest
+
+Tool = Callable[..., "CompletedProcess[str]"]
+COMMAND = [sys.executable, "-m", "onnxtool"]
+
+
+def test_a_reader_that_leaves_early_is_no_error(digits_onnx: Path) -> None:
+    script = f"'{sys.executable}' -m onnxtool inspect '{digits_onnx}' --nodes | head -c 10"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {script}"], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "<&-"])
+def test_closed_streams_are_no_error(digits_onnx: Path, redirection: str) -> None:
+    script = f"'{sys.executable}' -m onnxtool check '{digits_onnx}' {redirection}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_works_without_a_home(digits_onnx: Path, tmp_path: Path) -> None:
+    bare = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+    done = subprocess.run(
+        [*COMMAND, "check", digits_onnx], env=bare, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "OK" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_prints_names_that_the_locale_lacks(tmp_path: Path, relu_proto: onnx.ModelProto) -> None:
+    relu_proto.graph.output[0].name = "größe-模型"
+    relu_proto.graph.node[1].output[0] = "größe-模型"
+    onnx.save(relu_proto, tmp_path / "m.onnx")
+    bare = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run([*COMMAND, "inspect", tmp_path / "m.onnx"], env=bare, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["with space.onnx", "quo'te\".onnx", "new\nline.onnx", "größe-模型.onnx", "-dash.onnx"]
+)
+def test_strange_file_names(onnxtool: Tool, tmp_path: Path, digits_onnx: Path, name: str) -> None:
+    shutil.copy(digits_onnx, tmp_path / name)
+    done = onnxtool("check", tmp_path / name)
+    assert done.returncode == 0, done.stderr
+    done = onnxtool("optimize", tmp_path / name, "-o", tmp_path / f"out {name}")
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, f"out {name}"])
+    missing = onnxtool("check", tmp_path / f"no {name}")
+    assert (missing.returncode, len(missing.stderr.splitlines())) == (3, 1)
+
+
+def test_a_name_cannot_reach_the_terminal_as_an_escape(
+    onnxtool: Tool, tmp_path: Path, relu_proto: onnx.ModelProto
+) -> None:
+    evil = "\x1b[2J\x1b]0;owned\x07[red]y[/red]\u202e"
+    relu_proto.graph.output[0].name = evil
+    relu_proto.graph.node[1].output[0] = evil
+    relu_proto.graph.node[0].name = evil
+    relu_proto.producer_name = evil
+    relu_proto.metadata_props.add(key=evil, value=evil)
+    path = tmp_path / "m.onnx"
+    onnx.save(relu_proto, path)
+    for arguments in (["check", path], ["inspect", path, "--nodes"], ["run", path], ["compare", path, path]):
+        done = onnxtool(*arguments, "-v")
+        for stream in (done.stdout, done.stderr):
+            assert "\x1b" not in stream
+            assert "\x07" not in stream
+            assert "\u202e" not in stream
+        assert "[red]y[/red]" in done.stdout or arguments[0] == "check", arguments
+
+
+def test_ctrl_c_is_130_and_leaves_nothing(tmp_path: Path, digits_onnx: Path) -> None:
+    out = tmp_path / "out.onnx"
+    child = subprocess.Popen(
+        [*COMMAND, "bench", digits_onnx, "--budget", "30", "--batch", "1,2,3,4,5,6,7", "--json", tmp_path / "out.json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(1.2)  # somewhere in the measurement, which takes longer
+    child.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, errors = child.communicate(timeout=20)
+    assert time.monotonic() - began < 5
+    assert child.returncode == 130
+    assert errors.splitlines()[-1].startswith("error: interrupted")
+    assert not out.exists()
+    assert not list(tmp_path.iterdir())
