@@ -1,0 +1,56 @@
+"""The Keras adapter: `.keras`, HDF5 models, and weights with a factory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxtool.convert import keras_load
+from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.keras_model import KerasModel, wrap
+from onnxtool.convert.opset import target_opset
+from onnxtool.convert.source import Source
+from onnxtool.convert.tensorflow_quiet import import_keras
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+class KerasAdapter:
+    """Keras 3 models (and the Keras 2 files that Keras 3 reads)."""
+
+    name = "keras"
+    extra = "keras"
+
+    def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
+        """A zip with config.json and metadata.json, or an HDF5 file."""
+        return keras_load.is_archive(source) or keras_load.is_hdf5(source)
+
+    def load(self, source: Source, options: ConvertOptions) -> SourceModel:
+        """Load and trace the model.
+
+        Raises:
+            MissingExtraError, InputError, UnsafeError, UnsupportedError, UsageError: see `keras_load.read_model`.
+        """
+        keras = import_keras(str(source), options.verbose)
+        model, form, notes = keras_load.read_model(source, options, keras)
+        return wrap(model, form, notes, options)
+
+    def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:
+        """Freeze the traced function and convert it.
+
+        Raises:
+            UnsupportedError: an operator without an ONNX form.
+        """
+        from onnxtool.convert import tensorflow_graph
+
+        assert isinstance(model, KerasModel)
+        opset = target_opset(options, tensorflow_graph.NEWEST_OPSET)
+        frozen = tensorflow_graph.freeze(model.trace(), verbose=options.verbose)
+        return tensorflow_graph.to_onnx(
+            frozen,
+            [s.name for s in model.inputs],
+            [s.name for s in model.outputs],
+            opset,
+            name=str(model.model.name),
+            verbose=options.verbose,
+        )

@@ -1,0 +1,156 @@
+"""Reading Keras files: `.keras` archives, whole-model HDF5, and weights with a factory. Refuses code in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from onnxtool.convert.adapter import ConvertOptions
+from onnxtool.convert.factory import call_factory, importable
+from onnxtool.convert.source import Source
+from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsafeError, UnsupportedError
+
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+_ARCHIVE_ENTRIES = {"config.json", "metadata.json"}
+# Layers whose configuration holds code (marshalled or pickled), which runs when the model is loaded.
+_CODE = {
+    "Lambda": "Lambda layer",
+    "__lambda__": "lambda function",
+    "TorchModuleWrapper": "TorchModuleWrapper layer",
+}
+
+
+def is_archive(source: Source) -> bool:
+    """A `.keras` zip: its configuration beside its weights."""
+    return set(source.zip_names()) >= _ARCHIVE_ENTRIES
+
+
+def is_hdf5(source: Source) -> bool:
+    """An HDF5 file: a whole model or its weights."""
+    return source.head(8) == HDF5_MAGIC
+
+
+def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any, str, list[str]]:
+    """Load what lies in a `.keras` or HDF5 file.
+
+    Returns:
+        (Keras model, what was recognised, things to say aloud).
+
+    Raises:
+        InputError: damaged, or Keras cannot load it.
+        UnsafeError: it holds code, and `options.trust` is not set.
+        UnsupportedError: weights without their architecture.
+    """
+    if source.path is None:
+        return call_factory(options), "Keras model from --factory", []
+    if options.factory is not None:
+        return _with_factory(source, options, keras)
+    config, form = _configuration(source)
+    if config is None:
+        raise UnsupportedError(
+            f"{source}: these are Keras weights without the model. Name what builds it: --factory file.py:function"
+        )
+    notes = _check_code(source, config, options)
+    with quiet(options.verbose), importable(options.python_path):
+        try:
+            model = keras.saving.load_model(source.path, compile=False, safe_mode=not options.trust)
+        except Exception as error:
+            raise _cannot_load(source, error, keras) from error
+    return model, form, notes
+
+
+def _with_factory(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any, str, list[str]]:
+    model = call_factory(options)
+    if not isinstance(model, keras.Model):
+        raise InputError(f"--factory {options.factory}: gives a {type(model).__name__}, not a keras.Model.")
+    with quiet(options.verbose):
+        try:
+            model.load_weights(_weights_path(source))
+        except Exception as error:
+            raise InputError(
+                f"{source}: these weights do not fit the model of --factory {options.factory}: {_reason(error)}"
+            ) from error
+    return model, "Keras weights + factory", []
+
+
+def _weights_path(source: Source) -> Any:
+    # Keras tells the layouts of HDF5 files apart by their names alone.
+    return source.path
+
+
+def _configuration(source: Source) -> tuple[Any, str]:
+    """The model's configuration (None when the file holds only weights) and what the form is called."""
+    if is_archive(source):
+        config = source.json("config.json")
+        if not isinstance(config, dict):
+            raise InputError(f"{source}: its config.json is damaged.")
+        version = (source.json("metadata.json") or {}).get("keras_version", "3")
+        return config, f"Keras archive (.keras, written by Keras {version})"
+    h5py = _h5py(source)
+    try:
+        with h5py.File(source.path, "r") as file:
+            text = file.attrs.get("model_config")
+            version = file.attrs.get("keras_version", "")
+    except (OSError, RuntimeError, KeyError) as error:
+        raise InputError(f"{source}: the HDF5 file is damaged or cut off.") from error
+    if text is None:
+        return None, "Keras weights (HDF5)"
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source}: its model_config is damaged.") from error
+    version = version.decode() if isinstance(version, bytes) else version
+    return config, f"Keras HDF5 model (written by Keras {version})" if version else "Keras HDF5 model"
+
+
+def _h5py(source: Source) -> Any:
+    try:
+        import h5py
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(source), "h5py", "keras") from error
+    return h5py
+
+
+def _check_code(source: Source, config: Any, options: ConvertOptions) -> list[str]:
+    found = sorted(set(_code_in(config)))
+    if not found:
+        return []
+    listed = ", ".join(found)
+    if not options.trust:
+        raise UnsafeError(
+            f"{source}: this model holds code ({listed}), which runs when it is loaded. "
+            "Pass --trust if you trust where it comes from, or rebuild the layer with keras.ops."
+        )
+    return [f"code in the file was trusted: {listed}"]
+
+
+def _code_in(config: Any) -> Iterator[str]:
+    pending = [config]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            name = item.get("class_name")
+            if isinstance(name, str) and name in _CODE:
+                inner = item.get("config")
+                title = inner.get("name") if isinstance(inner, dict) else None
+                yield f"{_CODE[name]} {title!r}" if isinstance(title, str) else _CODE[name]
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+
+
+def _cannot_load(source: Source, error: Exception, keras: Any) -> OnnxToolError:
+    reason = _reason(error)
+    if "Could not locate" in str(error) or "Unknown layer" in str(error) or "Unknown object" in str(error):
+        return InputError(
+            f"{source}: it uses a class of your own: {reason} Build the model in a function and name it with "
+            "--factory file.py:function; the weights are read from this file."
+        )
+    return InputError(f"{source}: Keras {keras.__version__} cannot load it: {reason}")
+
+
+def _reason(error: Exception, limit: int = 300) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else text[: limit - 1] + "…"

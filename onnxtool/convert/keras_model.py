@@ -1,0 +1,154 @@
+"""A loaded Keras model as a Runner: flat named inputs and outputs, symbolic dims, an optional NCHW interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtool.convert.adapter import ConvertOptions
+from onnxtool.convert.interface import described, named
+from onnxtool.convert.keras_interface import input_structure, output_names
+from onnxtool.convert.keras_trace import trace
+from onnxtool.convert.tensorflow_dims import follow_dims
+from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.errors import InputError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import Dim, TensorSpec, parse_dtype
+
+_TO_NHWC = (0, 2, 3, 1)
+_TO_NCHW = (0, 3, 1, 2)
+
+
+@dataclass
+class KerasModel:
+    """A Keras model on the TensorFlow backend.
+
+    Attributes:
+        model: the keras.Model.
+        structure: its inputs' nesting, with one leaf for each entry of `inputs`.
+        dtypes: the dtype that the model itself wants for each input.
+        nchw: whether rank-4 inputs and outputs are channels first at the interface (the model is channels last).
+        concrete: the traced function over `inputs`, in order.
+    """
+
+    model: Any
+    structure: Any
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    dtypes: tuple[str, ...]
+    form: str
+    framework: str
+    nchw: bool = False
+    notes: list[str] = field(default_factory=list)
+    feeds_hint: Mapping[str, Domain] | None = None
+    concrete: Any = None
+    output_keys: tuple[str, ...] = ()
+
+    def call(self, *flat: Any) -> list[Any]:
+        """The forward pass on flat tensors in the interface's layout and dtypes; also what is traced."""
+        import keras
+
+        ops, tree = keras.ops, keras.tree
+        arguments = [
+            ops.cast(ops.transpose(t, _TO_NHWC) if self._swaps(s.shape) else t, d) if d != "string" else t
+            for t, s, d in zip(flat, self.inputs, self.dtypes, strict=True)
+        ]
+        result = self.model(tree.pack_sequence_as(self.structure, arguments), training=False)
+        paths = tree.flatten_with_path(result)
+        self.output_keys = tuple("_".join(str(p) for p in path) for path, _ in paths)
+        flat_result = [value for _, value in paths]
+        return [ops.transpose(t, _TO_NCHW) if self._swaps(t.shape) else t for t in flat_result]
+
+    def _swaps(self, shape: Any) -> bool:
+        return self.nchw and shape is not None and len(shape) == 4
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass, executed eagerly by Keras itself.
+
+        Raises:
+            InputError: the model does not run on these shapes.
+        """
+        import keras
+
+        with quiet():
+            try:
+                results = self.call(*(keras.ops.convert_to_tensor(feeds[s.name]) for s in self.inputs))
+            except Exception as error:
+                raise InputError(f"the Keras model fails to run: {' '.join(str(error).split())[:300]}") from error
+            names = [s.name for s in self.outputs]
+            return {n: keras.ops.convert_to_numpy(r) for n, r in zip(names, results, strict=True)}
+
+    def trace(self) -> Any:
+        """The forward pass as a concrete TensorFlow function with the inputs' dynamic dims; traced once.
+
+        Raises:
+            InputError: the model cannot be called with inputs of these shapes.
+        """
+        import tensorflow as tf
+
+        if self.concrete is None:
+            signature = [
+                tf.TensorSpec([d if isinstance(d, int) else None for d in s.shape or ()], _tf_dtype(s.dtype))
+                for s in self.inputs
+            ]
+            self.concrete = trace(self.model, self.call, signature)
+        return self.concrete
+
+
+def wrap(model: Any, form: str, notes: list[str], options: ConvertOptions) -> KerasModel:
+    """Find out what a Keras model takes and gives.
+
+    Raises:
+        InputError: it cannot be called.
+        UsageError: a subclassed model that was never called, without --input-shape; or options that do not fit.
+    """
+    import keras
+
+    structure, leaves = input_structure(model, options)
+    nchw = options.layout == "nchw"
+    own = tuple(TensorSpec(n, parse_dtype(d), _swapped(dims, nchw)) for n, d, dims in leaves)
+    inputs = described(own, options)
+    wrapped = KerasModel(
+        model=model,
+        structure=structure,
+        inputs=inputs,
+        outputs=(),
+        dtypes=tuple(d for _, d, _ in leaves),
+        form=form,
+        framework=f"keras {keras.__version__}, {_backend_version(keras)}",
+        nchw=nchw,
+        notes=notes,
+    )
+    shapes = [(t.dtype, t.shape) for t in wrapped.trace().outputs]
+    names = output_names(model, wrapped.output_keys)
+    known = [None if s.rank is None else tuple(s.as_list()) for _, s in shapes]
+    dims = follow_dims(inputs, known, wrapped.trace())
+    specs = [TensorSpec(n, _numpy_dtype(t), d) for n, (t, _), d in zip(names, shapes, dims, strict=True)]
+    wrapped.outputs = named(specs, options.output_names, "--output-names")
+    return wrapped
+
+
+def _swapped(shape: tuple[Dim, ...], nchw: bool) -> tuple[Dim, ...]:
+    return tuple(shape[axis] for axis in _TO_NCHW) if nchw and len(shape) == 4 else shape
+
+
+def _backend_version(keras: Any) -> str:
+    name = keras.backend.backend()
+    if name != "tensorflow":
+        return str(name)
+    import tensorflow as tf
+
+    return f"tensorflow {tf.__version__}"
+
+
+def _tf_dtype(dtype: np.dtype | str) -> Any:
+    import tensorflow as tf
+
+    return tf.as_dtype(dtype)
+
+
+def _numpy_dtype(dtype: Any) -> np.dtype | str:
+    return "string" if dtype.name == "string" else np.dtype(dtype.as_numpy_dtype)

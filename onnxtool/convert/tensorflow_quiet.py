@@ -1,0 +1,94 @@
+"""Importing and calling TensorFlow without its chatter on the terminal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from onnxtool.errors import MissingExtraError
+
+_LOGGERS = ("tensorflow", "absl", "tf2onnx", "h5py", "numba")
+
+
+def import_tensorflow(subject: str, verbose: int = 0) -> Any:
+    """Import TensorFlow, on the CPU and silent below `verbose` 2.
+
+    Args:
+        subject: the file being converted, for the message.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    if "tensorflow" not in sys.modules:
+        # Read once, when the library loads. oneDNN sums in another order, which blurs what is compared.
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if verbose >= 2 else "3")
+    try:
+        with quiet(verbose), _silent_native_stderr(verbose):
+            import tensorflow
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] != "tensorflow":
+            raise
+        raise MissingExtraError(subject, "TensorFlow", "keras") from error
+    return tensorflow
+
+
+def import_keras(subject: str, verbose: int = 0) -> Any:
+    """Import Keras on TensorFlow (or on the backend that KERAS_BACKEND names), silent below `verbose` 2.
+
+    Raises:
+        MissingExtraError: Keras or TensorFlow is not installed.
+    """
+    if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
+        import_tensorflow(subject, verbose)
+    try:
+        with quiet(verbose), _silent_native_stderr(verbose):
+            import keras
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(subject, "Keras", "keras") from error
+    return keras
+
+
+@contextmanager
+def quiet(verbose: int = 0) -> Iterator[None]:
+    """Inside the block, third-party code neither warns nor logs (below `verbose` 2)."""
+    if verbose >= 2:
+        yield
+        return
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in levels:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        try:
+            yield
+        finally:
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
+
+
+@contextmanager
+def _silent_native_stderr(verbose: int) -> Iterator[None]:
+    # Its native code writes to file descriptor 2 before any log level is read.
+    if verbose >= 2:
+        yield
+        return
+    try:
+        sys.stderr.flush()
+        saved = os.dup(2)
+    except (OSError, ValueError):
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as sink:
+            os.dup2(sink.fileno(), 2)
+        yield
+    finally:
+        with suppress(OSError):
+            os.dup2(saved, 2)
+        os.close(saved)
