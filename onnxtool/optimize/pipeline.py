@@ -24,7 +24,7 @@ def optimize_model(
     model: ir.Model,
     level: Level | str = Level.EXTENDED,
     *,
-    only: Collection[str] = (),
+    only: Collection[str] | None = None,
     skip: Collection[str] = (),
     max_folded_bytes: int | None = None,
 ) -> PipelineResult:
@@ -36,7 +36,7 @@ def optimize_model(
     Args:
         model: changed in place.
         level: how far to go.
-        only: run just these passes.
+        only: run just these passes; None runs all of the level.
         skip: leave these passes out.
         max_folded_bytes: how much larger than what it replaces a folded tensor may be; None lets no folding grow
             the file noticeably.

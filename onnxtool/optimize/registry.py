@@ -63,20 +63,20 @@ def describe_passes() -> tuple[PassSummary, ...]:
     )
 
 
-def select(level: Level, only: Collection[str] = (), skip: Collection[str] = ()) -> list[Pass]:
+def select(level: Level, only: Collection[str] | None = None, skip: Collection[str] = ()) -> list[Pass]:
     """The passes of a level, in order.
 
     Args:
         level: the highest level to include.
-        only: when not empty, just these, whatever their level.
+        only: just these, whatever their level; None = all of the level.
         skip: leave these out.
 
     Raises:
         UsageError: an unknown name.
     """
     known = {p.name: p for p, _ in all_passes()}
-    for name in (*only, *skip):
+    for name in (*(only or ()), *skip):
         if name not in known:
             raise UsageError(f"there is no pass {name!r}. To see all of them: onnxtool optimize --list-passes")
-    chosen = [p for p in known.values() if (p.name in only if only else level.includes(p.level))]
+    chosen = [p for p in known.values() if (level.includes(p.level) if only is None else p.name in only)]
     return [p for p in chosen if p.name not in skip]

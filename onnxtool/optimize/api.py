@@ -1,0 +1,238 @@
+"""`optimize`: smaller, faster, and proven equal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.errors import OnnxToolError, VerdictError
+from onnxtool.model import io
+from onnxtool.model.domains import input_domains
+from onnxtool.model.graph import input_specs, operator_counts, output_specs
+from onnxtool.model.metadata import add_history, versions
+from onnxtool.model.spec import Dim
+from onnxtool.optimize.bisect import Attempt, settle
+from onnxtool.optimize.freezing import freeze_initializers as freeze_weights
+from onnxtool.optimize.freezing import freeze_inputs
+from onnxtool.optimize.latency import measure_ratio
+from onnxtool.optimize.levels import Level, parse_level
+from onnxtool.optimize.probes import Probe, find_probes, given_probes
+from onnxtool.optimize.registry import describe_passes, select
+from onnxtool.optimize.verify import first_fault, is_random, judge
+from onnxtool.report.compare import CompareReport
+from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
+from onnxtool.runtime.feeds import adapt, read_npz
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validate.tolerance import Tolerance
+
+PathLike = str | os.PathLike[str]
+
+
+def optimize(
+    source: PathLike,
+    output: PathLike,
+    *,
+    level: Level | str = Level.EXTENDED,
+    passes: Collection[str] = (),
+    skip: Collection[str] = (),
+    data: PathLike | Mapping[str, np.ndarray] | None = None,
+    input_shapes: Mapping[str | None, tuple[Dim, ...]] | None = None,
+    freeze_initializers: bool = False,
+    max_folded_bytes: int | None = None,
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    seed: int = 0,
+    verify: bool = True,
+    bench: bool = True,
+    strict: bool = False,
+    options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
+) -> OptimizeReport:
+    """Optimize a model file, and write the result only when it is equal to the source.
+
+    Equality is judged on the runtime with its own optimizations off (and on), at several sizes of every dynamic
+    dim. When it fails, the pass that is to blame is found, dropped and named in the report.
+
+    Args:
+        source: the .onnx file.
+        output: the file to write; may be the source.
+        level: "basic" (every bit kept), "extended" (floats may round differently) or "all" (the runtime's own
+            fused operators too).
+        passes: run just these; see `list_passes`.
+        skip: leave these out.
+        data: inputs to compare on, as an .npz file or named arrays; random ones otherwise.
+        input_shapes: dims to freeze, by input name (None: the only input).
+        freeze_initializers: graph inputs with a default become constants.
+        max_folded_bytes: a folded tensor may be larger than what it replaces by this many bytes; without it,
+            folding never makes the file larger.
+        rtol: relative tolerance for floats.
+        atol: absolute tolerance for floats, as a share of an output's largest value where that is above 1.
+        seed: of the random inputs.
+        verify: compare; without it the result is written unchecked.
+        bench: measure the latency ratio.
+        strict: a pass that had to be dropped makes the report's verdict bad.
+        options: provider, threads and custom operators for running the models.
+
+    Raises:
+        InputError: the source cannot be read or run.
+        VerdictError: the source is not even equal to itself, so nothing was written.
+        UsageError: options that do not fit.
+    """
+    source, output = Path(source), Path(output)
+    io.check_output(output)
+    level = parse_level(level)
+    names = [p.name for p in select(level, passes or None, skip)]
+
+    def fresh() -> ir.Model:
+        model = io.load(source)
+        freeze_inputs(model, input_shapes or {})
+        if freeze_initializers:
+            freeze_weights(model)
+        return model
+
+    model = fresh()
+    before = _size(model, io.total_bytes(source))
+    inputs, outputs = input_specs(model), output_specs(model)
+    digest = io.sha256(source)
+    judgement = _Judgement(source, model, data, Tolerance(rtol, atol), seed, options) if verify else None
+    attempt, dropped = settle(fresh, judgement or _unjudged, level, names, max_folded_bytes)
+    if attempt.fault is not None:
+        raise VerdictError(f"{source}: even without any pass, {attempt.fault}. Nothing was written.")
+    warnings = list(judgement.warnings) if judgement is not None else []
+    warnings += [f"{d.name} was left out: {d.reason}" for d in dropped]
+    latency = None
+    if bench and judgement is not None:
+        latency = measure_ratio(source, attempt.model, judgement.probes[0].feeds, options)
+    _write(attempt, output, before, level, digest, dropped)
+    return OptimizeReport(
+        source=str(source),
+        output=str(output),
+        level=level.value,
+        inputs=tuple(s.info() for s in inputs),
+        outputs=tuple(s.info() for s in outputs),
+        before=before,
+        after=_size(attempt.model, io.total_bytes(output)),
+        passes=attempt.result.passes,
+        rounds=attempt.result.rounds,
+        seconds=attempt.result.seconds,
+        comparison=judgement.report if judgement is not None else None,
+        latency=latency,
+        dropped=dropped,
+        strict=strict,
+        warnings=tuple(warnings),
+    )
+
+
+def list_passes() -> PassListReport:
+    """Every pass, built in or added by another package, in the order in which they run."""
+    return PassListReport(describe_passes())
+
+
+def _size(model: ir.Model, size: int) -> ModelSize:
+    counts = operator_counts(model)
+    return ModelSize(sum(counts.values()), counts, size)
+
+
+def _unjudged(model: ir.Model) -> str | None:  # noqa: ARG001  (the signature of a verdict)
+    return None
+
+
+class _Judgement:
+    """Knows what the source gives, and says what is wrong with a candidate."""
+
+    def __init__(
+        self,
+        source: Path,
+        model: ir.Model,
+        data: PathLike | Mapping[str, np.ndarray] | None,
+        tolerance: Tolerance,
+        seed: int,
+        options: SessionOptions,
+    ) -> None:
+        self._tolerance, self._source = tolerance, source
+        self._exact = SessionOptions(
+            options.provider, options.threads, "off", custom_op_libraries=options.custom_op_libraries
+        )
+        self._usual = options
+        self._random = is_random(model)
+        self._specs = input_specs(model)
+        self.warnings: list[str] = []
+        self.report: CompareReport | None = None
+        self.origin = f"random, seed {seed}" if data is None else "given data"
+        runner = OnnxRunner.open(source, self._exact)
+        try:
+            self.probes: Sequence[Probe] = self._probe(runner, model, data, seed)
+        except OnnxToolError as error:
+            raise type(error)(f"{source}: {error}") from error
+        if self._random:
+            self.warnings.append("the model draws random numbers, so only types and shapes were compared.")
+        self._source_is_changed: bool | None = None
+
+    def _probe(
+        self, runner: OnnxRunner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
+    ) -> Sequence[Probe]:
+        if data is None:
+            return find_probes(runner, self._specs, seed, input_domains(model))
+        arrays = data if isinstance(data, Mapping) else read_npz(data)
+        return given_probes(runner, [adapt(runner.inputs, arrays)])
+
+    def __call__(self, candidate: ir.Model) -> str | None:
+        try:
+            report = self._judge(OnnxRunner.open(candidate, self._exact))
+        except OnnxToolError as error:
+            return str(error)
+        self.report = report
+        if not report.ok:
+            return first_fault(report)
+        try:
+            usual = self._judge(OnnxRunner.open(candidate, self._usual))
+        except OnnxToolError as error:
+            return None if self._source_changes_too() else f"with the runtime's own optimizations: {error}"
+        if usual.ok or self._source_changes_too():
+            return None
+        return f"with the runtime's own optimizations, {first_fault(usual)}"
+
+    def _judge(self, runner: OnnxRunner) -> CompareReport:
+        return judge(runner, self.probes, self._tolerance, random=self._random)
+
+    def _source_changes_too(self) -> bool:
+        """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
+        if self._source_is_changed is None:
+            try:
+                self._source_is_changed = not self._judge(OnnxRunner.open(self._source, self._usual)).ok
+            except OnnxToolError:
+                self._source_is_changed = True
+            if self._source_is_changed:
+                self.warnings.append(
+                    "the runtime's own optimizations change the results of the source; it was compared without them."
+                )
+        return self._source_is_changed
+
+
+def _write(
+    attempt: Attempt, output: Path, before: ModelSize, level: Level, digest: str, dropped: Sequence[DroppedPass]
+) -> None:
+    model = attempt.model
+    plain = dict(model.metadata_props)
+    details = {
+        "source_sha256": digest,
+        "level": level.value,
+        "dropped": [d.name for d in dropped],
+        "versions": versions("onnx", "onnx-ir", "onnxruntime"),
+    }
+    add_history(model, "optimize", details)
+    io.save(model, output)
+    if io.total_bytes(output) <= before.bytes:
+        return
+    # Nothing much was gained, and inferred shapes or the provenance made the file larger: write it without them.
+    model.metadata_props.clear()
+    model.metadata_props.update(plain)
+    for node in model.graph.all_nodes():
+        for value in node.outputs:
+            if not value.is_graph_output():
+                value.shape, value.type = None, None
+    io.save(model, output)
