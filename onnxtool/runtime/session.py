@@ -42,6 +42,7 @@ class SessionOptions:
         profile_prefix: when given, the runtime writes a profile with this path prefix.
         stop_spinning: let the session's threads sleep as soon as a run ends; without it they keep a core busy for
             a moment, which slows whatever runs next (another session that is measured in alternation).
+        optimized_path: when given, the runtime writes its own optimized graph there: which kernels really run.
     """
 
     provider: str = "cpu"
@@ -50,6 +51,7 @@ class SessionOptions:
     custom_op_libraries: tuple[Path, ...] = ()
     profile_prefix: str | None = None
     stop_spinning: bool = False
+    optimized_path: Path | None = None
 
 
 DEFAULT = SessionOptions()
@@ -101,6 +103,8 @@ def create_session(
     if options.profile_prefix is not None:
         native.enable_profiling = True
         native.profile_file_prefix = options.profile_prefix
+    if options.optimized_path is not None:
+        native.optimized_model_filepath = str(options.optimized_path)
     for library in options.custom_op_libraries:
         _register(native, library)
     providers = [provider_name(options.provider)]

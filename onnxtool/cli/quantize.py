@@ -1,0 +1,144 @@
+"""`onnxtool quantize`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxtool.cli import options as o
+from onnxtool.cli.output import Output
+
+
+class ModeChoice(StrEnum):
+    """Values of --mode."""
+
+    static = "static"
+    dynamic = "dynamic"
+
+
+class ActivationChoice(StrEnum):
+    """Values of --activations."""
+
+    u8 = "u8"
+    s8 = "s8"
+
+
+class WeightChoice(StrEnum):
+    """Values of --weights."""
+
+    s8 = "s8"
+    u8 = "u8"
+
+
+class MethodChoice(StrEnum):
+    """Values of --method."""
+
+    minmax = "minmax"
+    percentile = "percentile"
+    mse = "mse"
+    entropy = "entropy"
+
+
+def command(
+    model: o.ModelArgument,
+    output: o.OutputOption,
+    mode: Annotated[
+        ModeChoice | None,
+        typer.Option(
+            "--mode",
+            show_default=False,
+            help="static: calibrated ranges, integer Conv, Gemm and MatMul (needs --data). dynamic: MatMul and Gemm, "
+            "ranges taken at run time. Unless given: static with --data, dynamic without.",
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="PATH",
+            show_default=False,
+            help="Calibration samples: .npz or .npy (samples along the first dim), a folder of .npy or .npz files "
+            "(one sample each), or file.py:GENERATOR.",
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", min=1, show_default=False, help="Use at most this many samples.")
+    ] = None,
+    eval_data: Annotated[
+        str | None,
+        typer.Option(
+            "--eval",
+            metavar="PATH",
+            show_default=False,
+            help="Labelled samples (.npz), to measure accuracy on.",
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option("--labels", metavar="NAME", show_default=False, help="The labels' array in the --eval file."),
+    ] = None,
+    metric: Annotated[
+        str, typer.Option("--metric", help="accuracy (argmax), or file.py:FUNCTION of (outputs, labels).")
+    ] = "accuracy",
+    per_channel: Annotated[
+        bool, typer.Option("--per-channel/--per-tensor", help="One weight scale per output channel, or one in all.")
+    ] = True,
+    activations: Annotated[ActivationChoice, typer.Option("--activations", help="Integer type of activations.")] = (
+        ActivationChoice.u8
+    ),
+    weights: Annotated[WeightChoice, typer.Option("--weights", help="Integer type of weights.")] = WeightChoice.s8,
+    method: Annotated[
+        MethodChoice, typer.Option("--method", help="How static ranges are read off the observed values.")
+    ] = MethodChoice.minmax,
+    percentile: Annotated[
+        float, typer.Option("--percentile", help="Share of values that --method percentile keeps.")
+    ] = 0.9999,
+    op: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--op", metavar="TYPE", show_default=False, help="Quantize only this of Conv, Gemm, MatMul. Repeatable."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--exclude",
+            metavar="NODE_OR_GLOB",
+            show_default=False,
+            help="Keep this node float: its name, or a glob of node names or output tensors. Repeatable.",
+        ),
+    ] = None,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads while measuring latency.")] = 1,
+    json: o.JsonOption = None,
+    verbose: o.VerboseOption = 0,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Make a model int8, check it against the float model, and show size, latency and error.
+
+    Exit 0 when the file was written, 1 when the result was not good enough to be written.
+    """
+    with Output(json, verbose, quiet) as out:
+        from onnxtool.quantize.api import quantize
+
+        report = quantize(
+            model,
+            Path(output),
+            mode=mode.value if mode else None,
+            data=data,
+            samples=samples,
+            eval_data=eval_data,
+            labels=labels,
+            metric=metric,
+            per_channel=per_channel,
+            activations=activations.value,
+            weights=weights.value,
+            method=method.value,
+            coverage=percentile,
+            op_types=op or (),
+            exclude=exclude or (),
+            threads=threads,
+        )
+        out.emit(report)

@@ -1,0 +1,65 @@
+"""Terminal view of a QuantizeReport."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from onnxtool.cli.render.terminal import facts, table, verdict, warnings
+from onnxtool.cli.render.text import duration, markup, number, size
+from onnxtool.report.quantize import Fidelity, LatencyRatio, QuantizeReport
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_SHOWN_KERNELS = 8
+
+
+def render(report: QuantizeReport, console: Console, verbose: int = 0) -> None:
+    """Float and quantized side by side, then what was done and the error."""
+    made = table("", "float", "quantized", "ratio", right=("float", "quantized", "ratio"))
+    made.add_row("size", size(report.bytes_before), size(report.bytes_after), f"{report.size_ratio:.3f}")
+    if report.latency is not None:
+        one = report.latency
+        made.add_row("latency", duration(one.float_seconds), duration(one.seconds), latency(one))
+    if report.metric is not None:
+        metric = report.metric
+        made.add_row(
+            markup(metric.name), f"{metric.float_value:.4f}", f"{metric.value:.4f}", f"{-metric.drop * 100:+.2f} points"
+        )
+    console.print(made)
+    console.print(
+        facts(
+            [
+                ("recipe", report.summary),
+                ("quantized", ", ".join(f"{d} of {n} {op}" for op, (d, n) in report.quantized.items())),
+                ("kernels", _kernels(report.kernels, None if verbose else _SHOWN_KERNELS)),
+                ("ranges", report.calibration),
+                ("error", error(report.fidelity)),
+                ("budget", report.budget),
+                ("took", duration(report.seconds)),
+            ]
+        )
+    )
+    warnings(console, report.warnings)
+    verdict(console, report.ok, f"{report.output}" if report.ok else report.verdict)
+
+
+def latency(found: LatencyRatio) -> str:
+    """ "0.354 [0.33-0.36]": the ratio and its 95 % interval."""
+    return f"{found.value:.3f} ({found.low:.2f} to {found.high:.2f})"
+
+
+def error(found: Fidelity | None) -> str:
+    """One line on how far the outputs are from float."""
+    if found is None:
+        return ""
+    agreement = "" if found.agreement is None else f", same argmax {found.agreement * 100:.2f} %"
+    return f"SQNR {number(found.sqnr_db)} dB, cosine {found.cosine:.5f}{agreement} ({found.samples} samples)"
+
+
+def _kernels(kernels: Mapping[str, int], limit: int | None) -> str:
+    items = list(kernels.items())
+    shown = ", ".join(f"{count} {name}" for name, count in items[:limit])
+    rest = 0 if limit is None else len(items) - limit
+    return shown + (f" and {rest} other kinds" if rest > 0 else "")

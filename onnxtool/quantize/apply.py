@@ -1,0 +1,109 @@
+"""A recipe applied to a prepared model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.quantize.calibration import DataSource
+from onnxtool.quantize.dynamic import DYNAMIC, make_dynamic
+from onnxtool.quantize.edit import is_standard, remove_unused
+from onnxtool.quantize.observe import calibrated, observe
+from onnxtool.quantize.placement import COMPUTE, Placement, eligible, place
+from onnxtool.quantize.recipe import NodePlan, QuantRecipe
+from onnxtool.quantize.static import insert_qdq
+
+
+def select(graph: ir.Graph, recipe: QuantRecipe) -> dict[str, NodePlan]:
+    """Which nodes the recipe quantizes and how, by node name.
+
+    Raises:
+        UsageError: an exclusion that matches nothing, or an operator type that cannot be quantized in this mode.
+    """
+    _check_patterns(graph, recipe)
+    if recipe.plan is not None:
+        return dict(recipe.plan)
+    kinds = _kinds(recipe)
+    how: NodePlan = "dynamic" if recipe.mode == "dynamic" else "static"
+    return {
+        node.name or "": how
+        for node in graph
+        if is_standard(node, *kinds) and eligible(node) and not _excluded(node, recipe)
+    }
+
+
+def _kinds(recipe: QuantRecipe) -> tuple[str, ...]:
+    possible = DYNAMIC if recipe.mode == "dynamic" else COMPUTE
+    for kind in recipe.op_types:
+        if kind == "Conv" and recipe.mode == "dynamic":
+            raise UsageError(
+                "--op Conv: a Conv quantized dynamically (ConvInteger) runs 5 to 10 times slower than float. "
+                "Use --mode static with --data."
+            )
+        if kind not in possible:
+            raise UsageError(f"--op {kind}: {recipe.mode} quantization takes {', '.join(possible)}.")
+    return recipe.op_types or possible
+
+
+def _excluded(node: ir.Node, recipe: QuantRecipe) -> bool:
+    return recipe.excludes(node.name or "", tuple(v.name or "" for v in node.outputs))
+
+
+def _check_patterns(graph: ir.Graph, recipe: QuantRecipe) -> None:
+    for pattern in recipe.exclude:
+        single = replace(recipe, exclude=(pattern,))
+        if not any(_excluded(node, single) for node in graph):
+            raise UsageError(f"--exclude {pattern}: no node has that name or such an output after optimization.")
+
+
+def placement_of(graph: ir.Graph, recipe: QuantRecipe) -> Placement:
+    """Where the recipe's static part puts Q/DQ pairs."""
+    plan = select(graph, recipe)
+    chosen = [node for node in graph if plan.get(node.name or "") == "static"]
+    return place(graph, chosen, [node for node in graph if _excluded(node, recipe)])
+
+
+def calibrate(prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, threads: int | None) -> QuantRecipe:
+    """The recipe with the ranges that its static part needs.
+
+    Raises:
+        UsageError: ranges are needed and there is no data.
+    """
+    needed = placement_of(prepared.graph, recipe).observed
+    if recipe.ranges is not None and set(needed) <= set(recipe.ranges):
+        return recipe
+    if not needed:
+        return recipe.with_ranges({})
+    if data is None:
+        raise UsageError(
+            "static quantization needs --data: the ranges of activations have to be measured on real inputs. "
+            "Random inputs have other ranges than real ones, so that the file would look fine and predict badly."
+        )
+    seen = observe(prepared, needed, data, histogram=recipe.method != "minmax", threads=threads)
+    return recipe.with_ranges(calibrated(seen, recipe))
+
+
+def apply(prepared: ir.Model, recipe: QuantRecipe) -> ir.Model:
+    """A quantized copy of a prepared model.
+
+    Args:
+        prepared: of `prepare`; left as it is.
+        recipe: with ranges for whatever it quantizes statically.
+
+    Raises:
+        UnsupportedError: nothing in the model can be quantized this way.
+    """
+    model = prepared.clone()
+    plan = select(model.graph, recipe)
+    if not plan:
+        kinds = ", ".join(recipe.op_types) or "Conv, Gemm or MatMul"
+        raise UnsupportedError(f"there is no {kinds} with constant float32 weights to quantize in this model.")
+    placement = placement_of(model.graph, recipe)
+    dynamic = [node for node in model.graph if plan.get(node.name or "") == "dynamic"]
+    insert_qdq(model.graph, placement, recipe.ranges or {}, recipe)
+    make_dynamic(model.graph, dynamic, recipe)
+    model.graph.sort()
+    remove_unused(model)
+    return model

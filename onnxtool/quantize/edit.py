@@ -1,0 +1,88 @@
+"""Small edits on onnx_ir graphs that the quantizers share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.graph import constant_array
+
+
+def attribute(node: ir.Node, name: str, default: Any = None) -> Any:
+    """The value of an attribute, or `default`."""
+    found = node.attributes.get(name)
+    return default if found is None else found.value
+
+
+def is_standard(node: ir.Node, *op_types: str) -> bool:
+    """True for a node of the standard domain with one of these types."""
+    return node.domain in ("", "ai.onnx") and node.op_type in op_types
+
+
+def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
+    """Register an array as an initializer under a free name that starts with `name`."""
+    free, number = name, 0
+    while free in graph.initializers:
+        number += 1
+        free = f"{name}_{number}"
+    tensor = ir.Tensor(np.ascontiguousarray(array).reshape(np.shape(array)), name=free)
+    value = ir.Value(name=free, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    graph.register_initializer(value)
+    return value
+
+
+def insert(
+    before: ir.Node,
+    op_type: str,
+    inputs: Sequence[ir.Value | None],
+    names: Sequence[str],
+    attributes: dict[str, Any] | None = None,
+    domain: str = "",
+    dtype: ir.DataType | None = None,
+) -> list[ir.Value]:
+    """Insert a node right before another one and return its outputs, called `names`.
+
+    Args:
+        before: the node that the new one precedes.
+        op_type: operator.
+        inputs: values that are defined by then.
+        names: output names; the node is called after the first.
+        attributes: plain Python values.
+        domain: operator domain.
+        dtype: element type of the outputs where it is known.
+    """
+    node = ir.node(op_type, inputs, attributes, domain=domain, num_outputs=len(names), name=names[0])
+    for value, name in zip(node.outputs, names, strict=True):
+        value.name = name
+        if dtype is not None:
+            value.type = ir.TensorType(dtype)
+    graph = before.graph
+    assert isinstance(graph, ir.Graph)
+    graph.insert_before(before, node)
+    return list(node.outputs)
+
+
+def sole_user(value: ir.Value) -> ir.Node | None:
+    """The one node that reads a value once; None when it is a graph output or read more or less often."""
+    uses = list(value.uses())
+    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
+
+
+def float_constant(value: ir.Value | None) -> np.ndarray | None:
+    """The float32 array behind a constant value; None for anything else."""
+    array = constant_array(value)
+    return array if array is not None and array.dtype == np.float32 else None
+
+
+def remove_unused(model: ir.Model) -> None:
+    """Drop nodes and initializers that nothing reads."""
+    import onnx_ir.passes.common as common
+
+    common.RemoveUnusedNodesPass()(model)
+    graph = model.graph
+    for name, value in list(graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+            del graph.initializers[name]

@@ -1,0 +1,41 @@
+"""Latency of quantized models against the float model, measured side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from onnxtool.report.quantize import LatencyRatio
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.timing import measure, ratio
+
+DEFAULT_THREADS = 1  # one thread is the least noisy measure, and what services with many workers run
+
+
+def compare_latency(
+    reference: OnnxRunner,
+    candidates: Sequence[OnnxRunner],
+    feeds: Mapping[str, np.ndarray],
+    *,
+    threads: int,
+    budget: float = 2.0,
+    minimum: int = 10,
+) -> list[LatencyRatio]:
+    """Run the float model and candidates in alternation on one sample.
+
+    Args:
+        reference: the float model as the user gave it.
+        candidates: what to judge.
+        feeds: one sample.
+        threads: of all runners, for the report.
+        budget: seconds for all of it together.
+        minimum: least number of rounds.
+    """
+    calls = [(lambda r=r: r.session.run(None, feeds)) for r in (reference, *candidates)]
+    timings = measure(calls, budget=budget, minimum=minimum)
+    results = []
+    for timing in timings[1:]:
+        found = ratio(timing, timings[0])
+        results.append(LatencyRatio(found.value, found.low, found.high, timings[0].median, timing.median, threads))
+    return results

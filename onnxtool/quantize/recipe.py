@@ -1,0 +1,158 @@
+"""QuantRecipe: the full, serialisable description of one quantization. Same recipe, same source: same bytes."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from onnxtool.errors import InputError, UsageError
+
+Mode = Literal["auto", "static", "dynamic", "float16", "int4", "int8"]
+ActivationType = Literal["u8", "s8"]
+WeightType = Literal["s8", "u8"]
+Method = Literal["minmax", "percentile", "mse", "entropy"]
+# How one node runs: static and dynamic integer kernels, or block-quantized weights.
+NodePlan = Literal["static", "dynamic", "blocks"]
+
+SCHEMA = "onnxtool/quant-recipe/1"
+
+
+@dataclass(frozen=True)
+class QuantRecipe:
+    """How a float model becomes a low-precision one.
+
+    Attributes:
+        mode: what was asked for; "auto" recipes are told by `plan`.
+        activations: integer type of activations. u8 is the faster one for Conv on x86.
+        weights: integer type of weights, always symmetric (u8 about 128).
+        per_channel: one weight scale for each output channel instead of one for the tensor.
+        reduced: weights use 7 bits, against saturation of u8 x s8 products on x86 CPUs without VNNI.
+        method: how ranges are read off the observed values.
+        coverage: share of values that the percentile method keeps.
+        op_types: operator types to quantize; empty means the compute-heavy ones.
+        exclude: names of nodes that stay float, or glob patterns of names or output tensors.
+        plan: per node name, how it runs. None: every eligible node as `mode` says.
+        ranges: per tensor, the calibrated (low, high); None until calibrated.
+        keep_io: float16: inputs and outputs stay float32.
+        block_size: int4 and int8: weights that share a scale.
+        symmetric: int4 and int8: no zero point.
+        search_scale: int4 and int8: choose each block's scale by its error, not by its extreme value.
+        smooth: SmoothQuant strength in (0, 1); 0 leaves it off.
+        optimize: the level of graph optimization before quantizing.
+    """
+
+    mode: Mode = "static"
+    activations: ActivationType = "u8"
+    weights: WeightType = "s8"
+    per_channel: bool = True
+    reduced: bool = False
+    method: Method = "minmax"
+    coverage: float = 0.9999
+    op_types: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    plan: Mapping[str, NodePlan] | None = None
+    ranges: Mapping[str, tuple[float, float]] | None = field(default=None, repr=False)
+    keep_io: bool = False
+    block_size: int = 32
+    symmetric: bool = True
+    search_scale: bool = True
+    smooth: float = 0.0
+    optimize: str = "extended"
+
+    def __post_init__(self) -> None:
+        for name, kinds in (
+            ("mode", Mode),
+            ("activations", ActivationType),
+            ("weights", WeightType),
+            ("method", Method),
+        ):
+            if getattr(self, name) not in get_args(kinds):
+                raise UsageError(f"--{name} {getattr(self, name)}: choose one of {', '.join(get_args(kinds))}.")
+        if not 0.5 < self.coverage <= 1:
+            raise UsageError(f"--percentile: {self.coverage:g} is no share of values in (0.5, 1].")
+        if self.block_size < 16 or self.block_size & (self.block_size - 1):
+            raise UsageError(f"--block-size {self.block_size}: choose a power of two from 16 up (32, 64, 128).")
+
+    def excludes(self, node_name: str, outputs: tuple[str, ...] = ()) -> bool:
+        """True when `exclude` names this node or one of its outputs."""
+        return any(
+            name == pattern or fnmatch.fnmatchcase(name, pattern)
+            for pattern in self.exclude
+            for name in (node_name, *outputs)
+        )
+
+    def with_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> QuantRecipe:
+        """The recipe with calibrated ranges."""
+        return replace(self, ranges=dict(ranges))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; fields at their default are kept, so that a recipe outlives a change of defaults."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @property
+    def summary(self) -> str:
+        """One short line for people: "static u8s8 per-channel minmax"."""
+        if self.mode == "float16":
+            return "float16" + (", float32 inputs and outputs" if self.keep_io else "")
+        if self.mode in ("int4", "int8"):
+            kind = "symmetric" if self.symmetric else "asymmetric"
+            return f"{self.mode} weights, blocks of {self.block_size}, {kind}"
+        plans = set((self.plan or {}).values()) or {self.mode}
+        words = ["+".join(sorted(plans)), f"{self.activations}{self.weights}"]
+        words.append("per-channel" if self.per_channel else "per-tensor")
+        if "static" in plans:
+            words.append(self.method)
+        if self.reduced:
+            words.append("7-bit weights")
+        if self.smooth:
+            words.append(f"smooth {self.smooth:g}")
+        return " ".join(words)
+
+
+def from_dict(data: Mapping[str, Any], where: str = "recipe") -> QuantRecipe:
+    """Read a recipe back.
+
+    Raises:
+        InputError: another schema, or fields that do not belong.
+    """
+    if data.get("schema") != SCHEMA:
+        raise InputError(f"{where}: this is no quantization recipe (schema {SCHEMA}).")
+    values = {k: v for k, v in data.items() if k != "schema"}
+    unknown = set(values) - {f.name for f in fields(QuantRecipe)}
+    if unknown:
+        raise InputError(f"{where}: unknown field {sorted(unknown)[0]!r}; was it written by a newer onnxtool?")
+    try:
+        for name in ("op_types", "exclude"):
+            values[name] = tuple(values.get(name, ()))
+        if values.get("ranges") is not None:
+            values["ranges"] = {k: (float(v[0]), float(v[1])) for k, v in values["ranges"].items()}
+        return QuantRecipe(**values)
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InputError(f"{where}: not a valid recipe ({error}).") from error
+
+
+def load_recipe(path: str | os.PathLike[str]) -> QuantRecipe:
+    """Read a recipe file.
+
+    Raises:
+        InputError: missing, no JSON, or no recipe.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: this is no JSON file.") from error
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: this is no quantization recipe (schema {SCHEMA}).")
+    return from_dict(data, str(path))
+
+
+def dump_recipe(recipe: QuantRecipe) -> str:
+    """The recipe as JSON text; floats keep every digit, so that a replay gives the same bytes."""
+    return json.dumps(recipe.to_dict(), indent=1, sort_keys=True) + "\n"

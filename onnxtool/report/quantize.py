@@ -1,0 +1,155 @@
+"""What quantizing a model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from onnxtool.report.base import Report
+from onnxtool.report.compare import TensorDifference
+
+
+@dataclass(frozen=True)
+class LatencyRatio:
+    """Latency against the float model, measured side by side.
+
+    Attributes:
+        value: median latency divided by that of the float model; below 1 is faster.
+        low: lower end of the 95 % interval.
+        high: upper end.
+        float_seconds: median latency of the float model.
+        seconds: median latency of the quantized model.
+        threads: threads of the runtime while measuring.
+    """
+
+    value: float
+    low: float
+    high: float
+    float_seconds: float
+    seconds: float
+    threads: int
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How far the quantized model's outputs are from the float model's on the same real inputs.
+
+    Attributes:
+        sqnr_db: signal-to-quantization-noise ratio in dB, the worst output's.
+        cosine: cosine similarity, the worst output's.
+        agreement: share of equal argmax over the last axis of the first output; None where that has no meaning.
+        samples: number of samples compared.
+        outputs: each output by itself.
+    """
+
+    sqnr_db: float
+    cosine: float
+    agreement: float | None
+    samples: int
+    outputs: tuple[TensorDifference, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskMetric:
+    """Quality on labelled data, higher is better.
+
+    Attributes:
+        name: "accuracy", or the file and function that computed it.
+        float_value: of the float model.
+        value: of the quantized model.
+        samples: number of labelled samples.
+    """
+
+    name: str
+    float_value: float
+    value: float
+    samples: int
+
+    @property
+    def drop(self) -> float:
+        """What was lost against float; negative when quantization helped."""
+        return self.float_value - self.value
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One recipe that `auto` tried.
+
+    Attributes:
+        name: what sets it apart.
+        recipe: one line.
+        bytes: file size.
+        latency: against the float model; None when it was dropped before timing.
+        fidelity: against the float model; None when it was dropped before measuring.
+        metric: on labelled data; None without labels.
+        within_budget: it keeps the accuracy budget.
+        chosen: it is the one that was written.
+        note: why it was dropped.
+    """
+
+    name: str
+    recipe: str
+    bytes: int
+    latency: LatencyRatio | None = None
+    fidelity: Fidelity | None = None
+    metric: TaskMetric | None = None
+    within_budget: bool = False
+    chosen: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class QuantizeReport(Report):
+    """One quantization.
+
+    Attributes:
+        source: the float model.
+        output: the file written; None when nothing was.
+        mode: what was asked for.
+        summary: the recipe that was applied, in one line.
+        recipe: the same in full, without ranges (those are in the file that --recipe writes).
+        budget: the accuracy budget in words; empty when none was set.
+        bytes_before: size of the float model on disk.
+        bytes_after: size of the quantized model.
+        quantized: per operator type, (nodes quantized, nodes of that type).
+        kernels: operators of the runtime's own optimized graph, by number.
+        latency: against the float model.
+        fidelity: against the float model.
+        metric: on labelled data; None without.
+        frontier: what `auto` tried, in the order it was tried.
+        calibration: where the ranges came from ("128 samples of calib.npz"); empty when none were needed.
+        seconds: time taken for all of it.
+        verdict: one sentence; why nothing was written, when nothing was.
+    """
+
+    kind: ClassVar[str] = "quantize"
+
+    source: str
+    output: str | None
+    mode: str
+    summary: str
+    recipe: Mapping[str, Any]
+    bytes_before: int
+    bytes_after: int
+    quantized: Mapping[str, tuple[int, int]]
+    kernels: Mapping[str, int]
+    latency: LatencyRatio | None
+    fidelity: Fidelity | None
+    metric: TaskMetric | None = None
+    budget: str = ""
+    frontier: tuple[Candidate, ...] = ()
+    calibration: str = ""
+    seconds: float = 0.0
+    verdict: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when a file was written."""
+        return self.output is not None
+
+    @property
+    def size_ratio(self) -> float:
+        """Size on disk against the float model."""
+        return self.bytes_after / max(self.bytes_before, 1)
