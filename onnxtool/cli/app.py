@@ -53,6 +53,11 @@ class LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else _build(name), rest
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The help line of every command in full; click's own way cuts them off."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
 
 def _nothing() -> None:
     """Stands for a command until it is invoked."""
@@ -69,6 +74,8 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     add_completion=True,
+    # Rich help costs more than everything else that `onnxtool --help` imports; commands' own help keeps it.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
