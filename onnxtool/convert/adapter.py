@@ -174,7 +174,7 @@ def find_adapter(source: Source, options: ConvertOptions) -> Adapter:
     for adapter in known:
         if adapter.recognises(source, options):
             return adapter
-    raise InputError(f"{source}: {_impression(source)} Adapters: {_listed(known)}.")
+    raise InputError(f"{source}: {_impression(source)}")
 
 
 def _listed(known: Sequence[Adapter]) -> str:

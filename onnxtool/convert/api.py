@@ -7,23 +7,20 @@ import time
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxtool import progress
 from onnxtool.convert.adapter import Adapter, ConvertOptions, SourceModel, find_adapter
 from onnxtool.convert.interface import align
+from onnxtool.convert.record import record
 from onnxtool.convert.source import Source
 from onnxtool.convert.verify import verify
 from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.graph import all_nodes, input_specs, output_specs
-from onnxtool.model.metadata import add_history, versions
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.feeds import read_npz
 from onnxtool.validate.tolerance import Tolerance
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 def convert(
@@ -35,6 +32,7 @@ def convert(
     atol: float = 1e-5,
     verify_result: bool = True,
     keep_failed: str | os.PathLike[str] | None = None,
+    reproducible: bool = False,
     **settings: Any,
 ) -> ConvertReport:
     """Convert a model, run it and the original on the same inputs, and write the file only if they agree.
@@ -47,6 +45,7 @@ def convert(
         atol: absolute tolerance for floats.
         verify_result: False skips the comparison; the file's metadata says so.
         keep_failed: where to keep a file that failed the comparison.
+        reproducible: leave measured values out of the file's metadata, so that every run gives the same bytes.
         settings: fields of ConvertOptions by name: `convert(a, b, factory="net.py:make", trust=True)`. `sample` may be
             the path of an .npz file.
 
@@ -73,7 +72,7 @@ def convert(
             comparison = verify(model, graph, options, Tolerance(rtol, atol), names=(str(opened), str(output)))
         clock.stop("verify")
         task.advance()
-        _record(graph, opened, model, options, comparison is not None)
+        record(graph, opened, model, options, comparison, reproducible=reproducible)
         target = output if comparison is None or comparison.ok else keep_failed
         if target is not None:
             io.save(graph, target)
@@ -134,21 +133,6 @@ def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tup
     opened = Source(source)
     adapter = find_adapter(opened, options)
     return opened, adapter, adapter.load(opened, options)
-
-
-def _record(graph: ir.Model, source: Source, model: SourceModel, options: ConvertOptions, verified: bool) -> None:
-    add_history(
-        graph,
-        "convert",
-        {
-            "source": source.path.name if source.path else options.factory,
-            "source_sha256": source.sha256(),
-            "form": model.form,
-            "framework": model.framework,
-            "versions": versions("onnx", "onnx-ir", "onnxruntime", "numpy"),
-            "verified": verified,
-        },
-    )
 
 
 class _Clock:
