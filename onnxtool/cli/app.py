@@ -12,7 +12,8 @@ from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
 from onnxtool import __version__
-from onnxtool.cli import streams
+from onnxtool.cli import errors, streams
+from onnxtool.runtime import isolation
 
 # The commands in the order of their use, each with the line that `onnxtool --help` shows.
 COMMANDS = {
@@ -27,6 +28,9 @@ COMMANDS = {
     "doctor": "Show versions, execution providers, extras and the CPU's int8 features.",
     "quickstart": "Do the whole job on a bundled real model and show the result.",
 }
+
+
+NO_ISOLATION = "--no-isolation"  # taken out of the arguments wherever it stands
 
 
 def _build(name: str) -> Any:
@@ -53,7 +57,7 @@ class LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else _build(name), rest
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  (click calls it)
         """The help line of every command in full; click's own way cuts them off."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -86,6 +90,9 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    no_isolation: Annotated[
+        bool, typer.Option(NO_ISOLATION, help="No limits of time and memory on native code; for files you trust.")
+    ] = False,
 ) -> None:
     """Any trained model to an ONNX file that is checked, proven equal, optimized and quantized.
 
@@ -110,8 +117,12 @@ def expand_json(args: Sequence[str]) -> list[str]:
 def main(args: Sequence[str] | None = None) -> None:
     """The console script: run the command line and exit with its code."""
     streams.prepare()
-    args = expand_json(sys.argv[1:] if args is None else args)
+    given = sys.argv[1:] if args is None else list(args)
+    isolated = args is None and NO_ISOLATION not in given and "--help" not in given
+    given = expand_json([a for a in given if a != NO_ISOLATION])
+    if isolated and given:
+        isolation.supervise(lambda message, code: errors.print_error(message, code, as_json="--json=-" in given))
     try:
-        app(args=args, prog_name="onnxtool")
+        app(args=given, prog_name="onnxtool")
     finally:
         streams.finish()

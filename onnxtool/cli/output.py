@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import traceback
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import typer
 
 from onnxtool import progress
 from onnxtool.cli import streams
+from onnxtool.cli.errors import print_error
 from onnxtool.errors import OnnxToolError, ResourceError
 from onnxtool.report.base import Report
 
@@ -96,15 +97,9 @@ class Output(AbstractContextManager["Output"]):
             self._fail(f"this is a bug in onnxtool, please report it with the output of -v: {text}", _BUG)
 
     def _fail(self, message: str, code: int) -> None:
-        from onnxtool.cli.render.text import clean
-
         if self.verbose:
             traceback.print_exc()
-        line = clean(" ".join(message.split()), limit=2000)
-        if self.json_target == "-":
-            print(json.dumps({"schema": "onnxtool/error/1", "ok": False, "error": line, "exit_code": code}))
-        with suppress(OSError):
-            print(f"error: {line}", file=sys.stderr)
+        print_error(message, code, as_json=self.json_target == "-")
         raise typer.Exit(code) from None
 
 

@@ -14,6 +14,7 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec, dtype_name
+from onnxtool.runtime.isolation import risky
 from onnxtool.runtime.session import DEFAULT, SessionOptions, classify, create_session
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class OnnxRunner:
         self.session = session
         self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
         self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
+        self._ran = False
         self._bfloat16 = any(s.dtype == _BFLOAT16 for s in (*self.inputs, *self.outputs))
 
     @classmethod
@@ -75,14 +77,22 @@ class OnnxRunner:
         check_feeds(self.inputs, feeds)
         names = [o.name for o in self.outputs]
         try:
-            if self._bfloat16:
-                return self._run_bfloat16(feeds, names)
-            return dict(zip(names, self.session.run(names, dict(feeds)), strict=True))
+            if self._ran:
+                return self._run(feeds, names)
+            with risky("running the model for the first time", sum(f.nbytes for f in feeds.values())):
+                outputs = self._run(feeds, names)
+            self._ran = True
+            return outputs
         except Exception as error:
             failure = classify(error)
             if type(failure) is InputError:
                 failure = InputError(str(failure).replace("the runtime refuses this model", "the model fails to run"))
             raise failure from error
+
+    def _run(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
+        if self._bfloat16:
+            return self._run_bfloat16(feeds, names)
+        return dict(zip(names, self.session.run(names, dict(feeds)), strict=True))
 
     def _run_bfloat16(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
         # numpy has no bfloat16, so Session.run cannot take or give it; OrtValue can, through uint16.

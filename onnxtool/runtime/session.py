@@ -13,6 +13,7 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError, UsageError
 from onnxtool.model import io
+from onnxtool.runtime.isolation import risky
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -147,10 +148,20 @@ def _external_folder(model: ir.Model) -> Path | None:
 
 
 def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str]) -> ort.InferenceSession:
+    size = len(model) if isinstance(model, bytes) else _bytes_beside(Path(model))
     try:
-        return ort.InferenceSession(model, native, providers=providers)
+        with risky("loading the model into the runtime", size):
+            return ort.InferenceSession(model, native, providers=providers)
     except Exception as error:
         raise classify(error) from error
+
+
+def _bytes_beside(path: Path) -> int:
+    """A model file and what may be its external data, without reading it."""
+    try:
+        return path.stat().st_size + sum(f.stat().st_size for f in path.parent.iterdir() if f.suffix != ".onnx")
+    except OSError:
+        return 0
 
 
 def _register(native: ort.SessionOptions, library: Path) -> None:

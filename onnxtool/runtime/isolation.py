@@ -1,0 +1,236 @@
+"""Native code under watch: a file of a stranger may crash it, hang it, or make it take all memory.
+
+The command line forks once, before anything heavy is imported, which costs a few milliseconds. The child does the
+work; the parent only watches. Around each call that may go wrong on malformed data (checker, shape inference, session
+creation, first run, framework loaders) the child says what it is about to do and how long that may take. When the
+child crashes, or leaves its limits of time or memory in such a call, the parent ends it and says so in one line.
+
+Inside a Python program (`import onnxtool`) nothing is forked, and `risky` does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from onnxtool.errors import InputError, ResourceError
+
+# What a malformed file may cost; a legitimate one of the same size needs far less.
+BASE_SECONDS = 10.0
+SECONDS_PER_BYTE = 20e-9
+BASE_BYTES = 1 << 30
+BYTES_PER_BYTE = 3
+
+_TERMINATED = 143
+_BUG = 70
+_ENDINGS = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (_TERMINATED, "terminated")}
+_POLL_MS = 20
+_IDLE_MS = 500
+
+Fail = Callable[[str, int], None]
+_channel: list[int] = []  # the pipe to the parent, in a supervised child
+_within: list[str] = []  # the risky call that this process is in
+
+
+@contextmanager
+def risky(what: str, size: int = 0) -> Iterator[None]:
+    """Mark a native call that malformed data may crash, hang or inflate.
+
+    Args:
+        what: in words that fit "while ...": "loading the model into the runtime".
+        size: bytes of the data at hand; the limits grow with it.
+    """
+    if not _channel or _within:
+        yield  # the limits of the outer call hold
+        return
+    _within.append(what)
+    _tell(
+        {"what": what, "seconds": BASE_SECONDS + SECONDS_PER_BYTE * size, "bytes": BASE_BYTES + BYTES_PER_BYTE * size}
+    )
+    try:
+        yield
+    finally:
+        _within.clear()
+        _tell({})
+
+
+def supervise(fail: Fail) -> None:
+    """Go on in a child process; the parent watches it and exits with its code.
+
+    Args:
+        fail: called in the parent, with one line and an exit code, when the child could not say it itself.
+    """
+    if not hasattr(os, "fork"):
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _channel.append(writer)
+        _end_in_order()
+        with suppress(ImportError, ValueError, OSError):
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        return
+    os.close(writer)
+    _Watch(child, reader, fail).run()
+
+
+def _tell(message: dict[str, Any]) -> None:
+    with suppress(OSError):
+        os.write(_channel[0], json.dumps(message).encode() + b"\n")
+
+
+def _end_in_order() -> None:
+    """Let signals unwind the stack, so that temporary files go; the child ends when its parent is killed (Linux)."""
+
+    def interrupt(*_: object) -> NoReturn:
+        # A terminal sends Ctrl-C to parent and child, and the parent passes its own on: once is enough.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    def terminate(*_: object) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(_TERMINATED)
+
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, terminate)
+    if sys.platform.startswith("linux"):
+        with suppress(Exception):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+@dataclass
+class _Call:
+    """The risky call that the child is in."""
+
+    what: str
+    deadline: float
+    seconds: float
+    start_bytes: int
+    extra_bytes: int
+
+
+class _Watch:
+    """The parent's side."""
+
+    def __init__(self, child: int, reader: int, fail: Fail) -> None:
+        self.child, self.reader, self.fail = child, reader, fail
+        self.call: _Call | None = None
+        self.rest = b""
+        self.open = True
+        self.asked_to_end = 0
+
+    def run(self) -> NoReturn:
+        """Watch until the child ends, then end with its exit code."""
+        signal.signal(signal.SIGINT, self._pass_on)
+        signal.signal(signal.SIGTERM, self._pass_on)
+        signal.signal(signal.SIGALRM, lambda *_: self._kill(signal.SIGKILL))
+        poller = select.poll()
+        poller.register(self.reader, select.POLLIN)
+        while True:
+            if self.open and poller.poll(_POLL_MS if self.call else _IDLE_MS):
+                data = os.read(self.reader, 65536)
+                self.open = bool(data)
+                self._listen(data)
+            ended, status = os.waitpid(self.child, 0 if not self.open else os.WNOHANG)
+            if ended:
+                self._exit(status)
+            if self.call and not self.asked_to_end:
+                self._enforce(self.call)
+
+    def _listen(self, data: bytes) -> None:
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        if lines:
+            message = json.loads(lines[-1])
+            self.call = (
+                _Call(
+                    message["what"],
+                    time.monotonic() + message["seconds"],
+                    message["seconds"],
+                    _resident(self.child),
+                    message["bytes"],
+                )
+                if message
+                else None
+            )
+
+    def _enforce(self, call: _Call) -> None:
+        if time.monotonic() > call.deadline:
+            self._stop(f"it took longer than {call.seconds:.0f} s while {call.what}")
+        if _resident(self.child) - call.start_bytes > call.extra_bytes:
+            self._stop(f"it took more than {call.extra_bytes / 1e9:.1f} GB of memory while {call.what}")
+
+    def _stop(self, reason: str) -> NoReturn:
+        self._kill(signal.SIGKILL)
+        os.waitpid(self.child, 0)
+        self.fail(
+            f"stopped: {reason}. The file may be malformed; if you trust it, --no-isolation lifts this limit.",
+            ResourceError.exit_code,
+        )
+        _leave(ResourceError.exit_code)
+
+    def _exit(self, status: int) -> NoReturn:
+        if os.WIFEXITED(status):
+            _leave(os.WEXITSTATUS(status))
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in signal.Signals.__members__.values() else f"signal {number}"
+        if self.asked_to_end or number in (signal.SIGINT, signal.SIGTERM):
+            ended = signal.Signals(self.asked_to_end or number)
+            self.fail(f"{_ENDINGS[ended][1]}; nothing was left half-written.", _ENDINGS[ended][0])
+            _leave(_ENDINGS[ended][0])
+        if number == signal.SIGKILL:
+            self.fail(
+                "the process was killed, most likely because the machine is out of memory.", ResourceError.exit_code
+            )
+            _leave(ResourceError.exit_code)
+        if self.call:
+            self.fail(
+                f"native code crashed ({name}) while {self.call.what}; the file is malformed.", InputError.exit_code
+            )
+            _leave(InputError.exit_code)
+        self.fail(f"this is a bug in onnxtool or a library it uses, please report it: crash ({name}).", _BUG)
+        _leave(_BUG)
+
+    def _pass_on(self, number: int, _: object) -> None:
+        """Ask the child to end; a second later, or when asked twice, make it."""
+        if self.asked_to_end:
+            self._kill(signal.SIGKILL)
+            return
+        self.asked_to_end = number
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
+        self._kill(number)
+
+    def _kill(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.child, number)
+
+
+def _resident(pid: int) -> int:
+    """Resident memory of a process in bytes; 0 where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _leave(code: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,125 @@
+"""The watch over native code: crashes, hangs, ballooning memory and signals, each in a real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PRELUDE = """
+import os, signal, sys, time
+from onnxtool.runtime import isolation
+from onnxtool.runtime.isolation import risky
+isolation.BASE_SECONDS = 0.6
+isolation.BASE_BYTES = 100_000_000
+isolation.supervise(lambda message, code: print(f"error: {message}", file=sys.stderr))
+"""
+
+
+def run(body: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PRELUDE + body], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_goes_on_in_a_child_and_exits_with_its_code() -> None:
+    done = run("print('worked', flush=True)\nwith risky('thinking'):\n    pass\nsys.exit(5)")
+    assert (done.returncode, done.stdout, done.stderr) == (5, "worked\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_crash_in_a_risky_call_is_the_files_fault(number: signal.Signals) -> None:
+    done = run(f"with risky('loading the model'):\n    os.kill(os.getpid(), {int(number)})")
+    assert done.returncode == 3
+    assert done.stderr == (
+        f"error: native code crashed ({number.name}) while loading the model; the file is malformed.\n"
+    )
+
+
+def test_a_crash_elsewhere_is_our_fault() -> None:
+    done = run("with risky('loading'):\n    pass\nos.kill(os.getpid(), signal.SIGSEGV)")
+    assert done.returncode == 70
+    assert "bug" in done.stderr
+
+
+def test_a_hang_ends() -> None:
+    done = run("with risky('loading the model'):\n    time.sleep(60)")
+    assert done.returncode == 6
+    assert "took longer than 1 s while loading the model" in done.stderr
+
+
+def test_slow_work_outside_a_risky_call_may_take_its_time() -> None:
+    done = run("with risky('loading'):\n    pass\ntime.sleep(1.5)\nprint('done')")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+
+
+def test_memory_has_a_limit_that_grows_with_the_file() -> None:
+    balloon = (
+        "with risky('loading the model', {size}):\n    held = b'x' * 300_000_000\n    time.sleep(0.4)\nprint('fits')"
+    )
+    done = run(balloon.format(size=0))
+    assert done.returncode == 6
+    assert "took more than 0.1 GB of memory while loading the model" in done.stderr
+    done = run(balloon.format(size=200_000_000))
+    assert (done.returncode, done.stdout) == (0, "fits\n")
+
+
+def test_an_inner_call_keeps_the_limits_of_the_outer() -> None:
+    done = run("with risky('outer'):\n    with risky('inner'):\n        pass\n    time.sleep(60)")
+    assert done.returncode == 6
+    assert "while outer" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_signals_unwind_the_child_within_a_second(
+    tmp_path: Path, number: signal.Signals, code: int, stubborn: bool
+) -> None:
+    # A stubborn child sits in native code, where Python's handlers do not run.
+    wait = "signal.pthread_sigmask(signal.SIG_BLOCK, [2, 15]); time.sleep(60)" if stubborn else "time.sleep(60)"
+    body = (
+        f"try:\n    print('ready', os.getpid(), flush=True)\n    {wait}\n"
+        f"except KeyboardInterrupt:\n    sys.exit(130)\n"
+        f"finally:\n    open({str(tmp_path / 'unwound')!r}, 'w').close()"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", PRELUDE + body], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline().split()[1])
+    began = time.monotonic()
+    parent.send_signal(number)
+    parent.communicate(timeout=30)
+    assert parent.returncode == code
+    assert time.monotonic() - began < 10
+    assert (tmp_path / "unwound").exists() is not stubborn
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs prctl")
+def test_the_child_ends_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + "print(os.getpid(), flush=True)\ntime.sleep(60)"], stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate(timeout=30)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and Path(f"/proc/{child}").exists():
+        state = Path(f"/proc/{child}/stat").read_text().split(")")[1].split()[0]
+        if state == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        assert not Path(f"/proc/{child}").exists()
+
+
+def test_a_program_that_imports_the_package_is_not_watched() -> None:
+    script = "import os\nfrom onnxtool.runtime.isolation import risky\nwith risky('x'):\n    print('fine')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "fine\n"
