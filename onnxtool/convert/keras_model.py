@@ -12,14 +12,12 @@ from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.interface import described, named
 from onnxtool.convert.keras_interface import input_structure, output_names
 from onnxtool.convert.keras_trace import trace
-from onnxtool.convert.tensorflow_dims import follow_dims
+from onnxtool.convert.tensorflow_dims import follow_dims, swapped, swaps
+from onnxtool.convert.tensorflow_model import TO_NCHW, TO_NHWC
 from onnxtool.convert.tensorflow_quiet import quiet
 from onnxtool.errors import InputError
 from onnxtool.model.domains import Domain
-from onnxtool.model.spec import Dim, TensorSpec, parse_dtype
-
-_TO_NHWC = (0, 2, 3, 1)
-_TO_NCHW = (0, 3, 1, 2)
+from onnxtool.model.spec import TensorSpec, parse_dtype
 
 
 @dataclass
@@ -53,17 +51,14 @@ class KerasModel:
 
         ops, tree = keras.ops, keras.tree
         arguments = [
-            ops.cast(ops.transpose(t, _TO_NHWC) if self._swaps(s.shape) else t, d) if d != "string" else t
+            ops.cast(ops.transpose(t, TO_NHWC) if swaps(s.shape, self.nchw) else t, d) if d != "string" else t
             for t, s, d in zip(flat, self.inputs, self.dtypes, strict=True)
         ]
         result = self.model(tree.pack_sequence_as(self.structure, arguments), training=False)
         paths = tree.flatten_with_path(result)
         self.output_keys = tuple("_".join(str(p) for p in path) for path, _ in paths)
         flat_result = [value for _, value in paths]
-        return [ops.transpose(t, _TO_NCHW) if self._swaps(t.shape) else t for t in flat_result]
-
-    def _swaps(self, shape: Any) -> bool:
-        return self.nchw and shape is not None and len(shape) == 4
+        return [ops.transpose(t, TO_NCHW) if swaps(t.shape, self.nchw) else t for t in flat_result]
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass, executed eagerly by Keras itself.
@@ -109,7 +104,7 @@ def wrap(model: Any, form: str, notes: list[str], options: ConvertOptions) -> Ke
 
     structure, leaves = input_structure(model, options)
     nchw = options.layout == "nchw"
-    own = tuple(TensorSpec(n, parse_dtype(d), _swapped(dims, nchw)) for n, d, dims in leaves)
+    own = tuple(TensorSpec(n, parse_dtype(d), swapped(dims, nchw)) for n, d, dims in leaves)
     inputs = described(own, options)
     wrapped = KerasModel(
         model=model,
@@ -129,10 +124,6 @@ def wrap(model: Any, form: str, notes: list[str], options: ConvertOptions) -> Ke
     specs = [TensorSpec(n, _numpy_dtype(t), d) for n, (t, _), d in zip(names, shapes, dims, strict=True)]
     wrapped.outputs = named(specs, options.output_names, "--output-names")
     return wrapped
-
-
-def _swapped(shape: tuple[Dim, ...], nchw: bool) -> tuple[Dim, ...]:
-    return tuple(shape[axis] for axis in _TO_NCHW) if nchw and len(shape) == 4 else shape
 
 
 def _backend_version(keras: Any) -> str:

@@ -101,3 +101,13 @@ def _observe(
 
 def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
     return dim if isinstance(dim, int) else sizes.get(dim or "", 1)
+
+
+def swaps(shape: Any, nchw: bool) -> bool:
+    """Whether a tensor of this shape is transposed for `--layout nchw`."""
+    return nchw and shape is not None and len(shape) == 4
+
+
+def swapped(shape: tuple[Dim, ...] | None, nchw: bool) -> tuple[Dim, ...] | None:
+    """A channels-last shape as the interface shows it."""
+    return tuple(shape[axis] for axis in (0, 3, 1, 2)) if shape is not None and swaps(shape, nchw) else shape

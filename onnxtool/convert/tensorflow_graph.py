@@ -109,20 +109,27 @@ def to_onnx(
             with tf.Graph().as_default():
                 tf.import_graph_def(graph_def, name="")
                 graph_def = tf_loader.tf_optimize(list(frozen.inputs), list(frozen.outputs), graph_def)
-            proto = _convert(graph_def, frozen, renamed, opset, name)
+            try:
+                proto = _optimized(_convert(graph_def, frozen, renamed, opset), name)
+            except OnnxToolError:
+                raise
+            except Exception:
+                # Slower by far, because it keeps a copy of all weights for each step, to undo the one that fails.
+                proto = _optimized(_convert(graph_def, frozen, renamed, opset), name, catch_errors=True)
         except Exception as error:
             raise failure("the TensorFlow converter (tf2onnx) fails on this model", error) from error
     refuse_foreign_operators(proto)
     return io.from_proto(proto)
 
 
-def _convert(graph_def: Any, frozen: FrozenGraph, renamed: dict[str, str], opset: int, name: str) -> onnx.ModelProto:
+def _convert(graph_def: Any, frozen: FrozenGraph, renamed: dict[str, str], opset: int) -> Any:
+    """tf2onnx's own graph, operators translated."""
     import tensorflow as tf
-    from tf2onnx import optimizer, tfonnx
+    from tf2onnx import tfonnx
 
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
-        converted = tfonnx.process_tf_graph(
+        return tfonnx.process_tf_graph(
             graph,
             opset=opset,
             input_names=list(frozen.inputs),
@@ -130,8 +137,19 @@ def _convert(graph_def: Any, frozen: FrozenGraph, renamed: dict[str, str], opset
             tensors_to_rename=dict(renamed),
             initialized_tables=dict(frozen.tables),
         )
-        proto: onnx.ModelProto = optimizer.optimize_graph(converted, catch_errors=True).make_model(name)
-        return proto
+
+
+def _optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.ModelProto:
+    """tf2onnx's clean-up, which its translation counts on: it inserts a Transpose on each side of a convolution."""
+    from tf2onnx import optimizer
+
+    if not catch_errors:
+        # Every step would write all weights into protobuf anew; only the last time counts.
+        graph.update_proto = lambda *_: None
+    graph = optimizer.optimize_graph(graph, catch_errors=catch_errors)
+    vars(graph).pop("update_proto", None)
+    proto: onnx.ModelProto = graph.make_model(name)
+    return proto
 
 
 def _inlinable(graph_def: Any) -> Any:

@@ -1,0 +1,88 @@
+"""The TensorFlow adapter: SavedModel folders, frozen graphs, TensorFlow Lite files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.opset import target_opset
+from onnxtool.convert.source import Source
+from onnxtool.convert.tensorflow_quiet import import_tensorflow
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
+
+
+class TensorFlowAdapter:
+    """What TensorFlow itself writes."""
+
+    name = "tensorflow"
+    extra = "keras"
+
+    def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
+        """A folder with saved_model.pb, the file itself, or a serialized GraphDef."""
+        return _saved_model_folder(source) is not None or _is_graph_def(source)
+
+    def load(self, source: Source, options: ConvertOptions) -> SourceModel:
+        """Load and trace.
+
+        Raises:
+            MissingExtraError, InputError, UnsafeError, UnsupportedError, UsageError: see `tensorflow_load`.
+        """
+        import_tensorflow(str(source), options.verbose)
+        from onnxtool.convert import tensorflow_load
+
+        folder = _saved_model_folder(source)
+        if folder is not None:
+            return tensorflow_load.load_saved_model(source, folder, options)
+        return tensorflow_load.load_frozen_graph(source, options)
+
+    def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:
+        """Freeze the traced function and convert it.
+
+        Raises:
+            UnsupportedError: an operator without an ONNX form.
+        """
+        from onnxtool.convert import tensorflow_graph
+        from onnxtool.convert.tensorflow_model import TensorFlowModel
+
+        assert isinstance(model, TensorFlowModel)
+        opset = target_opset(options, tensorflow_graph.NEWEST_OPSET)
+        frozen = tensorflow_graph.freeze(model.trace(), model.trackable, options.verbose)
+        names = [s.name for s in model.inputs], [s.name for s in model.outputs]
+        return tensorflow_graph.to_onnx(frozen, *names, opset, verbose=options.verbose)
+
+
+def _saved_model_folder(source: Source) -> Path | None:
+    if source.path is None:
+        return None
+    if source.is_folder:
+        return source.path if any(name in source.names() for name in _SAVED_MODEL) else None
+    return source.path.parent if source.path.name in _SAVED_MODEL else None
+
+
+def _is_graph_def(source: Source) -> bool:
+    """Protobuf that begins with a node (field 1), which begins with its name (field 1) and then its operator (2)."""
+    head = source.head(1024)
+    if head[:1] != b"\x0a":
+        return False
+    _, start = _varint(head, 1)
+    if head[start : start + 1] != b"\x0a":
+        return False
+    length, name = _varint(head, start + 1)
+    end = name + length
+    return head[name:end].isascii() and head[end : end + 1] == b"\x12" and length > 0
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(data):
+        byte = data[position]
+        value |= (byte & 127) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 128:
+            break
+    return value, position
