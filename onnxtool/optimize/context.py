@@ -9,11 +9,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.graph import constant_array
+from onnxtool.optimize.facts import sizes_of
 
 STANDARD = ("", "ai.onnx")
 _SPLAT_DTYPES = "biuf"
 _SMALL = 256  # bytes; a constant of this size costs about as much as the node that computes it
-Shape = tuple[int | str | None, ...]
 
 
 class PassContext:
@@ -272,26 +272,18 @@ def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
     return node if node is not None and is_op(node, *op_types) else None
 
 
-def shape_of(value: ir.Value | None) -> Shape | None:
-    """Known shape: int = fixed, str = symbolic, None = unknown dim; None as a whole = unknown rank."""
-    if value is None:
-        return None
-    found = value.const_value.shape if value.const_value is not None else value.shape
-    return None if found is None else tuple(d if isinstance(d, int) else d.value for d in found)
-
-
 def rank_of(value: ir.Value | None) -> int | None:
     """Number of dims, None when unknown."""
-    shape = shape_of(value)
-    return None if shape is None else len(shape)
+    sizes = sizes_of(value)
+    return None if sizes is None else len(sizes)
 
 
 def static_shape(value: ir.Value | None) -> tuple[int, ...] | None:
     """The shape when every dim is a number."""
-    shape = shape_of(value)
-    if shape is None or not all(isinstance(d, int) for d in shape):
+    sizes = sizes_of(value)
+    if sizes is None or not all(isinstance(d, int) for d in sizes):
         return None
-    return tuple(d for d in shape if isinstance(d, int))
+    return tuple(d for d in sizes if isinstance(d, int))
 
 
 def _splat(node: ir.Node) -> np.ndarray | None:

@@ -1,33 +1,155 @@
-"""Types and shapes of intermediate values."""
+"""Types and shapes of intermediate values: ONNX's own inference once, then our rules with symbolic dims."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common._c_api_utils import call_onnx_api
 
-if TYPE_CHECKING:
-    from onnxtool.optimize.context import PassContext
+from onnxtool.optimize.context import STANDARD, PassContext, attribute
+from onnxtool.optimize.expressions import symbol
+from onnxtool.optimize.facts import Items, Sizes, declared_sizes, items_of, set_items, set_sizes, sizes_of
+from onnxtool.optimize.item_rules import RULES as ITEM_RULES
+from onnxtool.optimize.shape_rules import RULES as SHAPE_RULES
+
+_GIVEN = "onnxtool.given"
+_LARGE = 1024  # bytes; larger weights are left out of the copy that ONNX's inference gets
+_TO_BOOL = frozenset(
+    "Equal Less Greater LessOrEqual GreaterOrEqual And Or Xor Not IsNaN IsInf".split()  # noqa: SIM905
+)
+_TO_INT64 = frozenset(["Shape", "Size", "ArgMax", "ArgMin", "NonZero"])
 
 
-def infer_shapes(model: ir.Model, context: PassContext) -> None:  # noqa: ARG001
-    """Infer what can be inferred; graph inputs and outputs keep their declared shapes."""
+def infer_types(model: ir.Model) -> None:
+    """Run ONNX's own inference for element types, and for dims where we have no rule.
 
-    def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
-        return onnx.shape_inference.infer_shapes(proto, data_prop=True)
-
+    Shapes that a file declares for intermediate values are not believed: `preparation` has removed them.
+    """
     try:
-        inferred = ir.from_proto(call_onnx_api(infer, model))
-    except Exception:
+        inferred = ir.from_proto(onnx.shape_inference.infer_shapes(_light_proto(model), data_prop=True))
+    except Exception:  # it raises whatever it likes on odd models; our own rules do without
         return
-    for graph, other in zip(model.graphs(), inferred.graphs(), strict=True):
-        found = {v.name: v for node in other for v in node.outputs}
+    for graph, other in zip(model.graphs(), inferred.graphs(), strict=False):
+        found = {v.name: v for node in other for v in node.outputs if v.name}
         for node in graph:
             for value in node.outputs:
                 match = found.get(value.name)
-                if match is None or value.is_graph_output():
-                    continue
-                value.shape = match.shape or value.shape
-                value.type = match.type or value.type
+                if match is None or (value.is_graph_output() and graph is model.graph):
+                    continue  # the declared shape of an output takes part in inference, and may be wrong
+                value.type = value.type or match.type
+                value.meta[_GIVEN] = match.shape
+
+
+def _light_proto(model: ir.Model) -> onnx.ModelProto:
+    """The model with its large weights as graph inputs, so that nothing large is copied."""
+    heavy = []
+    for value in model.graph.initializers.values():
+        if value.const_value is not None and value.const_value.nbytes > _LARGE:
+            heavy.append((value, value.const_value))
+    originals = list(model.graph.inputs)
+    try:
+        for value, tensor in heavy:
+            value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(list(tensor.shape))
+            model.graph.initializers.pop(value.name or "")
+            if not value.is_graph_input():
+                model.graph.inputs.append(value)
+        return ir.to_proto(model)
+    finally:
+        model.graph.inputs.clear()
+        model.graph.inputs.extend(originals)
+        for value, tensor in heavy:
+            value.const_value = tensor
+            model.graph.register_initializer(value)
+
+
+def infer_shapes(model: ir.Model, context: PassContext) -> None:
+    """Work out all dims and small integer tensors anew, in the main graph and its subgraphs."""
+    _infer_graph(model.graph, context, main=True)
+
+
+def _infer_graph(graph: ir.Graph, context: PassContext, *, main: bool) -> None:
+    for value in graph.inputs:
+        if main and (sizes := declared_sizes(value)) is not None:
+            set_sizes(value, sizes)
+    for node in graph:
+        for item in node.attributes.values():
+            if item.type == ir.AttributeType.GRAPH and not item.is_ref():
+                _infer_graph(item.as_graph(), context, main=False)
+            elif item.type == ir.AttributeType.GRAPHS and not item.is_ref():
+                for inner in item.as_graphs():
+                    _infer_graph(inner, context, main=False)
+        infer_node(node, context.opset)
+
+
+def infer_node(node: ir.Node, opset: int) -> None:
+    """Work out one node's outputs from its inputs."""
+    standard = node.domain in STANDARD
+    _set_types(node, standard)
+    found = _apply(SHAPE_RULES.get(node.op_type) if standard else None, node, opset)
+    for index, value in enumerate(node.outputs):
+        sizes = found[index] if index < len(found) else None
+        if sizes is None:
+            sizes = _given(value)
+        elif None not in (given := _given(value) or (None,)) and len(given) == len(sizes):
+            # Either may know a number where the other has a symbol.
+            sizes = tuple(g if isinstance(g, int) and not isinstance(s, int) else s for g, s in zip(given, sizes))
+        if sizes is not None:
+            set_sizes(value, sizes)
+    items_rule = ITEM_RULES.get(node.op_type) if standard and _small_integer(node) else None
+    items = _items(items_rule, node)
+    for index, value in enumerate(node.outputs):
+        if value.const_value is None:
+            set_items(value, items[index] if index < len(items) else None)
+
+
+def _apply(rule: object, node: ir.Node, opset: int) -> list[Sizes | None]:
+    if rule is None or not callable(rule):
+        return []
+    try:
+        result = rule(node, opset)
+    except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, AttributeError):
+        return []  # an input is missing or odd; ONNX's own inference may still know
+    return result if isinstance(result, list) else [result]
+
+
+def _items(rule: object, node: ir.Node) -> list[Items | None]:
+    if rule is None or not callable(rule):
+        return []
+    try:
+        result = rule(node)
+    except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, AttributeError):
+        return []
+    return result if isinstance(result, list) else [result]
+
+
+def _given(value: ir.Value) -> Sizes | None:
+    shape = value.meta.get(_GIVEN)
+    if shape is None:
+        return None
+    # Symbols that ONNX's inference hands on are the model's own; it never invents any.
+    dims = [d if isinstance(d, int) else d.value for d in shape]
+    return tuple(d if isinstance(d, int) else symbol(d or f"?{value.name}.{i}") for i, d in enumerate(dims))
+
+
+def _small_integer(node: ir.Node) -> bool:
+    sizes = sizes_of(node.outputs[0]) if node.outputs else None
+    if sizes is not None and len(sizes) > 1:
+        return False
+    return node.op_type in ("Shape", "Size") or any(items_of(v) is not None for v in node.inputs)
+
+
+def _set_types(node: ir.Node, standard: bool) -> None:
+    """Element types of nodes that passes have made since ONNX's own inference ran."""
+    for value in node.outputs:
+        if value.type is not None or not standard:
+            continue
+        source = node.inputs[0] if node.inputs else None
+        if node.op_type in _TO_BOOL:
+            value.dtype = ir.DataType.BOOL
+        elif node.op_type in _TO_INT64:
+            value.dtype = ir.DataType.INT64
+        elif node.op_type == "Cast":
+            value.dtype = ir.DataType(attribute(node, "to"))
+        elif node.op_type == "Where" and node.inputs[1] is not None and node.inputs[1].dtype is not None:
+            value.dtype = node.inputs[1].dtype
+        elif node.op_type in SHAPE_RULES and source is not None and source.dtype is not None:
+            value.dtype = source.dtype

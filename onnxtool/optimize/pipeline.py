@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.optimize.context import PassContext
-from onnxtool.optimize.inference import infer_shapes
+from onnxtool.optimize.inference import infer_shapes, infer_types
 from onnxtool.optimize.levels import Level, Pass, parse_level
 from onnxtool.optimize.preparation import prepare
 from onnxtool.optimize.registry import select
@@ -50,6 +50,7 @@ def optimize_model(
     level = parse_level(level)
     passes = select(level, only, skip)
     budget = prepare(model)
+    infer_types(model)
     context = PassContext(model, max_folded_bytes=max_folded_bytes, growth_budget=budget)
     return run_passes(model, passes, context, level)
 

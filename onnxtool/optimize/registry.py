@@ -9,12 +9,15 @@ from importlib.metadata import entry_points
 from onnxtool.errors import UsageError
 from onnxtool.optimize.levels import Level, Pass
 from onnxtool.optimize.passes.batchnorm import FuseConvBatchNorm
+from onnxtool.optimize.passes.chains import CollapseCasts, CollapseSlices, CollapseTransposes, FlattenConcats
 from onnxtool.optimize.passes.constants import LiftConstants
 from onnxtool.optimize.passes.dead_code import EliminateDeadCode
 from onnxtool.optimize.passes.duplicates import EliminateCommonSubexpressions, MergeDuplicateInitializers
 from onnxtool.optimize.passes.folding import FoldConstants
 from onnxtool.optimize.passes.identities import EliminateIdentity, EliminateNoOps
 from onnxtool.optimize.passes.inlining import InlineConstantIf, InlineFunctions
+from onnxtool.optimize.passes.reshapes import SimplifyReshapes
+from onnxtool.optimize.passes.shapes import EliminateExpand, FoldShapes, ShareSizes
 from onnxtool.report.optimize import PassSummary
 
 ENTRY_POINTS = "onnxtool.passes"
@@ -26,7 +29,15 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     EliminateIdentity,
     EliminateNoOps,
     FoldConstants,
+    FoldShapes,
     InlineConstantIf,
+    SimplifyReshapes,
+    CollapseTransposes,
+    CollapseCasts,
+    CollapseSlices,
+    FlattenConcats,
+    EliminateExpand,
+    ShareSizes,
     MergeDuplicateInitializers,
     EliminateCommonSubexpressions,
     FuseConvBatchNorm,

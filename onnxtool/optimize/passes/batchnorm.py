@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, producer, rank_of, shape_of, sole_use
+from onnxtool.optimize.context import PassContext, attribute, producer, rank_of, sole_use
+from onnxtool.optimize.facts import sizes_of
 from onnxtool.optimize.levels import Level
 
 
@@ -147,7 +148,7 @@ def channel_affine(node: ir.Node, data: ir.Value, context: PassContext, axis: in
         the last axis of a convolution, or would give the result more dims or a larger dim.
     """
     other = node.inputs[1] if node.inputs[0] is data else node.inputs[0]
-    array, rank, shape = context.array(other), rank_of(data), shape_of(data)
+    array, rank, shape = context.array(other), rank_of(data), sizes_of(data)
     if array is None or rank is None or shape is None or array.ndim > rank or array.dtype.kind != "f":
         return None
     if array.size == 1:

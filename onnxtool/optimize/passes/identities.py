@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, rank_of, shape_of
+from onnxtool.optimize.context import PassContext, attribute, rank_of
+from onnxtool.optimize.facts import sizes_of
 from onnxtool.optimize.levels import Level
 
 _HUGE = 1 << 31  # exporters write an end past every real dim as INT64_MAX, INT32_MAX or so
@@ -73,9 +74,9 @@ def remove(node: ir.Node, source: ir.Value, context: PassContext) -> int:
 
 
 def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
-    """True when both shapes are known and equal for certain; equal symbols count, unknown dims never do."""
-    left, right = shape_of(a), shape_of(b)
-    return left is not None and left == right and None not in left
+    """True when both shapes are known and equal for certain, as numbers or as expressions."""
+    left, right = sizes_of(a), sizes_of(b)
+    return left is not None and left == right
 
 
 def _cast(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
@@ -92,7 +93,7 @@ def _cast_like(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
 def _reshape(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     if same_shape(source, node.outputs[0]):
         return True
-    wanted, given = context.array(node.inputs[1] if len(node.inputs) > 1 else None, limit=64), shape_of(source)
+    wanted, given = context.array(node.inputs[1] if len(node.inputs) > 1 else None, limit=64), sizes_of(source)
     if wanted is None or given is None or wanted.ndim != 1 or len(wanted) != len(given):
         return False
     # Every dim named or copied (0), and at most one left to -1: that one must then be the same as well.

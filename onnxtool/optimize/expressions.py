@@ -1,0 +1,146 @@
+"""Arithmetic on dims that are not numbers yet: polynomials with integer coefficients over named sizes.
+
+sympy, which onnx_ir uses for the same, takes milliseconds for an operation; a model has tens of thousands of them.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import gcd
+
+Monomial = tuple[str, ...]
+
+
+class Expr:
+    """A sum of products of symbols, such as 2*batch*seq + 1; immutable, equal when written alike.
+
+    Symbols stand for sizes, so they are never negative. A quotient that does not come out even is a symbol too,
+    named by what it stands for.
+    """
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: dict[Monomial, int]) -> None:
+        self.terms: tuple[tuple[Monomial, int], ...] = tuple(sorted((m, c) for m, c in terms.items() if c))
+        self._hash = hash(self.terms)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expr) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        parts = []
+        for monomial, factor in reversed(self.terms):
+            names = "*".join(f"({s})" if not _plain(s) else s for s in monomial)
+            parts.append(str(factor) if not monomial else names if factor == 1 else f"{factor}*{names}")
+        return " + ".join(parts).replace("+ -", "- ")
+
+    __repr__ = __str__
+
+    @property
+    def anonymous(self) -> bool:
+        """True when a symbol in it has no name in the model's file."""
+        return any("?" in s for m, _ in self.terms for s in m)
+
+    @property
+    def non_negative(self) -> bool:
+        """True when it cannot be negative, for certain."""
+        return all(c > 0 for _, c in self.terms)
+
+
+def symbol(name: str) -> Expr:
+    """The size of that name."""
+    return Expr({(name,): 1})
+
+
+def add(a: int | Expr, b: int | Expr) -> int | Expr:
+    """a + b."""
+    terms = dict(_terms(a))
+    for monomial, factor in _terms(b):
+        terms[monomial] = terms.get(monomial, 0) + factor
+    return _made(terms)
+
+
+def multiply(a: int | Expr, b: int | Expr) -> int | Expr:
+    """a * b."""
+    terms: dict[Monomial, int] = {}
+    for left, x in _terms(a):
+        for right, y in _terms(b):
+            monomial = tuple(sorted(left + right))
+            terms[monomial] = terms.get(monomial, 0) + x * y
+    return _made(terms)
+
+
+def subtract(a: int | Expr, b: int | Expr) -> int | Expr:
+    """a - b."""
+    return add(a, multiply(b, -1))
+
+
+def product(sizes: tuple[int | Expr, ...] | list[int | Expr]) -> int | Expr:
+    """All of them multiplied; 1 for none."""
+    return reduce(multiply, sizes, 1)
+
+
+def exact_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:
+    """a / b when it comes out even whatever the symbols stand for (b taken as not 0); None otherwise."""
+    if isinstance(b, int):
+        if b == 0:
+            return None
+        if any(c % b for _, c in _terms(a)):
+            return None
+        return _made({m: c // b for m, c in _terms(a)})
+    if a == b:
+        return 1
+    if len(b.terms) != 1:
+        return None
+    (below, factor), terms = b.terms[0], {}
+    for monomial, c in _terms(a):
+        rest = list(monomial)
+        for name in below:
+            if name not in rest:
+                return None
+            rest.remove(name)
+        if c % factor:
+            return None
+        terms[tuple(rest)] = c // factor
+    return _made(terms)
+
+
+def floor_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:
+    """floor(a / b) for b > 0; None when the sign of b is not known."""
+    if isinstance(b, int) and b <= 0:
+        return None
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    even = exact_divide(a, b)
+    if even is not None:
+        return even
+    if isinstance(b, int):  # (b*q + r) // b = q + r // b
+        whole = _made({m: c - c % b for m, c in _terms(a)})
+        rest = _made({m: c % b for m, c in _terms(a)})
+        common = gcd(b, *(c for _, c in _terms(rest)))
+        if common > 1:
+            return add(exact_divide(whole, b) or 0, floor_divide(exact_divide(rest, common) or 0, b // common) or 0)
+        return add(exact_divide(whole, b) or 0, symbol(f"floor(({rest})/{b})"))
+    return symbol(f"floor(({a})/({b}))")
+
+
+def _terms(a: int | Expr) -> tuple[tuple[Monomial, int], ...]:
+    if isinstance(a, Expr):
+        return a.terms
+    return (((), int(a)),) if a else ()
+
+
+def _made(terms: dict[Monomial, int]) -> int | Expr:
+    kept = {m: c for m, c in terms.items() if c}
+    if not kept:
+        return 0
+    if len(kept) == 1 and () in kept:
+        return kept[()]
+    return Expr(kept)
+
+
+def _plain(name: str) -> bool:
+    return all(c.isalnum() or c in "_.?" for c in name) or name.startswith("floor(")

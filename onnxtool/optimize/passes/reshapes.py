@@ -1,0 +1,75 @@
+"""Reshape, Flatten, Squeeze and Unsqueeze: all of them only rename dims, so a chain of them is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.optimize.context import PassContext, is_op
+from onnxtool.optimize.expressions import Expr
+from onnxtool.optimize.facts import Sizes, integers, sizes_of
+from onnxtool.optimize.levels import Level
+
+_RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+
+
+class SimplifyReshapes:
+    """A chain of reshapes becomes one or none, and a computed target shape a constant one."""
+
+    # onnxscript merges two Reshapes only, and sets allowzero below opset 14, where it does not exist.
+    name = "simplify-reshapes"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Look from the last of a chain up to its sources, the farthest first."""
+        if context.opset < 5:
+            return 0
+        return sum(_simplify(node, context) for node in context.nodes(model, *_RESHAPES) if node.graph is not None)
+
+
+def _simplify(node: ir.Node, context: PassContext) -> int:
+    wanted = sizes_of(node.outputs[0])
+    if wanted is None or node.inputs[0] is None:
+        return 0
+    sources = list(_sources(node))
+    for source in reversed(sources):
+        if sizes_of(source) == wanted and context.bypass(node.outputs[0], source):
+            return 1
+    fixed = not is_op(node, "Reshape") or integers(node.inputs[1]) is not None
+    for source in reversed(sources if not fixed else sources[1:]):
+        target = reshape_target(sizes_of(source), wanted)
+        if target is not None:
+            shape = context.initializer(np.array(target, np.int64), f"{node.outputs[0].name}_shape")
+            context.morph(node, "Reshape", [source, shape])
+            return 1
+    return 0
+
+
+def _sources(node: ir.Node) -> Iterator[ir.Value]:
+    """What a reshape reads, then what the reshape before it reads, and so on."""
+    current: ir.Node | None = node
+    while current is not None and is_op(current, *_RESHAPES) and current.inputs[0] is not None:
+        yield current.inputs[0]
+        current = current.inputs[0].producer()
+
+
+def reshape_target(source: Sizes | None, wanted: Sizes) -> list[int] | None:
+    """A constant target shape for Reshape that gives `wanted` from `source` at every size; None when there is none.
+
+    0 copies the dim at the same place, one -1 stands for whatever remains.
+    """
+    if any(d == 0 for d in wanted):
+        return None  # 0 would copy
+    open_dims = 0
+    target = []
+    for index, dim in enumerate(wanted):
+        if not isinstance(dim, Expr):
+            target.append(dim)
+        elif source is not None and index < len(source) and source[index] == dim:
+            target.append(0)
+        else:
+            open_dims += 1
+            target.append(-1)
+    return target if open_dims <= 1 else None
