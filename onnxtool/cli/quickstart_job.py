@@ -20,7 +20,7 @@ from onnxtool.errors import UsageError, VerdictError
 from onnxtool.model import io
 from onnxtool.model.header import read_header
 from onnxtool.optimize.api import optimize
-from onnxtool.quantize.accuracy import accuracy
+from onnxtool.quantize.accuracy import classification_accuracy
 from onnxtool.quantize.api import quantize
 from onnxtool.report.base import Report
 from onnxtool.report.quickstart import QuickstartReport, Stage
@@ -188,7 +188,7 @@ class _Job:
             runner = OnnxRunner.open(self.folder / file)
             nodes = read_header(io.read_proto(self.folder / file)).nodes
         if runner is not None:
-            score = accuracy(runner, self.images, self.labels)
+            score = classification_accuracy(runner.run(self.images), self.labels)
         size = None if file is None else io.total_bytes(self.folder / file)
         return Stage(name, command, file, size, nodes, score, None, None, outcome, 0.0)
 
