@@ -57,6 +57,14 @@ _RULES = (
         "Export the model again; a tool that rewrote the graph may have left stale shapes behind.",
     ),
     Rule(
+        "OT003",
+        _N,
+        "shapes could not be followed through a standard operator",
+        "Some standard operators are defined by a small graph of others, and strict inference fails inside that graph. "
+        "The model is not to blame.",
+        "Nothing to do.",
+    ),
+    Rule(
         "OT101",
         _E,
         "the runtime cannot load the model",
@@ -98,6 +106,13 @@ _RULES = (
         "an output holds only NaN or infinities",
         "Random inputs drive the output out of range altogether; damaged weights or a float16 overflow do that.",
         "Look for the first such tensor with real inputs; check the weights (OT401).",
+    ),
+    Rule(
+        "OT114",
+        _E,
+        "fails on every input",
+        "The model takes float tensors of fixed size only, and still a node fails: no data can make it run.",
+        "Look at the node that the message names: its shapes do not fit together.",
     ),
 )
 RULES = {rule.id: rule for rule in _RULES}

@@ -1,0 +1,139 @@
+"""check: what it accepts, what it refuses, and with which finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnxtool.errors import InputError, UsageError
+from onnxtool.report.check import Severity
+from onnxtool.validate.check import check
+from onnxtool.validate.check_catalog import FAMILIES, RULES, rule
+
+
+def saved(model: onnx.ModelProto, folder: Path) -> Path:
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def model_of(
+    nodes: list[onnx.NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[onnx.ValueInfoProto],
+    opset: int = 20,
+    domains: tuple[str, ...] = (),
+) -> onnx.ModelProto:
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def floats(name: str, *dims: int | str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+
+
+def ids(path: Path, **options: object) -> list[str]:
+    return [f.id for f in check(path, **options).findings]  # type: ignore[arg-type]
+
+
+def test_a_sound_model_passes_every_stage(digits_onnx: Path) -> None:
+    report = check(digits_onnx)
+    assert report.ok
+    assert [(s.name, s.state) for s in report.stages] == [
+        ("specification", "passed"),
+        ("shapes", "passed"),
+        ("load", "passed"),
+        ("run", "passed"),
+    ]
+    assert report.opsets == {"ai.onnx": 20}
+    assert str(report.inputs[0]) == "image: float32[batch, 1, 8, 8]"
+    assert report.nodes == 37
+
+
+def test_unknown_operator_breaks_the_specification(tmp_path: Path) -> None:
+    model = model_of([helper.make_node("Rleu", ["x"], ["y"])], [floats("x", 2)], [floats("y", 2)])
+    report = check(saved(model, tmp_path))
+    assert not report.ok
+    assert report.findings[0].id == "OT001"
+    assert "Rleu" in report.findings[0].message
+    assert [s.state for s in report.stages][:2] == ["failed", "skipped"]
+
+
+def test_contradicting_shapes_are_an_error(tmp_path: Path) -> None:
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], [floats("x", 2, 3)], [floats("y", 2, 4)])
+    report = check(saved(model, tmp_path))
+    assert "OT002" in [f.id for f in report.findings]
+    assert not report.ok
+
+
+def test_custom_operator_without_library_does_not_load(tmp_path: Path) -> None:
+    node = helper.make_node("Whirl", ["x"], ["y"], domain="com.example")
+    path = saved(model_of([node], [floats("x", 2)], [floats("y", 2)], domains=("com.example",)), tmp_path)
+    report = check(path)
+    assert [f.id for f in report.findings] == ["OT103"]
+    assert not report.ok
+
+
+def test_valid_model_that_is_too_new_for_the_runtime_is_a_warning(tmp_path: Path) -> None:
+    newest = onnx.defs.onnx_opset_version()
+    path = saved(
+        model_of([helper.make_node("Relu", ["x"], ["y"])], [floats("x", 2)], [floats("y", 2)], newest), tmp_path
+    )
+    report = check(path)
+    assert report.ok
+    assert {f.id for f in report.findings} <= {"OT102"}
+
+
+def test_model_that_cannot_run_on_any_data_fails(tmp_path: Path) -> None:
+    # The dims differ only at run time: shape inference sees symbolic ones.
+    shape = helper.make_node("Constant", [], ["s"], value=onnx.numpy_helper.from_array(np.array([7, 5], np.int64)))
+    nodes = [shape, helper.make_node("Reshape", ["x", "s"], ["y"])]
+    path = saved(model_of(nodes, [floats("x", "n", 3)], [floats("y", "a", "b")]), tmp_path)
+    report = check(path)
+    assert [f.id for f in report.findings] == ["OT114"]
+    assert "Reshape" in report.findings[0].message
+    assert not report.ok
+
+
+def test_model_that_needs_special_values_only_warns(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"])]
+    shape = helper.make_tensor_value_info("s", TensorProto.INT64, [3])
+    path = saved(model_of(nodes, [floats("x", 5, 7), shape], [floats("y", "a", "b", "c")]), tmp_path)
+    report = check(path)
+    assert [f.id for f in report.findings] == ["OT112"]
+    assert report.ok
+    assert not check(path, fail_on=Severity.WARNING).ok
+
+
+def test_given_data_decides(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"])]
+    shape = helper.make_tensor_value_info("s", TensorProto.INT64, [2])
+    path = saved(model_of(nodes, [floats("x", 5, 7), shape], [floats("y", "a", "b")]), tmp_path)
+    x = np.zeros((5, 7), np.float32)
+    np.savez(tmp_path / "good.npz", x=x, s=np.array([7, 5]))
+    np.savez(tmp_path / "bad.npz", x=x, s=np.array([7, 6]))
+    assert ids(path, data=tmp_path / "good.npz") == []
+    assert ids(path, data=tmp_path / "bad.npz") == ["OT111"]
+    np.savez(tmp_path / "other.npz", z=x)
+    with pytest.raises(InputError, match="the data has z"):
+        check(path, data=tmp_path / "other.npz")
+
+
+def test_output_of_nothing_but_nan_is_told(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Sub", ["x", "x"], ["zero"]), helper.make_node("Div", ["zero", "zero"], ["y"])]
+    assert ids(saved(model_of(nodes, [floats("x", 2, 2)], [floats("y", 2, 2)]), tmp_path)) == ["OT113"]
+
+
+def test_every_rule_is_complete_and_its_id_tells_its_family() -> None:
+    for identifier, entry in RULES.items():
+        assert identifier == entry.id
+        assert entry.family == FAMILIES[int(identifier[2])]
+        assert entry.explanation.endswith(".")
+        assert entry.fix.endswith(".")
+    with pytest.raises(UsageError, match="OT999"):
+        rule("OT999")
