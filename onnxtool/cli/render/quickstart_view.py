@@ -21,21 +21,24 @@ def step(console: Console, command: str, outcome: str) -> None:
 def render(report: QuickstartReport, console: Console, verbose: int = 0) -> None:
     """The summary: one row for each stage."""
     numbers = ("size", "nodes", "accuracy", "latency")
-    made = table("stage", "file", *numbers, "outcome", right=numbers)
+    wide = console.width >= 100  # the outcomes were printed step by step already
+    made = table("stage", "file", *numbers, *(("outcome",) if wide else ()), right=numbers)
+    made.columns[1].no_wrap = True
     for stage in report.stages:
-        made.add_row(
+        cells = (
             stage.name,
             markup(stage.file or ""),
             "" if stage.bytes is None else size(stage.bytes),
             "" if stage.nodes is None else str(stage.nodes),
             "" if stage.accuracy is None else f"{stage.accuracy:.2%}",
             _latency(stage),
-            markup(stage.outcome),
         )
+        made.add_row(*cells, *((markup(stage.outcome),) if wide else ()))
     console.print(made)
     console.print(
-        f"accuracy: {report.images} labelled digits that the model never saw; latency at batch {report.batch}, "
-        f"side by side\nwith {report.baseline}; all files are in {markup(report.folder)}",
+        f"accuracy: on {report.images} labelled digits that the model never saw\n"
+        f"latency:  median at batch {report.batch} over that of {report.baseline}, measured side by side\n"
+        f"files:    {markup(report.folder)}",
         soft_wrap=True,
     )
     warnings(console, report.warnings)
