@@ -136,8 +136,20 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file.") from error
     except Exception as error:  # numpy raises ValueError, BadZipFile, EOFError, OSError, ... on damaged files
-        reason = "holds pickled objects, which are not loaded" if "allow_pickle" in str(error) else "is no .npz file"
-        raise InputError(f"{path}: {reason}.") from error
+        raise InputError(f"{path}: {_why_not_npz(path, error)}.") from error
+
+
+def _why_not_npz(path: Path, error: Exception) -> str:
+    """numpy takes whatever is neither .npy nor .npz for a pickle; only what looks like one is called so."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(6)
+    except OSError as unreadable:
+        return f"cannot be read ({unreadable.strerror})"
+    ours = head.startswith((b"PK", b"\x93NUMPY"))
+    if "allow_pickle" in str(error) and (ours or head.startswith(b"\x80")):
+        return "holds pickled objects, which are not loaded"
+    return "is damaged or cut off" if ours else "is no .npz or .npy file"
 
 
 def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
