@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs
@@ -236,6 +236,3 @@ def _warnings(job: Job) -> tuple[str, ...]:
     if job.data is not None:
         return ()
     return ("without --data the error is measured on random inputs, which says little about real ones.",)
-
-
-__all__ = ["OnnxToolError", "quantize"]

@@ -77,7 +77,7 @@ def quantize_with(weight: np.ndarray, params: QuantParams, limit: int = 127) -> 
     if params.axis is not None:
         scale = scale.reshape([-1 if i == params.axis else 1 for i in range(weight.ndim)])
     steps = np.clip(np.rint(weight / scale), -limit, limit).astype(np.int32)
-    return (steps + int(params.zero_point.reshape(-1)[0])).astype(params.zero_point.dtype)
+    return np.asarray(steps + int(params.zero_point.reshape(-1)[0]), params.zero_point.dtype)
 
 
 def dequantize(integers: np.ndarray, params: QuantParams) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.quantize.arithmetic import quantize_weight
-from onnxtool.quantize.edit import attribute, float_constant, insert, new_initializer
+from onnxtool.quantize.edit import attribute, float_constant, insert, new_initializer, take_place
 from onnxtool.quantize.recipe import QuantRecipe
 
 DYNAMIC = ("MatMul", "Gemm")
@@ -65,7 +65,7 @@ def _replace(
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None:
         result = insert(node, "Add", [result, bias], [f"{name}_biased"])[0]
-    _take_place(node, result)
+    take_place(node, result)
 
 
 def _weight(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRecipe) -> list[ir.Value]:
@@ -80,16 +80,3 @@ def _weight(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRe
         new_initializer(graph, f"{name}_scale", params.scale),
         new_initializer(graph, f"{name}_zero_point", params.zero_point),
     ]
-
-
-def _take_place(node: ir.Node, result: ir.Value) -> None:
-    """The new value takes over the old one's readers, its name, and its place among the graph outputs."""
-    old = node.outputs[0]
-    graph = node.graph
-    assert isinstance(graph, ir.Graph)
-    result.type, result.shape = old.type, old.shape
-    name = old.name
-    ir.convenience.replace_all_uses_with(old, result, replace_graph_outputs=True)
-    graph.remove(node, safe=True)
-    old.name = f"{name}_float"
-    result.name = name

@@ -65,6 +65,19 @@ def insert(
     return list(node.outputs)
 
 
+def take_place(node: ir.Node, result: ir.Value) -> None:
+    """The new value takes over the old one's readers, its name, and its place among the graph outputs."""
+    old = node.outputs[0]
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    result.type, result.shape = old.type, old.shape
+    name = old.name
+    ir.convenience.replace_all_uses_with(old, result, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    old.name = f"{name}_float"
+    result.name = name
+
+
 def sole_user(value: ir.Value) -> ir.Node | None:
     """The one node that reads a value once; None when it is a graph output or read more or less often."""
     uses = list(value.uses())

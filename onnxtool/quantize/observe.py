@@ -1,8 +1,8 @@
 """Calibration: run the float model over the samples once and keep, of each tensor, only what a range needs.
 
-The statistics are taken inside the runtime: every observed tensor gets ReduceMin, ReduceMax and, where a histogram
-is wanted, a strided sample of its values as extra outputs. The tensors themselves never leave the runtime's arena,
-so that memory is that of plain inference, whatever the number of samples.
+The statistics are taken inside the runtime: of every observed tensor its extremes, its sum (which tells NaN) and,
+where a histogram is wanted, a strided sample of its values become extra outputs. The tensors themselves never leave
+the runtime's arena, so that memory is that of plain inference, whatever the number of samples.
 """
 
 from __future__ import annotations
@@ -74,16 +74,17 @@ def calibrated(seen: Mapping[str, Observed], recipe: QuantRecipe) -> dict[str, R
 
 
 def _take(observed: Observed, name: str, values: list[np.ndarray], where: str) -> None:
-    low, high = float(values[0]), float(values[1])
-    if not (np.isfinite(low) and np.isfinite(high)):
-        if low > high:  # the reduction of an empty tensor
-            return
-        kind = "NaN" if np.isnan(low) or np.isnan(high) else "infinity"
+    low, high, total = (float(v) for v in values[:3])
+    if low > high:  # the reduction of an empty tensor
+        return
+    # ReduceMin and ReduceMax pass over NaN; the sum does not.
+    if np.isnan(total) or not (np.isfinite(low) and np.isfinite(high)):
+        kind = "infinity" if np.isinf(low) or np.isinf(high) else "NaN"
         raise InputError(
             f"{where}: tensor {name!r} becomes {kind} in the float model, so that no range can be measured. "
             "Drop this sample, or mend the model."
         )
-    observed.add(low, high, values[2] if len(values) > 2 else None)
+    observed.add(low, high, values[3] if len(values) > 3 else None)
 
 
 def _watched(model: ir.Model, tensors: Sequence[str], histogram: bool) -> tuple[ir.Model, dict[str, list[str]]]:
@@ -99,6 +100,7 @@ def _watched(model: ir.Model, tensors: Sequence[str], histogram: bool) -> tuple[
         prefix = f"onnxtool_watch_{position}"
         made = [_append(graph, "ReduceMin", [values[name]], f"{prefix}_low", {"keepdims": 0})]
         made.append(_append(graph, "ReduceMax", [values[name]], f"{prefix}_high", {"keepdims": 0}))
+        made.append(_append(graph, "ReduceSum", [values[name]], f"{prefix}_sum", {"keepdims": 0}))
         if offset is not None:
             made.append(_sample(graph, values[name], offset, constants, prefix))
         for value in made:

@@ -87,13 +87,15 @@ def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.No
     nodes = list(graph)
     compute = set(chosen)
     kept_float = set(stay_float)
-    wanted = _wanted(nodes, compute, kept_float)
+    wanted = _wanted(nodes, compute, kept_float, (*MOVERS, *CARRIERS))
+    # A Gemm or MatMul gives floats for free: integers pay only when the next integer kernel takes them as they are.
+    directly = _wanted(nodes, compute, kept_float, MOVERS)
     placement = Placement()
     for node in nodes:
         if node in compute:
             placement.compute.append(node)
             _add(placement, node.inputs[0])
-            if node.op_type == "Conv" or _result(node) in wanted:
+            if node.op_type == "Conv" or _result(node) in directly:
                 _finish(placement, node)
         elif node not in kept_float and _can_carry(node, placement.results) and _result(node) in wanted:
             placement.carried.append(node)
@@ -119,13 +121,15 @@ def _add(placement: Placement, value: ir.Value | None) -> None:
         placement.tensors.append(value)
 
 
-def _wanted(nodes: list[ir.Node], compute: set[ir.Node], kept_float: set[ir.Node]) -> set[ir.Value]:
+def _wanted(
+    nodes: list[ir.Node], compute: set[ir.Node], kept_float: set[ir.Node], through: tuple[str, ...]
+) -> set[ir.Value]:
     """Values that some integer node downstream would take as integers, found from the outputs up."""
     wanted: set[ir.Value] = set()
     for node in reversed(nodes):
         if node in compute:
             wanted.add(node.inputs[0])  # type: ignore[arg-type]
-        elif is_standard(node, *MOVERS, *CARRIERS) and node not in kept_float and _result(node) in wanted:
+        elif is_standard(node, *through) and node not in kept_float and _result(node) in wanted:
             wanted.update(v for v in _data_inputs(node) if constant_array(v) is None)
     return wanted
 

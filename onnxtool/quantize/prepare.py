@@ -10,7 +10,15 @@ import onnx_ir.passes.common as common
 from onnxtool.model import io
 from onnxtool.model.graph import constant_array
 from onnxtool.optimize.pipeline import optimize_model
-from onnxtool.quantize.edit import attribute, float_constant, is_standard, new_initializer, remove_unused
+from onnxtool.quantize.edit import (
+    attribute,
+    float_constant,
+    insert,
+    is_standard,
+    new_initializer,
+    remove_unused,
+    take_place,
+)
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
 _MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten")
@@ -34,6 +42,7 @@ def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
     common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(ready)
     _fold_moved_weights(ready)
     _absorb_gemm_factors(ready)
+    _pool_means(ready)
     remove_unused(ready)
     _name_nodes(ready)
     return ready
@@ -101,12 +110,31 @@ def _absorb_gemm_factors(model: ir.Model) -> None:
             continue
         alpha, beta = float(attribute(node, "alpha", 1.0)), float(attribute(node, "beta", 1.0))
         for index, name, factor in ((1, "alpha", alpha), (2, "beta", beta)):
-            array = float_constant(node.inputs[index]) if len(node.inputs) > index else None
-            if factor == 1.0 or array is None:
+            value = node.inputs[index] if len(node.inputs) > index else None
+            array = float_constant(value)
+            if factor == 1.0 or value is None or array is None:
                 continue
-            scaled = new_initializer(model.graph, f"{node.inputs[index].name}_scaled", array * np.float32(factor))
+            scaled = new_initializer(model.graph, f"{value.name}_scaled", array * np.float32(factor))
             node.replace_input_with(index, scaled)
             node.attributes[name] = ir.AttrFloat32(name, 1.0)
+
+
+def _pool_means(model: ir.Model) -> None:
+    """The mean over height and width becomes GlobalAveragePool, which has an integer kernel and a blocked float one."""
+    for node in list(model.graph):
+        source = node.inputs[0] if node.inputs else None
+        if not is_standard(node, "ReduceMean") or source is None or source.shape is None or len(source.shape) != 4:
+            continue
+        axes = attribute(node, "axes") if len(node.inputs) < 2 else constant_array(node.inputs[1])
+        if axes is None or sorted(int(a) % 4 for a in axes) != [2, 3]:
+            continue
+        result = node.outputs[0]
+        name = result.name or node.name or "mean"
+        (pooled,) = insert(node, "GlobalAveragePool", [source], [f"{name}_pooled"])
+        pooled.type, pooled.shape = source.type, ir.Shape([*list(source.shape)[:2], 1, 1])
+        if not attribute(node, "keepdims", 1):
+            (pooled,) = insert(node, "Flatten", [pooled], [f"{name}_flat"], {"axis": 1})
+        take_place(node, pooled)
 
 
 def _name_nodes(model: ir.Model) -> None:

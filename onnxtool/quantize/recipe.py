@@ -65,14 +65,12 @@ class QuantRecipe:
     optimize: str = "extended"
 
     def __post_init__(self) -> None:
-        for name, kinds in (
-            ("mode", Mode),
-            ("activations", ActivationType),
-            ("weights", WeightType),
-            ("method", Method),
-        ):
+        choices = {"mode": Mode, "activations": ActivationType, "weights": WeightType, "method": Method}
+        for name, kinds in choices.items():
             if getattr(self, name) not in get_args(kinds):
                 raise UsageError(f"--{name} {getattr(self, name)}: choose one of {', '.join(get_args(kinds))}.")
+        if self.activations == "s8" and self.weights == "u8":
+            raise UsageError("--activations s8 goes with --weights s8: the runtime has no integer kernel for s8 x u8.")
         if not 0.5 < self.coverage <= 1:
             raise UsageError(f"--percentile: {self.coverage:g} is no share of values in (0.5, 1].")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
@@ -102,7 +100,7 @@ class QuantRecipe:
         if self.mode in ("int4", "int8"):
             kind = "symmetric" if self.symmetric else "asymmetric"
             return f"{self.mode} weights, blocks of {self.block_size}, {kind}"
-        plans = set((self.plan or {}).values()) or {self.mode}
+        plans: set[str] = {*(self.plan or {}).values()} or {self.mode}
         words = ["+".join(sorted(plans)), f"{self.activations}{self.weights}"]
         words.append("per-channel" if self.per_channel else "per-tensor")
         if "static" in plans:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxtool.model.graph import constant_array
 from onnxtool.quantize.arithmetic import QuantParams, activation_params, quantize_weight, quantize_with, weight_params
-from onnxtool.quantize.edit import float_constant, insert, new_initializer
+from onnxtool.quantize.edit import float_constant, insert, is_standard, new_initializer, sole_user
 from onnxtool.quantize.placement import Placement, output_channel_axis
 from onnxtool.quantize.ranges import Range
 from onnxtool.quantize.recipe import QuantRecipe
@@ -30,9 +30,27 @@ def insert_qdq(graph: ir.Graph, placement: Placement, ranges: Mapping[str, Range
     weights = _Weights(graph, recipe)
     for node in placement.compute:
         weights.quantize(node, params[node.inputs[0]])  # type: ignore[index]
+    _shield_float_convs(graph, placement)
     integer = {*placement.compute, *placement.carried}
     for value in placement.tensors:
         _pair(graph, value, params[value], integer, value in placement.results)
+
+
+def _shield_float_convs(graph: ir.Graph, placement: Placement) -> None:
+    """A Conv that stays float between quantized ones becomes a FusedConv without an activation, which is the same.
+
+    The runtime's WeightBiasQuantization pass would make an integer Conv, with weights quantized per tensor, of any
+    standard Conv that reads a DQ and feeds a Q.
+    """
+    quantized = set(placement.tensors)
+    compute = set(placement.compute)
+    for node in list(graph):
+        if not is_standard(node, "Conv") or node in compute or node.inputs[0] not in placement.results:
+            continue
+        user = sole_user(node.outputs[0])
+        if node.outputs[0] in quantized or (user is not None and user.outputs[0] in quantized):
+            node.domain, node.op_type = "com.microsoft", "FusedConv"
+            graph.opset_imports.setdefault("com.microsoft", 1)
 
 
 def _params(value: ir.Value, placement: Placement, ranges: Mapping[str, Range], recipe: QuantRecipe) -> QuantParams:
@@ -100,7 +118,7 @@ def _insert_behind(graph: ir.Graph, value: ir.Value, node: ir.Node) -> None:
 def _rounded(array: np.ndarray, params: QuantParams) -> np.ndarray:
     info = np.iinfo(params.zero_point.dtype)
     steps = np.rint(array / params.scale) + int(params.zero_point)
-    return np.clip(steps, info.min, info.max).astype(params.zero_point.dtype)
+    return np.asarray(np.clip(steps, info.min, info.max), params.zero_point.dtype)
 
 
 class _Weights:

@@ -1,0 +1,83 @@
+"""`onnxtool quantize`, the real command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., object]
+
+
+def test_static_shows_size_latency_accuracy_and_error(onnxtool: Run, fixtures: Path, tmp_path: Path) -> None:
+    target = tmp_path / "int8.onnx"
+    done = onnxtool(
+        *("quantize", fixtures / "digits_cnn.onnx", "-o", target, "--mode", "static"),
+        *("--data", fixtures / "calib.npz", "--eval", fixtures / "eval.npz", "--labels", "label"),
+        env={"COLUMNS": "80"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert target.exists()
+    for word in ("size", "latency", "accuracy", "0.9958", "SQNR", "3 QLinearConv", "3 of 3 Conv", "OK"):
+        assert word in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_json_holds_the_report(onnxtool: Run, fixtures: Path, tmp_path: Path) -> None:
+    done = onnxtool(
+        *("quantize", fixtures / "digits_cnn.onnx", "-o", tmp_path / "q.onnx", "--mode", "dynamic", "--json", "-"),
+        *("--data", fixtures / "calib.npz", "--per-tensor", "--exclude", "logits", "--samples", "8"),
+    )
+    report = json.loads(done.stdout)
+    assert report["schema"] == "onnxtool/quantize/1"
+    assert report["ok"] is True
+    assert report["recipe"]["per_channel"] is False
+    assert report["quantized"]["Gemm"] == [1, 2]
+    assert report["fidelity"]["samples"] == 8
+
+
+def test_static_without_data_says_why_random_data_is_no_calibration(
+    onnxtool: Run, digits_onnx: Path, tmp_path: Path
+) -> None:
+    done = onnxtool("quantize", digits_onnx, "-o", tmp_path / "q.onnx", "--mode", "static")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --mode static needs --data")
+    assert "Random inputs" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--mode", "static", "--data", "nowhere.npz"), 3, "no such file"),
+        (("--mode", "static", "--data", "{fixtures}/eval_forest.npz"), 3, "the model takes image: float32"),
+        (("--mode", "static", "--data", "{fixtures}/eval_keras.npz"), 3, "has shape [1, 8, 8, 1]"),
+        (("--mode", "dynamic", "--exclude", "nothing*"), 2, "--exclude nothing*"),
+        (("--mode", "dynamic", "--op", "Conv"), 2, "--op Conv"),
+        (
+            ("--mode", "static", "--data", "{fixtures}/calib.npz", "--activations", "s8", "--weights", "u8"),
+            2,
+            "s8 x u8",
+        ),
+    ],
+)
+def test_mistakes_get_one_line_and_their_exit_code(
+    onnxtool: Run, fixtures: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    arguments = tuple(a.format(fixtures=fixtures) for a in arguments)
+    done = onnxtool("quantize", fixtures / "digits_cnn.onnx", "-o", tmp_path / "q.onnx", *arguments)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_that_is_a_folder_is_refused_before_any_work(
+    onnxtool: Run, digits_onnx: Path, tmp_path: Path
+) -> None:
+    done = onnxtool("quantize", digits_onnx, "-o", tmp_path, "--mode", "dynamic")
+    assert done.returncode == 2
+    assert "is a folder" in done.stderr

@@ -1,0 +1,152 @@
+"""`onnxtool.quantize` on the real model: accuracy, provenance, and what is left behind when it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import onnxtool
+from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.model import io
+from onnxtool.model.metadata import read_history
+from onnxtool.quantize.recipe import from_dict
+from onnxtool.report.quantize import QuantizeReport
+from onnxtool.runtime.runner import OnnxRunner
+
+
+@pytest.fixture(scope="module")
+def static(fixtures: Path, digits_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> QuantizeReport:
+    target = tmp_path_factory.mktemp("static") / "int8.onnx"
+    report: QuantizeReport = onnxtool.quantize(
+        digits_onnx,
+        target,
+        mode="static",
+        data=fixtures / "calib.npz",
+        eval_data=fixtures / "eval.npz",
+        labels="label",
+    )
+    return report
+
+
+def test_int8_keeps_the_accuracy_of_the_digits_model(static: QuantizeReport, fixtures: Path) -> None:
+    # judged by a session of its own, not by the report
+    data = np.load(fixtures / "eval.npz")
+    assert static.output is not None
+    logits = OnnxRunner.open(static.output).run({"image": data["image"]})["logits"]
+    accuracy = float((logits.argmax(axis=1) == data["label"]).mean())
+    assert accuracy >= 0.9958 - 0.01
+    assert static.metric is not None
+    assert static.metric.value == pytest.approx(accuracy)
+    assert static.metric.float_value == pytest.approx(716 / 719)
+
+
+def test_the_file_is_small_and_runs_in_integer_kernels(static: QuantizeReport) -> None:
+    assert static.output is not None
+    assert static.bytes_after == Path(static.output).stat().st_size
+    assert static.size_ratio < 0.3
+    assert static.kernels["QLinearConv"] == 3
+    assert static.kernels["QGemm"] == 2
+    assert not {"Conv", "nchwc.Conv", "Gemm", "DequantizeLinear"} & set(static.kernels)
+    assert static.quantized == {"Conv": (3, 3), "Gemm": (2, 2)}
+
+
+def test_the_report_says_what_was_measured(static: QuantizeReport) -> None:
+    assert static.ok
+    assert static.latency is not None
+    assert 0 < static.latency.low <= static.latency.value <= static.latency.high
+    assert static.fidelity is not None
+    assert static.fidelity.sqnr_db > 30
+    assert static.fidelity.agreement is not None
+    assert static.fidelity.agreement > 0.99
+    assert static.to_dict()["schema"] == "onnxtool/quantize/1"
+
+
+def test_the_file_passes_the_checker_and_carries_its_history(static: QuantizeReport, digits_onnx: Path) -> None:
+    model = onnx.load(static.output)
+    onnx.checker.check_model(model, full_check=True)
+    (step,) = read_history({p.key: p.value for p in model.metadata_props})
+    assert step["command"] == "quantize"
+    assert step["source_sha256"] == io.sha256(digits_onnx)
+    assert from_dict(step["recipe"]).mode == "static"
+
+
+def test_the_same_call_gives_the_same_bytes(
+    static: QuantizeReport, fixtures: Path, digits_onnx: Path, tmp_path: Path
+) -> None:
+    onnxtool.quantize(digits_onnx, tmp_path / "again.onnx", mode="static", data=fixtures / "calib.npz")
+    assert static.output is not None
+    assert (tmp_path / "again.onnx").read_bytes() == Path(static.output).read_bytes()
+
+
+def test_dynamic_needs_no_data(digits_onnx: Path, tmp_path: Path) -> None:
+    report = onnxtool.quantize(digits_onnx, tmp_path / "dynamic.onnx", mode="dynamic")
+    assert report.kernels["DynamicQuantizeMatMul"] == 2
+    assert report.warnings, "the error was measured on random inputs, which must be said"
+    assert report.metric is None
+
+
+def test_takes_arrays_and_functions(fixtures: Path, digits_onnx: Path, tmp_path: Path) -> None:
+    images = np.load(fixtures / "calib.npz")["image"]
+    a = onnxtool.quantize(digits_onnx, tmp_path / "a.onnx", mode="static", data={"image": images})
+    b = onnxtool.quantize(digits_onnx, tmp_path / "b.onnx", mode="static", data=lambda: (i[None] for i in images))
+    assert a.ok
+    assert b.ok
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+def test_judges_with_a_metric_of_the_users_own(fixtures: Path, digits_onnx: Path, tmp_path: Path) -> None:
+    script = tmp_path / "metric.py"
+    script.write_text("def top2(outputs, labels):\n    best = outputs['logits'].argsort(1)[:, -2:]\n"
+                      "    return (best == labels[:, None]).any(1).mean()\n")  # fmt: skip
+    report = onnxtool.quantize(
+        digits_onnx,
+        tmp_path / "q.onnx",
+        mode="static",
+        data=fixtures / "calib.npz",
+        eval_data=fixtures / "eval.npz",
+        labels="label",
+        metric=f"{script}:top2",
+    )
+    assert report.metric.float_value >= 716 / 719
+    assert report.metric.name.endswith("metric.py:top2")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"mode": "static"}, UsageError, "Random inputs"),
+        ({"mode": "static", "data": "missing.npz"}, InputError, "missing.npz: no such file"),
+        ({"mode": "static", "data": {"pixels": np.zeros((3, 5)), "z": 1}}, InputError, "the model takes image"),
+        ({"mode": "static", "data": {"image": np.full((2, 1, 8, 8), np.nan, "f4")}}, InputError, "holds NaN"),
+        ({"mode": "dynamic", "labels": "label"}, UsageError, "--labels goes with --eval"),
+        ({"mode": "dynamic", "eval_data": "EVAL"}, UsageError, "--eval needs --labels"),
+        ({"mode": "dynamic", "eval_data": "EVAL", "labels": "y"}, InputError, "no array 'y'"),
+        ({"mode": "dynamic", "eval_data": "EVAL", "labels": "image"}, InputError, "fit none of the outputs"),
+        ({"mode": "dynamic", "eval_data": "EVAL", "labels": "label", "metric": "f1"}, UsageError, "--metric f1"),
+        ({"mode": "int3"}, UsageError, "--mode int3"),
+        ({"mode": "dynamic", "op_types": ("Softmax",)}, UsageError, "--op Softmax"),
+    ],
+)  # fmt: skip
+def test_says_what_is_wrong_and_writes_nothing(
+    options: dict[str, object],
+    error: type[OnnxToolError],
+    words: str,
+    fixtures: Path,
+    digits_onnx: Path,
+    tmp_path: Path,
+) -> None:
+    options = {k: fixtures / "eval.npz" if isinstance(v, str) and v == "EVAL" else v for k, v in options.items()}
+    with pytest.raises(error, match=words):
+        onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_may_write_over_its_input(digits_onnx: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(digits_onnx.read_bytes())
+    report = onnxtool.quantize(path, path, mode="dynamic")
+    assert report.bytes_before == digits_onnx.stat().st_size
+    assert report.bytes_after == path.stat().st_size < report.bytes_before
