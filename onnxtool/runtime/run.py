@@ -14,6 +14,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model import io
+from onnxtool.model.atomic import write_atomic
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.run import ArraySummary, RunReport
 from onnxtool.runtime.feeds import adapt, random_feeds, read_npz
@@ -177,7 +178,7 @@ def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, _storable(np.asarray(value)), allow_pickle=False)
     try:
-        io.write_atomic(path, buffer.getvalue())
+        write_atomic(path, buffer.getvalue())
     except OSError as error:
         raise ResourceError(f"{path}: cannot be written ({error.strerror or error}).") from error
 

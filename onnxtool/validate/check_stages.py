@@ -133,7 +133,8 @@ def _inside_standard_function(message: str) -> bool:
 
 def _has_body(operator: str) -> bool:
     schema = onnx.defs.get_schema(operator)
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    # Present since onnx 1.10, absent from its type stubs.
+    return bool(getattr(schema, "has_function", False) or getattr(schema, "has_context_dependent_function", False))
 
 
 def _load(work: _Examination, options: Any, runners: list[Any]) -> str:
