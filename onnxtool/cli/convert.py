@@ -14,7 +14,7 @@ _PYTORCH, _KERAS, _CLASSICAL = "PyTorch", "Keras and TensorFlow", "Classical mac
 SourceArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[SOURCE]", help="The model: a file or folder. None with --factory alone.", show_default=False
+        metavar="SOURCE", help="The model: a file or folder. None with --factory alone.", show_default=False
     ),
 ]
 FactoryOption = Annotated[

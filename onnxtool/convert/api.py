@@ -11,10 +11,10 @@ from typing import Any
 
 from onnxtool import progress
 from onnxtool.convert.adapter import Adapter, ConvertOptions, SourceModel, find_adapter
-from onnxtool.convert.interface import align
+from onnxtool.convert.interface import align, observe_output_dims
 from onnxtool.convert.record import record
 from onnxtool.convert.source import Source
-from onnxtool.convert.verify import verify
+from onnxtool.convert.verify import Proof, tidied
 from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.graph import all_nodes, input_specs, output_specs
@@ -69,7 +69,9 @@ def convert(
         task.advance()
         comparison = None
         if verify_result:
-            comparison = verify(model, graph, options, Tolerance(rtol, atol), names=(str(opened), str(output)))
+            proof = Proof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
+            graph, comparison = tidied(graph, proof, model.notes)
+            observe_output_dims(graph, model.inputs, [(p.feeds, p.outputs) for p in proof.probes])
         clock.stop("verify")
         task.advance()
         record(graph, opened, model, options, comparison, reproducible=reproducible)

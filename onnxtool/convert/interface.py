@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxtool.convert.adapter import ConvertOptions
@@ -75,6 +78,61 @@ def align(model: ir.Model, inputs: Sequence[TensorSpec], outputs: Sequence[Tenso
         value.name = spec.name
         if spec.shape is not None:
             value.shape = ir.Shape(list(spec.shape))
+
+
+def observe_output_dims(
+    model: ir.Model,
+    inputs: Sequence[TensorSpec],
+    runs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+) -> None:
+    """Hold the declared dims of the outputs against the sizes that were seen, in place.
+
+    An exporter may declare a size it traced with as fixed, or give a dim a name of its own making. A dim that
+    changed between the runs gets the name of the input dim that changed alike, otherwise a name after the output; a
+    nameless dim that never changed becomes fixed.
+
+    Args:
+        model: its graph outputs are changed.
+        inputs: with their dynamic dims.
+        runs: (feeds, outputs) of the source at different sizes.
+    """
+    if len(runs) < 2:
+        return
+    seen = {}
+    for spec in inputs:
+        for axis, dim in enumerate(spec.shape or ()):
+            if isinstance(dim, str):
+                seen[dim] = tuple(np.shape(feeds[spec.name])[axis] for feeds, _ in runs)
+    by_sizes = {sizes: dim for dim, sizes in reversed(seen.items())}
+    for value in model.graph.outputs:
+        name = value.name or ""
+        shapes = [np.shape(outputs[name]) for _, outputs in runs if name in outputs]
+        if value.shape is None or len(shapes) != len(runs) or {len(s) for s in shapes} != {len(value.shape)}:
+            continue
+        dims: list[int | str | None] = []
+        for axis, declared in enumerate(value.shape):
+            sizes = tuple(shape[axis] for shape in shapes)
+            plain = declared if isinstance(declared, int) else declared.value
+            dims.append(_dim_of(plain, sizes, by_sizes, set(seen), f"{name}_dim_{axis}"))
+        value.shape = ir.Shape(dims)
+
+
+def _dim_of(
+    declared: int | str | None,
+    sizes: tuple[int, ...],
+    by_sizes: Mapping[tuple[int, ...], str],
+    known: set[str],
+    fallback: str,
+) -> int | str:
+    changed = len(set(sizes)) > 1
+    if isinstance(declared, int):
+        return by_sizes.get(sizes, fallback) if changed else declared
+    words = set(re.findall(r"[A-Za-z_]\w*", declared or "")) - {"Max", "Min", "Mod", "floor", "ceiling"}
+    if declared and words <= known:
+        return declared  # "batch", "2*batch": the exporter proved it
+    if not changed:
+        return sizes[0]
+    return by_sizes.get(sizes, fallback)
 
 
 def _separate_outputs(graph: ir.Graph) -> None:

@@ -1,106 +1,145 @@
-"""torch's two ONNX exporters, tried in order, kept quiet, and their failures put into one line."""
+"""torch's two ONNX exporters, tried in order."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
+from onnxtool.convert import pytorch_blame as blame
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.opset import target_opset
 from onnxtool.convert.pytorch_model import TorchModel
 from onnxtool.convert.pytorch_program import dim_labels, relabel
+from onnxtool.convert.pytorch_quiet import quiet
 from onnxtool.convert.pytorch_tidy import tidy
-from onnxtool.errors import ResourceError, UnsupportedError, UsageError
+from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError, UsageError
 from onnxtool.model import io as model_io
+from onnxtool.model.spec import TensorSpec
 
 # What each exporter can write: torch.export's begins at the opset its operator library is written in.
 DYNAMO_OPSETS = (18, 23)
 TORCHSCRIPT_OPSETS = (9, 20)
-_FILE_LINE = re.compile(r"\(?([\w./\\-]+\.py):(\d+) in (\w+)\)?")
-_FILE_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 
 
 def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
-    """Export a loaded model.
+    """Export a loaded model: with torch.export's exporter, or where that fails and it is sound with TorchScript's.
 
     Raises:
-        UnsupportedError: neither exporter can do it.
+        UnsupportedError: no exporter can do it; says which operator or line is to blame.
+        ResourceError: out of memory.
     """
     opset = target_opset(options, max(DYNAMO_OPSETS[1], TORCHSCRIPT_OPSETS[1]))
-    with quiet(options.verbose):
+    try:
         graph = _export(model, options, opset)
-        tidy(graph, keep_metadata=options.keep_metadata)
+    except OnnxToolError:
+        raise
+    except Exception as error:
+        if blame.is_memory(error):
+            raise ResourceError("out of memory while exporting.") from error
+        raise UnsupportedError(f"the model cannot be exported: {blame.reason(error)}") from error
+    tidy(graph, keep_metadata=options.keep_metadata)
     return graph
 
 
 def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
-    scripted = isinstance(model.module, torch.jit.ScriptModule)
-    only_torchscript = scripted or opset < DYNAMO_OPSETS[0] or options.exporter == "torchscript"
     if model.program is not None:
-        return _from_program(model.program, opset)
-    if only_torchscript:
+        with quiet(options.verbose):
+            return _from_program(model.program, opset)
+    scripted = isinstance(model.module, torch.jit.ScriptModule)
+    if scripted or options.exporter == "torchscript" or opset < DYNAMO_OPSETS[0]:
         if opset < DYNAMO_OPSETS[0] and not scripted:
             model.notes.append(f"exported by the TorchScript exporter, the one that writes opset {opset}")
-        try:
-            return _torchscript(model, options, opset)
-        except Exception as error:
-            raise _failure(error) from error
+        return _torchscript(model, options, opset)
     try:
-        return _dynamo(model, opset)
+        with quiet(options.verbose):
+            return _dynamo(model, opset)
     except Exception as error:
-        if options.exporter == "dynamo" or _is_final(error):
-            raise _failure(error) from error
+        # Tracing would hide a branch on the data by freezing one side of it.
+        if options.exporter == "dynamo" or blame.is_data_dependent(error) or blame.is_memory(error):
+            raise
         first = error
     try:
         graph = _torchscript(model, options, opset)
+    except OnnxToolError:
+        raise
     except Exception as error:
         raise UnsupportedError(
-            f"both exporters fail. torch.export's: {_reason(first)} TorchScript's: {_reason(error)}"
+            f"both exporters fail. torch.export's: {blame.reason(first)} TorchScript's: {blame.reason(error)}"
         ) from first
-    model.notes.append(f"exported by the TorchScript exporter, because torch.export's failed: {_reason(first)}")
+    model.notes.append(f"exported by the TorchScript exporter, because torch.export's failed: {blame.reason(first)}")
     return graph
 
 
 def _dynamo(model: TorchModel, opset: int) -> ir.Model:
-    dims: dict[str, Any] = {}
-    shapes = tuple(
-        {axis: _dim(dim, dims) for axis, dim in enumerate(spec.shape or ()) if not isinstance(dim, int)}
-        for spec in model.inputs
-    )
+    named: dict[str, Any] = {}
+    shapes = tuple(_dynamic_axes(spec, named) for spec in model.inputs)
     flat, inputs = model.flat(), model.trace_inputs()
-    labels: dict[str, str] = {}
     try:
-        program = torch.export.export(flat, inputs, dynamic_shapes={"tensors": shapes})
+        return _captured(model, flat, inputs, shapes, opset)
     except Exception as error:
-        if not dims or not _is_constraint(error):
+        if not named or not blame.is_constraint(error):
             raise
-        # A dim depends on another or must be a multiple: let torch work out the relation. The comparison at other
-        # sizes shows whether a dim that the user wanted dynamic was frozen.
-        free = tuple(dict.fromkeys(entry, torch.export.Dim.AUTO) for entry in shapes)
-        program = torch.export.export(flat, inputs, dynamic_shapes={"tensors": free})
-        model.notes.append(f"dims are related or restricted: {_reason(error)}")
-    graph = _translate(program, opset)
-    for node, spec in zip(_tensor_placeholders(program), model.inputs, strict=False):
+        # A dim depends on another or must be a multiple: let torch work out the relation.
+        free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in shapes)
+        graph = _captured(model, flat, inputs, free, opset)
+        model.notes.append(f"torch restricts the dims: {blame.relations(error)}")
+    return graph
+
+
+def _captured(
+    model: TorchModel,
+    flat: torch.nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    shapes: tuple[dict[int, Any], ...],
+    opset: int,
+) -> ir.Model:
+    exported = torch.onnx.export(
+        flat, inputs, dynamic_shapes={"tensors": shapes}, dynamo=True, opset_version=opset, verbose=False
+    )
+    assert exported is not None
+    graph: ir.Model = exported.model
+    program = exported.exported_program
+    labels: dict[str, str] = {}
+    for node, spec in zip(_placeholders(program), model.inputs, strict=False):
         for symbol, dim in zip(node.meta["val"].shape, spec.shape or (), strict=True):
-            if isinstance(dim, str) and not isinstance(symbol, int):
+            if isinstance(dim, str) and isinstance(symbol, int):
+                raise UnsupportedError(
+                    f"the model fixes the dim {dim!r} of input {spec.name!r} to {symbol}. "
+                    "Give that number in --input-shape."
+                )
+            if isinstance(dim, str):
                 labels.setdefault(str(symbol), dim)
     _relabel(graph, labels)
     return graph
 
 
-def _tensor_placeholders(program: torch.export.ExportedProgram) -> list[Any]:
+def _dynamic_axes(spec: TensorSpec, named: dict[str, Any]) -> dict[int, Any]:
+    axes: dict[int, Any] = {}
+    for axis, dim in enumerate(spec.shape or ()):
+        if isinstance(dim, str):
+            named.setdefault(dim, torch.export.Dim(re.sub(r"\W", "_", dim), min=1))
+            axes[axis] = named[dim]
+    return axes
+
+
+def _placeholders(program: torch.export.ExportedProgram) -> list[Any]:
     names = set(program.graph_signature.user_inputs)
     return [n for n in program.graph.nodes if n.op == "placeholder" and n.name in names]
+
+
+def _from_program(program: torch.export.ExportedProgram, opset: int) -> ir.Model:
+    exported = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False)
+    assert exported is not None
+    graph: ir.Model = exported.model
+    _relabel(graph, dim_labels(program))
+    return graph
 
 
 def _relabel(graph: ir.Model, labels: dict[str, str]) -> None:
@@ -111,53 +150,32 @@ def _relabel(graph: ir.Model, labels: dict[str, str]) -> None:
             value.shape = ir.Shape(dims)
 
 
-def _dim(dim: Any, known: dict[str, Any]) -> Any:
-    if not isinstance(dim, str):
-        return torch.export.Dim.DYNAMIC
-    if dim not in known:
-        known[dim] = torch.export.Dim(re.sub(r"\W", "_", dim), min=1)
-    return known[dim]
-
-
-def _translate(program: torch.export.ExportedProgram, opset: int) -> ir.Model:
-    exported = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False)
-    assert exported is not None
-    graph: ir.Model = exported.model
-    return graph
-
-
-def _from_program(program: torch.export.ExportedProgram, opset: int) -> ir.Model:
-    try:
-        graph = _translate(program, opset)
-    except Exception as error:
-        raise _failure(error) from error
-    _relabel(graph, dim_labels(program))
-    return graph
-
-
 def _torchscript(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
     written = min(opset, TORCHSCRIPT_OPSETS[1])
     names = [f"onnxtool_input_{i}" for i in range(len(model.inputs))]
     axes = {
-        name: {a: d or f"{spec.name}_dim_{a}" for a, d in enumerate(spec.shape or ()) if not isinstance(d, int)}
+        name: {axis: dim for axis, dim in enumerate(spec.shape or ()) if isinstance(dim, str)}
         for name, spec in zip(names, model.inputs, strict=True)
     }
+    module, args, kwargs = _for_tracing(model)
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         path = Path(scratch) / "model.onnx"
-        module, args, kwargs = _for_tracing(model)
-        torch.onnx.export(
-            module,
-            args,
-            str(path),
-            kwargs=kwargs,
-            dynamo=False,
-            opset_version=written,
-            input_names=names,
-            dynamic_axes={n: a for n, a in axes.items() if a},
-        )
+        with quiet(options.verbose, native=True) as caught:
+            torch.onnx.export(
+                module,
+                args,
+                str(path),
+                kwargs=kwargs,
+                dynamo=False,
+                opset_version=written,
+                do_constant_folding=False,  # it copies tied weights
+                input_names=names,
+                dynamic_axes={n: a for n, a in axes.items() if a},
+            )
         graph = model_io.load(path)
         ir.external_data.load_to_model(graph)
-    _name_output_dims(model, graph)
+    _note_frozen(model, caught)
+    _forget_traced_sizes(model, graph)
     if options.opset is not None and options.opset > written:
         _raise_opset(graph, options.opset)
     return graph
@@ -171,117 +189,41 @@ def _for_tracing(model: TorchModel) -> tuple[torch.nn.Module, tuple[Any, ...], d
     return model.module, args, kwargs or None
 
 
-def _name_output_dims(model: TorchModel, graph: ir.Model) -> None:
-    """The tracer leaves traced sizes in the outputs' shapes: find out which dims follow the inputs'."""
-    dynamic = {d for s in model.inputs for d in s.shape or () if not isinstance(d, int)}
+def _note_frozen(model: TorchModel, caught: Iterable[warnings.WarningMessage]) -> None:
+    """Tracing keeps one side of a Python branch and warns; say so, for the comparison may not reach the other side."""
+    lines = {
+        f"{Path(w.filename).name} line {w.lineno}"
+        for w in caught
+        if "to a Python boolean" in str(w.message) and "/torch/" not in w.filename
+    }
+    if lines:
+        model.notes.append(f"tracing kept one side of the branch at {', '.join(sorted(lines)[:3])}")
+
+
+def _forget_traced_sizes(model: TorchModel, graph: ir.Model) -> None:
+    """The tracer declares sizes it saw as fixed output dims; any that could come from a dynamic dim is withdrawn."""
+    traced = {
+        size
+        for spec in model.inputs
+        for size, dim in zip(model.sample[spec.name].shape, spec.shape or (), strict=True)
+        if isinstance(dim, str)
+    }
+    known = {dim for spec in model.inputs for dim in spec.shape or () if isinstance(dim, str)}
     for spec, value in zip(model.outputs, graph.graph.outputs, strict=False):
-        if dynamic and value.shape is not None:
-            dims = [d.value if isinstance(d, ir.SymbolicDim) else d for d in value.shape]
-            # An int may be a traced size that is really dynamic; without knowing, it must not be promised.
-            value.shape = ir.Shape([_output_dim(model, d, f"{spec.name}_dim_{i}") for i, d in enumerate(dims)])
-
-
-def _output_dim(model: TorchModel, dim: int | str | None, fallback: str) -> int | str:
-    wanted = {d for s in model.inputs for d in s.shape or () if isinstance(d, str)}
-    if isinstance(dim, int):
-        traced = {
-            size
-            for s in model.inputs
-            for size, d in zip(model.sample[s.name].shape, s.shape or (), strict=True)
-            if not isinstance(d, int)
-        }
-        return fallback if dim in traced else dim
-    return dim if dim in wanted else fallback
+        if not known or value.shape is None:
+            continue
+        dims: list[int | str] = []
+        for axis, dim in enumerate(value.shape):
+            name = dim if isinstance(dim, int) else dim.value
+            sure = (isinstance(name, int) and name not in traced) or name in known
+            dims.append(name if sure and name is not None else f"{spec.name}_dim_{axis}")
+        value.shape = ir.Shape(dims)
 
 
 def _raise_opset(graph: ir.Model, opset: int) -> None:
     import onnxscript.version_converter
 
-    onnxscript.version_converter.convert_version(graph, opset)
-    reached = graph.opset_imports.get("", 0)
-    if reached != opset:
-        raise UsageError(f"--opset {opset}: the TorchScript exporter ends at opset {reached} for this model.")
-
-
-@contextlib.contextmanager
-def quiet(verbose: int) -> Iterator[None]:
-    """Keep exporters' warnings, logs and prints off the terminal, unless -vv."""
-    if verbose >= 2:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            yield
-        return
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    found: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None and current not in found:
-        found.append(current)
-        current = current.__cause__ or current.__context__
-    return found
-
-
-def _is_constraint(error: BaseException) -> bool:
-    text = str(error)
-    return "Constraints violated" in text or "not all values" in text or "Suggested fixes" in text
-
-
-def _is_data_dependent(error: BaseException) -> bool:
-    return any(
-        type(e).__name__ in ("GuardOnDataDependentSymNode", "UserError") and "data-dependent" in str(e)
-        for e in _chain(error)
-    )
-
-
-def _is_final(error: BaseException) -> bool:
-    """Tracing would hide the problem: a branch on data would be frozen, an unknown operator is unknown to both."""
-    return _is_data_dependent(error) or any(isinstance(e, MemoryError) for e in _chain(error))
-
-
-def _failure(error: BaseException) -> Exception:
-    if any(isinstance(e, MemoryError) for e in _chain(error)):
-        return ResourceError("out of memory while exporting.")
-    if isinstance(error, UsageError):
-        return error
-    return UnsupportedError(f"the model cannot be exported: {_reason(error)}")
-
-
-def _reason(error: BaseException) -> str:
-    """One sentence: what, where, and what to do."""
-    for link in _chain(error):
-        text = str(link)
-        if "data-dependent" in text:
-            return (
-                f"the model's control flow depends on the data{_where(text)}. Rewrite that branch with torch.where or "
-                "torch.cond, or save the module as TorchScript (torch.jit.script), which keeps branches."
-            )
-        missing = re.search(r"No (?:ONNX function|decompositions).*?op='([\w:.]+)'", text)
-        missing = missing or re.search(r"operator '([\w:]+)' (?:to ONNX|is not)", text)
-        if missing:
-            return f"operator {missing[1]} has no ONNX counterpart in this exporter."
-    roots = [e for e in _chain(error) if str(e).strip()]
-    root = roots[-1] if roots else error
-    lines = [" ".join(line.split()) for line in str(root).splitlines() if line.strip()]
-    return f"{type(root).__name__}: {(lines[0] if lines else '')[:300].rstrip('.')}."
-
-
-def _where(text: str) -> str:
-    for pattern in (_FILE_LINE, _FILE_FRAME):
-        own = [m for m in pattern.findall(text) if "/torch/" not in m[0] and "onnxtool" not in m[0]]
-        if own:
-            file, line, function = own[-1]
-            return f" ({Path(file).name} line {line}, in {function})"
-    return ""
+    with quiet(0):
+        onnxscript.version_converter.convert_version(graph, opset)
+    if graph.opset_imports.get("", 0) != opset:
+        raise UsageError(f"--opset {opset}: the TorchScript exporter ends at opset {TORCHSCRIPT_OPSETS[1]}.")

@@ -71,7 +71,7 @@ def plan_inputs(module: torch.nn.Module, options: ConvertOptions, notes: list[st
         specs.append(TensorSpec(name, dtype, None))
     if sample and not options.input_shapes:
         specs = _free_batch(specs, notes)
-    final = described(specs, options)
+    final = tuple(_name_dims(spec) for spec in described(specs, options))
     _require_shapes(final)
     said = {*options.input_dtypes} | ({leaves[0]} if "" in options.input_dtypes else set())
     open_names = {new.name for new, old in zip(final, leaves, strict=True) if old in guessed - said}
@@ -151,6 +151,12 @@ def _free_batch(specs: Sequence[TensorSpec], notes: list[str]) -> list[TensorSpe
         return list(specs)
     notes.append("the sample's first dim became the dynamic dim batch; --input-shape says otherwise")
     return [replace(s, shape=("batch", *s.shape[1:])) if s.shape else s for s in specs]
+
+
+def _name_dims(spec: TensorSpec) -> TensorSpec:
+    """Give unnamed dynamic dims ("?") names."""
+    dims = tuple(f"{spec.name}_dim_{axis}" if dim is None else dim for axis, dim in enumerate(spec.shape or ()))
+    return spec if spec.shape is None else replace(spec, shape=dims)
 
 
 def _require_shapes(specs: Sequence[TensorSpec]) -> None:

@@ -20,6 +20,7 @@ from onnxtool.convert.pytorch_pt2 import load_exported_program
 from onnxtool.convert.pytorch_weights import find_weights, fit
 from onnxtool.convert.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UsageError
+from onnxtool.model.spec import dtype_name
 
 
 @dataclass
@@ -61,6 +62,7 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
         else:
             loaded = _load_saved(source, options)
     _to_eval(loaded)
+    _widen(loaded, options)
     return loaded
 
 
@@ -230,6 +232,15 @@ def _to_eval(loaded: Loaded) -> None:
     loaded.module.eval()
     for parameter in loaded.module.parameters():
         parameter.requires_grad_(False)
+
+
+def _widen(loaded: Loaded, options: ConvertOptions) -> None:
+    """Compute a bfloat16 model in float32, which holds its weights exactly: the runtime's CPU side has no bfloat16."""
+    wanted = {dtype_name(d) for d in options.input_dtypes.values()}
+    narrow = any(t.dtype == torch.bfloat16 for t in (*loaded.module.parameters(), *loaded.module.buffers()))
+    if narrow and "bfloat16" not in wanted and not isinstance(loaded.module, torch.jit.ScriptModule):
+        loaded.module.float()
+        loaded.notes.append("bfloat16 weights converted as float32; --input-dtype NAME:bfloat16 keeps them")
 
 
 def _first(error: BaseException) -> str:

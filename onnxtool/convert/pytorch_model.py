@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from onnxtool.runtime.feeds import adapt, random_feeds
 # Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different
 # dims differ, because equal ones would be taken for the same dim. Later rows serve networks that need multiples.
 _FIRST_BATCH = 2
-_LENGTHS = ((16, 2), (32, 32), (224, 32))
+_LENGTHS = ((16, 2), (32, 32), (224, 32), (16, 0), (32, 0))
 _WANTS_INTEGER = re.compile(
     r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE
 )
@@ -161,10 +161,8 @@ class TorchModel:
     def _trace_feeds(self, options: ConvertOptions, base: int, step: int) -> dict[str, np.ndarray]:
         if options.sample is not None:
             return self._sample_rows(adapt(self.inputs, options.sample))
-        specs = _name_all(self.inputs)
-        sizes = trace_sizes(specs, base, step)
-        feeds = random_feeds(specs, options.seed, dims=sizes, domains=self.feeds_hint)
-        return {new.name: feeds[old.name] for new, old in zip(self.inputs, specs, strict=True)}
+        sizes = trace_sizes(self.inputs, base, step)
+        return random_feeds(self.inputs, options.seed, dims=sizes, domains=self.feeds_hint)
 
     def _sample_rows(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Two rows of the sample are enough to trace with; one row is doubled where the batch is dynamic."""
@@ -191,13 +189,6 @@ def trace_sizes(specs: Sequence[TensorSpec], base: int, step: int) -> dict[str, 
                 sizes[dim] = batch if axis_zero else length
                 batch, length = (batch + 1, length) if axis_zero else (batch, length + step)
     return sizes
-
-
-def _name_all(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Give unnamed dynamic dims names of their own, so that each gets a size of its own."""
-    return tuple(
-        replace(s, shape=tuple(f"{s.name}.{i}" if d is None else d for i, d in enumerate(s.shape or ()))) for s in specs
-    )
 
 
 def _line(error: BaseException) -> str:

@@ -2,71 +2,189 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.spec import TensorSpec
+from onnxtool.optimize.pipeline import optimize_model
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import adapt
+from onnxtool.runtime.feeds import adapt, random_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.validate.equality import compare_runners, probe_feeds
+from onnxtool.validate.equality import compare_runners
 from onnxtool.validate.tolerance import Tolerance
 
-# Sizes tried for dynamic dims that are no batch: odd ones first, then multiples of 32 and 224, which
-# networks with strides or fixed patch grids need.
-LENGTHS = ((16, 9, 23), (32, 64, 96), (224, 256, 288))
+# Sizes for batches, and for other dynamic dims: odd ones first, then multiples of 32 and of 224, which networks with
+# strides or patch grids need. Every dim gets sizes of its own (`step` apart), so that none can pass for another;
+# step 0 serves models in which two names must agree.
+_BATCHES = (2, 1, 5)
+_LENGTHS = (((16, 9, 23), 3), ((32, 64, 96), 32), ((224, 256, 288), 32), ((16, 9, 23), 0), ((32, 64, 96), 0))
 _SAMPLE_ROWS = (32, 1, 5)
+# Half precision: a rounding step is 2**-10 (float16) or 2**-7 (bfloat16) of the value; sums of a few such steps
+# are what two correct implementations differ by.
+_HALF = {"FLOAT16": (1e-2, 1e-2), "BFLOAT16": (5e-2, 5e-2)}
 
 Feeds = Mapping[str, np.ndarray]
 
 
-def verify(
-    model: SourceModel,
-    graph: ir.Model,
-    options: ConvertOptions,
-    tolerance: Tolerance,
-    names: tuple[str, str] = ("source", "ONNX"),
-) -> CompareReport:
-    """Run both on the same inputs.
+@dataclass(frozen=True)
+class Probe:
+    """One input and what the source gives for it."""
 
-    Raises:
-        InputError: the source fails on every input that was tried, or the runtime refuses the graph.
+    feeds: dict[str, np.ndarray]
+    outputs: dict[str, Any]
+
+
+class Remembered:
+    """The source, answering from what it has already computed: running a large model once is enough."""
+
+    def __init__(self, model: SourceModel, probes: Sequence[Probe]) -> None:
+        self.inputs: Sequence[TensorSpec] = model.inputs
+        self.outputs: Sequence[TensorSpec] = model.outputs
+        self._probes = probes
+
+    def run(self, feeds: Feeds) -> dict[str, Any]:
+        """The outputs for feeds that are one of the probes'."""
+        return next(p.outputs for p in self._probes if p.feeds is feeds)
+
+
+class Proof:
+    """Holds a source against graphs made of it. The source is run once, however many graphs are tried.
+
+    Attributes:
+        probes: inputs and the source's outputs; empty until the first comparison.
     """
-    runner = OnnxRunner.open(graph, SessionOptions(custom_op_libraries=options.custom_op_libraries))
-    domains = input_domains(graph) | dict(model.feeds_hint or {})
-    feeds = feeds_for(model, options, domains)
-    origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
-    return compare_runners(model, runner, feeds, tolerance, names=names, data=origin)
+
+    def __init__(
+        self, model: SourceModel, options: ConvertOptions, tolerance: Tolerance, names: tuple[str, str] = ("A", "B")
+    ) -> None:
+        self.probes: list[Probe] = []
+        self._model, self._options, self._tolerance, self._names = model, options, tolerance, names
+
+    def compare(self, graph: ir.Model) -> CompareReport:
+        """Run the graph on the same inputs as the source.
+
+        Raises:
+            InputError: the source fails on every input that was tried, or the runtime refuses the graph.
+            VerdictError: the graph fails to run where the source does not.
+        """
+        options, model = self._options, self._model
+        runner = OnnxRunner.open(graph, SessionOptions(custom_op_libraries=options.custom_op_libraries))
+        if not self.probes:
+            self.probes = probe(model, options, input_domains(graph) | dict(model.feeds_hint or {}))
+        origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
+        allowed = tolerance_for(graph, self._tolerance)
+        remembered = Remembered(model, self.probes)
+        feeds = [p.feeds for p in self.probes]
+        try:
+            return compare_runners(remembered, runner, feeds, allowed, names=self._names, data=origin)
+        except InputError as error:
+            raise VerdictError(f"{self._names[0]}: the ONNX graph fails where the source runs: {error}") from error
 
 
-def feeds_for(
-    model: SourceModel, options: ConvertOptions, domains: Mapping[str, Domain]
-) -> list[dict[str, np.ndarray]]:
-    """Inputs at three sizes of every dynamic dim: rows of the sample, or seeded random ones.
+def tidied(graph: ir.Model, proof: Proof, notes: list[str]) -> tuple[ir.Model, CompareReport]:
+    """Clean the graph up with the optimizer's bit-exact passes, and prove the result; where that fails, prove it as
+    the exporter left it.
+
+    Returns:
+        The graph to write (changed in place, or a copy of what it was) and its comparison.
 
     Raises:
-        InputError: the sample does not fit, or the source runs on none of the random sizes.
+        InputError, UnsupportedError, VerdictError: the graph does not run even as the exporter left it.
+    """
+    untouched = graph.clone()
+    try:
+        optimize_model(graph, "basic")
+        report = proof.compare(graph)
+        if report.ok:
+            return graph, report
+        trouble = "changed its results"
+    except Exception as error:  # a bug of ours in a pass must not cost the user the conversion
+        trouble = f"failed ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+    plain = proof.compare(untouched)
+    if plain.ok:
+        notes.append(f"left as the exporter wrote it: tidying it up {trouble}")
+    return untouched, plain
+
+
+def tolerance_for(graph: ir.Model, tolerance: Tolerance) -> Tolerance:
+    """Wider where the graph computes in half precision, unless the user's is wider still."""
+    found = {v.dtype.name for v in graph.graph.outputs if v.dtype is not None}
+    found |= {v.const_value.dtype.name for v in graph.graph.initializers.values() if v.const_value is not None}
+    for name, (rtol, atol) in _HALF.items():
+        if name in found:
+            tolerance = replace(tolerance, rtol=max(tolerance.rtol, rtol), atol=max(tolerance.atol, atol))
+    return tolerance
+
+
+def probe(model: SourceModel, options: ConvertOptions, domains: Mapping[str, Domain]) -> list[Probe]:
+    """Run the source at three sizes of every dynamic dim: on rows of the sample, or on seeded random inputs.
+
+    Sizes that the source itself refuses are left out, and said so in its notes.
+
+    Raises:
+        InputError: the sample does not fit, or the source runs on none of the sizes.
     """
     if options.sample is not None:
-        return sample_feeds(model, options.sample)
+        return _runs(model, sample_feeds(model, options.sample))
     failure: InputError | None = None
-    for lengths in LENGTHS:
-        feeds = probe_feeds(model.inputs, seed=options.seed, domains=domains, lengths=lengths)
+    names = length_names(model.inputs)
+    for lengths, step in _LENGTHS if names else _LENGTHS[:1]:
+        feeds = [
+            random_feeds(
+                model.inputs,
+                options.seed + run,
+                dims={name: length + position * step for position, name in enumerate(names)},
+                batch=batch,
+                length=length,
+                domains=domains,
+            )
+            for run, (batch, length) in enumerate(zip(_BATCHES, lengths, strict=True))
+        ]
         try:
-            model.run(feeds[0])
+            return _runs(model, feeds if is_dynamic(model.inputs) else feeds[:1])
         except InputError as error:
             failure = failure or error
-            continue
-        return feeds
     raise failure or InputError("there is no input to verify on.")
 
 
-def sample_feeds(model: SourceModel, sample: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+def length_names(inputs: Sequence[TensorSpec]) -> list[str]:
+    """Names of dynamic dims that are nobody's first, in order."""
+    first = {s.shape[0] for s in inputs if s.shape}
+    rest = [dim for s in inputs for dim in (s.shape or ())[1:] if isinstance(dim, str)]
+    return [dim for dim in dict.fromkeys(rest) if dim not in first]
+
+
+def is_dynamic(inputs: Sequence[TensorSpec]) -> bool:
+    """True when any dim of any input is not fixed."""
+    return any(not isinstance(dim, int) for s in inputs for dim in (s.shape or (None,)))
+
+
+def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Probe]:
+    probes: list[Probe] = []
+    failures: list[InputError] = []
+    for feed in feeds:
+        try:
+            probes.append(Probe(feed, model.run(feed)))
+        except InputError as error:
+            failures.append(error)
+            if not probes:
+                break  # the first size fails: other lengths may do
+    if not probes:
+        raise failures[0]
+    if failures:
+        model.notes.append(f"the source itself refuses {len(failures)} of {len(feeds)} input sizes: {failures[0]}")
+    return probes
+
+
+def sample_feeds(model: SourceModel, sample: Feeds) -> list[dict[str, np.ndarray]]:
     """The sample as it is (up to 32 rows), and one and five rows of it where the batch dim is dynamic."""
     whole = adapt(model.inputs, sample)
     batched = {s.name for s in model.inputs if s.shape and not isinstance(s.shape[0], int)}

@@ -68,4 +68,5 @@ def _compared(report: ConvertReport, console: Console) -> None:
         console.print(f"  worst output {markup(worst.name)}: {markup(reason, 500)}")
     if len(comparison.outputs) and comparison.runs:
         sizes = "; ".join(", ".join(f"{n} {list(s)}" for n, s in run.items()) for run in comparison.runs)
-        console.print(f"  compared on {markup(comparison.data)}: {markup(sizes, 400)}", style="dim")
+        limits = f"within rtol {comparison.rtol:g}, atol {comparison.atol:g}"
+        console.print(f"  compared on {markup(comparison.data)}, {limits}: {markup(sizes, 400)}", style="dim")

@@ -1,0 +1,93 @@
+"""What went wrong in an exporter, as one sentence: which operator or line, and what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\w+)(?:\n\s+(\S.*))?')
+_UNKNOWN = (
+    re.compile(r"No ONNX function found for <OpOverload\(op='([\w.:]+)'"),
+    re.compile(r"Exporting the operator '([\w:]+)' to ONNX"),
+    re.compile(r"[Uu]nsupported (?:FX nodes|operator)s?:? .*?([\w]+[.:]+[\w.]+)"),
+)
+_RELATION = re.compile(r"^\s*(\w+) = (?!Dim\()(.+)$", re.MULTILINE)
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """An error and what caused it, outermost first."""
+    found: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in found:
+        found.append(current)
+        current = current.__cause__ or current.__context__
+    return found
+
+
+def is_constraint(error: BaseException) -> bool:
+    """A dim that should be dynamic depends on another one, is a multiple, or is fixed by the model."""
+    return any("Constraints violated" in str(e) or "Suggested fixes" in str(e) for e in chain(error))
+
+
+def is_data_dependent(error: BaseException) -> bool:
+    """The model branches on values that are known only when it runs."""
+    return any("data-dependent" in str(e) for e in chain(error))
+
+
+def is_memory(error: BaseException) -> bool:
+    """Out of memory."""
+    return any(isinstance(e, MemoryError) or "not enough memory" in str(e) for e in chain(error))
+
+
+def relations(error: BaseException) -> str:
+    """How torch says the dims relate: "h = 32*_h"."""
+    for link in chain(error):
+        _, found, text = str(link).partition("Suggested fixes:")
+        if found:
+            pairs = dict.fromkeys(f"{name} = {rest.strip()}" for name, rest in _RELATION.findall(text))
+            if pairs:
+                return ", ".join(pairs)
+    return "a dim is fixed by the model"
+
+
+def unknown_operator(error: BaseException) -> str | None:
+    """The operator that an exporter does not know: "mylib::myop"."""
+    for link in chain(error):
+        for pattern in _UNKNOWN:
+            match = pattern.search(str(link))
+            if match:
+                return match[1].replace("::", ".").replace(".", "::", 1)
+    return None
+
+
+def reason(error: BaseException) -> str:
+    """One sentence on why an exporter failed."""
+    if is_data_dependent(error):
+        return (
+            f"the model's control flow depends on the data{where(error)}. Rewrite that branch with torch.where or "
+            "torch.cond, or save the module as TorchScript (torch.jit.script), which keeps branches."
+        )
+    operator = unknown_operator(error)
+    if operator is not None:
+        return (
+            f"operator {operator} has no ONNX counterpart{where(error)}. Replace it, or keep it under its own name "
+            "with --custom-op-library."
+        )
+    if is_constraint(error):
+        return f"the dims are restricted: {relations(error)}."
+    told = [e for e in chain(error) if str(e).strip()]
+    root = told[-1] if told else error
+    lines = [" ".join(line.split()) for line in str(root).splitlines() if line.strip()]
+    return f"{type(root).__name__}: {(lines[0] if lines else '')[:300].rstrip('.')}{where(error)}."
+
+
+def where(error: BaseException) -> str:
+    """The last line of the user's own code that an exporter's message names: " (net.py line 12: if x.sum() > 0:)"."""
+    for link in reversed(chain(error)):
+        text = str(link)
+        start = max(text.find("The following call raised this error"), text.find("User code traceback"), 0)
+        for file, line, function, code in reversed(_FRAME.findall(text[start:])):
+            if "/torch/" not in file and "/onnxtool/" not in file and not file.startswith("<"):
+                shown = f": {code.strip()}" if code else f", in {function}"
+                return f" ({Path(file).name} line {line}{shown})"
+    return ""

@@ -1,0 +1,57 @@
+"""Exporters print, log and warn a great deal; none of it reaches the terminal below -vv."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def quiet(verbose: int, *, native: bool = False) -> Iterator[list[warnings.WarningMessage]]:
+    """Silence Python's prints, logs and warnings inside the block; yields the warnings, which may say something.
+
+    Args:
+        verbose: from 2 on, all is let through.
+        native: silence the C++ side too, by turning the process's stdout and stderr away for the time. The
+            TorchScript exporter prints whole graphs that way when it fails.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if verbose >= 2:
+            yield caught
+            return
+        disabled = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            with (
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+                _descriptors_away() if native else contextlib.nullcontext(),
+            ):
+                yield caught
+        finally:
+            logging.disable(disabled)
+
+
+@contextlib.contextmanager
+def _descriptors_away() -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for descriptor in (1, 2):
+            try:
+                kept = os.dup(descriptor)
+            except OSError:  # a process without a terminal may have none
+                continue
+            sink = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(sink, descriptor)
+            os.close(sink)
+            stack.callback(_put_back, kept, descriptor)
+        yield
+
+
+def _put_back(kept: int, descriptor: int) -> None:
+    os.dup2(kept, descriptor)
+    os.close(kept)
