@@ -5,7 +5,6 @@ sympy, which onnx_ir uses for the same, takes milliseconds for an operation; a m
 
 from __future__ import annotations
 
-from functools import reduce
 from math import gcd
 
 Monomial = tuple[str, ...]
@@ -80,7 +79,10 @@ def subtract(a: int | Expr, b: int | Expr) -> int | Expr:
 
 def product(sizes: tuple[int | Expr, ...] | list[int | Expr]) -> int | Expr:
     """All of them multiplied; 1 for none."""
-    return reduce(multiply, sizes, 1)
+    total: int | Expr = 1
+    for size in sizes:
+        total = multiply(total, size)
+    return total
 
 
 def exact_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:

@@ -44,23 +44,25 @@ def sizes_of(value: ir.Value | None) -> Sizes | None:
     if value is None:
         return None
     if value.const_value is not None and not value.is_graph_input():
-        return tuple(int(d) for d in value.const_value.shape)  # type: ignore[call-overload]
-    found = value.meta.get(_SIZES)
-    if found is None and value.shape is not None:
-        found = declared_sizes(value)
-        value.meta[_SIZES] = found
+        return tuple(d for d in value.const_value.shape if isinstance(d, int))
+    if _SIZES not in value.meta:
+        value.meta[_SIZES] = declared_sizes(value)
+    found: Sizes | None = value.meta[_SIZES]
     return found
 
 
-def declared_sizes(value: ir.Value, *, trust_names: bool = True) -> Sizes | None:
+def forget_sizes(value: ir.Value) -> None:
+    """Do not believe the declared shape."""
+    value.meta[_SIZES] = None
+
+
+def declared_sizes(value: ir.Value) -> Sizes | None:
     """The dims of a value's declared shape, where unnamed dims become symbols of their own."""
     if value.shape is None:
         return None
     dims = [d if isinstance(d, int) else d.value for d in value.shape]
     return tuple(
-        d
-        if isinstance(d, int) and d >= 0
-        else symbol(d if isinstance(d, str) and trust_names else f"?{value.name}.{i}")
+        d if isinstance(d, int) and d >= 0 else symbol(d if isinstance(d, str) and d else f"?{value.name}.{i}")
         for i, d in enumerate(dims)
     )
 

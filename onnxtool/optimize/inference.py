@@ -7,14 +7,14 @@ import onnx_ir as ir
 
 from onnxtool.optimize.context import STANDARD, PassContext, attribute
 from onnxtool.optimize.expressions import symbol
-from onnxtool.optimize.facts import Items, Sizes, declared_sizes, items_of, set_items, set_sizes, sizes_of
+from onnxtool.optimize.facts import Items, Sizes, declared_sizes, forget_sizes, items_of, set_items, set_sizes, sizes_of
 from onnxtool.optimize.item_rules import RULES as ITEM_RULES
 from onnxtool.optimize.shape_rules import RULES as SHAPE_RULES
 
 _GIVEN = "onnxtool.given"
 _LARGE = 1024  # bytes; larger weights are left out of the copy that ONNX's inference gets
 _TO_BOOL = frozenset(
-    "Equal Less Greater LessOrEqual GreaterOrEqual And Or Xor Not IsNaN IsInf".split()  # noqa: SIM905
+    ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf"]
 )
 _TO_INT64 = frozenset(["Shape", "Size", "ArgMax", "ArgMin", "NonZero"])
 
@@ -32,11 +32,12 @@ def infer_types(model: ir.Model) -> None:
         found = {v.name: v for node in other for v in node.outputs if v.name}
         for node in graph:
             for value in node.outputs:
-                match = found.get(value.name)
+                match = found.get(value.name or "")
                 if match is None or (value.is_graph_output() and graph is model.graph):
                     continue  # the declared shape of an output takes part in inference, and may be wrong
                 value.type = value.type or match.type
-                value.meta[_GIVEN] = match.shape
+                if graph is model.graph:
+                    value.meta[_GIVEN] = match.shape
 
 
 def _light_proto(model: ir.Model) -> onnx.ModelProto:
@@ -48,7 +49,10 @@ def _light_proto(model: ir.Model) -> onnx.ModelProto:
     originals = list(model.graph.inputs)
     try:
         for value, tensor in heavy:
-            value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(list(tensor.shape))
+            value.type, value.shape = (
+                ir.TensorType(tensor.dtype),
+                ir.Shape([d for d in tensor.shape if isinstance(d, int)]),
+            )
             model.graph.initializers.pop(value.name or "")
             if not value.is_graph_input():
                 model.graph.inputs.append(value)
@@ -68,8 +72,12 @@ def infer_shapes(model: ir.Model, context: PassContext) -> None:
 
 def _infer_graph(graph: ir.Graph, context: PassContext, *, main: bool) -> None:
     for value in graph.inputs:
-        if main and (sizes := declared_sizes(value)) is not None:
+        # Declared dims of a loop body are true for its first turn at most (yet the runtime wants to see them).
+        sizes = declared_sizes(value) if main else None
+        if sizes is not None:
             set_sizes(value, sizes)
+        else:
+            forget_sizes(value)
     for node in graph:
         for item in node.attributes.values():
             if item.type == ir.AttributeType.GRAPH and not item.is_ref():
@@ -89,9 +97,9 @@ def infer_node(node: ir.Node, opset: int) -> None:
         sizes = found[index] if index < len(found) else None
         if sizes is None:
             sizes = _given(value)
-        elif None not in (given := _given(value) or (None,)) and len(given) == len(sizes):
+        elif (given := _given(value)) is not None and len(given) == len(sizes):
             # Either may know a number where the other has a symbol.
-            sizes = tuple(g if isinstance(g, int) and not isinstance(s, int) else s for g, s in zip(given, sizes))
+            sizes = tuple(g if isinstance(g, int) else s for g, s in zip(given, sizes, strict=True))
         if sizes is not None:
             set_sizes(value, sizes)
     items_rule = ITEM_RULES.get(node.op_type) if standard and _small_integer(node) else None
@@ -125,9 +133,14 @@ def _given(value: ir.Value) -> Sizes | None:
     shape = value.meta.get(_GIVEN)
     if shape is None:
         return None
-    # Symbols that ONNX's inference hands on are the model's own; it never invents any.
     dims = [d if isinstance(d, int) else d.value for d in shape]
-    return tuple(d if isinstance(d, int) else symbol(d or f"?{value.name}.{i}") for i, d in enumerate(dims))
+    return tuple(d if isinstance(d, int) else symbol(_symbol_name(d, f"{value.name}.{i}")) for i, d in enumerate(dims))
+
+
+def _symbol_name(name: str | None, place: str) -> str:
+    if not name:
+        return f"?{place}"
+    return f"?{name}" if name.startswith("unk__") else name  # what ONNX's inference makes up is no name to keep
 
 
 def _small_integer(node: ir.Node) -> bool:

@@ -134,8 +134,8 @@ def _binary(function: Callable[[Size, Size], Size | None]) -> Rule:
         count = max(len(left.elements), len(right.elements))
         if any(len(i.elements) not in (1, count) for i in (left, right)) or count == 0:
             return None
-        pairs = zip(left.elements * (count // len(left.elements)), right.elements * (count // len(right.elements)))
-        found = tuple(None if a is None or b is None else function(a, b) for a, b in pairs)
+        wide = [i.elements * (count // len(i.elements)) for i in (left, right)]
+        found = tuple(None if a is None or b is None else function(a, b) for a, b in zip(*wide, strict=True))
         return Items(found, left.scalar and right.scalar)
 
     return rule

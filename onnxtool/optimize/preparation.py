@@ -27,10 +27,6 @@ def prepare(model: ir.Model) -> int:
             saved += _drop_debug(value.metadata_props)
             if not value.is_graph_output():
                 value.shape = None
-    for graph in model.graph.subgraphs():
-        # Declared dims of a loop body are true for its first turn at most.
-        for value in (*graph.inputs, *graph.outputs):
-            value.shape = None
     return saved
 
 

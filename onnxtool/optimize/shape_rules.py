@@ -440,108 +440,24 @@ def _norm(node: ir.Node, opset: int) -> list[Sizes | None]:
     return [sizes_of(node.inputs[0]), *(None for _ in node.outputs[1:])]
 
 
-_SAME = [
-    "Identity",
-    "Cast",
-    "CastLike",
-    "Relu",
-    "LeakyRelu",
-    "Elu",
-    "Selu",
-    "Celu",
-    "Gelu",
-    "Sigmoid",
-    "HardSigmoid",
-    "HardSwish",
-    "Mish",
-    "Softplus",
-    "Softsign",
-    "ThresholdedRelu",
-    "Tanh",
-    "Erf",
-    "Exp",
-    "Log",
-    "Sqrt",
-    "Reciprocal",
-    "Neg",
-    "Abs",
-    "Sign",
-    "Floor",
-    "Ceil",
-    "Round",
-    "Sin",
-    "Cos",
-    "Tan",
-    "Asin",
-    "Acos",
-    "Atan",
-    "Sinh",
-    "Cosh",
-    "Asinh",
-    "Acosh",
-    "Atanh",
-    "Softmax",
-    "LogSoftmax",
-    "Hardmax",
-    "Clip",
-    "Not",
-    "IsNaN",
-    "IsInf",
-    "LpNormalization",
-    "LRN",
-    "InstanceNormalization",
-    "GroupNormalization",
-    "RMSNormalization",
-    "Dropout",
-    "CumSum",
-    "Trilu",
-    "QuantizeLinear",
-    "DequantizeLinear",
-    "ScatterND",
-    "ScatterElements",
-    "Scatter",
-    "BitwiseNot",
-    "MeanVarianceNormalization",
-    "EyeLike",
-    "Shrink",
-    "Bernoulli",
-    "ReverseSequence",
-    "RandomNormalLike",
-    "RandomUniformLike",
-    "PRelu",
-    "Swish",
-]
-_BROADCAST = [
-    "Add",
-    "Sub",
-    "Mul",
-    "Div",
-    "Pow",
-    "Mod",
-    "Max",
-    "Min",
-    "Sum",
-    "Mean",
-    "And",
-    "Or",
-    "Xor",
-    "Equal",
-    "Less",
-    "Greater",
-    "LessOrEqual",
-    "GreaterOrEqual",
-    "Where",
-    "BitShift",
-    "BitwiseAnd",
-    "BitwiseOr",
-    "BitwiseXor",
-]
-_REDUCE = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare"]
+_SAME = """
+Identity Cast CastLike Relu LeakyRelu Elu Selu Celu Gelu Sigmoid HardSigmoid HardSwish Mish Softplus Softsign
+ThresholdedRelu Tanh Erf Exp Log Sqrt Reciprocal Neg Abs Sign Floor Ceil Round Sin Cos Tan Asin Acos Atan Sinh
+Cosh Asinh Acosh Atanh Softmax LogSoftmax Hardmax Clip Not IsNaN IsInf LpNormalization LRN InstanceNormalization
+GroupNormalization RMSNormalization Dropout CumSum Trilu QuantizeLinear DequantizeLinear ScatterND ScatterElements
+Scatter BitwiseNot MeanVarianceNormalization EyeLike Shrink Bernoulli ReverseSequence RandomNormalLike
+RandomUniformLike PRelu Swish
+"""
+_BROADCAST = """
+Add Sub Mul Div Pow Mod Max Min Sum Mean And Or Xor Equal Less Greater LessOrEqual GreaterOrEqual Where BitShift
+BitwiseAnd BitwiseOr BitwiseXor
+"""
+_REDUCE = "Sum Mean Max Min Prod L1 L2 LogSum LogSumExp SumSquare"
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_SAME, _same),
     **dict.fromkeys(_BROADCAST, _broadcast),
-    **{f"Reduce{name}": _reduce for name in _REDUCE},
+    **{f"Reduce{name}": _reduce for name in _REDUCE.split()},
     "MatMul": _matmul,
     "MatMulInteger": _matmul,
     "Gemm": _gemm,

@@ -112,9 +112,8 @@ def _bounds(node: ir.Node) -> list[list[int]] | None:
     optional = []
     for index in (3, 4):
         given = node.inputs[index] if len(node.inputs) > index else None
-        found = (
-            integers(given) if given is not None else (tuple(range(len(starts))) if index == 3 else (1,) * len(starts))
-        )
+        default = tuple(range(len(starts))) if index == 3 else (1,) * len(starts)
+        found = integers(given) if given is not None else default
         if found is None:
             return None
         optional.append(list(found))

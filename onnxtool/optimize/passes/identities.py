@@ -168,7 +168,7 @@ def _squeeze(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     if axes is None and len(node.inputs) > 1:
         array = context.array(node.inputs[1], limit=64)
         axes = None if array is None else array.tolist()
-    return axes is not None and len(axes) == 0 and node.op_type == "Unsqueeze"
+    return axes == [] and node.op_type == "Unsqueeze"
 
 
 def _reduce(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
