@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
+if TYPE_CHECKING:
+    from onnxtool.convert.adapter import ConvertOptions, SourceModel
+
 
 def command(
-    a: Annotated[Path, typer.Argument(metavar="A", help="The reference: an .onnx file.", show_default=False)],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The model to judge.", show_default=False)],
+    a: Annotated[
+        Path, typer.Argument(metavar="A", help="The reference: an .onnx or a framework file.", show_default=False)
+    ],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The model to judge, likewise.", show_default=False)],
     data: o.DataOption = None,
     rtol: o.RtolOption = 1e-3,
     atol: o.AtolOption = 1e-5,
@@ -21,6 +26,12 @@ def command(
     provider: o.ProviderOption = "cpu",
     threads: o.ThreadsOption = None,
     custom_op_library: o.CustomOpOption = None,
+    factory: o.FactoryOption = None,
+    factory_arg: o.FactoryArgOption = None,
+    pythonpath: o.PythonPathOption = None,
+    trust: o.TrustOption = False,
+    input_shape: o.InputShapeOption = None,
+    input_dtype: o.InputDtypeOption = None,
     json: o.JsonOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
@@ -30,8 +41,57 @@ def command(
     Exit 0 when every output is within tolerance, 1 when one is not.
     """
     with Output(json, verbose, quiet) as out:
+        from onnxtool.cli.convert_arguments import convert_options
         from onnxtool.runtime.session import SessionOptions
         from onnxtool.validate.compare import compare
 
         options = SessionOptions(provider, threads, custom_op_libraries=tuple(custom_op_library or ()))
-        out.emit(compare(a, b, data=data, rtol=rtol, atol=atol, seed=seed, options=options))
+        how = convert_options(
+            factory=factory,
+            factory_arg=factory_arg,
+            pythonpath=pythonpath,
+            trust=trust,
+            input_shape=input_shape,
+            input_dtype=input_dtype,
+            seed=seed,
+            verbose=verbose,
+        )
+        left, right = _opened(a, b, how), _opened(b, a, how)
+        names = (str(a), str(b))
+        out.emit(compare(left, right, data=data, rtol=rtol, atol=atol, seed=seed, options=options, names=names))
+
+
+def _opened(path: Path, other: Path, options: ConvertOptions) -> Path | SourceModel:
+    """An ONNX file stays a path; a framework file is loaded, with the other's input shapes where it has none."""
+    if path.suffix == ".onnx":
+        return path
+    from onnxtool.convert.adapter import find_adapter
+    from onnxtool.convert.api import open_source
+    from onnxtool.convert.source import Source
+    from onnxtool.errors import InputError, UsageError
+
+    try:
+        find_adapter(Source(path), options)
+    except InputError:
+        return path  # an ONNX file by another name, or nothing: reading it as ONNX tells
+    try:
+        return open_source(path, options)
+    except UsageError:
+        if options.input_shapes or other.suffix != ".onnx":
+            raise
+        return open_source(path, _like(other, options))
+
+
+def _like(path: Path, options: ConvertOptions) -> ConvertOptions:
+    """`options` with the input shapes and dtypes of an ONNX file."""
+    from dataclasses import replace
+
+    from onnxtool.model import header, io
+
+    inputs = header.read_header(io.read_proto(path)).inputs
+    alone = len(inputs) == 1
+    return replace(
+        options,
+        input_shapes={"" if alone else s.name: s.shape for s in inputs if s.shape is not None},
+        input_dtypes={"" if alone else s.name: s.dtype for s in inputs},
+    )

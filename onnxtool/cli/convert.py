@@ -17,34 +17,6 @@ SourceArgument = Annotated[
         metavar="SOURCE", help="The model: a file or folder. None with --factory alone.", show_default=False
     ),
 ]
-FactoryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--factory",
-        metavar="PLACE:NAME",
-        help="What builds the model: file.py:function or package.module:Class. Its code is run.",
-        show_default=False,
-    ),
-]
-FactoryArgOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--factory-arg",
-        metavar="NAME=VALUE",
-        help="An argument for the factory: a number, true, a list, or else text. Repeatable.",
-        show_default=False,
-    ),
-]
-PythonPathOption = Annotated[
-    list[Path] | None,
-    typer.Option("--pythonpath", metavar="DIR", help="Folder with the model's code. Repeatable.", show_default=False),
-]
-InputDtypeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input-dtype", metavar="NAME:DTYPE", help="Dtype of an input, such as ids:int64.", show_default=False
-    ),
-]
 SampleOption = Annotated[
     Path | None,
     typer.Option(
@@ -59,12 +31,12 @@ SampleOption = Annotated[
 def command(
     output: o.OutputOption,
     source: SourceArgument = None,
-    factory: FactoryOption = None,
-    factory_arg: FactoryArgOption = None,
-    pythonpath: PythonPathOption = None,
+    factory: o.FactoryOption = None,
+    factory_arg: o.FactoryArgOption = None,
+    pythonpath: o.PythonPathOption = None,
     trust: o.TrustOption = False,
     input_shape: o.InputShapeOption = None,
-    input_dtype: InputDtypeOption = None,
+    input_dtype: o.InputDtypeOption = None,
     sample: SampleOption = None,
     input_names: Annotated[
         str | None, typer.Option("--input-names", metavar="A,B,...", help="Names for the inputs.", show_default=False)

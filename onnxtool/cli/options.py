@@ -28,6 +28,34 @@ InputShapeOption = Annotated[
         show_default=False,
     ),
 ]
+FactoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--factory",
+        metavar="PLACE:NAME",
+        help="What builds the model: file.py:function or package.module:Class. Its code is run.",
+        show_default=False,
+    ),
+]
+FactoryArgOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--factory-arg",
+        metavar="NAME=VALUE",
+        help="An argument for the factory: a number, true, a list, or else text. Repeatable.",
+        show_default=False,
+    ),
+]
+PythonPathOption = Annotated[
+    list[Path] | None,
+    typer.Option("--pythonpath", metavar="DIR", help="Folder with the model's code. Repeatable.", show_default=False),
+]
+InputDtypeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input-dtype", metavar="NAME:DTYPE", help="Dtype of an input, such as ids:int64.", show_default=False
+    ),
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(

@@ -28,6 +28,7 @@ def compare(
     atol: float = 1e-5,
     seed: int = 0,
     options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
+    names: tuple[str, str] | None = None,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -40,6 +41,7 @@ def compare(
         atol: absolute tolerance for floats.
         seed: of the random inputs.
         options: how to run .onnx files.
+        names: how to call the two in the report; their paths unless given.
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
@@ -48,7 +50,9 @@ def compare(
     if data is None:
         domains: dict[str, Domain] = {}
         for source in (a, b):
-            if not isinstance(source, Runner):
+            if isinstance(source, Runner):  # a framework model may know the domains of its inputs better than a graph
+                domains = domains | dict(getattr(source, "feeds_hint", None) or {})
+            else:
                 domains = input_domains(io.load(source)) | domains
         feeds = probe_feeds(left.inputs, seed=seed, domains=domains)
         origin = f"random, seed {seed}"
@@ -59,7 +63,9 @@ def compare(
         except InputError as error:
             raise InputError(f"{'data' if isinstance(data, Mapping) else data}: {error}") from error
         origin = "given arrays" if isinstance(data, Mapping) else str(data)
-    return compare_runners(left, right, feeds, Tolerance(rtol, atol), names=(_name(a, "A"), _name(b, "B")), data=origin)
+    return compare_runners(
+        left, right, feeds, Tolerance(rtol, atol), names=names or (_name(a, "A"), _name(b, "B")), data=origin
+    )
 
 
 def _runner(source: str | os.PathLike[str] | Runner, options: SessionOptions) -> Runner:
