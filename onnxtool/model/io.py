@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from onnx import external_data_helper
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
+from onnxtool.model import map_types
 from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync, write_atomic
 from onnxtool.model.limits import DEFAULT, Limits
 from onnxtool.model.tensors import all_tensors, external_ref, other_tensors, verify_tensors
@@ -75,7 +76,9 @@ def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
     import onnx_ir as ir
 
     try:
-        model = ir.from_proto(proto)
+        with map_types.hidden(proto) as types:
+            model = ir.from_proto(proto)
+        map_types.remember(model, types)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"the model's graph is not valid: {reason}") from error
@@ -88,7 +91,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     """The model as protobuf; external tensors stay references."""
     import onnx_ir as ir
 
-    return ir.to_proto(model)
+    return map_types.restore(model, ir.to_proto(model))
 
 
 def _load_attribute_tensors(proto: onnx.ModelProto, folder: Path) -> None:
@@ -258,7 +261,7 @@ def _serialize_inline(model: ir.Model) -> bytes:
     try:
         for value, tensor in swapped:
             value.const_value = ir.Tensor(tensor.numpy(), name=tensor.name)
-        return bytes(ir.to_proto(model).SerializeToString())
+        return bytes(to_proto(model).SerializeToString())
     finally:
         for value, tensor in swapped:
             value.const_value = tensor
@@ -276,7 +279,7 @@ def _externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
     try:
         for value, tensor in zip(values, external, strict=True):
             value.const_value = tensor
-        return ir.to_proto(model)
+        return to_proto(model)
     finally:
         for value, original in zip(values, originals, strict=True):
             value.const_value = original

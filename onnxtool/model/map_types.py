@@ -1,0 +1,60 @@
+"""Sequences of maps, which classifiers from scikit-learn give (ZipMap): onnx_ir 1.1 cannot represent their type.
+
+The type is taken off the protobuf while onnx_ir reads it, kept with the value, and put back on the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import onnx
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_KEY = "onnxtool.map_type"
+
+
+@contextmanager
+def hidden(proto: onnx.ModelProto) -> Iterator[dict[str, bytes]]:
+    """Inside the block, outputs and inner values of the main graph have no type where it is about maps.
+
+    Yields:
+        Name -> serialized TypeProto of those.
+    """
+    taken = [v for v in (*proto.graph.output, *proto.graph.value_info) if _holds_map(v.type)]
+    types = [onnx.TypeProto.FromString(v.type.SerializeToString()) for v in taken]
+    for value in taken:
+        value.ClearField("type")
+    try:
+        yield {v.name: t.SerializeToString() for v, t in zip(taken, types, strict=True)}
+    finally:
+        for value, kind in zip(taken, types, strict=True):
+            value.type.CopyFrom(kind)
+
+
+def remember(model: ir.Model, types: dict[str, bytes]) -> None:
+    """Keep the types with the graph outputs that have those names."""
+    for value in model.graph.outputs:
+        if value.name in types:
+            value.meta[_KEY] = types[value.name]
+
+
+def restore(model: ir.Model, proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Put remembered types back into a protobuf made of `model`; returns it."""
+    for value, info in zip(model.graph.outputs, proto.graph.output, strict=True):
+        kind = value.meta.get(_KEY)
+        if kind is not None:
+            info.type.ParseFromString(kind)
+    return proto
+
+
+def _holds_map(kind: onnx.TypeProto) -> bool:
+    which = kind.WhichOneof("value")
+    if which == "map_type":
+        return True
+    if which == "sequence_type":
+        return _holds_map(kind.sequence_type.elem_type)
+    return which == "optional_type" and _holds_map(kind.optional_type.elem_type)
