@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import onnx_ir as ir
 
@@ -33,10 +34,13 @@ class Domain:
     Attributes:
         low: smallest value.
         high: value just past the largest (integers), largest (floats).
+        values: the only values, where they are few (categories); tuples inside are for one column each. They come
+            before `low` and `high`.
     """
 
     low: float
     high: float
+    values: tuple[Any, ...] = ()
 
 
 def input_domains(model: ir.Model) -> dict[str, Domain]:

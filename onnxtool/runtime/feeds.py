@@ -104,6 +104,8 @@ def random_feeds(
 
 
 def _random(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generator, domain: Domain | None) -> Any:
+    if domain is not None and domain.values:
+        return _chosen(spec, shape, generator, domain.values)
     if spec.dtype == "string":
         return generator.choice(np.array(["alpha", "beta", "gamma", "delta"], dtype=object), size=shape)
     if isinstance(spec.dtype, str):
@@ -118,6 +120,17 @@ def _random(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Gener
     if domain is not None:
         return np.asarray(generator.uniform(domain.low, domain.high, size=shape)).astype(spec.dtype)
     return np.asarray(generator.standard_normal(shape)).astype(spec.dtype)
+
+
+def _chosen(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generator, values: tuple[Any, ...]) -> Any:
+    """Values drawn from a list, or from one list for each column."""
+    kind = np.dtype(object) if isinstance(spec.dtype, str) else spec.dtype
+    lists = values if isinstance(values[0], tuple) else (values,) * (shape[-1] if shape else 1)
+    drawn = np.empty(shape, kind)
+    for column, allowed in enumerate(lists[: shape[-1]] if shape else lists[:1]):
+        place = (..., column) if shape else ()
+        drawn[place] = np.array(allowed, kind)[generator.integers(0, len(allowed), size=shape[:-1])]
+    return drawn
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

@@ -74,3 +74,19 @@ def test_adapt_picks_by_name_casts_floats_and_leaves_labels_out() -> None:
     assert adapt(specs, {"other": np.zeros((4, 2), FLOAT)})["x"].shape == (4, 2)
     with pytest.raises(InputError, match=r"x: float32\[n, 2\]"):
         adapt(specs, {"a": np.zeros(1), "b": np.zeros(1)})
+
+
+def test_categories_are_drawn_from_their_own_column() -> None:
+    spec = TensorSpec("x", "string", ("batch", 2))
+    domain = Domain(0, 1, (("red", "green"), ("big", "small")))
+    (feed,) = random_feeds([spec], 0, batch=40, domains={"x": domain}).values()
+    assert feed.shape == (40, 2)
+    assert set(feed[:, 0]) == {"red", "green"}
+    assert set(feed[:, 1]) == {"big", "small"}
+
+
+def test_one_list_of_categories_serves_every_place() -> None:
+    spec = TensorSpec("x", np.dtype("int64"), ("batch",))
+    (feed,) = random_feeds([spec], 0, batch=40, domains={"x": Domain(0, 1, (3, 70))}).values()
+    assert feed.dtype == np.int64
+    assert set(feed) == {3, 70}

@@ -1,0 +1,52 @@
+"""The scikit-learn adapter: skops files, and (trusted) pickles, joblib and cloudpickle files."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from onnxtool.convert import sklearn_load
+from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.opset import target_opset
+from onnxtool.convert.source import Source
+from onnxtool.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+class SklearnAdapter:
+    """Fitted estimators, pipelines and what is built to their interface."""
+
+    name = "sklearn"
+    extra = "sklearn"
+
+    def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
+        """A skops archive, or any pickle that no other adapter has claimed. Nothing is unpickled."""
+        return sklearn_load.is_skops(source) or sklearn_load.pickle_form(source) is not None
+
+    def load(self, source: Source, options: ConvertOptions) -> SourceModel:
+        """Load the estimator and read its schema.
+
+        Raises:
+            MissingExtraError, InputError, UnsafeError, UsageError: see `sklearn_load.read_estimator`.
+        """
+        if find_spec("sklearn") is None:
+            raise MissingExtraError(str(source), "scikit-learn", self.extra)
+        from onnxtool.convert.sklearn_model import SklearnModel
+
+        estimator, form, notes = sklearn_load.read_estimator(source, options)
+        return SklearnModel.prepare(source, estimator, form, notes, options)
+
+    def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:
+        """Convert with skl2onnx.
+
+        Raises:
+            UnsupportedError: a step without a converter.
+        """
+        from onnxtool.convert import sklearn_export
+        from onnxtool.convert.sklearn_model import SklearnModel
+
+        assert isinstance(model, SklearnModel)
+        opset = target_opset(options, sklearn_export.NEWEST_OPSET)
+        return sklearn_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)

@@ -1,0 +1,209 @@
+"""A fitted scikit-learn estimator as a Runner, with the outputs that its ONNX form has."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtool.convert.adapter import ConvertOptions
+from onnxtool.convert.interface import described, named
+from onnxtool.convert.sklearn_schema import BATCH, last_step, schema_of
+from onnxtool.convert.source import Source
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import Dim, TensorSpec
+
+Compute = Callable[[Any], Any]
+
+
+@dataclass
+class SklearnModel:
+    """An estimator.
+
+    Attributes:
+        estimator: fitted.
+        columns: names of the training columns when each is an input of its own; () for one matrix.
+        names: the training data's column names, when it had some.
+        computes: for each output, how the estimator computes it.
+        raw_scores: a classifier without probabilities; its decision function takes their place.
+        doubles: whether the ONNX form computes in float64.
+    """
+
+    estimator: Any
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    computes: tuple[Compute, ...]
+    columns: tuple[str, ...]
+    form: str
+    framework: str
+    notes: list[str] = field(default_factory=list)
+    feeds_hint: Mapping[str, Domain] | None = None
+    raw_scores: bool = False
+    doubles: bool = False
+
+    @classmethod
+    def prepare(
+        cls, source: Source, estimator: Any, form: str, notes: list[str], options: ConvertOptions
+    ) -> SklearnModel:
+        """Find out what an estimator takes and gives.
+
+        Raises:
+            InputError: no estimator, or not fitted.
+            UnsupportedError: it neither predicts nor transforms.
+            UsageError: options that do not fit.
+        """
+        import sklearn
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import check_is_fitted
+
+        if not hasattr(estimator, "get_params") or not hasattr(estimator, "fit"):
+            raise InputError(f"{source}: this holds a {type(estimator).__name__}, not a scikit-learn estimator.")
+        try:
+            check_is_fitted(estimator)
+        except (NotFittedError, TypeError) as error:
+            raise InputError(f"{source}: this {type(estimator).__name__} is not fitted.") from error
+        float_dtype = np.dtype("float64" if options.float64 else "float32")
+        schema = schema_of(source, estimator, float_dtype)
+        inputs = described(schema.inputs, options)
+        renamed = dict(zip((s.name for s in schema.inputs), (s.name for s in inputs), strict=True))
+        outputs = outputs_of(source, estimator, options.zipmap)
+        first = inputs[0].shape[0] if inputs and inputs[0].shape else BATCH
+        specs = [TensorSpec(n, d, None if s is None else (first, *s[1:])) for n, d, s, _ in outputs]
+        return cls(
+            estimator=estimator,
+            inputs=inputs,
+            outputs=named(specs, options.output_names, "--output-names"),
+            computes=tuple(c for *_, c in outputs),
+            columns=schema.columns,
+            form=form,
+            framework=f"scikit-learn {sklearn.__version__}",
+            notes=notes,
+            feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
+            raw_scores=_is_classifier(estimator) and not hasattr(estimator, "predict_proba"),
+            doubles=options.float64,
+        )
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """What the estimator computes on these rows.
+
+        Raises:
+            InputError: the estimator refuses them.
+        """
+        data = self._table(feeds)
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                return {s.name: compute(data) for s, compute in zip(self.outputs, self.computes, strict=True)}
+        except Exception as error:
+            raise InputError(f"the estimator fails to run: {' '.join(str(error).split())[:300]}") from error
+
+    def _table(self, feeds: Mapping[str, np.ndarray]) -> Any:
+        if not self.columns:
+            (spec,) = self.inputs
+            return feeds[spec.name]
+        values = [np.asarray(feeds[s.name]).reshape(len(feeds[s.name])) for s in self.inputs]
+        if not hasattr(self.estimator, "feature_names_in_"):
+            return np.column_stack([v.astype(object) for v in values])
+        try:
+            import pandas  # type: ignore[import-untyped]
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("columns by name", "pandas", "sklearn") from error
+        return pandas.DataFrame(dict(zip(self.columns, values, strict=True)))
+
+
+def outputs_of(
+    source: Source, model: Any, zipmap: bool
+) -> list[tuple[str, np.dtype | str, tuple[Dim, ...] | None, Compute]]:
+    """(name, dtype, shape, how to compute it) of each output of the ONNX form.
+
+    Raises:
+        UnsupportedError: the estimator neither predicts nor transforms.
+    """
+    last = last_step(model)
+    float_dtype = np.dtype("float32")
+    kind = _kind(last)
+    if kind == "classifier":
+        labels = ("label", _label_dtype(last), (BATCH,), model.predict)
+        count = _class_count(last)
+        if zipmap and hasattr(model, "predict_proba"):
+            return [labels, ("probabilities", "seq(map)", None, _zipped(model))]
+        if hasattr(model, "predict_proba"):
+            return [labels, ("probabilities", float_dtype, (BATCH, count), model.predict_proba)]
+        if hasattr(model, "decision_function"):
+            return [labels, ("scores", float_dtype, (BATCH, count), lambda data: _scores(model, data))]
+        return [labels]
+    if kind == "outlier_detector":
+        return [
+            ("label", np.dtype("int64"), (BATCH, 1), lambda data: _column(model.predict(data))),
+            ("scores", float_dtype, (BATCH, 1), lambda data: _column(model.decision_function(data))),
+        ]
+    if kind == "clusterer" and hasattr(model, "predict"):
+        label = ("label", np.dtype("int64"), (BATCH,), model.predict)
+        scores = ("scores", float_dtype, (BATCH, None), getattr(model, "transform", None))
+        return [label, scores] if scores[3] is not None else [label]  # type: ignore[list-item]
+    if kind == "density_estimator" and hasattr(model, "predict_proba"):
+        return [
+            ("label", np.dtype("int64"), (BATCH,), model.predict),
+            ("probabilities", float_dtype, (BATCH, None), model.predict_proba),
+        ]
+    if kind == "regressor" or (hasattr(model, "predict") and not hasattr(model, "transform")):
+        return [("prediction", float_dtype, (BATCH, None), lambda data: _column(model.predict(data)))]
+    if hasattr(model, "transform"):
+        return [("transformed", float_dtype, (BATCH, None), lambda data: _dense(model.transform(data)))]
+    raise UnsupportedError(f"{source}: {type(last).__name__} neither predicts nor transforms new data.")
+
+
+def _is_classifier(model: Any) -> bool:
+    return _kind(last_step(model)) == "classifier"
+
+
+def _kind(estimator: Any) -> str | None:
+    from sklearn.utils import get_tags
+
+    try:
+        kind = get_tags(estimator).estimator_type
+    except Exception:  # estimators of other packages without tags
+        kind = None
+    kind = kind or getattr(estimator, "_estimator_type", None)
+    return None if kind is None else str(kind)
+
+
+def _label_dtype(classifier: Any) -> np.dtype | str:
+    classes = getattr(classifier, "classes_", None)
+    if isinstance(classes, list):
+        classes = classes[0]
+    kind = np.asarray(classes).dtype.kind if classes is not None else "i"
+    return "string" if kind in "OUS" else np.dtype("int64")
+
+
+def _class_count(classifier: Any) -> int | None:
+    classes = getattr(classifier, "classes_", None)
+    return None if classes is None or isinstance(classes, list) else len(classes)
+
+
+def _scores(model: Any, data: Any) -> np.ndarray:
+    """The decision function with a column for each class; scikit-learn gives only the second's for two classes."""
+    scores = np.asarray(model.decision_function(data))
+    return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+
+
+def _zipped(model: Any) -> Compute:
+    def compute(data: Any) -> list[dict[Any, float]]:
+        classes = [c.item() if hasattr(c, "item") else c for c in last_step(model).classes_]
+        return [dict(zip(classes, row.tolist(), strict=True)) for row in model.predict_proba(data)]
+
+    return compute
+
+
+def _column(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    return array.reshape(-1, 1) if array.ndim == 1 else array
+
+
+def _dense(values: Any) -> np.ndarray:
+    dense = values.toarray() if hasattr(values, "toarray") else values
+    return np.asarray(dense)
