@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from onnxtool.convert.adapter import ConvertOptions
@@ -44,7 +49,7 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
         UnsupportedError: weights without their architecture.
     """
     if source.path is None:
-        return call_factory(options), "Keras model from --factory", []
+        return _from_factory(options, keras), "Keras model from --factory", []
     if options.factory is not None:
         return _with_factory(source, options, keras)
     config, form = _configuration(source)
@@ -55,19 +60,19 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
     notes = _check_code(source, config, options)
     with quiet(options.verbose), importable(options.python_path):
         try:
-            model = keras.saving.load_model(source.path, compile=False, safe_mode=not options.trust)
+            with _named(source) as path:
+                model = keras.saving.load_model(path, compile=False, safe_mode=not options.trust)
         except Exception as error:
             raise _cannot_load(source, error, keras) from error
     return model, form, notes
 
 
 def _with_factory(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any, str, list[str]]:
-    model = call_factory(options)
-    if not isinstance(model, keras.Model):
-        raise InputError(f"--factory {options.factory}: gives a {type(model).__name__}, not a keras.Model.")
+    model = _from_factory(options, keras)
     with quiet(options.verbose):
         try:
-            model.load_weights(_weights_path(source))
+            with _named(source) as path:
+                model.load_weights(path)
         except Exception as error:
             raise InputError(
                 f"{source}: these weights do not fit the model of --factory {options.factory}: {_reason(error)}"
@@ -75,9 +80,35 @@ def _with_factory(source: Source, options: ConvertOptions, keras: Any) -> tuple[
     return model, "Keras weights + factory", []
 
 
-def _weights_path(source: Source) -> Any:
-    # Keras tells the layouts of HDF5 files apart by their names alone.
-    return source.path
+@contextmanager
+def _named(source: Source) -> Iterator[Path]:
+    """The file under a name that Keras reads it by: it tells its formats apart by their suffixes alone."""
+    assert source.path is not None
+    suffix = ".keras" if is_archive(source) else _hdf5_suffix(source)
+    if source.path.name.endswith(suffix):
+        yield source.path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder) / f"model{suffix}"
+        try:
+            os.symlink(source.path.resolve(), link)
+        except OSError:  # not every system lets every user make links
+            shutil.copyfile(source.path, link)
+        yield link
+
+
+def _hdf5_suffix(source: Source) -> str:
+    with _h5py(source).File(source.path, "r") as file:
+        whole_or_old = "model_config" in file.attrs or "layer_names" in file.attrs
+        return ".h5" if whole_or_old else ".weights.h5"
+
+
+def _from_factory(options: ConvertOptions, keras: Any) -> Any:
+    with quiet(options.verbose):
+        model = call_factory(options)
+    if not isinstance(model, keras.Model):
+        raise InputError(f"--factory {options.factory}: gives a {type(model).__name__}, not a keras.Model.")
+    return model
 
 
 def _configuration(source: Source) -> tuple[Any, str]:
@@ -87,7 +118,7 @@ def _configuration(source: Source) -> tuple[Any, str]:
         if not isinstance(config, dict):
             raise InputError(f"{source}: its config.json is damaged.")
         version = (source.json("metadata.json") or {}).get("keras_version", "3")
-        return config, f"Keras archive (.keras, written by Keras {version})"
+        return config, f"Keras {version} archive (.keras)"
     h5py = _h5py(source)
     try:
         with h5py.File(source.path, "r") as file:
@@ -102,7 +133,7 @@ def _configuration(source: Source) -> tuple[Any, str]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source}: its model_config is damaged.") from error
     version = version.decode() if isinstance(version, bytes) else version
-    return config, f"Keras HDF5 model (written by Keras {version})" if version else "Keras HDF5 model"
+    return config, f"Keras {version} model (HDF5)" if version else "Keras model (HDF5)"
 
 
 def _h5py(source: Source) -> Any:

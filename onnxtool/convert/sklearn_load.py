@@ -76,15 +76,20 @@ def _pickle_start(source: Source) -> bytes | None:
 def pickled_packages(source: Source) -> list[str]:
     """Top-level packages that the start of a pickle names, read off its opcodes without running them."""
     found: dict[str, None] = {}
-    strings: list[str] = []
+    stack: list[str | None] = []
+    memo: list[str | None] = []
     try:
         for opcode, argument, _ in pickletools.genops(_pickle_start(source) or b""):
             if opcode.name == "GLOBAL":
                 found[str(argument).split(".")[0].split(" ")[0]] = None
-            elif opcode.name == "STACK_GLOBAL" and len(strings) >= 2:
-                found[strings[-2].split(".")[0]] = None
-            elif isinstance(argument, str):
-                strings.append(argument)
+            elif opcode.name == "STACK_GLOBAL" and len(stack) >= 2:
+                found[(stack[-2] or "").split(".")[0]] = None
+            if opcode.name == "MEMOIZE":
+                memo.append(stack[-1] if stack else None)
+            elif opcode.name in ("BINGET", "LONG_BINGET") and isinstance(argument, int):
+                stack.append(memo[argument] if argument < len(memo) else None)
+            else:
+                stack.append(argument if isinstance(argument, str) else None)
     except Exception:  # cut off at _PEEK, or raw array bytes in between
         pass
     return [name for name in found if name.isidentifier()]

@@ -1,0 +1,177 @@
+"""Keras files through the real command and through the adapter: every form, names kept, code refused."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxtool.convert.api import convert, open_source
+from onnxtool.convert.tensorflow_quiet import import_keras, quiet
+from onnxtool.errors import InputError, UnsafeError, UnsupportedError
+from onnxtool.runtime.runner import OnnxRunner
+from tests.conftest import Result
+
+FACTORY = """
+import keras
+
+def make():
+    return keras.Sequential([
+        keras.Input((8, 8, 1), name="image"),
+        keras.layers.Flatten(),
+        keras.layers.Dense(4, name="scores"),
+    ])
+
+def dense():
+    return keras.Sequential([keras.Input((3,), name="x"), keras.layers.Dense(2, name="y")])
+"""
+
+
+@pytest.fixture(scope="module")
+def keras() -> Any:
+    return import_keras("the tests")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, keras: Any) -> Path:
+    """A folder with one model in every form."""
+    folder = tmp_path_factory.mktemp("keras")
+    (folder / "factory.py").write_text(FACTORY)
+    namespace: dict[str, Any] = {}
+    exec(FACTORY, namespace)
+    keras.utils.set_random_seed(3)
+    with quiet():
+        model = namespace["make"]()
+        model.save(folder / "model.keras")
+        model.save_weights(folder / "model.weights.h5")
+        model.save(folder / "model.h5")
+        lambdas = keras.Sequential([keras.Input((3,), name="x"), keras.layers.Lambda(lambda x: x * 2, name="twice")])
+        lambdas.save(folder / "code.keras")
+        lambdas.save(folder / "code.h5")
+        np.savez(folder / "reference.npz", *model.get_weights())
+    return folder
+
+
+def reference(files: Path, image: np.ndarray) -> np.ndarray:
+    """The model's arithmetic in numpy."""
+    with np.load(files / "reference.npz") as arrays:
+        kernel, bias = arrays["arr_0"], arrays["arr_1"]
+    return np.asarray(image.reshape(len(image), -1) @ kernel + bias)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "form"),
+    [
+        ("model.keras", {}, "archive"),
+        ("model.h5", {}, "HDF5"),
+        ("model.weights.h5", {"factory": "make"}, "weights"),
+        ("model.keras", {"factory": "make"}, "weights"),
+    ],
+)
+def test_every_form_gives_the_same_numbers_and_keeps_the_names(
+    files: Path, tmp_path: Path, name: str, settings: dict[str, Any], form: str
+) -> None:
+    if "factory" in settings:
+        settings = {"factory": f"{files / 'factory.py'}:make"}
+    report = convert(files / name, tmp_path / "out.onnx", **settings)
+    assert report.ok
+    assert form in report.form
+    assert report.comparison is not None
+    assert sorted(run["image"][0] for run in report.comparison.runs) == [1, 2, 5]
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    assert [str(s.info()) for s in runner.inputs] == ["image: float32[batch, 8, 8, 1]"]
+    assert [str(s.info()) for s in runner.outputs] == ["scores: float32[batch, 4]"]
+    image = np.random.default_rng(1).standard_normal((6, 8, 8, 1)).astype(np.float32)
+    np.testing.assert_allclose(runner.run({"image": image})["scores"], reference(files, image), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+def test_a_renamed_file_is_recognised_by_its_content(files: Path, tmp_path: Path, name: str) -> None:
+    copy = tmp_path / "model.bin"
+    copy.write_bytes((files / name).read_bytes())
+    image = np.ones((2, 8, 8, 1), np.float32)
+    np.testing.assert_allclose(
+        open_source(copy).run({"image": image})["scores"], reference(files, image), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_renamed_weights_are_recognised_by_their_content(files: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "weights.bin"
+    copy.write_bytes((files / "model.weights.h5").read_bytes())
+    image = np.ones((2, 8, 8, 1), np.float32)
+    model = open_source(copy, factory=f"{files / 'factory.py'}:make")
+    np.testing.assert_allclose(model.run({"image": image})["scores"], reference(files, image), rtol=1e-4, atol=1e-5)
+
+
+def test_the_command_says_what_it_found_and_nothing_else(
+    fixtures: Path, tmp_path: Path, onnxtool: Callable[..., Result]
+) -> None:
+    result = onnxtool("convert", fixtures / "digits_keras.keras", "-o", tmp_path / "out.onnx")
+    assert result.returncode == 0, result.stderr
+    text = result.stdout + result.stderr
+    assert "image: float32[batch, 8, 8, 1]" in text
+    assert "probabilities: float32[batch, 10]" in text
+    for noise in ("Warning", "WARNING", "oneDNN", "absl", "cuda", "tf2onnx", "TensorFlow binary"):
+        assert noise not in text
+    onnx.checker.check_model(onnx.load(tmp_path / "out.onnx"), full_check=True)
+
+
+def test_the_converted_digits_are_as_accurate_as_the_original(fixtures: Path, tmp_path: Path) -> None:
+    assert convert(fixtures / "digits_keras.keras", tmp_path / "out.onnx").ok
+    with np.load(fixtures / "eval_keras.npz") as data:
+        images, labels = data["image"], data["label"]
+    found = OnnxRunner.open(tmp_path / "out.onnx").run({"image": images})["probabilities"].argmax(axis=1)
+    assert int((found == labels).sum()) == 710
+
+
+@pytest.mark.parametrize("name", ["code.keras", "code.h5"])
+def test_code_in_the_file_is_refused_without_trust(files: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsafeError, match=r"Lambda layer 'twice'.*--trust"):
+        convert(files / name, tmp_path / "out.onnx")
+    assert not (tmp_path / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("name", ["code.keras", "code.h5"])
+def test_trusted_code_runs_and_is_said_aloud(files: Path, tmp_path: Path, name: str) -> None:
+    report = convert(files / name, tmp_path / "out.onnx", trust=True)
+    assert any("Lambda layer 'twice'" in note for note in report.notes)
+    x = np.array([[1.0, -2.0, 3.0]], np.float32)
+    np.testing.assert_array_equal(OnnxRunner.open(tmp_path / "out.onnx").run({"x": x})["twice"], 2 * x)
+
+
+def test_weights_alone_ask_for_a_factory(files: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="--factory"):
+        convert(files / "model.weights.h5", tmp_path / "out.onnx")
+
+
+def test_weights_that_do_not_fit_the_factory_are_an_input_error(files: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="do not fit"):
+        convert(files / "model.weights.h5", tmp_path / "out.onnx", factory=f"{files / 'factory.py'}:dense")
+
+
+def test_a_damaged_archive_and_a_cut_off_hdf5_are_input_errors(files: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.keras"
+    with zipfile.ZipFile(broken, "w") as archive:
+        archive.writestr("config.json", "{")
+        archive.writestr("metadata.json", "{}")
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        convert(broken, tmp_path / "out.onnx")
+    cut = tmp_path / "cut.h5"
+    cut.write_bytes((files / "model.h5").read_bytes()[:2000])
+    with pytest.raises(InputError, match="damaged or cut off"):
+        convert(cut, tmp_path / "out.onnx")
+
+
+def test_without_tensorflow_the_extra_is_named(fixtures: Path, tmp_path: Path, onnxtool: Callable[..., Result]) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['tensorflow'] = None\n")
+    result = onnxtool(
+        "convert", fixtures / "digits_keras.keras", "-o", tmp_path / "out.onnx", env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert result.returncode == 4
+    assert 'pip install "onnxtool[keras]"' in result.stderr
+    assert "Traceback" not in result.stderr
