@@ -1,0 +1,152 @@
+"""SavedModel folders and frozen graphs: signatures, names, unsafe operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxtool.convert.api import convert, open_source
+from onnxtool.convert.tensorflow_quiet import import_tensorflow, quiet
+from onnxtool.errors import InputError, UnsafeError, UsageError
+from onnxtool.runtime.runner import OnnxRunner
+from tests.conftest import Result
+
+WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    return import_tensorflow("the tests")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, tf: Any) -> Path:
+    """A SavedModel with three signatures."""
+    folder = tmp_path_factory.mktemp("tensorflow") / "model"
+    module = tf.Module()
+    module.weight = tf.Variable(WEIGHT)
+    words = tf.lookup.KeyValueTensorInitializer(["alpha", "beta"], tf.constant([3, 7], tf.int64))
+    module.table = tf.lookup.StaticHashTable(words, -1)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), tf.float32, name="x")])
+    def scores(x: Any) -> Any:
+        return {"scores": x @ module.weight, "best": tf.argmax(x @ module.weight, axis=1)}
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 3), tf.float32, name="steps")])
+    def mean(steps: Any) -> Any:
+        return {"mean": tf.reduce_mean(steps, axis=1), "double": steps * 2.0}
+
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="word")])
+    def lookup(word: Any) -> Any:
+        return {"id": module.table.lookup(word)}
+
+    module.scores, module.mean, module.lookup = scores, mean, lookup
+    with quiet():
+        signatures = {"serving_default": scores, "mean": mean, "lookup": lookup}
+        tf.saved_model.save(module, str(folder), signatures=signatures)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def frozen(tmp_path_factory: pytest.TempPathFactory, tf: Any) -> Path:
+    """A frozen graph: x -> matmul -> softmax -> Identity."""
+    folder = tmp_path_factory.mktemp("frozen")
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, (None, 4), name="x")
+        hidden = tf.matmul(x, tf.constant(WEIGHT), name="hidden")
+        tf.nn.softmax(hidden, name="probabilities")
+    tf.io.write_graph(graph, str(folder), "graph.pb", as_text=False)
+    return folder / "graph.pb"
+
+
+def test_the_default_signature_keeps_names_and_types(saved: Path, tmp_path: Path) -> None:
+    report = convert(saved, tmp_path / "out.onnx")
+    assert report.ok
+    assert "signature serving_default" in report.form
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    assert [str(s.info()) for s in runner.inputs] == ["x: float32[batch, 4]"]
+    assert {str(s.info()) for s in runner.outputs} == {"scores: float32[batch, 3]", "best: int64[batch]"}
+    x = np.random.default_rng(0).standard_normal((7, 4)).astype(np.float32)
+    found = runner.run({"x": x})
+    np.testing.assert_allclose(found["scores"], x @ WEIGHT, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(found["best"], (x @ WEIGHT).argmax(axis=1))
+
+
+def test_a_chosen_signature_with_two_dynamic_dims(saved: Path, tmp_path: Path) -> None:
+    assert convert(saved, tmp_path / "out.onnx", signature="mean").ok
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    assert [str(s.info()) for s in runner.inputs] == ["steps: float32[batch, length, 3]"]
+    assert {str(s.info()) for s in runner.outputs} == {"mean: float32[batch, 3]", "double: float32[batch, length, 3]"}
+    steps = np.random.default_rng(0).standard_normal((2, 11, 3)).astype(np.float32)
+    np.testing.assert_allclose(runner.run({"steps": steps})["mean"], steps.mean(axis=1), rtol=1e-4, atol=1e-5)
+
+
+def test_lookup_tables_come_along(saved: Path, tmp_path: Path) -> None:
+    assert convert(saved, tmp_path / "out.onnx", signature="lookup").ok
+    words = np.array(["beta", "omega", "alpha"], dtype=object)
+    assert OnnxRunner.open(tmp_path / "out.onnx").run({"word": words})["id"].tolist() == [7, -1, 3]
+
+
+def test_an_unknown_signature_names_the_known_ones(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="lookup, mean, serving_default"):
+        convert(saved, tmp_path / "out.onnx", signature="nope")
+
+
+def test_a_damaged_saved_model_is_an_input_error(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "saved_model.pb").write_bytes(b"\x08\x01\x12\xff\xff\x7f cut")
+    with pytest.raises(InputError, match="damaged or cut off"):
+        convert(folder, tmp_path / "out.onnx")
+
+
+def test_the_command_takes_the_folder_and_stays_quiet(
+    saved: Path, tmp_path: Path, onnxtool: Callable[..., Result]
+) -> None:
+    result = onnxtool("convert", saved, "-o", tmp_path / "out.onnx", "--signature", "mean")
+    assert result.returncode == 0, result.stderr
+    text = result.stdout + result.stderr
+    assert "SavedModel, signature mean" in text
+    for noise in ("Warning", "WARNING", "oneDNN", "absl", "tf2onnx"):
+        assert noise not in text
+
+
+def test_a_frozen_graph_finds_its_inputs_and_outputs(frozen: Path, tmp_path: Path) -> None:
+    report = convert(frozen, tmp_path / "out.onnx")
+    assert report.ok
+    assert any("x:0" in note and "probabilities:0" in note for note in report.notes)
+    assert [str(o) for o in report.outputs] == ["probabilities: float32[batch, 3]"]
+
+
+def test_named_tensors_cut_a_frozen_graph(frozen: Path, tmp_path: Path) -> None:
+    report = convert(frozen, tmp_path / "out.onnx", frozen_inputs=("x",), frozen_outputs=("hidden:0",))
+    assert report.ok
+    x = np.eye(4, dtype=np.float32)
+    np.testing.assert_allclose(OnnxRunner.open(tmp_path / "out.onnx").run({"x": x})["hidden"], WEIGHT, rtol=1e-6)
+
+
+def test_an_unknown_tensor_is_an_input_error(frozen: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no tensor 'y:0'.*probabilities"):
+        convert(frozen, tmp_path / "out.onnx", frozen_outputs=("y",))
+
+
+def test_a_graph_that_writes_files_is_refused(tf: Any, tmp_path: Path) -> None:
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, (None, 2), name="x")
+        with tf.control_dependencies([tf.io.write_file(str(tmp_path / "written"), "boo")]):
+            tf.identity(x, name="y")
+    tf.io.write_graph(graph, str(tmp_path), "graph.pb", as_text=False)
+    with pytest.raises(UnsafeError, match=r"WriteFile.*--trust"):
+        open_source(tmp_path / "graph.pb")
+    assert not (tmp_path / "written").exists()
+
+
+def test_a_cut_off_graph_is_an_input_error(frozen: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pb"
+    cut.write_bytes(frozen.read_bytes()[:-20])
+    with pytest.raises(InputError, match="damaged or cut off"):
+        convert(cut, tmp_path / "out.onnx")
