@@ -8,14 +8,19 @@ from importlib.metadata import entry_points
 
 from onnxtool.errors import UsageError
 from onnxtool.optimize.levels import Level, Pass
+from onnxtool.optimize.passes.activations import CollapseClips, FuseGelu, FuseHardSwish
+from onnxtool.optimize.passes.affine import FuseBatchNormAffine, FuseConvAffine, FuseMatMulScale
 from onnxtool.optimize.passes.batchnorm import FuseConvBatchNorm
 from onnxtool.optimize.passes.chains import CollapseCasts, CollapseSlices, CollapseTransposes, FlattenConcats
 from onnxtool.optimize.passes.constants import LiftConstants
 from onnxtool.optimize.passes.dead_code import EliminateDeadCode
 from onnxtool.optimize.passes.duplicates import EliminateCommonSubexpressions, MergeDuplicateInitializers
 from onnxtool.optimize.passes.folding import FoldConstants
+from onnxtool.optimize.passes.gemm import FuseMatMulAdd, FuseTransposeGemm
 from onnxtool.optimize.passes.identities import EliminateIdentity, EliminateNoOps
 from onnxtool.optimize.passes.inlining import InlineConstantIf, InlineFunctions
+from onnxtool.optimize.passes.normalization import FuseLayerNorm, FuseRMSNorm
+from onnxtool.optimize.passes.padding import FusePadConv
 from onnxtool.optimize.passes.reshapes import SimplifyReshapes
 from onnxtool.optimize.passes.shapes import EliminateExpand, FoldShapes, ShareSizes
 from onnxtool.report.optimize import PassSummary
@@ -35,12 +40,23 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     CollapseTransposes,
     CollapseCasts,
     CollapseSlices,
+    CollapseClips,
+    FuseTransposeGemm,
     FlattenConcats,
     EliminateExpand,
     ShareSizes,
     MergeDuplicateInitializers,
     EliminateCommonSubexpressions,
+    FuseHardSwish,
+    FuseGelu,
+    FuseLayerNorm,
+    FuseRMSNorm,
+    FusePadConv,
     FuseConvBatchNorm,
+    FuseConvAffine,
+    FuseBatchNormAffine,
+    FuseMatMulAdd,
+    FuseMatMulScale,
 )
 
 

@@ -455,8 +455,8 @@ BitwiseAnd BitwiseOr BitwiseXor
 _REDUCE = "Sum Mean Max Min Prod L1 L2 LogSum LogSumExp SumSquare"
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_SAME, _same),
-    **dict.fromkeys(_BROADCAST, _broadcast),
+    **dict.fromkeys(_SAME.split(), _same),
+    **dict.fromkeys(_BROADCAST.split(), _broadcast),
     **{f"Reduce{name}": _reduce for name in _REDUCE.split()},
     "MatMul": _matmul,
     "MatMulInteger": _matmul,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, producer, rank_of, sole_use
-from onnxtool.optimize.facts import sizes_of
+from onnxtool.optimize.context import PassContext, attribute, producer, sole_use
 from onnxtool.optimize.levels import Level
 
 
@@ -86,13 +85,13 @@ def absorb_after(linear: ir.Node, node: ir.Node, affine: Affine, context: PassCo
         new_bias = (old_bias * scale + shift).astype(weight.dtype)
     if not (np.isfinite(new_weight).all() and np.isfinite(new_bias).all()):
         return 0
-    shared = len(weight_value.uses()) > 1
-    if shared and not context.may_grow(0, context.stored_bytes(new_weight)):
+    freed = context.stored_bytes(weight) if len(weight_value.uses()) == 1 else 0
+    unchanged = bool((scale == 1.0).all())
+    if not unchanged and not context.may_grow(freed, context.stored_bytes(new_weight)):
         return 0
     base = weight_value.name or "weight"
     bias_name = (bias_value.name if bias_value is not None else None) or f"{base}_bias"
     inputs: list[ir.Value | None] = [linear.inputs[0]]
-    unchanged = bool((scale == 1.0).all())
     inputs.append(weight_value if unchanged else context.constant(new_weight, f"{base}_folded", before=node))
     if bias_value is not None or bool(new_bias.any()):
         inputs.append(context.constant(new_bias, f"{bias_name}_folded", before=node))
@@ -133,26 +132,3 @@ def _scaled(linear: ir.Node, weight: np.ndarray, scale: np.ndarray) -> np.ndarra
 def uniform(array: np.ndarray) -> bool:
     """True for the zero-stride arrays that a ConstantOfShape stands for."""
     return array.size > 1 and not any(array.strides)
-
-
-def channel_affine(node: ir.Node, data: ir.Value, context: PassContext, axis: int) -> np.ndarray | None:
-    """The constant operand of Mul, Add, Sub or Div when it is one number or one for each index of `axis`.
-
-    Args:
-        node: the arithmetic node; `data` is one of its inputs.
-        data: the computed operand, of known rank.
-        axis: which of its dims the constant runs along, counted from the back (negative).
-
-    Returns:
-        A flat array of one or `channels` numbers; None when the constant broadcasts in another way, such as along
-        the last axis of a convolution, or would give the result more dims or a larger dim.
-    """
-    other = node.inputs[1] if node.inputs[0] is data else node.inputs[0]
-    array, rank, shape = context.array(other), rank_of(data), sizes_of(data)
-    if array is None or rank is None or shape is None or array.ndim > rank or array.dtype.kind != "f":
-        return None
-    if array.size == 1:
-        return array.reshape(-1)
-    if array.ndim < -axis or array.shape[axis] != array.size or shape[axis] != array.size:
-        return None
-    return array.reshape(-1)
