@@ -43,7 +43,7 @@ def fit(module: torch.nn.Module, weights: dict[str, torch.Tensor], subject: str,
         InputError: names or shapes do not fit; says which.
     """
     wanted = {name: value for name, value in module.state_dict().items() if isinstance(value, torch.Tensor)}
-    chosen = _strip(weights, set(wanted), notes)
+    chosen = _strip(weights, wanted, notes)
     _check(wanted, chosen, subject)
     _note_dtypes(wanted, chosen, notes)
     shared = _shared(module)
@@ -67,20 +67,25 @@ def _is_state_dict(value: Any) -> bool:
     )
 
 
-def _strip(weights: dict[str, torch.Tensor], wanted: set[str], notes: list[str]) -> dict[str, torch.Tensor]:
-    if set(weights) == wanted or not wanted:
+def _strip(
+    weights: dict[str, torch.Tensor], wanted: Mapping[str, torch.Tensor], notes: list[str]
+) -> dict[str, torch.Tensor]:
+    names = set(wanted)
+    if set(weights) == names or not names:
         return weights
     for prefix in _prefixes(weights):
         stripped = {n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)}
-        if wanted <= set(stripped) and set(stripped) <= wanted:
+        # A small model's names ("weight", "bias") end every layer's: the shapes, or most of the file, must fit too.
+        fits = all(getattr(stripped.get(n), "shape", None) == v.shape for n, v in wanted.items())
+        if set(stripped) == names and (fits or 2 * len(stripped) > len(weights)):
             notes.append(f"prefix {prefix} stripped from {len(stripped)} names")
             rest = [n for n in weights if not n.startswith(prefix)]
             if rest:
                 notes.append(f"{len(rest)} entries of the checkpoint left out: {_some(rest)}")
             return stripped
     # The model may sit deeper than the weights: a factory that gives a wrapper of what was saved.
-    for prefix in _prefixes(dict.fromkeys(wanted)):
-        if {prefix + n for n in weights} == wanted:
+    for prefix in _prefixes(wanted):
+        if {prefix + n for n in weights} == names:
             notes.append(f"prefix {prefix} added to {len(weights)} names")
             return {prefix + n: v for n, v in weights.items()}
     return weights

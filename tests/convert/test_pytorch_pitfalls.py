@@ -1,0 +1,390 @@
+"""What is known to go wrong when PyTorch models are exported, each with a model that does it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+
+from onnxtool.convert.api import convert
+from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.report.convert import ConvertReport
+
+MODELS = Path(__file__).with_name("torch_models.py")
+RNG = np.random.default_rng(3)
+
+
+def _models() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("torch_models", MODELS)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["torch_models"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+CLASSES = _models()
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+class Conversion:
+    """A converted class of torch_models, to be run against the same class with the same seed."""
+
+    def __init__(self, report: ConvertReport, name: str, path: Path, arguments: Mapping[str, Any]) -> None:
+        self.report, self.path = report, path
+        torch.manual_seed(0)  # the seed that convert builds with
+        self.module = getattr(CLASSES, name)(**arguments).eval()
+        self.session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    @property
+    def inputs(self) -> list[str]:
+        return [str(i) for i in self.report.inputs]
+
+    @property
+    def outputs(self) -> list[str]:
+        return [str(o) for o in self.report.outputs]
+
+    def run(self, **feeds: np.ndarray) -> list[np.ndarray]:
+        return self.session.run(None, {n.replace("__", "."): a for n, a in feeds.items()})  # type: ignore[no-any-return]
+
+    def torch(self, *args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return self.module(*args, **kwargs)
+
+
+@pytest.fixture
+def converted(tmp_path: Path) -> Callable[..., Conversion]:
+    def run(name: str, shapes: Mapping[str, Any], arguments: Mapping[str, Any] | None = None, **settings: Any) -> Any:
+        output = tmp_path / "out.onnx"
+        arguments = arguments or {}
+        settings = {"factory": f"{MODELS}:{name}", "factory_args": arguments, "input_shapes": shapes, **settings}
+        report = convert(settings.pop("source", None), output, **settings)
+        assert report.ok, report.comparison
+        onnx.checker.check_model(str(output), full_check=True)
+        return Conversion(report, name, output, arguments)
+
+    return run
+
+
+def t(array: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(array.copy())
+
+
+def test_converts_in_evaluation_mode(converted: Callable[..., Conversion]) -> None:
+    done = converted("Dropped", {"x": ("batch", 6)})
+    x = floats(4, 6)
+    np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-4, atol=1e-5)
+    assert "Dropout" not in {n.op_type for n in onnx.load(done.path).graph.node}
+
+
+def test_batch_is_not_frozen_at_the_size_it_was_traced_with(converted: Callable[..., Conversion]) -> None:
+    done = converted("Sizes", {"x": ("batch", 2, 3)})
+    for batch in (1, 2, 7):
+        x = floats(batch, 2, 3)
+        np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_dims_shared_by_name_and_dims_apart(converted: Callable[..., Conversion], exporter: str) -> None:
+    shapes = {"left": ("batch", "n", 4), "right": ("batch", "m", 4)}
+    done = converted("Pair", shapes, exporter=exporter)
+    assert done.outputs == ["output: float32[batch, n, m]"]
+    left, right = floats(3, 5, 4), floats(3, 8, 4)
+    np.testing.assert_allclose(done.run(left=left, right=right)[0], done.torch(t(left), t(right)), rtol=1e-4, atol=1e-6)
+    assert done.report.comparison is not None
+    for run in done.report.comparison.runs:  # sizes that differ, so that one dim cannot pass for the other
+        assert run["left"][1] != run["right"][1] != run["left"][0] == run["right"][0]
+
+
+def test_unnamed_dynamic_dims_get_names(converted: Callable[..., Conversion]) -> None:
+    done = converted("Pair", {"left": ("batch", None, 4), "right": ("batch", None, 4)})
+    assert done.outputs == ["output: float32[batch, left_dim_1, right_dim_1]"]
+
+
+def test_integers_booleans_buffers_and_a_dict(converted: Callable[..., Conversion]) -> None:
+    shapes = {"input_ids": ("batch", "length"), "keep": ("batch", "length")}
+    done = converted("Tokens", shapes, input_dtypes={"keep": np.dtype(bool)})
+    assert done.inputs == ["input_ids: int64[batch, length]", "keep: bool[batch, length]"]
+    assert [o.split(":")[0] for o in done.outputs] == ["hidden", "pooled", "count"]
+    ids, keep = RNG.integers(0, 11, (2, 6)), RNG.random((2, 6)) > 0.5
+    expected = done.torch(t(ids), t(keep))
+    for name, got in zip(expected, done.run(input_ids=ids, keep=keep), strict=True):
+        np.testing.assert_allclose(got, expected[name], rtol=1e-5, atol=1e-6)
+    assert done.report.comparison is not None
+    count = next(o for o in done.report.comparison.outputs if o.name == "count")
+    assert count.dtype == "int64" and count.max_abs == 0
+
+
+def test_optional_argument_is_fed_only_when_named(converted: Callable[..., Conversion]) -> None:
+    shapes = {"input_ids": ("batch", "length"), "keep": ("batch", "length"), "bias": (4,)}
+    assert [i.split(":")[0] for i in converted("Tokens", shapes).inputs] == ["input_ids", "keep", "bias"]
+
+
+def test_guesses_integers_where_the_model_wants_them(converted: Callable[..., Conversion], tmp_path: Path) -> None:
+    net = tmp_path / "net.py"
+    net.write_text("from torch import nn\ndef make():\n    return nn.Embedding(9, 3)\n", encoding="utf-8")
+    report = convert(None, tmp_path / "x.onnx", factory=f"{net}:make", input_shapes={"": ("n",)})
+    assert [str(i) for i in report.inputs] == ["input: int64[n]"]
+    assert any("taken as int64" in n for n in report.notes)
+
+
+def test_tuples_lists_and_dicts_are_flattened_to_stable_names(converted: Callable[..., Conversion]) -> None:
+    shapes = {
+        "pair.0": ("b", 3),
+        "pair.1": ("b", 3),
+        "named.x": ("b", 2),
+        "named.y": ("b", 2),
+        "many.0": ("b", 2),
+        "many.1": ("b", 5),
+    }
+    done = converted("Structured", shapes)
+    assert [i.split(":")[0] for i in done.inputs] == list(shapes)
+    assert [o.split(":")[0] for o in done.outputs] == ["output_0", "output_1.0", "output_2.all", "output_2.y"]
+    a, b, x, y, m, n = (floats(3, w) for w in (3, 3, 2, 2, 2, 5))
+    got = done.run(pair__0=a, pair__1=b, named__x=x, named__y=y, many__0=m, many__1=n)
+    for have, want in zip(got, (a + b, x * 2, np.concatenate([m, n], 1), y), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-6)
+
+
+def test_keyword_only_arguments_and_a_dataclass(converted: Callable[..., Conversion]) -> None:
+    done = converted("Keywords", {"image": ("b", 3), "offset": ("b", 3)})
+    image, offset = floats(2, 3), floats(2, 3)
+    boxes, scores = done.run(image=image, offset=offset)
+    np.testing.assert_allclose(boxes, image + offset, rtol=1e-6)
+    np.testing.assert_allclose(scores, image.sum(-1), rtol=1e-5, atol=1e-6)
+    assert [o.split(":")[0] for o in done.outputs] == ["boxes", "scores"]
+
+
+def test_variadic_inputs(converted: Callable[..., Conversion]) -> None:
+    done = converted("Variadic", {"p": ("b", 3), "q": ("b", 3)})
+    p, q = floats(2, 3), floats(2, 3)
+    np.testing.assert_allclose(done.run(p=p, q=q)[0], p + q, rtol=1e-6)
+
+
+def test_named_tuple(converted: Callable[..., Conversion]) -> None:
+    done = converted("Tupled", {"x": ("b", 3)})
+    assert [o.split(":")[0] for o in done.outputs] == ["logits", "hidden.0", "hidden.1"]
+
+
+def test_names_for_inputs_and_outputs(converted: Callable[..., Conversion]) -> None:
+    done = converted("Tupled", {"image": (2, 3)}, input_names=("image",), output_names=("a", "b", "c"))
+    assert done.inputs == ["image: float32[2, 3]"]
+    assert [o.split(":")[0] for o in done.outputs] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("names", "match"), [(("a", "b"), "gives 2 names; the model has 1: x"), (("a", "a"), "2")])
+def test_refuses_names_that_do_not_fit(tmp_path: Path, names: tuple[str, ...], match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        convert(
+            None,
+            tmp_path / "x.onnx",
+            factory=f"{MODELS}:Tupled",
+            input_shapes={"": ("b", 3)},
+            input_names=names,
+        )
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_in_place_operations(converted: Callable[..., Conversion], exporter: str) -> None:
+    done = converted("InPlace", {"x": ("b", 3)}, exporter=exporter)
+    x = floats(4, 3)
+    np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-5)
+
+
+def test_output_that_is_an_input_or_given_twice(converted: Callable[..., Conversion]) -> None:
+    x = floats(2, 3)
+    for have, want in zip(converted("Alias", {"x": ("b", 3)}).run(x=x), (x, x * 2, x * 2), strict=True):
+        np.testing.assert_allclose(have, want)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_tied_weights_are_stored_once(converted: Callable[..., Conversion], exporter: str) -> None:
+    done = converted("Tied", {"ids": ("b", "s")}, exporter=exporter)
+    weights = [i for i in onnx.load(done.path).graph.initializer if len(i.dims) == 2]
+    assert [sorted(i.dims) for i in weights] == [[64, 500]]
+    assert done.path.stat().st_size < 1.1 * 64 * 500 * 4
+    ids = RNG.integers(0, 500, (2, 4))
+    np.testing.assert_allclose(done.run(ids=ids)[0], done.torch(t(ids)), rtol=1e-4, atol=1e-5)
+
+
+def test_tied_weights_of_a_state_dict(converted: Callable[..., Conversion], tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    weights = CLASSES.Tied().state_dict()
+    torch.save(weights, tmp_path / "w.pt")
+    done = converted("Tied", {"ids": ("b", "s")}, source=tmp_path / "w.pt")
+    assert done.path.stat().st_size < 1.1 * 64 * 500 * 4
+    done.module.load_state_dict(weights)
+    ids = RNG.integers(0, 500, (1, 3))
+    np.testing.assert_allclose(done.run(ids=ids)[0], done.torch(t(ids)), rtol=1e-4, atol=1e-5)
+
+
+def test_branch_on_the_data_is_refused_with_its_line(tmp_path: Path) -> None:
+    line = next(n for n, text in enumerate(MODELS.read_text().splitlines(), 1) if "if x.sum() > 0" in text)
+    with pytest.raises(UnsupportedError, match=rf"torch_models.py line {line}: if x.sum\(\) > 0:.*torch.where") as e:
+        convert(None, tmp_path / "x.onnx", factory=f"{MODELS}:Branching", input_shapes={"x": ("b", 3)})
+    assert e.value.exit_code == 4
+    assert not (tmp_path / "x.onnx").exists()
+
+
+def test_tracing_a_branch_is_caught_or_said(tmp_path: Path) -> None:
+    report = convert(
+        None,
+        tmp_path / "x.onnx",
+        factory=f"{MODELS}:Branching",
+        input_shapes={"x": ("b", 3)},
+        exporter="torchscript",
+    )
+    assert any("one side of the branch at torch_models.py" in n for n in report.notes)
+    assert not report.ok and not (tmp_path / "x.onnx").exists()
+    assert report.comparison is not None and report.comparison.worst is not None
+    assert report.comparison.worst.name == "output" and report.comparison.worst.mismatched > 0
+
+
+def test_scripted_module_keeps_its_loop_and_branch(converted: Callable[..., Conversion], tmp_path: Path) -> None:
+    path = tmp_path / "loop.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(CLASSES.Looping()).save(str(path))
+    done = converted("Looping", {"x": ("b", 3)}, source=path, factory=None)
+    for x in (floats(1, 3), floats(6, 3), -np.ones((2, 3), np.float32)):
+        np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-5)
+
+
+def test_float16_is_kept_and_judged_by_its_own_precision(converted: Callable[..., Conversion]) -> None:
+    done = converted("Linear16", {"x": ("b", 16)})
+    assert done.inputs == ["x: float16[b, 16]"]
+    assert done.report.comparison is not None and done.report.comparison.rtol == 1e-2
+    x = floats(3, 16).astype(np.float16)
+    np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)).numpy(), rtol=1e-2, atol=1e-2)
+
+
+def test_bfloat16_becomes_float32_and_says_so(converted: Callable[..., Conversion]) -> None:
+    done = converted("Linear16", {"x": ("b", 16)}, {"dtype": "bfloat16"})
+    assert done.inputs == ["x: float32[b, 16]"]
+    assert any("bfloat16" in n for n in done.report.notes)
+    x = floats(3, 16)
+    done.module.float()
+    np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-4, atol=1e-5)
+
+
+def test_float16_weights_in_a_float32_model_are_said(converted: Callable[..., Conversion], tmp_path: Path) -> None:
+    torch.save({k: v.half() for k, v in CLASSES.Scaled(3).state_dict().items()}, tmp_path / "w.pt")
+    done = converted("Scaled", {"x": ("b", 3)}, {"width": 3}, source=tmp_path / "w.pt")
+    assert "float16 weights loaded into a float32 model" in done.report.notes
+    assert done.inputs == ["x: float32[b, 3]"]
+
+
+def test_dims_that_must_be_multiples(converted: Callable[..., Conversion]) -> None:
+    done = converted("Strided", {"x": ("b", 3, "h", "w")})
+    assert any("h = 32*_h" in n for n in done.report.notes)
+    x = floats(1, 3, 64, 96)
+    np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-3, atol=1e-4)
+
+
+def test_recurrent_length_stays_dynamic(converted: Callable[..., Conversion]) -> None:
+    done = converted("Recurrent", {"x": ("b", "s", 5)})
+    assert done.outputs[0] == "output_0: float32[b, s, 14]"
+    for length in (1, 4, 33):
+        x = floats(2, length, 5)
+        np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x))[0], rtol=1e-3, atol=1e-5)
+
+
+def test_attention(converted: Callable[..., Conversion]) -> None:
+    done = converted("Attending", {"x": ("b", "s", 16)})
+    x = floats(3, 11, 16)
+    np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-3, atol=1e-5)
+
+
+def test_factory_arguments(converted: Callable[..., Conversion]) -> None:
+    done = converted("Scaled", {"": ("b", 5)}, {"width": 5, "factor": 0.25, "bias": False})
+    x = floats(2, 5)
+    np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-4, atol=1e-6)
+
+
+def test_model_that_fails_on_its_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"fails on its input \(x: float32\[2, 4\]\): mat1 and mat2"):
+        convert(
+            None,
+            tmp_path / "x.onnx",
+            factory=f"{MODELS}:Scaled",
+            factory_args={"width": 3},
+            input_shapes={"x": ("b", 4)},
+        )
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_no_local_path_stays_in_the_file(converted: Callable[..., Conversion], exporter: str) -> None:
+    data = converted(
+        "Attending" if exporter == "dynamo" else "Recurrent",
+        {"x": ("b", "s", 16 if exporter == "dynamo" else 5)},
+        exporter=exporter,
+    ).path.read_bytes()
+    for trace in (b"stack_trace", b".py", str(Path.cwd()).encode(), b"onnxtool_source", b"site-packages"):
+        assert trace not in data.replace(b"torch_models.py:", b""), trace
+
+
+def test_keeps_metadata_when_asked(converted: Callable[..., Conversion]) -> None:
+    done = converted("Scaled", {"": ("b", 5)}, {"width": 5}, keep_metadata=True)
+    assert b"pkg.torch.onnx" in done.path.read_bytes()
+
+
+def test_sample_gives_shapes_dtypes_and_the_inputs_to_verify_on(
+    converted: Callable[..., Conversion], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "s.npz", input_ids=RNG.integers(0, 11, (6, 4)), keep=np.ones((6, 4), bool), label=np.arange(6))
+    done = converted("Tokens", {}, sample=tmp_path / "s.npz")
+    assert done.inputs == ["input_ids: int64[batch, 4]", "keep: bool[batch, 4]"]
+    assert done.report.comparison is not None and done.report.comparison.data == "the sample"
+    assert [run["keep"] for run in done.report.comparison.runs] == [(6, 4), (1, 4), (5, 4)]
+
+
+@pytest.mark.parametrize("opset", [13, 17, 18, 20, 21])
+def test_writes_the_opset_asked_for(converted: Callable[..., Conversion], opset: int) -> None:
+    done = converted("Dropped", {"x": ("batch", 6)}, opset=opset)
+    assert done.report.opset == opset
+    assert {o.domain: o.version for o in onnx.load(done.path).opset_import}[""] == opset
+
+
+@pytest.mark.parametrize("opset", [5, 99])
+def test_refuses_an_opset_that_nobody_has(tmp_path: Path, opset: int) -> None:
+    with pytest.raises(UsageError, match=f"--opset {opset}: .* have 9 to"):
+        convert(None, tmp_path / "x.onnx", factory=f"{MODELS}:Dropped", input_shapes={"": ("b", 6)}, opset=opset)
+
+
+def test_falls_back_to_the_other_exporter_aloud(
+    converted: Callable[..., Conversion], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = torch.onnx.export
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("dynamo"):
+            raise RuntimeError("first exporter is out of order")
+        return export(*args, **kwargs)
+
+    monkeypatch.setattr(torch.onnx, "export", failing)
+    done = converted("Dropped", {"x": ("batch", 6)})
+    assert any(
+        "TorchScript exporter, because torch.export's failed: RuntimeError: first" in n for n in done.report.notes
+    )
+
+
+def test_shows_both_errors_when_both_exporters_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("one is down" if kwargs.get("dynamo") else "two is down")
+
+    monkeypatch.setattr(torch.onnx, "export", failing)
+    with pytest.raises(UnsupportedError, match=r"one is down.*two is down"):
+        convert(None, tmp_path / "x.onnx", factory=f"{MODELS}:Dropped", input_shapes={"x": ("batch", 6)})
