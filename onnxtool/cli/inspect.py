@@ -22,5 +22,8 @@ def command(
     """Show a model's anatomy: inputs, outputs, operators, parameters, compute."""
     with Output(json, verbose, quiet) as out:
         from onnxtool.model.inspect import inspect
+        from onnxtool.runtime.isolation import risky
 
-        out.emit(inspect(model, input_shapes=input_shape or (), nodes=nodes, largest=largest))
+        with risky("inferring shapes", model.stat().st_size if model.is_file() else 0):
+            report = inspect(model, input_shapes=input_shape or (), nodes=nodes, largest=largest)
+        out.emit(report)

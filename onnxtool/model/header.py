@@ -69,7 +69,10 @@ def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
     if kind != "tensor_type":
         return TensorSpec(value.name, (kind or "unknown").removesuffix("_type"), None)
     tensor = value.type.tensor_type
-    name = onnx.TensorProto.DataType.Name(tensor.elem_type)
+    try:
+        name = onnx.TensorProto.DataType.Name(tensor.elem_type)
+    except ValueError:  # a number that the specification does not know
+        name = f"type_{tensor.elem_type}"
     shape = tuple(_dim(d) for d in tensor.shape.dim) if tensor.HasField("shape") else None
     return TensorSpec(value.name, ONNX_TO_NUMPY.get(name, name.lower()), shape)
 

@@ -63,7 +63,7 @@ def inspect(
     shapes = known_shapes(proto)
     try:
         shapes = known_shapes(complete(_copy(proto), infer_shapes))
-    except onnx.shape_inference.InferenceError as error:
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         warnings.append(f"shape inference failed, compute is not counted: {' '.join(str(error).split())[:300]}")
     listed = list(_nodes(proto, shapes))
     counts = [n.macs for n in listed if n.macs is not None]

@@ -23,6 +23,7 @@ from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
 from onnxtool.model import map_types
 from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync, write_atomic
 from onnxtool.model.limits import DEFAULT, Limits
+from onnxtool.model.structure import verify_structure
 from onnxtool.model.tensors import all_tensors, external_ref, other_tensors, verify_tensors
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ def load(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> ir.Model:
         InputError, UnsafeError, ResourceError: as `read_proto`.
     """
     proto = read_proto(path, limits)
+    try:
+        verify_structure(proto)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     _load_attribute_tensors(proto, Path(path).parent)
     return from_proto(proto, Path(path).parent)
 

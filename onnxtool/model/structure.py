@@ -1,0 +1,88 @@
+"""Whether a graph is one at all: every value made once, before it is used; functions that end.
+
+`onnx_ir` lifts a broken graph as far as it can and says so in a log; what is built on it then fails far from the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx
+
+from onnxtool.errors import InputError
+
+
+def verify_structure(model: onnx.ModelProto) -> None:
+    """Refuse a graph that no rewriting can start from.
+
+    Raises:
+        InputError: names the node and the value.
+    """
+    _verify_graph(model.graph, frozenset())
+    for function in model.functions:
+        known = set(function.input)
+        _verify_nodes(function.node, known, f"function {function.name!r}")
+        _require(function.output, known, f"function {function.name!r}")
+    _verify_calls(model)
+
+
+def _verify_graph(graph: onnx.GraphProto, outer: frozenset[str]) -> None:
+    where = f"graph {graph.name!r}"
+    initializers = [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer]
+    _once(initializers, "initializer", where)
+    inputs = [v.name for v in graph.input]
+    _once(inputs, "input", where)
+    _once([v.name for v in graph.output], "output", where)
+    known = {*outer, *inputs, *initializers}
+    _verify_nodes(graph.node, known, where)
+    _require((v.name for v in graph.output), known, where)
+
+
+def _verify_nodes(nodes: Iterable[onnx.NodeProto], known: set[str], where: str) -> None:
+    made: set[str] = set()
+    for node in nodes:
+        label = f"node {node.name or node.op_type!r} of {where}"
+        if not node.op_type:
+            raise InputError(f"{label} has no operator.")
+        for name in node.input:
+            if name and name not in known:
+                raise InputError(f"{label} reads {name!r}, which nothing before it makes.")
+        for attribute in node.attribute:
+            for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+                _verify_graph(graph, frozenset(known))
+        for name in filter(None, node.output):
+            if name in made:
+                raise InputError(f"{label} makes {name!r} a second time.")
+            made.add(name)
+            known.add(name)
+
+
+def _require(names: Iterable[str], known: set[str], where: str) -> None:
+    for name in names:
+        if not name or name not in known:
+            raise InputError(f"output {name!r} of {where} is made by nothing.")
+
+
+def _once(names: list[str], what: str, where: str) -> None:
+    if len(set(names)) != len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise InputError(f"{what} {twice!r} of {where} is there twice.")
+
+
+def _verify_calls(model: onnx.ModelProto) -> None:
+    """No function may call itself, directly or through others."""
+    calls = {(f.domain, f.name): {(n.domain, n.op_type) for n in f.node} for f in model.functions}
+    done: set[tuple[str, str]] = set()
+    for start in calls:
+        # Depth first without recursion: a chain of functions may be longer than Python's stack.
+        path, pending = [start], [iter(calls[start])]
+        while pending:
+            callee = next(pending[-1], None)
+            if callee is None:
+                done.add(path.pop())
+                pending.pop()
+            elif callee in path:
+                raise InputError(f"function {callee[1]!r} calls itself.")
+            elif callee in calls and callee not in done:
+                path.append(callee)
+                pending.append(iter(calls[callee]))

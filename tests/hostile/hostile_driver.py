@@ -1,0 +1,96 @@
+"""Runs the real command on many files quickly: forked from a process that has imported the libraries once."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did.
+
+    Attributes:
+        code: exit code; negative for a signal.
+        stdout, stderr: what it printed.
+        seconds: wall time.
+        peak: bytes of the largest process.
+    """
+
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    peak: int
+
+
+def warm() -> None:
+    """Import what the commands import; no session is made, so no threads run when forking."""
+    for name in ("onnx.checker", "onnx.shape_inference", "onnx_ir", "onnxruntime", "rich.table", "onnxtool.cli.app"):
+        import_module(name)
+
+
+def run(arguments: Sequence[str], folder: Path, limit: float = 60.0) -> Outcome:
+    """`onnxtool ARGUMENTS` in a forked process with `folder` as its working folder."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        began = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            _become(arguments, folder, out.fileno(), err.fileno())
+        usage = _wait(child, began + limit)
+        seconds = time.monotonic() - began
+        texts = []
+        for stream in (out, err):
+            stream.seek(0)
+            texts.append(stream.read().decode("utf-8", "replace"))
+    status, maximum = usage
+    code = os.waitstatus_to_exitcode(status)
+    return Outcome(code, texts[0], texts[1], seconds, maximum * 1024)
+
+
+def _wait(child: int, deadline: float) -> tuple[int, int]:
+    while time.monotonic() < deadline:
+        ended, status, usage = os.wait4(child, os.WNOHANG)
+        if ended:
+            return status, usage.ru_maxrss
+        time.sleep(0.005)
+    os.killpg(child, signal.SIGKILL)
+    _, status, usage = os.wait4(child, 0)
+    return status, usage.ru_maxrss
+
+
+def _become(arguments: Sequence[str], folder: Path, out: int, err: int) -> None:
+    try:
+        os.setsid()
+        os.chdir(folder)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        # pytest has put its own objects in place of the streams.
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        os.environ.update(COLUMNS="120", NO_COLOR="1")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        sys.argv = ["onnxtool", *arguments]
+        from onnxtool.cli.app import main
+
+        main()
+        code = 0
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 99
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)

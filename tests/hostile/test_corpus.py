@@ -1,0 +1,27 @@
+"""Every hostile file: the right exit code, one line, in time and memory, nothing run, nothing left."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+from hostile_cases import Case
+from hostile_corpus import corpus, some_commands, try_case
+from hostile_driver import warm
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> None:
+    warm()
+
+
+def test_the_corpus_is_large() -> None:
+    assert len(corpus()) >= 200
+
+
+@pytest.mark.parametrize("case", corpus(), ids=lambda case: case.name)
+def test_keeps_every_promise(case: Case, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork in a process with threads: see hostile_driver
+        assert not try_case(case, tmp_path, some_commands(case, 1))
