@@ -78,7 +78,7 @@ def test_the_file_says_where_it_came_from(done: tuple[Result, Path], fixtures: P
     assert step["options"]["factory"] == "digits_cnn.py:make"
     assert step["verification"]["equal"] is True and set(step["versions"]) >= {"onnx", "onnxruntime"}
     assert str(fixtures.parent) not in str(model.metadata_props)
-    assert "onnxtool.history" in onnxtool("inspect", done[1] / "digits.onnx").stdout
+    assert "PyTorch state_dict" in onnxtool("inspect", done[1] / "digits.onnx").stdout
 
 
 def test_check_finds_the_file_sound(done: tuple[Result, Path], onnxtool: Tool) -> None:

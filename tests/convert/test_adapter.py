@@ -1,0 +1,80 @@
+"""The registry: built-in adapters, entry points, and what is said of files that nobody knows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from onnxtool.convert import adapter
+from onnxtool.convert.adapter import ConvertOptions, adapters, find_adapter
+from onnxtool.convert.source import Source
+from onnxtool.errors import InputError, UnsupportedError
+
+
+class Toy:
+    """An adapter of a third party."""
+
+    name = "toy"
+    extra = "toy"
+
+    def recognises(self, source: Source, options: ConvertOptions) -> bool:
+        return source.head(4) == b"TOY!"
+
+
+@pytest.fixture
+def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("toy", f"{__name__}:Toy", adapter.ENTRY_POINTS)
+    monkeypatch.setattr(adapter, "entry_points", lambda group: [point] if group == "onnxtool.adapters" else [])
+
+
+def test_entry_points_come_after_the_built_in_ones(with_toy: None) -> None:
+    names = [a.name for a in adapters()]
+    assert names[0] == "pytorch" and names[-1] == "toy"
+
+
+def test_finds_the_one_that_recognises(with_toy: None, tmp_path: Path, fixtures: Path) -> None:
+    path = tmp_path / "m.toy"
+    path.write_bytes(b"TOY!\0\0")
+    assert find_adapter(Source(path), ConvertOptions()).name == "toy"
+    assert find_adapter(Source(fixtures / "digits_cnn.pt"), ConvertOptions()).name == "pytorch"
+
+
+def test_takes_the_one_that_is_named(with_toy: None, fixtures: Path) -> None:
+    assert find_adapter(Source(fixtures / "digits_cnn.pt"), ConvertOptions(adapter="toy")).name == "toy"
+    with pytest.raises(UnsupportedError, match=r"no adapter is called 'tpy'; there are pytorch,.*toy"):
+        find_adapter(Source(fixtures / "digits_cnn.pt"), ConvertOptions(adapter="tpy"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("m.pt", b"just words\n" * 9, "text file"),
+        ("m.onnx", b"\x08\x07\0\0", "ONNX file already"),
+        ("m.pt", b"PK\3\4" + b"\0" * 50, "archive is damaged or cut off"),
+        ("m.pt", b"\1\2\3\4\0\0", "no model in a form that is known"),
+        ("m", None, "folder holds no model"),
+    ],
+)
+def test_says_what_an_unknown_source_looks_like(tmp_path: Path, name: str, content: bytes | None, match: str) -> None:
+    path = tmp_path / name
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=match):
+        find_adapter(Source(path), ConvertOptions())
+
+
+def test_recognising_imports_no_framework(fixtures: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from onnxtool.convert.adapter import *; "
+        "from onnxtool.convert.source import Source\n"
+        f"for p in Path({str(fixtures)!r}).iterdir():\n"
+        "    [a.recognises(Source(p), ConvertOptions()) for a in adapters()]\n"
+        "assert not {'torch', 'tensorflow', 'keras', 'sklearn', 'xgboost', 'jax'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,158 @@
+"""The proof: which inputs are tried, what is done when the graph or the tidying is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxtool.convert import verify
+from onnxtool.convert.adapter import ConvertOptions
+from onnxtool.convert.verify import Proof, probe, tidied, tolerance_for
+from onnxtool.errors import InputError, VerdictError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+from onnxtool.validate.tolerance import Tolerance
+
+F32 = np.dtype("float32")
+
+
+class Doubler:
+    """A source model in numpy: y = 2 x; `allowed` says which shapes it takes."""
+
+    form, framework = "numpy", "numpy"
+    feeds_hint: Mapping[str, Domain] | None = None
+
+    def __init__(self, *shape: Any, allowed: Any = lambda s: True) -> None:
+        self.inputs = (TensorSpec("x", F32, shape),)
+        self.outputs = (TensorSpec("y", F32, shape),)
+        self.notes: list[str] = []
+        self.allowed, self.calls = allowed, 0
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        self.calls += 1
+        if not self.allowed(feeds["x"].shape):
+            raise InputError(f"no {feeds['x'].shape}")
+        return {"y": 2 * feeds["x"]}
+
+
+def graph(body: str, dims: str = "batch, n") -> ir.Model:
+    return ir.from_onnx_text(
+        f'<ir_version: 10, opset_import: ["" : 20]> g (float[{dims}] x) => (float[{dims}] y) {{ {body} }}'
+    )
+
+
+def proof(model: Doubler, **options: Any) -> Proof:
+    return Proof(model, ConvertOptions(**options), Tolerance())
+
+
+def sizes(model: Doubler, **options: Any) -> list[tuple[int, ...]]:
+    return [p.feeds["x"].shape for p in probe(model, ConvertOptions(**options), {})]
+
+
+def test_three_sizes_of_every_dynamic_dim_none_shared() -> None:
+    assert sizes(Doubler("batch", "n", "m")) == [(2, 16, 19), (1, 9, 12), (5, 23, 26)]
+    assert sizes(Doubler("batch", 4)) == [(2, 4), (1, 4), (5, 4)]
+    assert sizes(Doubler(3, 4)) == [(3, 4)]
+
+
+def test_tries_other_lengths_where_the_source_needs_multiples() -> None:
+    assert sizes(Doubler("b", "h", "w", allowed=lambda s: s[1] % 32 == s[2] % 32 == 0)) == [
+        (2, 32, 64),
+        (1, 64, 96),
+        (5, 96, 128),
+    ]
+
+
+def test_tries_equal_lengths_where_two_names_must_agree() -> None:
+    assert sizes(Doubler("b", "h", "w", allowed=lambda s: s[1] == s[2])) == [(2, 16, 16), (1, 9, 9), (5, 23, 23)]
+
+
+def test_leaves_out_a_batch_that_the_source_refuses_and_says_so() -> None:
+    model = Doubler("b", 3, allowed=lambda s: s[0] > 1)
+    assert sizes(model) == [(2, 3), (5, 3)]
+    assert any("refuses 1 of 3" in n for n in model.notes)
+
+
+def test_a_source_that_never_runs_is_an_input_error() -> None:
+    with pytest.raises(InputError, match=r"no \(2, 16\)"):
+        sizes(Doubler("b", "n", allowed=lambda s: False))
+
+
+def test_sample_is_cut_to_three_batches() -> None:
+    sample = {"x": np.ones((40, 3), F32)}
+    assert sizes(Doubler("b", 3), sample=sample) == [(32, 3), (1, 3), (5, 3)]
+    assert sizes(Doubler(40, 3), sample=sample) == [(40, 3)]
+
+
+def test_the_source_is_run_once_for_each_size() -> None:
+    model = Doubler("batch", "n")
+    held = proof(model)
+    assert held.compare(graph("y = Add(x, x)")).ok
+    assert not held.compare(graph("y = Neg(x)")).ok
+    assert model.calls == 3
+
+
+def test_a_wrong_result_is_found_at_any_size() -> None:
+    # Right for up to two rows, wrong beyond: only the third size shows it.
+    body = """
+        zero = Constant <value_ints = [0]> ()
+        two = Constant <value_ints = [2]> ()
+        far = Constant <value_ints = [99]> ()
+        head = Slice(x, zero, two)  rest = Slice(x, two, far)
+        double = Add(head, head)  y = Concat <axis = 0> (double, rest)
+    """
+    report = proof(Doubler("batch", "n")).compare(graph(body))
+    assert not report.ok and report.worst is not None and report.worst.worst_run == 2
+
+
+def test_a_graph_that_fails_at_another_size_is_a_verdict() -> None:
+    frozen = "s = Constant <value_ints = [2, 16]> ()  r = Reshape(x, s)  y = Add(r, r)"
+    with pytest.raises(VerdictError, match="fails where the source runs") as caught:
+        proof(Doubler("batch", "n")).compare(graph(frozen))
+    assert caught.value.exit_code == 1
+
+
+def test_tidying_that_harms_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def harm(model: ir.Model, level: str) -> None:
+        next(n for n in model.graph if n.op_type == "Add").op_type = "Sub"
+
+    monkeypatch.setattr(verify, "optimize_model", harm)
+    notes: list[str] = []
+    kept, report = tidied(graph("y = Add(x, x)"), proof(Doubler("batch", "n")), notes)
+    assert report.ok and [n.op_type for n in kept.graph] == ["Add"]
+    assert notes == ["left as the exporter wrote it: tidying it up changed its results"]
+
+
+def test_tidying_that_crashes_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(model: ir.Model, level: str) -> None:
+        model.graph.outputs.clear()
+        raise RuntimeError("pass is broken")
+
+    monkeypatch.setattr(verify, "optimize_model", crash)
+    notes: list[str] = []
+    _, report = tidied(graph("y = Add(x, x)"), proof(Doubler("batch", "n")), notes)
+    assert report.ok and "RuntimeError: pass is broken" in notes[0]
+
+
+def test_tidying_removes_leftovers() -> None:
+    kept, report = tidied(graph("a = Identity(x) unused = Neg(x) y = Add(a, a)"), proof(Doubler("batch", "n")), [])
+    assert report.ok and [n.op_type for n in kept.graph] == ["Add"]
+
+
+def test_a_graph_that_is_wrong_from_the_start_stays_wrong() -> None:
+    notes: list[str] = []
+    _, report = tidied(graph("y = Neg(x)"), proof(Doubler("batch", "n")), notes)
+    assert not report.ok and notes == []
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("float", 1e-3), ("float16", 1e-2), ("bfloat16", 5e-2)])
+def test_half_precision_has_wider_limits(dtype: str, limit: float) -> None:
+    model = ir.from_onnx_text(
+        f'<ir_version: 10, opset_import: ["" : 20]> g ({dtype}[2] x) => ({dtype}[2] y) {{ y = Neg(x) }}'
+    )
+    assert tolerance_for(model, Tolerance()).rtol == limit
+    assert tolerance_for(model, Tolerance(rtol=0.5)).rtol == 0.5
