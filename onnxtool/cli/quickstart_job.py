@@ -26,6 +26,7 @@ from onnxtool.report.base import Report
 from onnxtool.report.quickstart import QuickstartReport, Stage
 from onnxtool.runtime.feeds import read_npz
 from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.session import SessionOptions
 from onnxtool.runtime.timing import measure, ratio
 from onnxtool.validate.check import check
 from onnxtool.validate.compare import compare
@@ -63,7 +64,10 @@ def quickstart(folder: str | os.PathLike[str] = "quickstart", say: Say | None = 
             task.advance()
         stages = job.timed()
         if say is not None:
-            say(f"onnxtool bench {FLOAT} {OPTIMIZED} {INT8} --batch {BATCH}", "latency, side by side: see the table")
+            say(
+                f"onnxtool bench {FLOAT} {OPTIMIZED} {INT8} --batch {BATCH} --threads 1",
+                "latency, side by side: see the table",
+            )
     scores = {s.file: s.accuracy for s in stages if s.accuracy is not None}
     return QuickstartReport(
         folder=str(folder),
@@ -168,7 +172,8 @@ class _Job:
     def timed(self) -> list[Stage]:
         """The stages with latency: the three ONNX files alternate in one measurement."""
         files = [FLOAT, OPTIMIZED, INT8]
-        runners = [OnnxRunner.open(self.folder / name) for name in files]
+        # One thread: what others do on the machine disturbs it least.
+        runners = [OnnxRunner.open(self.folder / name, SessionOptions(threads=1)) for name in files]
         feeds = {"image": np.resize(self.images["image"], (BATCH, 1, 8, 8))}
         timings = measure([lambda r=r: r.run(feeds) for r in runners], budget=2.0, minimum=30)  # type: ignore[misc]
         ratios = {name: ratio(t, timings[0]) for name, t in zip(files, timings, strict=True)}

@@ -37,7 +37,7 @@ def render(report: QuickstartReport, console: Console, verbose: int = 0) -> None
     console.print(made)
     console.print(
         f"accuracy: on {report.images} labelled digits that the model never saw\n"
-        f"latency:  median at batch {report.batch} over that of {report.baseline}, measured side by side\n"
+        f"latency:  batch {report.batch}, one thread, median over that of {report.baseline}, measured side by side\n"
         f"files:    {markup(report.folder)}",
         soft_wrap=True,
     )
