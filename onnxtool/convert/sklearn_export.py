@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.convert.sklearn_model import SklearnModel
+from onnxtool.convert.sklearn_prepare import convertible
 from onnxtool.convert.sklearn_schema import last_step
 from onnxtool.convert.tensorflow_quiet import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
@@ -39,20 +40,23 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     with quiet(verbose), _integers_for_booleans():
         proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
     del proto.graph.output[len(model.outputs) :]
+    _set_locale(proto, model)
     return io.from_proto(proto)
 
 
 def _convert(
     skl2onnx: Any, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
 ) -> onnx.ModelProto:
+    estimator, notes = convertible(model.estimator)
+    model.notes.extend(notes)
     failure: Exception | None = None
     for options in choices:
         try:
             proto: onnx.ModelProto = skl2onnx.convert_sklearn(
-                model.estimator,
+                estimator,
                 name=type(model.estimator).__name__,
                 initial_types=_initial_types(model),
-                options=None if options is None else {id(last_step(model.estimator)): dict(options)},
+                options=None if options is None else {id(last_step(estimator)): dict(options)},
                 target_opset={"": opset, "ai.onnx.ml": _ML_OPSET},
             )
             return proto
@@ -110,6 +114,38 @@ def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
             "or register a converter in a package with the entry point onnxtool.adapters."
         )
     return UnsupportedError(f"{type(model.estimator).__name__}: skl2onnx cannot convert it: {text}")
+
+
+def _set_locale(proto: onnx.ModelProto, model: SklearnModel) -> None:
+    """Lower-casing of text: the runtime's default locale, en_US.UTF-8, is missing on many machines, and the file then
+    does not load there."""
+    from onnx import helper
+
+    nodes = [n for n in proto.graph.node if n.op_type == "StringNormalizer"]
+    nodes = [n for n in nodes if not any(a.name == "locale" for a in n.attribute)]
+    if not nodes:
+        return
+    locale = next((name for name in ("C.UTF-8", "C") if _has_locale(name)), "C")
+    for node in nodes:
+        node.attribute.append(helper.make_attribute("locale", locale))
+    if locale == "C":
+        model.notes.append("text is lower-cased by ASCII rules only: this machine has no C.UTF-8 locale")
+
+
+def _has_locale(name: str) -> bool:
+    """Whether the runtime can make the locale here."""
+    from onnx import TensorProto, helper
+
+    from onnxtool.runtime.session import create_session
+
+    node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="LOWER", locale=name)
+    values = [helper.make_tensor_value_info(n, TensorProto.STRING, [None]) for n in ("x", "y")]
+    graph = helper.make_graph([node], "probe", values[:1], values[1:])
+    try:
+        create_session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8))
+    except OnnxToolError:
+        return False
+    return True
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec
 
 Compute = Callable[[Any], Any]
+# Closer scores than this are a tie in float32.
+_TIE = 1e-5
 
 
 @dataclass
@@ -101,6 +103,29 @@ class SklearnModel:
         except Exception as error:
             raise InputError(f"the estimator fails to run: {' '.join(str(error).split())[:300]}") from error
 
+    def settle(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Rows on which two classes tie, replaced by rows on which they do not: there, rounding alone picks the label.
+
+        Nothing changes where every row is a tie, or for estimators that give no probabilities.
+        """
+        feeds = dict(feeds)
+        names = [s.name for s in self.outputs]
+        if names[:1] != ["label"] or len(names) < 2 or not isinstance(self.outputs[1].dtype, np.dtype):
+            return feeds
+        outputs = self.run(feeds)
+        scores = np.asarray(outputs[names[1]], dtype=float)
+        if scores.ndim != 2 or scores.shape[1] < 2:
+            return feeds
+        best = np.sort(scores, axis=1)[:, -2:]
+        clear = np.flatnonzero(~(best[:, 1] - best[:, 0] < _TIE * np.maximum(1, np.abs(best[:, 1]))))
+        if len(clear) in (0, len(scores)):
+            return feeds
+        rows = np.arange(len(scores))
+        rows[np.setdiff1d(rows, clear)] = np.resize(clear, len(scores) - len(clear))
+        note = "rows on which two classes tie were left out of the comparison"
+        self.notes.extend([note] if note not in self.notes else [])
+        return {name: array[rows] for name, array in feeds.items()}
+
     def _table(self, feeds: Mapping[str, np.ndarray]) -> Any:
         if not self.columns:
             (spec,) = self.inputs
@@ -112,7 +137,9 @@ class SklearnModel:
             import pandas  # type: ignore[import-untyped]
         except ModuleNotFoundError as error:
             raise MissingExtraError("columns by name", "pandas", "sklearn") from error
-        return pandas.DataFrame(dict(zip(self.columns, values, strict=True)))
+        given = dict(zip(self.columns, (_with_gaps(v) for v in values), strict=True))
+        # Columns that the model drops must be there all the same.
+        return pandas.DataFrame({name: given.get(str(name), 0) for name in self.estimator.feature_names_in_})
 
 
 def outputs_of(
@@ -202,6 +229,13 @@ def _zipped(model: Any) -> Compute:
 def _column(values: Any) -> np.ndarray:
     array = np.asarray(values)
     return array.reshape(-1, 1) if array.ndim == 1 else array
+
+
+def _with_gaps(values: np.ndarray) -> np.ndarray:
+    """Missing text: the empty string in ONNX, NaN in the table that scikit-learn is given."""
+    if values.dtype != object:
+        return values
+    return np.array([np.nan if v == "" else v for v in values], dtype=object)
 
 
 def _dense(values: Any) -> np.ndarray:

@@ -23,7 +23,7 @@ class Schema:
 
     Attributes:
         inputs: one [batch, features] matrix, one column of text [batch], or one [batch, 1] input for each column.
-        columns: names of the columns when there is one input for each, in the order of the training data.
+        columns: names of the columns when there is one input for each that is used, in the order of the training data.
         domains: what values the inputs may take, where that is known.
     """
 
@@ -40,7 +40,7 @@ def schema_of(source: Source, model: Any, float_dtype: np.dtype) -> Schema:
     """
     head = first_step(model)
     if type(head).__name__ in _TEXT:
-        return Schema((TensorSpec("text", "string", (BATCH,)),), (), {})
+        return Schema((TensorSpec("text", "string", (BATCH,)),), (), {"text": Domain(0, 1, sentences(head))})
     if type(head).__name__ == "ColumnTransformer":
         return _columns(head, float_dtype)
     width = getattr(model, "n_features_in_", getattr(head, "n_features_in_", None))
@@ -89,23 +89,24 @@ def _columns(transformer: Any, float_dtype: np.dtype) -> Schema:
     """One input for each column when they have names or several types; a matrix when all are numbers by position."""
     names = [str(n) for n in getattr(transformer, "feature_names_in_", ())]
     width = int(transformer.n_features_in_)
-    kinds: dict[int, tuple[np.dtype | str, tuple[Any, ...], bool]] = {}
+    kinds: dict[int, tuple[np.dtype | str, tuple[Any, ...]]] = {}
     for _, step, columns in transformer.transformers_:
         if isinstance(step, str) and step == "drop":
             continue
-        is_scalar = isinstance(columns, (str, int))
         for order, index in enumerate(_indices(columns, names, width)):
-            kinds.setdefault(index, (*_dtype_of(step, order, float_dtype), is_scalar))
-    if not names and all(dtype == float_dtype for dtype, _, _ in kinds.values()):
+            kinds.setdefault(index, _dtype_of(step, order, float_dtype))
+    if not names and all(dtype == float_dtype for dtype, _ in kinds.values()):
         return Schema((TensorSpec("X", float_dtype, (BATCH, width)),), (), {})
     columns = names or [f"column_{i}" for i in range(width)]
     inputs, domains = [], {}
     for index, name in enumerate(columns):
-        dtype, values, _ = kinds.get(index, (float_dtype, (), False))
+        if names and index not in kinds:
+            continue  # dropped by the transformer
+        dtype, values = kinds.get(index, (float_dtype, ()))
         inputs.append(TensorSpec(name, dtype, (BATCH, 1)))
         if values:
             domains[name] = Domain(0, 1, values)
-    return Schema(tuple(inputs), tuple(columns), domains)
+    return Schema(tuple(inputs), tuple(s.name for s in inputs), domains)
 
 
 def _indices(columns: Any, names: list[str], width: int) -> list[int]:
@@ -130,7 +131,7 @@ def _dtype_of(step: Any, column: int | None, float_dtype: np.dtype) -> tuple[np.
         return float_dtype, ()
     head = first_step(step)
     if type(head).__name__ in _TEXT:
-        return "string", ()
+        return "string", sentences(head)
     categories = getattr(head, "categories_", None)
     if categories is not None and hasattr(head, "n_features_in_"):
         chosen = categories if column is None else [categories[column]]
@@ -146,6 +147,15 @@ def _dtype_of(step: Any, column: int | None, float_dtype: np.dtype) -> tuple[np.
         if any(isinstance(s, str) for s in statistics.ravel()):
             return _dtype_of_imputed(step, column, statistics)
     return float_dtype, ()
+
+
+def sentences(vectorizer: Any) -> tuple[str, ...]:
+    """Texts of the words that a vectorizer knows, with some that it does not know, capitals and punctuation."""
+    known = sorted(str(w) for w in getattr(vectorizer, "vocabulary_", {}))[:5000] or ["alpha", "beta"]
+    words = [*known[:: max(1, len(known) // 200)], "zzyzx", "I", "42"]
+    generator = np.random.default_rng(0)
+    texts = [" ".join(generator.choice(words, size=int(generator.integers(1, 9)))) for _ in range(60)]
+    return (*texts, texts[0].capitalize() + ".", f"{texts[1]}, {texts[2].upper()}!", "zzyzx")
 
 
 def _dtype_of_imputed(step: Any, column: int | None, statistics: np.ndarray) -> tuple[np.dtype | str, tuple[Any, ...]]:

@@ -1,0 +1,56 @@
+"""Small changes to a copy of an estimator that skl2onnx needs, none of which changes what it computes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+
+def convertible(estimator: Any) -> tuple[Any, list[str]]:
+    """A copy that skl2onnx 1.20 accepts, or the estimator itself when nothing needs a change.
+
+    Returns:
+        (estimator, things to say aloud).
+    """
+    if not any(_text_imputer(step) or _flattening(step) for step in steps_of(estimator)):
+        return estimator, []
+    estimator = copy.deepcopy(estimator)
+    notes = []
+    for step in steps_of(estimator):
+        if _text_imputer(step):
+            step.missing_values = ""
+            notes = ["missing text is given to the ONNX file as the empty string, since it has no NaN for text"]
+        elif _flattening(step):
+            step.flatten_transform = False  # concerns transform() alone
+    return estimator, notes
+
+
+def steps_of(estimator: Any) -> Iterator[Any]:
+    """An estimator and all estimators inside it."""
+    pending = [estimator]
+    while pending:
+        item = pending.pop()
+        if not hasattr(item, "get_params"):
+            continue
+        yield item
+        for name in ("steps", "transformers_", "transformer_list"):
+            pending += [part for entry in getattr(item, name, None) or () for part in entry if hasattr(part, "fit")]
+        for name in ("best_estimator_", "final_estimator_", "estimator_", "regressor_", "transformer_"):
+            pending.append(getattr(item, name, None))
+        members = getattr(item, "estimators_", None)
+        if isinstance(members, (list, tuple, np.ndarray)):
+            pending += list(np.asarray(members, dtype=object).ravel())
+
+
+def _text_imputer(step: Any) -> bool:
+    """Fills gaps in text and takes NaN for the gap; ONNX has no NaN for strings."""
+    if type(step).__name__ != "SimpleImputer" or isinstance(step.missing_values, str):
+        return False
+    return any(isinstance(s, str) for s in np.asarray(getattr(step, "statistics_", ()), dtype=object).ravel())
+
+
+def _flattening(step: Any) -> bool:
+    return type(step).__name__ == "VotingClassifier" and bool(getattr(step, "flatten_transform", False))

@@ -1,0 +1,147 @@
+"""Input schemas read off fitted estimators: columns of text and numbers, gaps, vocabularies; ties are no errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+from onnxtool.convert.api import convert, open_source
+from onnxtool.runtime.runner import OnnxRunner
+
+
+@pytest.fixture(scope="module")
+def people() -> pd.DataFrame:
+    generator = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": generator.integers(18, 80, 150),
+            "income": generator.normal(3e4, 1e4, 150),
+            "city": generator.choice(["Rome", "Oslo", "Bern"], 150),
+            "size": generator.choice(["S", "M"], 150),
+            "rooms": generator.integers(1, 5, 150),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def target(people: pd.DataFrame) -> np.ndarray:
+    return np.where((people.age > 40) ^ (people.city == "Rome"), "buy", "leave")
+
+
+def save(model: Any, folder: Path) -> Path:
+    skops.io.dump(model, folder / "model.skops")
+    return folder / "model.skops"
+
+
+def feeds_of(people: pd.DataFrame, runner: OnnxRunner) -> dict[str, np.ndarray]:
+    kinds = {s.name: object if s.dtype == "string" else s.dtype for s in runner.inputs}
+    return {name: people[name].to_numpy().astype(kind).reshape(-1, 1) for name, kind in kinds.items()}
+
+
+@pytest.mark.parametrize("searched", [False, True])
+def test_named_columns_become_inputs_of_their_own_type(
+    people: pd.DataFrame, target: np.ndarray, tmp_path: Path, searched: bool
+) -> None:
+    columns = ColumnTransformer(
+        [
+            ("numbers", make_pipeline(SimpleImputer(), StandardScaler()), ["age", "income"]),
+            ("words", OneHotEncoder(), ["city", "size"]),
+            ("rooms", OneHotEncoder(), ["rooms"]),
+        ]
+    )
+    model: Any = make_pipeline(columns, LogisticRegression())
+    if searched:
+        model = GridSearchCV(model, {"logisticregression__C": [1.0]}, cv=2)
+    model.fit(people, target)
+    report = convert(save(model, tmp_path), tmp_path / "out.onnx")
+    assert report.ok
+    assert [str(i) for i in report.inputs] == [
+        "age: float32[batch, 1]",
+        "income: float32[batch, 1]",
+        "city: string[batch, 1]",
+        "size: string[batch, 1]",
+        "rooms: int64[batch, 1]",
+    ]
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    found = runner.run(feeds_of(people, runner))
+    assert found["label"].tolist() == model.predict(people).tolist()
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(people), rtol=1e-3, atol=1e-5)
+
+
+def test_columns_that_the_model_drops_are_no_inputs(people: pd.DataFrame, target: np.ndarray, tmp_path: Path) -> None:
+    columns = ColumnTransformer([("words", OrdinalEncoder(), ["city"]), ("numbers", StandardScaler(), ["income"])])
+    model = make_pipeline(columns, LogisticRegression()).fit(people, target)
+    report = convert(save(model, tmp_path), tmp_path / "out.onnx")
+    assert report.ok
+    assert {i.name for i in report.inputs} == {"city", "income"}
+
+
+def test_missing_text_is_the_empty_string(people: pd.DataFrame, target: np.ndarray, tmp_path: Path) -> None:
+    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
+    model = make_pipeline(ColumnTransformer([("words", words, ["city", "size"])]), LogisticRegression())
+    model.fit(people, target)
+    report = convert(save(model, tmp_path), tmp_path / "out.onnx")
+    assert report.ok
+    assert any("empty string" in note for note in report.notes)
+    gap = pd.DataFrame({**{c: people[c][:1] for c in people}, "city": [np.nan], "size": ["M"]}, columns=people.columns)
+    fed = {"city": np.array([[""]], dtype=object), "size": np.array([["M"]], dtype=object)}
+    found = OnnxRunner.open(tmp_path / "out.onnx").run(fed)
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(gap), rtol=1e-4)
+
+
+def test_text_is_verified_on_words_that_the_model_knows(tmp_path: Path) -> None:
+    texts = ["good day sunshine", "bad night", "fine day", "awful rainy night"] * 4
+    model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts, [1, 0, 1, 0] * 4)
+    report = convert(save(model, tmp_path), tmp_path / "out.onnx")
+    assert report.ok
+    assert [str(i) for i in report.inputs] == ["text: string[batch]"]
+    hints = open_source(tmp_path / "model.skops").feeds_hint
+    assert hints is not None
+    assert {"sunshine", "awful"} <= set(" ".join(hints["text"].values).lower().split())
+    asked = np.array(["GOOD day, sunshine!", "a bad NIGHT"], dtype=object)
+    found = OnnxRunner.open(tmp_path / "out.onnx").run({"text": asked})
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(list(asked)), rtol=1e-4)
+
+
+def test_known_categories_keep_an_encoder_from_refusing_the_rows(people: pd.DataFrame, tmp_path: Path) -> None:
+    model = OneHotEncoder(handle_unknown="error").fit(people[["city", "size"]].to_numpy(dtype=object))
+    report = convert(save(model, tmp_path), tmp_path / "out.onnx")
+    assert report.ok
+    assert [str(i) for i in report.inputs] == ["X: string[batch, 2]"]
+
+
+def test_ties_between_classes_are_left_out_and_said(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(60, 3))
+    model = KNeighborsClassifier(n_neighbors=2).fit(x, generator.integers(0, 2, 60))
+    source = open_source(save(model, tmp_path))
+    rows = generator.normal(size=(40, 3)).astype(np.float32)
+    tied = model.predict_proba(rows)[:, 0] == 0.5
+    assert 0 < tied.sum() < len(rows)
+    kept = source.settle({"X": rows})["X"]  # type: ignore[attr-defined]
+    assert kept.shape == rows.shape
+    assert not (model.predict_proba(kept)[:, 0] == 0.5).any()
+    np.testing.assert_array_equal(kept[~tied], rows[~tied])
+    assert any("tie" in note for note in source.notes)
+
+
+def test_a_soft_vote_converts_though_its_transform_could_not(
+    people: pd.DataFrame, target: np.ndarray, tmp_path: Path
+) -> None:
+    members = [("linear", LogisticRegression()), ("forest", RandomForestClassifier(5, random_state=0))]
+    model = VotingClassifier(members, voting="soft").fit(people[["age", "rooms"]], target)
+    assert convert(save(model, tmp_path), tmp_path / "out.onnx").ok
