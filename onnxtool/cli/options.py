@@ -91,6 +91,18 @@ JsonOption = Annotated[
         show_default=False,
     ),
 ]
+JunitOption = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE.xml", help="Write a JUnit report for CI systems.", show_default=False),
+]
+SarifOption = Annotated[
+    Path | None,
+    typer.Option("--sarif", metavar="FILE.sarif", help="Write the findings as SARIF 2.1.0.", show_default=False),
+]
+MarkdownOption = Annotated[
+    Path | None,
+    typer.Option("--markdown", metavar="FILE.md", help="Write a summary in Markdown.", show_default=False),
+]
 VerboseOption = Annotated[
     int,
     typer.Option("--verbose", "-v", count=True, help="More detail, and tracebacks on errors.", show_default=False),

@@ -7,7 +7,9 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -34,7 +36,22 @@ class Output(AbstractContextManager["Output"]):
     (exit 70). With `--json -` stdout carries JSON only, and people's output goes to stderr.
     """
 
-    def __init__(self, json_target: str | None = None, verbose: int = 0, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        json_target: str | None = None,
+        verbose: int = 0,
+        quiet: bool = False,
+        files: Mapping[str, Path | None] | None = None,
+    ) -> None:
+        """Take the options of a command.
+
+        Args:
+            json_target: where the JSON form goes; "-" is stdout.
+            verbose: more detail.
+            quiet: nothing for people.
+            files: other forms to write, by the name of their renderer ("junit": Path("report.xml")).
+        """
+        self.files = {form: path for form, path in (files or {}).items() if path is not None}
         self.json_target = json_target
         self.verbose = verbose
         self.quiet = quiet
@@ -70,6 +87,8 @@ class Output(AbstractContextManager["Output"]):
                     streams.discard(1)
             else:
                 _write_text(Path(self.json_target), text + "\n")
+        for form, path in self.files.items():
+            _write_text(path, import_module(f"onnxtool.cli.render.{form}").render(report))
         if not self.quiet:
             from onnxtool.cli.render import terminal
 

@@ -95,3 +95,58 @@ class CheckReport(Report):
     def count(self, severity: Severity) -> int:
         """Number of findings of one severity."""
         return sum(f.severity is severity for f in self.findings)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that could not be checked at all.
+
+    Attributes:
+        error: the one line that says why.
+        exit_code: what checking it alone would end with.
+    """
+
+    model: str
+    error: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class ChecksReport(Report):
+    """Several models under inspection.
+
+    Attributes:
+        reports: one for each model that could be read.
+        unreadable: the others.
+    """
+
+    kind: ClassVar[str] = "checks"
+
+    reports: tuple[CheckReport, ...]
+    unreadable: tuple[Unreadable, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when every model could be read and is sound."""
+        return not self.unreadable and all(r.ok for r in self.reports)
+
+
+@dataclass(frozen=True)
+class RuleInfo:
+    """What a finding id stands for."""
+
+    id: str
+    family: str
+    severity: Severity
+    title: str
+    explanation: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class RulesReport(Report):
+    """Explanations of findings."""
+
+    kind: ClassVar[str] = "rules"
+
+    rules: tuple[RuleInfo, ...]

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import glob
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from onnxtool.model.header import read_header
-from onnxtool.model.io import read_proto, total_bytes
-from onnxtool.report.check import CheckReport, Finding, Severity, Stage
+from onnxtool import progress
+from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.report.check import (
+    CheckReport,
+    ChecksReport,
+    Finding,
+    RuleInfo,
+    RulesReport,
+    Severity,
+    Stage,
+    Unreadable,
+)
 from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
-from onnxtool.validate.check_catalog import rule
+from onnxtool.validate.check_catalog import RULES, rule, selected, static_findings
 from onnxtool.validate.check_stages import examine
+from onnxtool.validate.check_view import ModelView
 
 
 def check(
@@ -19,6 +32,8 @@ def check(
     data: str | os.PathLike[str] | None = None,
     seed: int = 0,
     options: SessionOptions = DEFAULT,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     fail_on: Severity = Severity.ERROR,
 ) -> CheckReport:
     """Check an .onnx file: ONNX checker, strict shape inference, load and run on the embedded runtime.
@@ -28,19 +43,20 @@ def check(
         data: .npz with inputs for the run; seeded random ones unless given.
         seed: of random inputs.
         options: provider, threads and custom-operator libraries of the run.
+        select: ids ("OT301"), beginnings of ids ("OT3") or families ("performance") to report; all unless given.
+        ignore: likewise, what not to report.
         fail_on: the mildest severity that makes the verdict bad.
 
     Raises:
         InputError: the file is missing, no ONNX model or damaged; or `data` cannot be used.
         UnsafeError: external data outside the model's folder.
         ResourceError: beyond the limits of size, time or memory.
+        UsageError: `select` or `ignore` name nothing.
     """
     path = Path(model)
+    wanted = selected(select, ignore)
     provider_name(options.provider)
-    proto = read_proto(path)
-    header = read_header(proto)
-    size = total_bytes(path)
-    del proto
+    view = ModelView.read(path)
     outcome = examine(
         str(path),
         provider=options.provider,
@@ -50,9 +66,11 @@ def check(
         seed=seed,
     )
     findings = [rule(f["id"]).finding(f["message"], f["where"]) for f in outcome["findings"]]
+    findings += static_findings(view, sound=outcome["stages"][0]["state"] == "passed")
+    header = view.header
     return CheckReport(
         model=str(path),
-        bytes=size,
+        bytes=view.bytes,
         ir_version=header.ir_version,
         opsets=header.opsets,
         producer=header.producer,
@@ -60,9 +78,71 @@ def check(
         outputs=tuple(s.info() for s in header.outputs),
         nodes=header.nodes,
         stages=tuple(Stage(**s) for s in outcome["stages"]),
-        findings=tuple(sorted(findings, key=_order)),
+        findings=tuple(sorted((f for f in findings if f.id in wanted), key=_order)),
         fail_on=fail_on,
     )
+
+
+def check_all(paths: Sequence[str | os.PathLike[str]], **options: Any) -> ChecksReport:
+    """Check several models.
+
+    Args:
+        paths: files, folders (every .onnx file below) and patterns ("models/*.onnx").
+        options: as for `check`.
+
+    Returns:
+        One report; a file that cannot be read is told in it and does not end the others.
+
+    Raises:
+        InputError: there is no model at all.
+        UsageError: as `check`.
+    """
+    found = find_models(paths)
+    reports: list[CheckReport] = []
+    unreadable: list[Unreadable] = []
+    with progress.task("checking", len(found)) as task:
+        for path in found:
+            task.describe(f"checking {path.name}")
+            try:
+                reports.append(check(path, **options))
+            except UsageError:
+                raise
+            except OnnxToolError as error:
+                unreadable.append(Unreadable(str(path), str(error), error.exit_code))
+            task.advance()
+    return ChecksReport(tuple(reports), tuple(unreadable))
+
+
+def find_models(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """Files as they are; all .onnx files below a folder; what a pattern fits. Each once, in order.
+
+    Raises:
+        InputError: a folder or pattern holds none.
+    """
+    found: dict[Path, None] = {}
+    for given in paths:
+        path = Path(given)
+        if path.is_dir():
+            hits = sorted(p for p in path.rglob("*.onnx") if p.is_file())
+        elif not path.exists() and any(c in str(given) for c in "*?["):
+            hits = sorted(Path(p) for p in glob.glob(str(given), recursive=True))
+        else:
+            hits = [path]
+        if not hits:
+            raise InputError(f"{given}: there is no .onnx file.")
+        found.update(dict.fromkeys(hits))
+    return list(found)
+
+
+def explain(identifiers: Sequence[str]) -> RulesReport:
+    """What findings mean: `explain(["OT301"])`; "all" gives every one.
+
+    Raises:
+        UsageError: there is no such finding.
+    """
+    names = list(RULES) if any(i.lower() == "all" for i in identifiers) else identifiers
+    rules = [rule(name) for name in names]
+    return RulesReport(tuple(RuleInfo(r.id, r.family, r.severity, r.title, r.explanation, r.fix) for r in rules))
 
 
 def _order(finding: Finding) -> tuple[int, str]:

@@ -1,121 +1,27 @@
-"""Every finding that `check` can make: its stable id, severity, explanation and fix."""
+"""Every finding that `check` can make, by its stable id."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from onnxtool.errors import UsageError
-from onnxtool.report.check import Finding, Severity
+from onnxtool.report.check import Finding
+from onnxtool.validate import check_graph_rules, check_stage_rules, check_text_rules, check_weight_rules
+from onnxtool.validate.check_rule import FAMILIES, Rule
+from onnxtool.validate.check_view import ModelView
 
-
-@dataclass(frozen=True)
-class Rule:
-    """What a finding id stands for. An id is never given to anything else, even when its rule goes away.
-
-    Attributes:
-        id: "OT001".
-        family: specification (OT0xx), runtime (OT1xx), portability (OT2xx), performance (OT3xx), numerics (OT4xx),
-            size (OT5xx), security (OT6xx), metadata (OT7xx).
-        title: a few words.
-        explanation: why it matters.
-        fix: what to do.
-    """
-
-    id: str
-    severity: Severity
-    title: str
-    explanation: str
-    fix: str
-
-    @property
-    def family(self) -> str:
-        """The name of the id's hundred."""
-        return FAMILIES[int(self.id[2])]
-
-    def finding(self, message: str, where: str = "") -> Finding:
-        """This rule, broken at one place."""
-        return Finding(self.id, self.severity, message, where, self.fix)
-
-
-FAMILIES = ("specification", "runtime", "portability", "performance", "numerics", "size", "security", "metadata")
-_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
-
-_RULES = (
-    Rule(
-        "OT001",
-        _E,
-        "breaks the ONNX specification",
-        "The ONNX project's own checker refuses the model: a missing field, an unknown operator, a wrong attribute, "
-        "nodes that are not in topological order.",
-        "Export the model again, with a newer exporter or another opset.",
-    ),
-    Rule(
-        "OT002",
-        _E,
-        "shapes or types contradict each other",
-        "Strict shape inference finds a tensor whose declared type or shape cannot come out of the node that makes it.",
-        "Export the model again; a tool that rewrote the graph may have left stale shapes behind.",
-    ),
-    Rule(
-        "OT003",
-        _N,
-        "shapes could not be followed through a standard operator",
-        "Some standard operators are defined by a small graph of others, and strict inference fails inside that graph. "
-        "The model is not to blame.",
-        "Nothing to do.",
-    ),
-    Rule(
-        "OT101",
-        _E,
-        "the runtime cannot load the model",
-        "ONNX Runtime finds the model invalid.",
-        "Export the model again, or report the message to the tool that wrote the file.",
-    ),
-    Rule(
-        "OT102",
-        _W,
-        "the runtime lacks an operator",
-        "The model is valid ONNX, but the embedded ONNX Runtime has no kernel for an operator, its opset or its type.",
-        "Convert with an older --opset, or use a newer onnxruntime.",
-    ),
-    Rule(
-        "OT103",
-        _E,
-        "custom operators without their library",
-        "Operators outside the standard domains only run with the library that brings them.",
-        "Name the library with --custom-op-library FILE.",
-    ),
-    Rule(
-        "OT111",
-        _E,
-        "fails on the given data",
-        "The model loads, but a node fails on the data given with --data.",
-        "Look at the node that the message names, and at the shapes of the data.",
-    ),
-    Rule(
-        "OT112",
-        _W,
-        "fails on random inputs",
-        "The model loads, but a node fails on random inputs of every size that was tried. Models that need special "
-        "values (lengths that fit, sorted indices) do so without being wrong.",
-        "Check it with real inputs: --data FILE.npz.",
-    ),
-    Rule(
-        "OT113",
-        _W,
-        "an output holds only NaN or infinities",
-        "Random inputs drive the output out of range altogether; damaged weights or a float16 overflow do that.",
-        "Look for the first such tensor with real inputs; check the weights (OT401).",
-    ),
-    Rule(
-        "OT114",
-        _E,
-        "fails on every input",
-        "The model takes float tensors of fixed size only, and still a node fails: no data can make it run.",
-        "Look at the node that the message names: its shapes do not fit together.",
-    ),
+_MODULES = (check_stage_rules, check_graph_rules, check_weight_rules, check_text_rules)
+RULES: dict[str, Rule] = {r.id: r for r in sorted((r for m in _MODULES for r in m.RULES), key=lambda r: r.id)}
+# What looks at the model itself, in the order of the families; the stages have findings of their own.
+_EXAMINERS: Sequence[Callable[[ModelView], Iterator[Finding]]] = (
+    check_graph_rules.specification,
+    check_graph_rules.portability,
+    check_graph_rules.performance,
+    check_weight_rules.numerics,
+    check_weight_rules.size,
+    check_text_rules.security,
+    check_text_rules.metadata,
 )
-RULES = {rule.id: rule for rule in _RULES}
 
 
 def rule(identifier: str) -> Rule:
@@ -124,7 +30,50 @@ def rule(identifier: str) -> Rule:
     Raises:
         UsageError: there is no such id.
     """
-    found = RULES.get(identifier.upper())
+    found = RULES.get(identifier.strip().upper())
     if found is None:
         raise UsageError(f"{identifier}: there is no such finding. Known: {', '.join(RULES)}.")
+    return found
+
+
+def static_findings(view: ModelView, sound: bool) -> Iterator[Finding]:
+    """What the file itself shows, without running it.
+
+    Args:
+        view: the model.
+        sound: it meets the specification. When not, rules that stumble over it are left out.
+    """
+    for examine in _EXAMINERS:
+        try:
+            yield from list(examine(view))
+        except (ValueError, TypeError, LookupError, AttributeError):
+            if sound:
+                raise
+
+
+def selected(select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:
+    """The ids that are wanted.
+
+    Args:
+        select: ids ("OT301"), beginnings of ids ("OT3") or families ("performance"); none means all.
+        ignore: likewise; goes before `select`.
+
+    Raises:
+        UsageError: something that fits no id.
+    """
+    wanted = _match(select) if list(select) else set(RULES)
+    return frozenset(wanted - _match(ignore))
+
+
+def _match(patterns: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for pattern in patterns:
+        text = pattern.strip()
+        if text.lower() in FAMILIES:
+            hits = {i for i, r in RULES.items() if r.family == text.lower()}
+        else:
+            hits = {i for i in RULES if text and i.startswith(text.upper())}
+        if not hits:
+            raise UsageError(f"{pattern}: no finding has such an id or family. Families: {', '.join(FAMILIES)}.")
+        found |= hits
     return found

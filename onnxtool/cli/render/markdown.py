@@ -1,0 +1,95 @@
+"""A summary in Markdown: for job summaries and comments on pull requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from onnxtool.cli.render.text import clean, count, duration, number, size
+from onnxtool.report.base import Report
+from onnxtool.report.bench import BenchReport
+from onnxtool.report.check import CheckReport, ChecksReport, Severity
+from onnxtool.report.compare import CompareReport
+
+
+def render(report: Report) -> str:
+    """The report as Markdown."""
+    lines = [f"### onnxtool {report.kind}: {'OK' if report.ok else 'FAILED'}", "", *_body(report), ""]
+    return "\n".join(lines)
+
+
+def _body(report: Report) -> Iterator[str]:
+    if isinstance(report, CheckReport):
+        yield from _check([report])
+    elif isinstance(report, ChecksReport):
+        yield from _check(report.reports)
+        for lost in report.unreadable:
+            yield f"- **error** {_cell(lost.error)}"
+    elif isinstance(report, CompareReport):
+        yield from _compare(report)
+    elif isinstance(report, BenchReport):
+        yield from _bench(report)
+    else:
+        yield f"verdict: {'good' if report.ok else 'bad'}"
+
+
+def _check(reports: Sequence[CheckReport]) -> Iterator[str]:
+    rows = [
+        (r.model, "passed" if r.ok else "**failed**", size(r.bytes), *(str(r.count(s)) for s in Severity))
+        for r in reports
+    ]
+    yield from _table(("model", "result", "size", "errors", "warnings", "notes"), rows)
+    for report in reports:
+        shown = [f for f in report.findings if f.severity is not Severity.NOTE]
+        if shown:
+            yield ""
+            yield f"**{_cell(report.model)}**"
+            yield ""
+            for finding in shown:
+                where = f"{_cell(finding.where)}: " if finding.where else ""
+                yield f"- {finding.severity.value} {finding.id} {where}{_cell(finding.message)}"
+
+
+def _compare(report: CompareReport) -> Iterator[str]:
+    tolerance = f"rtol {report.rtol:g}, atol {report.atol:g}"
+    yield f"{_cell(report.a)} against {_cell(report.b)}, {_cell(report.data)}, {tolerance}"
+    yield ""
+    rows = [
+        (
+            o.name,
+            *(number(v) for v in (o.max_abs, o.max_rel, o.cosine, o.sqnr_db)),
+            "equal" if o.ok else "**differs**",
+        )
+        for o in report.outputs
+    ]
+    yield from _table(("output", "max abs", "max rel", "cosine", "SQNR dB", "verdict"), rows)
+
+
+def _bench(report: BenchReport) -> Iterator[str]:
+    rows = [
+        (
+            item.model,
+            str(item.batch),
+            str(item.threads or "all"),
+            *(duration(v) for v in (item.median, item.p90, item.p99)),
+            count(item.throughput),
+            "" if item.ratio is None else f"{item.ratio:.2f} [{item.ratio_low:.2f}, {item.ratio_high:.2f}]",
+            item.verdict,
+        )
+        for item in report.latencies
+    ]
+    yield from _table(("model", "batch", "threads", "median", "p90", "p99", "items/s", "ratio", "verdict"), rows)
+    for line in report.regressions:
+        yield f"- **slower** {_cell(line)}"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(c if c.startswith("**") else _cell(c) for c in row) + " |"
+
+
+def _cell(text: str) -> str:
+    """Text from files, with everything that means something in Markdown or HTML made harmless."""
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", clean(text, 300))

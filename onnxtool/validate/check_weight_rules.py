@@ -1,0 +1,162 @@
+"""Rules on the weights: numerics (OT4xx) and size (OT5xx)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+
+from onnxtool.model.limits import PROTOBUF_LIMIT
+from onnxtool.model.tensors import declared_bytes, external_ref
+from onnxtool.report.check import Finding, Severity
+from onnxtool.validate.check_rule import Rule
+from onnxtool.validate.check_view import ModelView
+
+_W, _N = Severity.WARNING, Severity.NOTE
+_FLOAT16_MAX = 65504.0
+_LARGE = 4096  # bytes; smaller tensors are not worth a word about size
+
+NAN = Rule(
+    "OT401",
+    _W,
+    "NaN in a weight",
+    "NaN spreads to every output that depends on it.",
+    "Look at the training run and at the export; retrain or repair the checkpoint.",
+)
+INFINITE = Rule(
+    "OT402",
+    _N,
+    "infinities in a weight",
+    "Meant in attention masks (-inf), a defect elsewhere. float16 conversion and quantization cannot represent them.",
+    "Use a large finite number for masks, such as -10000.",
+)
+DENORMAL = Rule(
+    "OT403",
+    _N,
+    "many denormal numbers in a weight",
+    "Numbers below 1.2e-38 are up to a hundred times slower on some processors and carry no information.",
+    "Set them to zero before exporting.",
+)
+HALF_OVERFLOW = Rule(
+    "OT404",
+    _N,
+    "a weight beyond the range of float16",
+    "Values beyond 65504 become infinite when the model is converted to float16.",
+    "Keep the nodes that read it in float32.",
+)
+BAD_SCALE = Rule(
+    "OT405",
+    _W,
+    "a scale that is not positive",
+    "QuantizeLinear divides by its scale: zero, negative or NaN scales give nonsense.",
+    "Calibrate again, on data that reaches this tensor.",
+)
+UNUSED = Rule(
+    "OT501",
+    _W,
+    "an initializer that nothing reads",
+    "It only makes the file larger.",
+    "Run: onnxtool optimize.",
+)
+DUPLICATE = Rule(
+    "OT502",
+    _N,
+    "initializers with the same content",
+    "One of them would do.",
+    "Run: onnxtool optimize.",
+)
+UNIFORM = Rule(
+    "OT503",
+    _N,
+    "a large tensor of one value",
+    "A scalar that is broadcast, or a ConstantOfShape, says the same in a few bytes.",
+    "Replace it by a scalar.",
+)
+NEAR_LIMIT = Rule(
+    "OT504",
+    _W,
+    "close to protobuf's limit of 2 GB",
+    "A file beyond 2 GB cannot be read at all unless its weights are external data.",
+    "Save it with external data: any onnxtool command that writes a model does so near the limit.",
+)
+HALF_EXACT = Rule(
+    "OT505",
+    _N,
+    "float32 weights that float16 holds exactly",
+    "They take twice the room they need.",
+    "Store them as float16.",
+)
+RULES = (NAN, INFINITE, DENORMAL, HALF_OVERFLOW, BAD_SCALE, UNUSED, DUPLICATE, UNIFORM, NEAR_LIMIT, HALF_EXACT)
+
+
+def numerics(view: ModelView) -> Iterator[Finding]:
+    """NaN, infinities, denormals, float16 range, quantization scales; also what shrinks without loss."""
+    scales = {
+        n.input[1] for n in view.nodes if n.op_type in ("QuantizeLinear", "DequantizeLinear") and len(n.input) > 1
+    }
+    halves = total = 0
+    for tensor, values in view.weights():
+        if tensor.name in scales and values.dtype.kind == "f" and not np.all(values > 0):
+            yield BAD_SCALE.finding(f"smallest is {values.min()}", tensor.name)
+        if values.dtype.kind == "f" and values.size:
+            yield from _floats(tensor, values)
+        if values.dtype == np.float32 and values.nbytes >= _LARGE:
+            total += values.nbytes
+            halves += values.nbytes if _exact_in_half(values) else 0
+        if values.nbytes >= _LARGE and values.size > 1 and _uniform(values):
+            yield UNIFORM.finding(f"{values.nbytes} bytes of {values.reshape(-1)[0]}", tensor.name)
+    if halves > total / 2 > 0:
+        yield HALF_EXACT.finding(f"{halves} of {total} bytes of float32 weights")
+
+
+def _floats(tensor: onnx.TensorProto, values: np.ndarray) -> Iterator[Finding]:
+    # min and max pass NaN on and make no copy of a large weight; the counts are made only when there is something.
+    with np.errstate(all="ignore"):
+        low, high = float(values.min()), float(values.max())
+        if np.isnan(low):
+            yield NAN.finding(f"{int(np.isnan(values).sum())} of {values.size} values", tensor.name)
+            return
+        if np.isinf(low) or np.isinf(high):
+            yield INFINITE.finding(f"{int(np.isinf(values).sum())} of {values.size} values", tensor.name)
+        elif values.dtype != np.float16 and max(-low, high) > _FLOAT16_MAX:
+            yield HALF_OVERFLOW.finding(f"values from {low:.3g} to {high:.3g}", tensor.name)
+        if values.dtype == np.float32 and values.size >= 64:
+            tiny = np.finfo(np.float32).tiny
+            count = int(np.count_nonzero((np.abs(values) < tiny) & (values != 0)))
+            if count > values.size / 100:
+                yield DENORMAL.finding(f"{count} of {values.size} values", tensor.name)
+
+
+def _exact_in_half(values: np.ndarray) -> bool:
+    # Trained weights fail in the first few values already: look at a sample before the whole.
+    flat = values.reshape(-1)
+    with np.errstate(all="ignore"):
+        for part in (flat[:256], flat):
+            if not np.array_equal(part.astype(np.float16).astype(np.float32), part):
+                return False
+    return True
+
+
+def _uniform(values: np.ndarray) -> bool:
+    flat = values.reshape(-1)
+    return bool(flat[0] == flat[-1] and np.all(flat[:64] == flat[0]) and np.all(flat == flat[0]))
+
+
+def size(view: ModelView) -> Iterator[Finding]:
+    """Unused and duplicate initializers, the 2 GB limit."""
+    graph = view.proto.graph
+    seen: dict[tuple[int, bytes], str] = {}
+    for tensor in graph.initializer:
+        if tensor.name not in view.readers and tensor.name not in view.output_names:
+            yield UNUSED.finding(f"{declared_bytes(tensor) or 0} bytes that nothing reads", tensor.name)
+        if external_ref(tensor) is None and (declared_bytes(tensor) or 0) >= _LARGE:
+            digest = hashlib.sha256(tensor.raw_data or tensor.SerializeToString()[: 1 << 30])
+            digest.update(str((list(tensor.dims), tensor.data_type)).encode())
+            first = seen.setdefault((len(tensor.raw_data), digest.digest()), tensor.name)
+            if first != tensor.name:
+                yield DUPLICATE.finding(f"the same as {first!r}, {declared_bytes(tensor)} bytes", tensor.name)
+    inline = view.path.stat().st_size
+    if inline > 0.9 * PROTOBUF_LIMIT:
+        yield NEAR_LIMIT.finding(f"{inline} of {PROTOBUF_LIMIT} bytes")
