@@ -50,10 +50,11 @@ def measure(
     minimum: int = 10,
     maximum: int = 1000,
     warmup: int = 3,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[Timing]:
     """Time several callables in alternation, so that a slow moment of the machine hits all of them.
 
-    Each round calls every candidate once, in an order that rotates from round to round.
+    Each round calls every candidate once, in an order drawn anew.
 
     Args:
         candidates: what to time; each call is one sample.
@@ -61,6 +62,8 @@ def measure(
         minimum: least number of rounds.
         maximum: largest number of rounds.
         warmup: rounds that are not counted.
+        clock: `time.perf_counter` for elapsed time; `time.thread_time`, for candidates that compute in the calling
+            thread alone (one-thread sessions), leaves out the time that other processes took the processor away.
 
     Returns:
         One Timing for each candidate, in order; sample i of each comes from round i.
@@ -69,14 +72,15 @@ def measure(
         for call in candidates:
             call()
     samples: list[list[float]] = [[] for _ in candidates]
+    # A fixed order can fall in step with the scheduler's time slices: one candidate is then interrupted every time.
+    orders = np.random.default_rng(0)
     deadline = time.perf_counter() + budget
     rounds = 0
     while rounds < maximum and (rounds < minimum or time.perf_counter() < deadline):
-        for step in range(len(candidates)):
-            index = (rounds + step) % len(candidates)
-            start = time.perf_counter()
+        for index in orders.permutation(len(candidates)):
+            start = clock()
             candidates[index]()
-            samples[index].append(time.perf_counter() - start)
+            samples[index].append(clock() - start)
         rounds += 1
     return [Timing(tuple(s)) for s in samples]
 

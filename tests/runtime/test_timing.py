@@ -7,11 +7,19 @@ import numpy as np
 from onnxtool.runtime.timing import Timing, measure, ratio
 
 
-def test_candidates_alternate_and_the_first_place_rotates() -> None:
+def test_every_round_calls_every_candidate_in_changing_order() -> None:
     calls: list[str] = []
-    timings = measure([lambda: calls.append("a"), lambda: calls.append("b")], budget=0, minimum=4, warmup=1)
-    assert calls == ["a", "b", "a", "b", "b", "a", "a", "b", "b", "a"]
-    assert [len(t.samples) for t in timings] == [4, 4]
+    timings = measure([lambda: calls.append("a"), lambda: calls.append("b")], budget=0, minimum=40, warmup=1)
+    rounds = ["".join(calls[i : i + 2]) for i in range(0, len(calls), 2)]
+    assert len(rounds) == 41
+    assert set(rounds) == {"ab", "ba"}
+    assert [len(t.samples) for t in timings] == [40, 40]
+
+
+def test_uses_the_clock_that_it_is_given() -> None:
+    ticks = iter(range(1000))
+    (timing,) = measure([lambda: next(ticks)], budget=0, minimum=5, clock=lambda: float(next(ticks)))
+    assert timing.samples == (2.0,) * 5
 
 
 def test_ratio_of_twins_is_same_and_a_slower_one_is_named() -> None:
