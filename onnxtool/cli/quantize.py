@@ -15,6 +15,7 @@ from onnxtool.cli.output import Output
 class ModeChoice(StrEnum):
     """Values of --mode."""
 
+    auto = "auto"
     static = "static"
     dynamic = "dynamic"
 
@@ -46,14 +47,14 @@ def command(
     model: o.ModelArgument,
     output: o.OutputOption,
     mode: Annotated[
-        ModeChoice | None,
+        ModeChoice,
         typer.Option(
             "--mode",
-            show_default=False,
-            help="static: calibrated ranges, integer Conv, Gemm and MatMul (needs --data). dynamic: MatMul and Gemm, "
-            "ranges taken at run time. Unless given: static with --data, dynamic without.",
+            help="auto: the fastest recipe on this machine that keeps the accuracy budget, found by measuring. "
+            "static: calibrated ranges, integer Conv, Gemm and MatMul (needs --data). dynamic: MatMul and Gemm, "
+            "ranges taken at run time.",
         ),
-    ] = None,
+    ] = ModeChoice.auto,
     data: Annotated[
         str | None,
         typer.Option(
@@ -83,6 +84,23 @@ def command(
     metric: Annotated[
         str, typer.Option("--metric", help="accuracy (argmax), or file.py:FUNCTION of (outputs, labels).")
     ] = "accuracy",
+    max_drop: Annotated[
+        float, typer.Option("--max-drop", min=0.0, help="auto: accuracy that may be lost; 0.01 is one point.")
+    ] = 0.01,
+    time_limit: Annotated[float, typer.Option("--time-limit", min=1.0, help="auto: seconds to search for.")] = 100.0,
+    smallest: Annotated[
+        bool, typer.Option("--smallest", help="auto: when nothing beats float, write the smallest within the budget.")
+    ] = False,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            "--recipe",
+            metavar="FILE.json",
+            show_default=False,
+            help="Replay the recipe in this file (same bytes, no data needed); when there is no such file, save the "
+            "recipe to it.",
+        ),
+    ] = None,
     per_channel: Annotated[
         bool, typer.Option("--per-channel/--per-tensor", help="One weight scale per output channel, or one in all.")
     ] = True,
@@ -116,9 +134,9 @@ def command(
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
 ) -> None:
-    """Make a model int8, check it against the float model, and show size, latency and error.
+    """Make a model int8 within an accuracy budget, and show size, latency and error against the float model.
 
-    Exit 0 when the file was written, 1 when the result was not good enough to be written.
+    Exit 0 when the file was written; 1 when nothing keeps the budget and beats float, and nothing was written.
     """
     with Output(json, verbose, quiet) as out:
         from onnxtool.quantize.api import quantize
@@ -126,7 +144,7 @@ def command(
         report = quantize(
             model,
             Path(output),
-            mode=mode.value if mode else None,
+            mode=mode.value,
             data=data,
             samples=samples,
             eval_data=eval_data,
@@ -139,6 +157,10 @@ def command(
             coverage=percentile,
             op_types=op or (),
             exclude=exclude or (),
+            max_drop=max_drop,
+            time_limit=time_limit,
+            smallest=smallest,
+            recipe_file=recipe,
             threads=threads,
         )
         out.emit(report)

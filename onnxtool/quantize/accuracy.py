@@ -1,4 +1,4 @@
-"""How good a quantized model is: its outputs against the float model's, and its task metric on labelled data."""
+"""The task metric of a model on labelled data."""
 
 from __future__ import annotations
 
@@ -12,69 +12,14 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.errors import InputError, UsageError
 from onnxtool.quantize.calibration import DataSource, load_function, read_labels
-from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.runner import Runner
-from onnxtool.validate.tolerance import Difference, Tolerance
 
 Metric = Callable[[Mapping[str, np.ndarray], np.ndarray], float]
 BATCH = 32
 
 
-class References:
-    """The float model's outputs on a set of samples, kept to judge many candidates against.
-
-    Kept in memory up to `limit` bytes; the samples beyond are left out (fidelity needs no more).
-    """
-
-    def __init__(self, runner: Runner, data: DataSource, limit: int = 256_000_000, batch: int = 8) -> None:
-        self.feeds: list[dict[str, np.ndarray]] = []
-        self.outputs: list[dict[str, np.ndarray]] = []
-        self.samples = 0
-        held = 0
-        for feeds in data.batches(batch):
-            outputs = {name: np.asarray(v) for name, v in runner.run(feeds).items()}
-            held += sum(a.nbytes for a in (*feeds.values(), *outputs.values()))
-            self.feeds.append(feeds)
-            self.outputs.append(outputs)
-            self.samples += _rows(feeds)
-            if held > limit:
-                break
-
-    def judge(self, runner: Runner) -> Fidelity:
-        """Run a candidate on the same samples and say how far off it is."""
-        return _fidelity(
-            ((expected, runner.run(feeds)) for feeds, expected in zip(self.feeds, self.outputs, strict=True)),
-            self.samples,
-        )
-
-
 def _rows(feeds: Mapping[str, np.ndarray]) -> int:
     return max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
-
-
-def _fidelity(pairs: Any, samples: int) -> Fidelity:
-    differences: dict[str, Difference] = {}
-    equal = total = 0
-    for expected, actual in pairs:
-        for position, (name, right) in enumerate(expected.items()):
-            entry = differences.setdefault(name, Difference(name, Tolerance()))
-            entry.add(right, actual[name])
-            if position == 0 and _has_argmax(right):
-                hits = right.argmax(axis=-1) == np.asarray(actual[name]).argmax(axis=-1)
-                equal, total = equal + int(hits.sum()), total + hits.size
-    outputs = tuple(d.result() for d in differences.values())
-    floats = [o for o in outputs if o.dtype.startswith(("float", "bfloat"))] or list(outputs)
-    return Fidelity(
-        sqnr_db=min((o.sqnr_db for o in floats), default=float("inf")),
-        cosine=min((o.cosine for o in floats), default=1.0),
-        agreement=equal / total if total else None,
-        samples=samples,
-        outputs=outputs,
-    )
-
-
-def _has_argmax(array: np.ndarray) -> bool:
-    return array.ndim >= 2 and array.shape[-1] > 1 and array.dtype.kind == "f"
 
 
 class Task:

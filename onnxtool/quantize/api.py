@@ -5,72 +5,34 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import UsageError, VerdictError
 from onnxtool.model import io
-from onnxtool.model.domains import input_domains
-from onnxtool.model.graph import input_specs
+from onnxtool.model.atomic import write_atomic
 from onnxtool.model.metadata import add_history, versions
-from onnxtool.quantize.accuracy import References, Task, open_task
 from onnxtool.quantize.apply import apply, calibrate, select
-from onnxtool.quantize.calibration import DataSource, open_data
+from onnxtool.quantize.auto import Outcome, search
+from onnxtool.quantize.fidelity import Judge, outputs_fit
+from onnxtool.quantize.job import Job, open_job
 from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.latency import DEFAULT_THREADS, compare_latency
 from onnxtool.quantize.placement import counts
-from onnxtool.quantize.prepare import prepare
-from onnxtool.quantize.recipe import ActivationType, Method, Mode, QuantRecipe, WeightType
+from onnxtool.quantize.recipe import ActivationType, Method, Mode, QuantRecipe, WeightType, dump_recipe, load_recipe
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.validate.equality import probe_feeds
-
-FIDELITY_SAMPLES = 32
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a quantization works on.
-
-    Attributes:
-        source: the float model's path.
-        original: the float model as it came.
-        prepared: optimized and named.
-        data: calibration samples; None without.
-        task: labelled data; None without.
-        threads: for timing.
-    """
-
-    source: Path
-    original: ir.Model
-    prepared: ir.Model
-    data: DataSource | None
-    task: Task | None
-    threads: int
-
-    def runner(self, model: ir.Model | Path) -> OnnxRunner:
-        """A session as latency is measured with."""
-        return OnnxRunner.open(model, SessionOptions(threads=self.threads))
-
-    def probes(self) -> DataSource:
-        """Samples to judge on: the calibration data, or seeded random inputs."""
-        if self.data is not None:
-            return self.data.limited(FIDELITY_SAMPLES)
-        specs = input_specs(self.original)
-        feeds = probe_feeds(specs, domains=input_domains(self.original))
-        return open_data(feeds, specs)
 
 
 def quantize(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    mode: Mode | None = None,
+    mode: Mode = "auto",
     data: Any = None,
     samples: int | None = None,
     eval_data: Any = None,
@@ -83,6 +45,10 @@ def quantize(
     coverage: float = 0.9999,
     op_types: Collection[str] = (),
     exclude: Collection[str] = (),
+    max_drop: float = 0.01,
+    time_limit: float = 100.0,
+    smallest: bool = False,
+    recipe_file: str | os.PathLike[str] | None = None,
     threads: int = DEFAULT_THREADS,
 ) -> QuantizeReport:
     """Quantize a float32 ONNX model, verify the result, and write it.
@@ -90,8 +56,8 @@ def quantize(
     Args:
         source: the float model.
         output: the file to write; may be `source`.
-        mode: "static" (calibrated Q/DQ, needs `data`) or "dynamic" (MatMul and Gemm, activations quantized at run
-            time). None: static with data, dynamic without.
+        mode: "auto" (the fastest recipe within the accuracy budget, found by measuring), "static" (calibrated Q/DQ,
+            needs `data`) or "dynamic" (MatMul and Gemm, activations quantized at run time).
         data: calibration samples: an .npz or .npy file, a folder of them, "file.py:generator", named arrays, a list
             of feeds, or a function that returns feeds (see `calibration.open_data`).
         samples: use at most this many.
@@ -105,6 +71,11 @@ def quantize(
         coverage: share of values kept by method "percentile".
         op_types: quantize only these of Conv, Gemm, MatMul.
         exclude: nodes that stay float: names, or glob patterns of node names or output tensors.
+        max_drop: auto: the accuracy budget; 0.01 is one point.
+        time_limit: auto: seconds that the search may take.
+        smallest: auto: when nothing beats float, write the smallest within the budget all the same.
+        recipe_file: replay the recipe in this file (no data needed, same bytes); where there is no such file, the
+            recipe that was found is saved to it.
         threads: of the runtime while measuring latency.
 
     Raises:
@@ -115,8 +86,9 @@ def quantize(
     began = time.perf_counter()
     target = Path(output)
     io.check_output(target)
-    recipe = QuantRecipe(
-        mode=mode or ("static" if data is not None else "dynamic"),
+    replayed = load_recipe(recipe_file) if recipe_file is not None and Path(recipe_file).exists() else None
+    recipe = replayed or QuantRecipe(
+        mode=mode,
         activations=activations,
         weights=weights,
         per_channel=per_channel,
@@ -125,37 +97,66 @@ def quantize(
         op_types=tuple(op_types),
         exclude=tuple(exclude),
     )
-    if recipe.mode == "static" and data is None:
+    if recipe.mode == "static" and data is None and recipe.ranges is None:
         raise UsageError(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
     job = open_job(source, data, samples, eval_data, labels, metric, threads, recipe.optimize)
-    return finish(job, calibrate(job.prepared, recipe, job.data, None), target, began)
+    if replayed is not None or recipe.mode != "auto":
+        recipe = calibrate(job.prepared, recipe, job.data, None)
+        return _saved(finish(job, recipe, target, began), recipe, recipe_file, replayed)
+    outcome = search(job, recipe, max_drop, time_limit)
+    best = outcome.best or (outcome.smallest if smallest else None)
+    if best is None:
+        return _nothing(job, outcome, began)
+    report = _saved(finish(job, best.recipe, target, began), best.recipe, recipe_file, None)
+    return replace(
+        report,
+        mode="auto",
+        latency=best.latency or report.latency,
+        metric=best.metric or report.metric,
+        budget=outcome.budget.words,
+        frontier=tuple(t.candidate(outcome.budget, t is best) for t in outcome.trials),
+        verdict=outcome.verdict or report.verdict,
+    )
 
 
-def open_job(
-    source: str | os.PathLike[str],
-    data: Any,
-    samples: int | None,
-    eval_data: Any,
-    labels: str | np.ndarray | None,
-    metric: Any,
-    threads: int,
-    level: str,
-) -> Job:
-    """Load the model and open the data; all that can be wrong with either is said here."""
-    original = io.load(source)
-    specs = input_specs(original)
-    opened = None if data is None else open_data(data, specs, samples=samples)
-    if opened is not None:
-        opened.first()
-    task = None
-    if eval_data is not None:
-        task = open_task(eval_data, open_data(eval_data, specs), labels, metric)
-    elif labels is not None:
-        raise UsageError("--labels goes with --eval: the labelled data.")
-    return Job(Path(source), original, prepare(original, level), opened, task, threads)
+def _saved(
+    report: QuantizeReport,
+    recipe: QuantRecipe,
+    path: str | os.PathLike[str] | None,
+    replayed: QuantRecipe | None,
+) -> QuantizeReport:
+    """Keep the recipe where the caller asked for it, unless that is where it came from."""
+    if path is None:
+        return report
+    if replayed is None:
+        write_atomic(Path(path), dump_recipe(recipe).encode())
+    return replace(report, recipe_file=str(path))
+
+
+def _nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
+    """The report of a search that wrote nothing."""
+    size = io.total_bytes(job.source)
+    return QuantizeReport(
+        source=str(job.source),
+        output=None,
+        mode="auto",
+        summary="",
+        recipe={},
+        bytes_before=size,
+        bytes_after=size,
+        quantized={},
+        kernels={},
+        latency=None,
+        fidelity=None,
+        budget=outcome.budget.words,
+        frontier=tuple(t.candidate(outcome.budget, False) for t in outcome.trials),
+        seconds=time.perf_counter() - began,
+        verdict=outcome.verdict + "; nothing was written. The smallest one within the budget: --smallest.",
+        warnings=_warnings(job),
+    )
 
 
 def finish(job: Job, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
@@ -164,8 +165,7 @@ def finish(job: Job, recipe: QuantRecipe, target: Path, began: float) -> Quantiz
     stamp(model, job, recipe)
     runner = verified(job, model)
     float_runner = job.runner(job.source)
-    references = References(float_runner, job.probes())
-    fidelity = references.judge(runner)
+    fidelity = Judge(job.original, float_runner, job.probes()).judge(runner)
     metric = None
     if job.task is not None:
         base = job.task.score(float_runner)
@@ -199,19 +199,15 @@ def verified(job: Job, model: ir.Model) -> OnnxRunner:
     """Load the quantized model and run it; what it gives must have the float model's names, shapes and no NaN.
 
     Raises:
-        InputError: it does not load or run, or gives other shapes, NaN or infinity where float does not.
+        InputError: it does not load or run.
+        VerdictError: it gives other shapes, or NaN or infinity where float does not.
     """
     runner = job.runner(model)
     float_runner = job.runner(job.source)
     for feeds in job.probes().limited(3).samples():
-        expected, actual = float_runner.run(feeds), runner.run(feeds)
-        for name, right in expected.items():
-            found = actual.get(name)
-            if found is None or np.shape(found) != np.shape(right):
-                raise InputError(f"{job.source}: the quantized model's output {name!r} has another shape; not written.")
-            finite = np.asarray(right).dtype.kind != "f" or not np.isfinite(right).all() or np.isfinite(found).all()
-            if not finite:
-                raise InputError(f"{job.source}: the quantized model's output {name!r} is not finite; not written.")
+        wrong = outputs_fit(float_runner.run(feeds), runner.run(feeds))
+        if wrong is not None:
+            raise VerdictError(f"{job.source}: not written, because the quantized model's {wrong}.")
     return runner
 
 

@@ -30,7 +30,7 @@ def select(graph: ir.Graph, recipe: QuantRecipe) -> dict[str, NodePlan]:
     return {
         node.name or "": how
         for node in graph
-        if is_standard(node, *kinds) and eligible(node) and not _excluded(node, recipe)
+        if is_standard(node, *kinds) and eligible(node) and not excluded(node, recipe)
     }
 
 
@@ -47,14 +47,15 @@ def _kinds(recipe: QuantRecipe) -> tuple[str, ...]:
     return recipe.op_types or possible
 
 
-def _excluded(node: ir.Node, recipe: QuantRecipe) -> bool:
+def excluded(node: ir.Node, recipe: QuantRecipe) -> bool:
+    """True when the recipe keeps this node float."""
     return recipe.excludes(node.name or "", tuple(v.name or "" for v in node.outputs))
 
 
 def _check_patterns(graph: ir.Graph, recipe: QuantRecipe) -> None:
     for pattern in recipe.exclude:
         single = replace(recipe, exclude=(pattern,))
-        if not any(_excluded(node, single) for node in graph):
+        if not any(excluded(node, single) for node in graph):
             raise UsageError(f"--exclude {pattern}: no node has that name or such an output after optimization.")
 
 
@@ -62,7 +63,7 @@ def placement_of(graph: ir.Graph, recipe: QuantRecipe) -> Placement:
     """Where the recipe's static part puts Q/DQ pairs."""
     plan = select(graph, recipe)
     chosen = [node for node in graph if plan.get(node.name or "") == "static"]
-    return place(graph, chosen, [node for node in graph if _excluded(node, recipe)])
+    return place(graph, chosen, [node for node in graph if excluded(node, recipe)])
 
 
 def calibrate(prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, threads: int | None) -> QuantRecipe:

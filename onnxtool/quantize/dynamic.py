@@ -27,7 +27,7 @@ def make_dynamic(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecipe)
         recipe: weight type and granularity. Activations are u8, as DynamicQuantizeLinear gives no other.
     """
     inputs: dict[ir.Value, list[ir.Value]] = {}
-    weights: dict[tuple[int, bool], list[ir.Value]] = {}
+    weights: dict[tuple[int, bool, bool], list[ir.Value]] = {}
     chosen = set(nodes)
     for node in list(graph):
         if node in chosen:
@@ -39,7 +39,7 @@ def _replace(
     node: ir.Node,
     recipe: QuantRecipe,
     inputs: dict[ir.Value, list[ir.Value]],
-    weights: dict[tuple[int, bool], list[ir.Value]],
+    weights: dict[tuple[int, bool, bool], list[ir.Value]],
 ) -> None:
     source, weight = node.inputs[0], node.inputs[1]
     assert source is not None and weight is not None
@@ -50,9 +50,10 @@ def _replace(
         inputs[source] = insert(node, "DynamicQuantizeLinear", [source], [f"{name}_{s}" for s in suffixes])
     quantized, scale, zero = inputs[source]
     transposed = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
-    key = (id(weight), transposed)
+    split = recipe.splits_channels(node.name or "")
+    key = (id(weight), transposed, split)
     if key not in weights:
-        weights[key] = _weight(graph, weight, transposed, recipe)
+        weights[key] = _weight(graph, weight, transposed, recipe, split)
     integers, weight_scale, weight_zero = weights[key]
     name = node.outputs[0].name or str(node.name)
     (product,) = insert(
@@ -68,11 +69,11 @@ def _replace(
     take_place(node, result)
 
 
-def _weight(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRecipe) -> list[ir.Value]:
+def _weight(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRecipe, split: bool) -> list[ir.Value]:
     array = float_constant(weight)
     assert array is not None
     array = np.ascontiguousarray(array.T) if transposed else array
-    axis = array.ndim - 1 if recipe.per_channel and array.ndim == 2 else None
+    axis = array.ndim - 1 if split and array.ndim == 2 else None
     integers, params = quantize_weight(array, axis, recipe.weights, reduced=recipe.reduced)
     name = weight.name or "weight"
     return [

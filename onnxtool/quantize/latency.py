@@ -21,6 +21,7 @@ def compare_latency(
     threads: int,
     budget: float = 2.0,
     minimum: int = 10,
+    maximum: int = 1000,
 ) -> list[LatencyRatio]:
     """Run the float model and candidates in alternation on one sample.
 
@@ -31,9 +32,10 @@ def compare_latency(
         threads: of all runners, for the report.
         budget: seconds for all of it together.
         minimum: least number of rounds.
+        maximum: largest number of rounds.
     """
     calls = [(lambda r=r: r.session.run(None, feeds)) for r in (reference, *candidates)]
-    timings = measure(calls, budget=budget, minimum=minimum)
+    timings = measure(calls, budget=budget, minimum=minimum, maximum=maximum)
     results = []
     for timing in timings[1:]:
         found = ratio(timing, timings[0])

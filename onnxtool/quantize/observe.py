@@ -74,7 +74,8 @@ def calibrated(seen: Mapping[str, Observed], recipe: QuantRecipe) -> dict[str, R
 
 
 def _take(observed: Observed, name: str, values: list[np.ndarray], where: str) -> None:
-    low, high, total = (float(v) for v in values[:3])
+    low, high, elements, total = (float(v) for v in values[:4])
+    observed.elements = max(observed.elements, int(elements))
     if low > high:  # the reduction of an empty tensor
         return
     # ReduceMin and ReduceMax pass over NaN; the sum does not.
@@ -84,7 +85,7 @@ def _take(observed: Observed, name: str, values: list[np.ndarray], where: str) -
             f"{where}: tensor {name!r} becomes {kind} in the float model, so that no range can be measured. "
             "Drop this sample, or mend the model."
         )
-    observed.add(low, high, values[3] if len(values) > 3 else None)
+    observed.add(low, high, values[4] if len(values) > 4 else None)
 
 
 def _watched(model: ir.Model, tensors: Sequence[str], histogram: bool) -> tuple[ir.Model, dict[str, list[str]]]:
@@ -100,11 +101,13 @@ def _watched(model: ir.Model, tensors: Sequence[str], histogram: bool) -> tuple[
         prefix = f"onnxtool_watch_{position}"
         made = [_append(graph, "ReduceMin", [values[name]], f"{prefix}_low", {"keepdims": 0})]
         made.append(_append(graph, "ReduceMax", [values[name]], f"{prefix}_high", {"keepdims": 0}))
+        made.append(_append(graph, "Size", [values[name]], f"{prefix}_elements"))
         made.append(_append(graph, "ReduceSum", [values[name]], f"{prefix}_sum", {"keepdims": 0}))
         if offset is not None:
             made.append(_sample(graph, values[name], offset, constants, prefix))
         for value in made:
-            value.type = ir.TensorType(ir.DataType.FLOAT)
+            is_size = value.name is not None and value.name.endswith("_elements")
+            value.type = ir.TensorType(ir.DataType.INT64 if is_size else ir.DataType.FLOAT)
         graph.outputs.extend(made)
         extras[name] = [value.name or "" for value in made]
     return copy, extras

@@ -95,9 +95,9 @@ def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.No
         if node in compute:
             placement.compute.append(node)
             _add(placement, node.inputs[0])
-            if node.op_type == "Conv" or _result(node) in directly:
+            if node.op_type == "Conv" or result_of(node) in directly:
                 _finish(placement, node)
-        elif node not in kept_float and _can_carry(node, placement.results) and _result(node) in wanted:
+        elif node not in kept_float and _can_carry(node, placement.results) and result_of(node) in wanted:
             placement.carried.append(node)
             for value in node.inputs:
                 if value in _data_inputs(node) and constant_array(value) is not None:
@@ -107,7 +107,7 @@ def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.No
 
 
 def _finish(placement: Placement, node: ir.Node) -> None:
-    result = _result(node)
+    result = result_of(node)
     _add(placement, result)
     placement.results.add(result)
     if node.op_type in MOVERS:
@@ -129,7 +129,7 @@ def _wanted(
     for node in reversed(nodes):
         if node in compute:
             wanted.add(node.inputs[0])  # type: ignore[arg-type]
-        elif is_standard(node, *through) and node not in kept_float and _result(node) in wanted:
+        elif is_standard(node, *through) and node not in kept_float and result_of(node) in wanted:
             wanted.update(v for v in _data_inputs(node) if constant_array(v) is None)
     return wanted
 
@@ -153,7 +153,7 @@ def _data_inputs(node: ir.Node) -> list[ir.Value]:
     return [v for v in (node.inputs if several else node.inputs[:1]) if v is not None]
 
 
-def _result(node: ir.Node) -> ir.Value:
+def result_of(node: ir.Node) -> ir.Value:
     """Where a node's quantized result appears: behind a Relu or Clip that saturation replaces, else its output."""
     output = node.outputs[0]
     user = sole_user(output)
@@ -174,6 +174,18 @@ def saturates(node: ir.Node) -> bool:
     high = float_constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
     constant_top = len(node.inputs) < 3 or node.inputs[2] is None or high is not None
     return low is not None and float(low.reshape(-1)[0]) == 0.0 and constant_top
+
+
+def observable(graph: ir.Graph) -> list[str]:
+    """Names of every tensor whose range some choice of compute nodes could need."""
+    names: dict[str, None] = {}
+    for node in graph:
+        if eligible(node) or is_standard(node, *MOVERS, *CARRIERS):
+            for value in (*_data_inputs(node)[: 1 if eligible(node) else None], result_of(node)):
+                known = value.dtype == ir.DataType.FLOAT or (value.dtype is None and eligible(node))
+                if known and constant_array(value) is None:
+                    names[value.name or ""] = None
+    return list(names)
 
 
 def counts(graph: ir.Graph, quantized: Mapping[str, object] | set[str]) -> dict[str, tuple[int, int]]:

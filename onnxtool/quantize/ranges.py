@@ -63,6 +63,7 @@ class Observed:
     def __init__(self, histogram: bool) -> None:
         self.low = np.inf
         self.high = -np.inf
+        self.elements = 0  # of one sample, the largest seen
         self.histogram = Histogram() if histogram else None
 
     def add(self, low: float, high: float, values: np.ndarray | None = None) -> None:

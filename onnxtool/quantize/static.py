@@ -133,7 +133,7 @@ class _Weights:
         source = node.inputs[1]
         array = float_constant(source)
         assert source is not None and array is not None
-        axis = output_channel_axis(node, array.ndim) if self.recipe.per_channel else None
+        axis = output_channel_axis(node, array.ndim) if self.recipe.splits_channels(node.name or "") else None
         bias = float_constant(node.inputs[2]) if len(node.inputs) > 2 else None
         key = (id(source), axis)
         if key not in self._made:

@@ -38,8 +38,12 @@ class Fidelity:
     Attributes:
         sqnr_db: signal-to-quantization-noise ratio in dB, the worst output's.
         cosine: cosine similarity, the worst output's.
-        agreement: share of equal argmax over the last axis of the first output; None where that has no meaning.
+        agreement: share of equal argmax over outputs of classes, the worst output's; None where there is none.
         samples: number of samples compared.
+        channel_db: signal-to-noise ratio averaged over output channels without their means, dB, the worst output's.
+        expected_drop: loss of accuracy to expect, with the float model's own probabilities as the truth; None
+            where no output holds classes.
+        detection_f1: F1 of scores over 0.3 against the float model's; None where no output holds scores.
         outputs: each output by itself.
     """
 
@@ -47,6 +51,9 @@ class Fidelity:
     cosine: float
     agreement: float | None
     samples: int
+    channel_db: float = float("inf")
+    expected_drop: float | None = None
+    detection_f1: float | None = None
     outputs: tuple[TensorDifference, ...] = ()
 
 
@@ -119,6 +126,7 @@ class QuantizeReport(Report):
         metric: on labelled data; None without.
         frontier: what `auto` tried, in the order it was tried.
         calibration: where the ranges came from ("128 samples of calib.npz"); empty when none were needed.
+        recipe_file: where the recipe was saved to, or came from.
         seconds: time taken for all of it.
         verdict: one sentence; why nothing was written, when nothing was.
     """
@@ -140,6 +148,7 @@ class QuantizeReport(Report):
     budget: str = ""
     frontier: tuple[Candidate, ...] = ()
     calibration: str = ""
+    recipe_file: str = ""
     seconds: float = 0.0
     verdict: str = ""
     warnings: tuple[str, ...] = ()

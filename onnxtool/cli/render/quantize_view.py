@@ -11,8 +11,10 @@ from onnxtool.report.quantize import Fidelity, LatencyRatio, QuantizeReport
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _SHOWN_KERNELS = 8
+_SHOWN_CANDIDATES = 6
 
 
 def render(report: QuantizeReport, console: Console, verbose: int = 0) -> None:
@@ -27,7 +29,10 @@ def render(report: QuantizeReport, console: Console, verbose: int = 0) -> None:
         made.add_row(
             markup(metric.name), f"{metric.float_value:.4f}", f"{metric.value:.4f}", f"{-metric.drop * 100:+.2f} points"
         )
-    console.print(made)
+    if report.ok:
+        console.print(made)
+    if report.frontier:
+        console.print(frontier(report, None if verbose else _SHOWN_CANDIDATES))
     console.print(
         facts(
             [
@@ -37,12 +42,38 @@ def render(report: QuantizeReport, console: Console, verbose: int = 0) -> None:
                 ("ranges", report.calibration),
                 ("error", error(report.fidelity)),
                 ("budget", report.budget),
+                ("recipe file", report.recipe_file),
                 ("took", duration(report.seconds)),
             ]
         )
     )
     warnings(console, report.warnings)
     verdict(console, report.ok, f"{report.output}" if report.ok else report.verdict)
+
+
+def frontier(report: QuantizeReport, limit: int | None) -> Table:
+    """The fastest candidates that were tried, the chosen one marked."""
+    tried = [c for c in report.frontier if c.fidelity is not None]
+    ordered = sorted(tried, key=lambda c: (c.latency is None, c.latency.value if c.latency else 0.0))
+    shown = [c for i, c in enumerate(ordered) if limit is None or i < limit or c.chosen]
+    quality = "SQNR dB" if report.metric is None else report.metric.name
+    title = f"{len(report.frontier)} recipes tried" + (f", the fastest {limit}" if len(ordered) > len(shown) else "")
+    made = table(
+        "recipe", "size", "latency", markup(quality), "budget", title=title, right=("size", "latency", quality)
+    )
+    for one in shown:
+        assert one.fidelity is not None
+        value = number(one.fidelity.channel_db) if report.metric is None else "-"
+        if one.metric is not None:
+            value = f"{one.metric.value:.4f}"
+        made.add_row(
+            ("> " if one.chosen else "  ") + markup(one.name),
+            size(one.bytes),
+            "-" if one.latency is None else f"{one.latency.value:.3f}",
+            value,
+            "kept" if one.within_budget else "-",
+        )
+    return made
 
 
 def latency(found: LatencyRatio) -> str:

@@ -1,0 +1,213 @@
+"""`auto`: the fastest recipe on this machine that keeps the accuracy budget, found by measuring.
+
+1. Families: a handful of whole-model recipes (static or dynamic, which operators, one weight scale or one per
+   channel), each judged and timed beside the float model.
+2. Paying: in the fastest ones, groups of nodes are put back to float where that is faster.
+3. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do.
+4. The winner is the fastest within the budget; among equally fast ones the most accurate. It is timed once more, and
+   nothing is written unless it beats float.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from onnxtool import progress
+from onnxtool.quantize.apply import excluded
+from onnxtool.quantize.budget import Budget
+from onnxtool.quantize.calibration import DataSource
+from onnxtool.quantize.cost import group_nodes, macs
+from onnxtool.quantize.dynamic import DYNAMIC
+from onnxtool.quantize.fidelity import Judge, noise_share
+from onnxtool.quantize.job import Job
+from onnxtool.quantize.observe import observe
+from onnxtool.quantize.placement import eligible, observable
+from onnxtool.quantize.recipe import NodePlan, QuantRecipe
+from onnxtool.quantize.sensitivity import repair
+from onnxtool.quantize.trial import Laboratory, Trial
+
+CALIBRATION_SAMPLES = 128
+HELD_OUT_SAMPLES = 64
+_CLEARLY_FASTER = 0.985  # what a change must gain to be kept: above the noise of a quick timing
+_ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
+_TOO_CLOSE = 1.12  # quick timings this near each other do not rank
+_FINALISTS = 4
+_ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
+_WORTH_REPAIRING = 3
+_SHARES = {"families": 0.45, "paying": 0.65, "repair": 0.9}  # of the time limit, by when a stage ends
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the search found.
+
+    Attributes:
+        best: the winner; None when nothing keeps the budget and beats float.
+        smallest: the smallest that keeps the budget, for --smallest.
+        trials: everything tried, in order.
+        budget: the accuracy budget that was used.
+        verdict: one sentence.
+    """
+
+    best: Trial | None
+    smallest: Trial | None
+    trials: tuple[Trial, ...]
+    budget: Budget
+    verdict: str
+
+
+def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float) -> Outcome:
+    """Find the fastest recipe within the budget.
+
+    Args:
+        job: model, data, labels.
+        base: options that every candidate shares (activations, exclusions, operator types).
+        max_drop: the budget; see `Budget`.
+        time_limit: seconds for the whole search; it ends with the best found so far.
+    """
+    budget = Budget(max_drop, job.task is not None)
+    measured, held_out = (None, job.probes()) if job.data is None else job.split()
+    reference = job.runner(job.source)
+    nodes = [n for n in job.prepared.graph if eligible(n) and _wanted(n, base) and not excluded(n, base)]
+    seen = {}
+    if measured is not None and nodes:
+        seen = observe(
+            job.prepared, observable(job.prepared.graph), measured.limited(CALIBRATION_SAMPLES), histogram=True
+        )
+    judge = Judge(job.original, reference, held_out.limited(HELD_OUT_SAMPLES))
+    hunt = _Hunt(Laboratory(job, judge, reference, seen), budget, nodes, base, time_limit, measured)
+    return hunt.run()
+
+
+class _Hunt:
+    def __init__(
+        self,
+        lab: Laboratory,
+        budget: Budget,
+        nodes: list[ir.Node],
+        base: QuantRecipe,
+        time_limit: float,
+        measured: DataSource | None,
+    ) -> None:
+        self.lab, self.budget, self.nodes, self.base = lab, budget, nodes, base
+        self.limit, self.static_possible = time_limit, measured is not None
+
+    def run(self) -> Outcome:
+        with progress.task("searching recipes") as task:
+            task.describe("trying families of recipes")
+            self._families()
+            task.describe("looking for nodes that do not pay")
+            for trial in self._fastest(2):
+                self._paying(trial)
+            task.describe("repairing accuracy")
+            self._repairs()
+            task.describe("choosing")
+            return self._choose()
+
+    def _in_time(self, stage: str) -> bool:
+        return self.lab.spent < self.limit * _SHARES[stage]
+
+    def _families(self) -> None:
+        for name, plan in _plans(self.nodes, self.static_possible):
+            for per_channel in (False, True):
+                if not self._in_time("families") and any(t.fidelity for t in self.lab.trials):
+                    return
+                recipe = replace(self.base, plan=plan, per_channel=per_channel)
+                self.lab.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
+
+    def _paying(self, trial: Trial) -> None:
+        """Put groups of nodes back to float, and keep what is clearly faster."""
+        best = trial
+        for label, group in group_nodes(self.nodes, macs(self.nodes, self.lab.seen)):
+            plan = dict(best.recipe.plan or {})
+            left = {k: v for k, v in plan.items() if k not in group}
+            if len(left) == len(plan) or not left or not self._in_time("paying"):
+                continue
+            tried = self.lab.try_out(f"{best.name}, {label} float", replace(best.recipe, plan=left))
+            if tried.speed < best.speed * _CLEARLY_FASTER:
+                best = tried
+
+    def _repairs(self) -> None:
+        """Bring the fastest that break the budget back within it, as long as they could still win."""
+        for trial in self._fastest(_WORTH_REPAIRING):
+            winner = self._winner()
+            if not self._in_time("repair") or (winner is not None and trial.speed > winner.speed * 0.97):
+                return
+            if not self._keeps(trial):
+                repair(self.lab, trial, self._keeps, lambda: self._in_time("repair"), self.nodes)
+
+    def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
+        timed = [
+            t for t in (self.lab.trials if among is None else among) if t.latency is not None and t.fidelity is not None
+        ]
+        return sorted(timed, key=lambda t: t.speed)[:count]
+
+    def _keeps(self, trial: Trial) -> bool:
+        if trial.fidelity is None:
+            return False
+        hopeless = trial.fidelity.channel_db < 0 and trial.metric is None
+        metric = None if hopeless else self.lab.score(trial)
+        return not hopeless and self.budget.allows(trial.fidelity, metric)
+
+    def _winner(self, among: list[Trial] | None = None) -> Trial | None:
+        """The fastest within the budget; of those about as fast, the most accurate."""
+        timed = self._fastest(len(self.lab.trials), among)
+        first = next((t for t in timed if self._keeps(t)), None)
+        if first is None:
+            return None
+        if first.fidelity is not None and first.fidelity.channel_db >= _ACCURATE_DB:
+            return first
+        near = [t for t in timed if t.speed <= first.speed * _ABOUT_AS_FAST and self._keeps(t)]
+        return min(near, key=lambda t: noise_share(t.fidelity) if t.fidelity else 1.0)
+
+    def _choose(self) -> Outcome:
+        winner = self._winner()
+        if winner is not None:
+            # Quick timings have misled: the leaders once more, all in one alternation.
+            close = [t for t in self._fastest(12) if t.speed <= winner.speed * _TOO_CLOSE and self._keeps(t)]
+            self.lab.time_again(close[:_FINALISTS])
+            winner = self._winner(close[:_FINALISTS])
+        kept = [t for t in self.lab.trials if t.fidelity is not None and (t is winner or self._kept_already(t))]
+        smallest = min(kept, key=lambda t: t.bytes, default=None)
+        best, verdict = winner, ""
+        if winner is None:
+            verdict = "no recipe keeps the accuracy budget"
+        else:
+            assert winner.latency is not None
+            if winner.latency.high >= 1.0:
+                best = None
+                verdict = (
+                    f"nothing within the budget is faster than float: the best, {winner.name}, takes "
+                    f"{winner.latency.value:.2f} times as long"
+                )
+        return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict)
+
+    def _kept_already(self, trial: Trial) -> bool:
+        if trial.fidelity is None or (self.budget.labelled and trial.metric is None):
+            return False
+        return self.budget.allows(trial.fidelity, trial.metric)
+
+
+def _plans(nodes: list[ir.Node], static_possible: bool) -> list[tuple[str, dict[str, NodePlan]]]:
+    """Whole-model plans worth a trial, each under a name; the likeliest first."""
+    linear = [n.name or "" for n in nodes if n.op_type in DYNAMIC]
+    convs = [n.name or "" for n in nodes if n.op_type == "Conv"]
+    plans: list[tuple[str, dict[str, NodePlan]]] = []
+    if static_possible:
+        everything: dict[str, NodePlan] = dict.fromkeys([*convs, *linear], "static")
+        plans.append(("static", everything))
+        if convs and linear:
+            plans.append(
+                ("static Conv, dynamic MatMul", {**dict.fromkeys(convs, "static"), **dict.fromkeys(linear, "dynamic")})
+            )
+            plans.append(("static MatMul", dict.fromkeys(linear, "static")))
+            plans.append(("static Conv", dict.fromkeys(convs, "static")))
+    if linear:
+        plans.append(("dynamic MatMul", dict.fromkeys(linear, "dynamic")))
+    return [(name, plan) for name, plan in plans if plan]
+
+
+def _wanted(node: ir.Node, base: QuantRecipe) -> bool:
+    return not base.op_types or node.op_type in base.op_types

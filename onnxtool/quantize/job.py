@@ -1,0 +1,96 @@
+"""What a quantization works on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.errors import UsageError
+from onnxtool.model import io
+from onnxtool.model.domains import input_domains
+from onnxtool.model.graph import input_specs
+from onnxtool.quantize.accuracy import Task, open_task
+from onnxtool.quantize.calibration import DataSource, open_data
+from onnxtool.quantize.prepare import prepare
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validate.equality import probe_feeds
+
+FIDELITY_SAMPLES = 32
+_HELD_OUT = 4  # every fourth sample
+_MIN_TO_SPLIT = 8
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a quantization works on.
+
+    Attributes:
+        source: the float model's path.
+        original: the float model as it came.
+        prepared: optimized and named.
+        data: calibration samples; None without.
+        task: labelled data; None without.
+        threads: for timing.
+    """
+
+    source: Path
+    original: ir.Model
+    prepared: ir.Model
+    data: DataSource | None
+    task: Task | None
+    threads: int
+
+    def runner(self, model: ir.Model | Path | bytes) -> OnnxRunner:
+        """A session as latency is measured with."""
+        return OnnxRunner.open(model, SessionOptions(threads=self.threads))
+
+    def probes(self) -> DataSource:
+        """Samples to judge on: the calibration data, or seeded random inputs."""
+        if self.data is not None:
+            return self.data.limited(FIDELITY_SAMPLES)
+        specs = input_specs(self.original)
+        feeds = probe_feeds(specs, domains=input_domains(self.original))
+        return open_data(feeds, specs)
+
+    def split(self) -> tuple[DataSource, DataSource]:
+        """Calibration samples and held-out ones; the same where there are too few to split."""
+        assert self.data is not None
+        if self.data.count is not None and self.data.count < _MIN_TO_SPLIT:
+            return self.data, self.data
+        measured = self.data.subset(lambda i: i % _HELD_OUT != _HELD_OUT - 1)
+        return measured, self.data.subset(lambda i: i % _HELD_OUT == _HELD_OUT - 1)
+
+
+def open_job(
+    source: str | os.PathLike[str],
+    data: Any,
+    samples: int | None,
+    eval_data: Any,
+    labels: str | np.ndarray | None,
+    metric: Any,
+    threads: int,
+    level: str,
+) -> Job:
+    """Load the model and open the data; all that can be wrong with either is said here.
+
+    Raises:
+        InputError: model or data cannot be used.
+        UsageError: labels without data or the other way round.
+    """
+    original = io.load(source)
+    specs = input_specs(original)
+    opened = None if data is None else open_data(data, specs, samples=samples)
+    if opened is not None:
+        opened.first()
+    task = None
+    if eval_data is not None:
+        task = open_task(eval_data, open_data(eval_data, specs), labels, metric)
+    elif labels is not None:
+        raise UsageError("--labels goes with --eval: the labelled data.")
+    return Job(Path(source), original, prepare(original, level), opened, task, threads)

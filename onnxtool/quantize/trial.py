@@ -1,0 +1,154 @@
+"""One candidate tried: built, loaded, judged against the float model, timed beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from onnxtool.errors import OnnxToolError
+from onnxtool.model import io
+from onnxtool.quantize.apply import apply, placement_of
+from onnxtool.quantize.budget import Budget
+from onnxtool.quantize.fidelity import Judge
+from onnxtool.quantize.job import Job
+from onnxtool.quantize.latency import compare_latency
+from onnxtool.quantize.observe import calibrated
+from onnxtool.quantize.ranges import Observed
+from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.report.quantize import Candidate, Fidelity, LatencyRatio, TaskMetric
+from onnxtool.runtime.runner import OnnxRunner
+
+_QUICK_SECONDS = 0.7
+_QUICK_ROUNDS = 7
+_MOST_ROUNDS = 250
+
+
+@dataclass
+class Trial:
+    """A candidate and what was measured of it.
+
+    Attributes:
+        name: what sets it apart.
+        recipe: calibrated.
+        bytes: serialized size.
+        fidelity: against the float model; None when it failed to build or run.
+        latency: against the float model; None when it was not timed.
+        metric: on labelled data; None when it was not measured.
+        note: why it was dropped.
+    """
+
+    name: str
+    recipe: QuantRecipe
+    bytes: int = 0
+    fidelity: Fidelity | None = None
+    latency: LatencyRatio | None = None
+    metric: TaskMetric | None = None
+    note: str = ""
+
+    @property
+    def speed(self) -> float:
+        """Latency ratio; infinite when it was not timed."""
+        return self.latency.value if self.latency is not None else float("inf")
+
+    def candidate(self, budget: Budget, chosen: bool) -> Candidate:
+        """What the report keeps of it."""
+        within = self.fidelity is not None and budget.allows(self.fidelity, self.metric)
+        if budget.labelled and self.metric is None:
+            within = False
+        fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
+        return Candidate(
+            self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, within, chosen, self.note
+        )
+
+
+class Laboratory:
+    """Tries candidates against one float model, with everything that they share measured once."""
+
+    def __init__(self, job: Job, judge: Judge, reference: OnnxRunner, seen: Mapping[str, Observed]) -> None:
+        self.job = job
+        self.judge = judge
+        self.reference = reference
+        self.seen = seen
+        self.trials: list[Trial] = []
+        self.began = time.perf_counter()
+        self._float_metric: float | None = None
+        self._sample = job.probes().first()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the search began."""
+        return time.perf_counter() - self.began
+
+    def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
+        """The recipe with the ranges that it needs, from what was observed."""
+        needed = placement_of(self.job.prepared.graph, recipe).observed
+        return recipe.with_ranges(calibrated({name: self.seen[name] for name in needed}, recipe))
+
+    def build(self, recipe: QuantRecipe) -> ir.Model:
+        """The quantized model."""
+        return apply(self.job.prepared, recipe)
+
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True, batches: int | None = None) -> Trial:
+        """Build, judge and time one candidate; one that fails is kept with the reason."""
+        recipe = self.calibrated(recipe)
+        known = next((t for t in self.trials if t.recipe == recipe and (t.latency or not timed)), None)
+        if known is not None:
+            return known
+        trial = Trial(name, recipe)
+        self.trials.append(trial)
+        try:
+            payload = io.to_proto(self.build(recipe)).SerializeToString()
+            trial.bytes = len(payload)
+            runner = self.job.runner(payload)
+            trial.fidelity = self.judge.judge(runner, batches)
+            if timed:
+                trial.latency = self.time(runner)
+        except OnnxToolError as error:
+            trial.note = str(error)
+        return trial
+
+    def time(self, runner: OnnxRunner) -> LatencyRatio:
+        """Latency beside the float model's, quickly."""
+        (found,) = compare_latency(
+            self.reference,
+            [runner],
+            self._sample,
+            threads=self.job.threads,
+            budget=_QUICK_SECONDS,
+            minimum=_QUICK_ROUNDS,
+            maximum=_MOST_ROUNDS,
+        )
+        return found
+
+    def time_again(self, trials: list[Trial], seconds: float = 3.0) -> None:
+        """Latency of several candidates and the float model in one alternation, so that they can be ranked."""
+        runners = [self.job.runner(self.build(t.recipe)) for t in trials]
+        found = compare_latency(
+            self.reference, runners, self._sample, threads=self.job.threads, budget=seconds, minimum=20
+        )
+        for trial, latency in zip(trials, found, strict=True):
+            trial.latency = latency
+
+    def noise_of(self, recipe: QuantRecipe, batches: int | None) -> float:
+        """Noise share of a candidate that is only looked at, not kept."""
+        from onnxtool.quantize.fidelity import noise_share
+
+        try:
+            runner = self.job.runner(io.to_proto(self.build(self.calibrated(recipe))).SerializeToString())
+            return noise_share(self.judge.judge(runner, batches))
+        except OnnxToolError:
+            return float("inf")
+
+    def score(self, trial: Trial) -> TaskMetric | None:
+        """The task metric, measured once; None without labelled data."""
+        task = self.job.task
+        if task is None or trial.metric is not None:
+            return trial.metric
+        if self._float_metric is None:
+            self._float_metric = task.score(self.reference)
+        value = task.score(self.job.runner(self.build(trial.recipe)))
+        trial.metric = TaskMetric(task.name, self._float_metric, value, len(task.labels))
+        return trial.metric
