@@ -12,7 +12,7 @@ from onnxtool import progress
 from onnxtool.report.optimize import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.timing import measure, ratio
+from onnxtool.runtime.timing import clock_for, measure, ratio
 
 _BUDGET = 1.0  # seconds
 _SLOW = 0.25  # a model slower than this gets fewer rounds
@@ -32,6 +32,7 @@ def measure_ratio(
             budget=_BUDGET,
             minimum=3 if slow else 10,
             warmup=1 if slow else 3,
+            clock=clock_for(options.threads),
         )
     found = ratio(timings[1], timings[0])
     return LatencyRatio(

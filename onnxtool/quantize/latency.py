@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtool.report.quantize import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.timing import measure, ratio
+from onnxtool.runtime.timing import clock_for, measure, ratio
 
 DEFAULT_THREADS = 1  # one thread is the least noisy measure, and what services with many workers run
 
@@ -35,7 +35,7 @@ def compare_latency(
         maximum: largest number of rounds.
     """
     calls = [(lambda r=r: r.session.run(None, feeds)) for r in (reference, *candidates)]
-    timings = measure(calls, budget=budget, minimum=minimum, maximum=maximum)
+    timings = measure(calls, budget=budget, minimum=minimum, maximum=maximum, clock=clock_for(threads))
     results = []
     for timing in timings[1:]:
         found = ratio(timing, timings[0])

@@ -85,6 +85,11 @@ def measure(
     return [Timing(tuple(s)) for s in samples]
 
 
+def clock_for(threads: int | None) -> Callable[[], float]:
+    """The steadier clock for sessions of so many threads (None: all cores); see `measure`."""
+    return time.thread_time if threads == 1 else time.perf_counter
+
+
 def ratio(candidate: Timing, baseline: Timing, *, confidence: float = 0.95, seed: int = 0) -> Ratio:
     """Latency of `candidate` over that of `baseline`, from rounds measured side by side by `measure`.
 
