@@ -16,6 +16,7 @@ from onnxtool.model.graph import input_specs, operator_counts, output_specs
 from onnxtool.model.metadata import add_history, versions
 from onnxtool.model.spec import Dim
 from onnxtool.optimize.bisect import Attempt, settle
+from onnxtool.optimize.families import choose
 from onnxtool.optimize.freezing import freeze_initializers as freeze_weights
 from onnxtool.optimize.freezing import freeze_inputs
 from onnxtool.optimize.latency import measure_ratio
@@ -73,7 +74,7 @@ def optimize(
         atol: absolute tolerance for floats, as a share of an output's largest value where that is above 1.
         seed: of the random inputs.
         verify: compare; without it the result is written unchecked.
-        bench: measure the latency ratio.
+        bench: measure the latency ratio, and at level all which fusions pay; without it all of them stay.
         strict: a pass that had to be dropped makes the report's verdict bad.
         options: provider, threads and custom operators for running the models.
 
@@ -99,6 +100,11 @@ def optimize(
     inputs, outputs = input_specs(model), output_specs(model)
     digest = io.sha256(source)
     judgement = _Judgement(source, model, data, Tolerance(rtol, atol), seed, options) if verify else None
+    slow: tuple[DroppedPass, ...] = ()
+    if level is Level.ALL and judgement is not None and bench:
+        sizes = [p.feeds for p in judgement.probes[:2]]
+        choice = choose(fresh, names, sizes, options, max_folded_bytes)
+        names, slow = list(choice.names), choice.dropped
     attempt, dropped = settle(fresh, judgement or _unjudged, level, names, max_folded_bytes)
     if attempt.fault is not None:
         raise VerdictError(f"{source}: even without any pass, {attempt.fault}. Nothing was written.")
@@ -108,6 +114,7 @@ def optimize(
     if bench and judgement is not None:
         latency = measure_ratio(source, attempt.model, judgement.probes[0].feeds, options)
     _write(attempt, output, before, level, digest, dropped)
+    dropped = (*slow, *dropped)
     return OptimizeReport(
         source=str(source),
         output=str(output),

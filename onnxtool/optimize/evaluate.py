@@ -66,7 +66,7 @@ def _evaluate_in_runtime(node: ir.Node, arrays: Arrays, opset_imports: dict[str,
                 continue
             name = f"i{index}"
             proto.input.append(name)
-            feeds[name] = array
+            feeds[name] = _words(array) if array.dtype.kind in "OUS" else array
             kind = ir.DataType.STRING if array.dtype.kind in "OUS" else ir.DataType.from_numpy(array.dtype)
             inputs.append(onnx.helper.make_tensor_value_info(name, int(kind), array.shape))
         wanted = [bool(v.name) for v in node.outputs]
@@ -83,6 +83,12 @@ def _evaluate_in_runtime(node: ir.Node, arrays: Arrays, opset_imports: dict[str,
     if any(want and not isinstance(o, np.ndarray) for want, o in zip(wanted, outputs, strict=True)):
         raise CannotEvaluateError("an output is no tensor")
     return outputs
+
+
+def _words(array: np.ndarray) -> np.ndarray:
+    """Strings as the runtime takes them: str objects, where tensors hold UTF-8 bytes."""
+    words = [w.decode() if isinstance(w, bytes) else str(w) for w in array.reshape(-1)]
+    return np.array(words, object).reshape(array.shape)
 
 
 def _need(array: np.ndarray | None) -> np.ndarray:

@@ -16,6 +16,7 @@ from onnxtool.optimize.passes.constants import LiftConstants
 from onnxtool.optimize.passes.dead_code import EliminateDeadCode
 from onnxtool.optimize.passes.duplicates import EliminateCommonSubexpressions, MergeDuplicateInitializers
 from onnxtool.optimize.passes.folding import FoldConstants
+from onnxtool.optimize.passes.fused_conv import FuseConvActivation
 from onnxtool.optimize.passes.gemm import FuseMatMulAdd, FuseTransposeGemm
 from onnxtool.optimize.passes.identities import EliminateIdentity, EliminateNoOps
 from onnxtool.optimize.passes.inlining import InlineConstantIf, InlineFunctions
@@ -57,6 +58,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FuseBatchNormAffine,
     FuseMatMulAdd,
     FuseMatMulScale,
+    FuseConvActivation,
 )
 
 

@@ -24,7 +24,8 @@ def render(report: OptimizeReport, console: Console, verbose: int = 0) -> None:
     console.print(made)
     _operators(report, console, verbose)
     _passes(report, console, verbose)
-    console.print(facts((("written", report.output),)))
+    slow = ", ".join(f"{d.name} ({d.reason})" for d in report.dropped if not d.fault)
+    console.print(facts((("left out", slow), ("written", report.output))))
     warnings(console, report.warnings)
     verdict(console, report.ok, _summary(report))
 

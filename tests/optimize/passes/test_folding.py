@@ -1,0 +1,178 @@
+"""Constant folding: what is folded, what must not be, and that values are those of the runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxtool.model import io
+from onnxtool.model.graph import operator_counts
+from onnxtool.optimize.pipeline import optimize_model
+
+FOLD = ("lift-constants", "fold-constants", "eliminate-dead-code")
+
+
+def test_folds_a_chain_of_constants(optimized) -> None:
+    result = optimized(
+        """g (float[b, 3] x) => (float[b, 3] y) {
+            one = Constant <value = float {1.0}> ()
+            e = Exp (one)
+            s = Sqrt (e)
+            y = Mul (x, s)
+        }""",
+        *FOLD,
+    )
+    assert result.after == {"Mul": 1}
+
+
+@pytest.mark.parametrize("operator", ["RandomNormal <shape = [2, 3]>", "RandomUniform <shape = [2, 3]>"])
+def test_never_folds_random_numbers(optimized, operator: str) -> None:
+    result = optimized(f"g (float[2, 3] x) => (float[2, 3] y) {{ r = {operator} () y = Add (x, r) }}", compare=False)
+    assert result.after == result.before
+
+
+def test_never_folds_what_is_drawn_from_a_constant(optimized) -> None:
+    result = optimized(
+        "g (float[2, 3] x) => (float[2, 3] y) { r = RandomNormalLike (w) y = Add (x, r) }",
+        weights={"w": np.zeros((2, 3), np.float32)},
+        compare=False,
+    )
+    assert result.after == {"RandomNormalLike": 1, "Add": 1}
+
+
+def test_keeps_the_type_of_a_constant_float(optimized) -> None:
+    # Defect in another optimizer: Constant(value_float) became a double, and the model no longer loaded.
+    result = optimized(
+        """g (float[b, 3] x) => (float[b, 3] y) {
+            c = Constant <value_float = 1.5> ()
+            d = Constant <value_floats = [1.0, 2.0, 3.0]> ()
+            s = Add (c, d)
+            y = Mul (x, s)
+        }""",
+        *FOLD,
+    )
+    assert result.after == {"Mul": 1}
+    assert {t.data_type for t in result.proto.graph.initializer} == {onnx.TensorProto.FLOAT}
+
+
+def test_overridable_defaults_are_no_constants(optimized) -> None:
+    result = optimized(
+        """g (float[b, 3] x, float[3] w) => (float[b, 3] y) { e = Exp (w) y = Mul (x, e) }""",
+        weights={"w": np.ones(3, np.float32)},
+        feeds=[{"x": np.ones((2, 3), np.float32)}],
+    )
+    assert result.after == {"Exp": 1, "Mul": 1}
+    assert [i.name for i in result.proto.graph.input] == ["x", "w"]
+
+
+def test_folding_never_grows_the_file(optimized) -> None:
+    text = """g (float[1000, 1000] x) => (float[1000, 1000] y) {
+        r = Range (zero, thousand, one)
+        c = Unsqueeze (r, axis)
+        w = Add (c, r)
+        y = Mul (x, w)
+    }"""
+    weights = {
+        "zero": np.array(0, np.float32),
+        "thousand": np.array(1000, np.float32),
+        "one": np.array(1, np.float32),
+        "axis": np.array([1]),
+    }
+    result = optimized(text, weights=weights)
+    assert result.after["Add"] == 1
+    assert len(result.proto.SerializeToString()) < 5000
+
+
+def test_a_size_limit_allows_what_the_user_allows() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]> g (float[100, 100] x) => (float[100, 100] y)
+        <int64[2] s = {100, 100}, float[100] v> { w = Expand (v, s) y = Mul (x, w) }"""
+    )
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.arange(100, dtype=np.float32), "v"))
+    for limit, folded in ((None, False), (100, False), (40_000, True)):
+        model = io.from_proto(proto)
+        optimize_model(model, only=["fold-constants"], max_folded_bytes=limit)
+        assert ("Expand" not in operator_counts(model)) is folded, limit
+
+
+def test_uniform_weights_stay_compact(optimized) -> None:
+    result = optimized(
+        """g (float[b, 200] x) => (float[b, 100] y) {
+            w = ConstantOfShape <value = float[1] {0.5}> (s)
+            v = Neg (w)
+            y = MatMul (x, v)
+        }""",
+        weights={"s": np.array([200, 100])},
+    )
+    assert result.after == {"ConstantOfShape": 1, "MatMul": 1}
+    assert len(result.proto.SerializeToString()) < 1000
+
+
+def test_keeps_dequantized_weights_quantized(optimized) -> None:
+    result = optimized(
+        "g (float[b, 4] x) => (float[b, 4] y) { w = DequantizeLinear (q, s) y = MatMul (x, w) }",
+        weights={"q": np.arange(16, dtype=np.int8).reshape(4, 4), "s": np.array(0.1, np.float32)},
+    )
+    assert result.after == {"DequantizeLinear": 1, "MatMul": 1}
+
+
+def test_folds_strings(optimized) -> None:
+    result = optimized(
+        "g (string[b] x) => (string[b] y) { c = StringConcat (p, q) y = StringConcat (c, x) }",
+        weights={"p": np.array(["a"], object), "q": np.array(["b"], object)},
+    )
+    assert result.after == {"StringConcat": 1}
+
+
+def test_bfloat16_casts_give_what_the_runtime_gives(optimized) -> None:
+    result = optimized(
+        """g (float[b, 3] x) => (float[b, 3] y) {
+            h = Cast <to = 16> (w)
+            f = Cast <to = 1> (h)
+            y = Add (x, f)
+        }""",
+        weights={"w": np.array([1.00390625, 3.14159, 1e30], np.float32)},
+    )
+    assert result.after == {"Add": 1}
+
+
+def test_resize_is_folded_to_the_values_of_the_runtime(optimized) -> None:
+    # The ONNX reference evaluator gives other values for half of Resize's modes; the runtime decides.
+    result = optimized(
+        """g (float[1, 1, 5, 5] x) => (float[1, 1, 5, 5] y) {
+            r = Resize <mode = "cubic", coordinate_transformation_mode = "half_pixel", antialias = 0> (w, , , size)
+            y = Add (x, r)
+        }""",
+        weights={
+            "w": np.random.default_rng(0).normal(size=(1, 1, 4, 4)).astype(np.float32),
+            "size": np.array([1, 1, 5, 5]),
+        },
+    )
+    assert result.after == {"Add": 1}
+
+
+def test_folds_dft_to_the_values_of_the_runtime(optimized) -> None:
+    result = optimized(
+        "g (float[1, 8, 2] x) => (float[1, 8, 2] y) { d = DFT (w, , axis) y = Add (x, d) }",
+        weights={
+            "w": np.random.default_rng(0).normal(size=(1, 8, 1)).astype(np.float32),
+            "axis": np.array(1),
+        },
+    )
+    assert result.after == {"Add": 1}
+
+
+def test_folds_inside_subgraphs(optimized) -> None:
+    result = optimized(
+        """g (bool c, float[b, 2] x) => (float[b, 2] y) {
+            y = If (c) <
+                then_branch = t () => (float[b, 2] t) {
+                    k = Constant <value = float {4.0}> () s = Sqrt (k) t = Mul (x, s)
+                },
+                else_branch = e () => (float[b, 2] e) { e = Neg (x) }
+            >
+        }""",
+        feeds=[{"c": np.array(flag), "x": np.ones((2, 2), np.float32)} for flag in (True, False)],
+    )
+    assert result.after == {"If": 1, "Mul": 1, "Neg": 1}

@@ -1,0 +1,277 @@
+"""`onnxtool.optimize`: files in, files out, nothing wrong ever written."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import onnxtool
+from onnxtool.errors import InputError, UsageError, VerdictError
+from onnxtool.model import io
+from onnxtool.model.metadata import read_history
+from onnxtool.optimize import registry
+from onnxtool.optimize.context import PassContext
+from onnxtool.optimize.levels import Level
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import EXACT
+
+
+def write(path: Path, text: str, weights: dict[str, Any] | None = None, ir_version: int = 10, opset: int = 20) -> Path:
+    proto = onnx.parser.parse_model(f'<ir_version: {ir_version}, opset_import: ["" : {opset}]>\n{text}')
+    for name, array in (weights or {}).items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+    onnx.save(proto, path)
+    return path
+
+
+RELU = "g (float[b, 3] x) => (float[b, 3] y) { a = Identity (x) c = Relu (a) y = Relu (c) }"
+
+
+class Harmful:
+    """Turns the first Relu into Neg."""
+
+    name = "harm"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        for node in context.nodes(model, "Relu"):
+            context.morph(node, "Neg", list(node.inputs))
+            return 1
+        return 0
+
+
+class Broken(Harmful):
+    """Makes a model that does not load."""
+
+    name = "break"
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        for node in context.nodes(model, "Relu"):
+            context.morph(node, "NoSuchOperator", list(node.inputs))
+            return 1
+        return 0
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Add passes for one test."""
+    built_in = registry.all_passes()
+
+    def add(*passes: Any) -> None:
+        every = (*((p, "test") for p in passes), *built_in)
+        monkeypatch.setattr(registry, "all_passes", lambda: every)
+
+    yield add
+
+
+def test_writes_an_equal_smaller_model(digits_onnx: Path, tmp_path: Path) -> None:
+    report = onnxtool.optimize(digits_onnx, tmp_path / "out.onnx", bench=False)
+
+    assert report.ok
+    assert report.after.nodes == 11
+    assert report.after.bytes < report.before.bytes
+    assert report.comparison is not None
+    assert len({run["image"][0] for run in report.comparison.runs}) == 3
+    assert report.latency is None
+    with np.load(digits_onnx.parent / "eval.npz") as data:
+        feeds = {"image": data["image"][:64]}
+    want = OnnxRunner.open(digits_onnx, EXACT).run(feeds)["logits"]
+    have = OnnxRunner.open(tmp_path / "out.onnx").run(feeds)["logits"]
+    np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4)
+
+
+def test_records_where_it_came_from(digits_onnx: Path, tmp_path: Path) -> None:
+    onnxtool.optimize(digits_onnx, tmp_path / "out.onnx", bench=False)
+
+    (step,) = read_history(io.load(tmp_path / "out.onnx").metadata_props)
+    assert step["command"] == "optimize"
+    assert step["source_sha256"] == io.sha256(digits_onnx)
+
+
+def test_the_same_input_gives_the_same_bytes(digits_onnx: Path, tmp_path: Path) -> None:
+    for name in ("a.onnx", "b.onnx"):
+        onnxtool.optimize(digits_onnx, tmp_path / name, bench=False)
+
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+def test_input_may_be_output(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", RELU)
+    onnxtool.optimize(path, path)
+
+    assert [n.op_type for n in onnx.load(path).graph.node] == ["Relu"]
+
+
+def test_measures_latency_side_by_side(tmp_path: Path) -> None:
+    report = onnxtool.optimize(write(tmp_path / "m.onnx", RELU), tmp_path / "o.onnx")
+
+    assert report.latency is not None
+    assert report.latency.low <= report.latency.ratio <= report.latency.high
+
+
+@pytest.mark.parametrize("kind", [Harmful, Broken])
+def test_drops_and_names_the_guilty_pass(added: Any, tmp_path: Path, kind: type[Harmful]) -> None:
+    added(kind())
+    source, out = write(tmp_path / "m.onnx", RELU), tmp_path / "o.onnx"
+
+    report = onnxtool.optimize(source, out, bench=False)
+
+    assert [d.name for d in report.dropped] == [kind.name]
+    assert report.ok
+    assert kind.name in report.warnings[0]
+    assert [n.op_type for n in onnx.load(out).graph.node] == ["Relu"]
+    assert not dataclasses.replace(report, strict=True).ok
+
+
+def test_drops_two_guilty_passes(added: Any, tmp_path: Path) -> None:
+    added(Harmful(), Broken())
+
+    report = onnxtool.optimize(write(tmp_path / "m.onnx", RELU), tmp_path / "o.onnx", bench=False)
+
+    assert {d.name for d in report.dropped} == {"harm", "break"}
+    assert report.after.operators == {"Relu": 1}
+
+
+def test_skips_and_selects_passes(tmp_path: Path) -> None:
+    source = write(tmp_path / "m.onnx", RELU)
+    skipped = onnxtool.optimize(source, tmp_path / "o.onnx", skip=["collapse-clips"], bench=False)
+    only = onnxtool.optimize(source, tmp_path / "o.onnx", passes=["eliminate-identity"], bench=False)
+
+    assert skipped.after.operators == {"Relu": 2}
+    assert [p.name for p in only.passes] == ["eliminate-identity"]
+
+
+def test_random_models_are_compared_by_shape(tmp_path: Path) -> None:
+    text = "g (float[b, 3] x) => (float[b, 3] y) { r = RandomNormalLike (x) a = Identity (r) y = Add (x, a) }"
+    report = onnxtool.optimize(write(tmp_path / "m.onnx", text), tmp_path / "o.onnx", bench=False)
+
+    assert report.ok
+    assert report.after.operators == {"RandomNormalLike": 1, "Add": 1}
+    assert "random" in report.warnings[0]
+
+
+def test_ir_3_weights_stay_constants(tmp_path: Path) -> None:
+    # Defects elsewhere: folded weights become required inputs; lifting the version makes all weights overridable.
+    source = write(
+        tmp_path / "m.onnx",
+        """g (float[b, 2] x, float[2, 2] w, float[2] c) => (float[b, 2] y) {
+            s = Neg (w) m = MatMul (x, s) y = Add (m, c)
+        }""",
+        {"w": np.ones((2, 2), np.float32), "c": np.ones(2, np.float32)},
+        ir_version=3,
+        opset=8,
+    )
+    out = tmp_path / "o.onnx"
+    report = onnxtool.optimize(source, out, bench=False)
+
+    session = OnnxRunner.open(out).session
+    assert [i.name for i in session.get_inputs()] == ["x"]
+    assert not session.get_overridable_initializers()
+    assert report.after.operators == {"Gemm": 1}
+    onnx.checker.check_model(onnx.load(out))
+
+
+def test_defaults_stay_overridable_unless_frozen(tmp_path: Path) -> None:
+    text = "g (float[b, 2] x, float[2] w) => (float[b, 2] y) { e = Exp (w) y = Mul (x, e) }"
+    source, out = write(tmp_path / "m.onnx", text, {"w": np.ones(2, np.float32)}), tmp_path / "o.onnx"
+
+    onnxtool.optimize(source, out, bench=False)
+    feeds = {"x": np.ones((1, 2), np.float32), "w": np.zeros(2, np.float32)}
+    np.testing.assert_array_equal(OnnxRunner.open(out).session.run(None, feeds)[0], np.ones((1, 2)))
+    onnxtool.optimize(source, out, freeze_initializers=True, bench=False)
+    assert [i.name for i in onnx.load(out).graph.input] == ["x"]
+    assert [n.op_type for n in onnx.load(out).graph.node] == ["Mul"]
+
+
+def test_frozen_dims_fold_further(tmp_path: Path) -> None:
+    text = """g (float[b, s] x) => (float[p] y) { d = Shape (x) e = Cast <to = 1> (d) r = ReduceSum (x, k)
+        t = Slice (e, zero, one) y = Mul (r, t) }"""
+    weights = {"k": np.array([0, 1]), "zero": np.array([0]), "one": np.array([1])}
+    text = text.replace("ReduceSum (x, k)", "ReduceSum <keepdims = 0> (x, k)")
+    source, out = write(tmp_path / "m.onnx", text, weights), tmp_path / "o.onnx"
+
+    report = onnxtool.optimize(source, out, input_shapes={"x": (2, 5)}, bench=False)
+
+    assert report.after.operators == {"ReduceSum": 1, "Mul": 1}
+    assert [d.dim_value for d in onnx.load(out).graph.input[0].type.tensor_type.shape.dim] == [2, 5]
+    with pytest.raises(UsageError, match="2 dims"):
+        onnxtool.optimize(source, out, input_shapes={"x": (2,)}, bench=False)
+
+
+def test_external_data_is_read_in_place_and_written_anew(tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    proto = onnx.load(write(tmp_path / "plain.onnx", "g (float[b, 64] x) => (float[b, 64] y) { y = MatMul (x, w) }"))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    source, out = tmp_path / "in" / "m.onnx", tmp_path / "out" / "m.onnx"
+    onnx.save(proto, source, save_as_external_data=True, location="weights.bin", size_threshold=0)
+
+    report = onnxtool.optimize(source, out, bench=False)
+
+    # Defect elsewhere: the weights of the result still pointed into the source's folder.
+    assert report.ok
+    (tmp_path / "in" / "weights.bin").unlink()
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(onnx.load(out).graph.initializer[0]), weight)
+
+
+def test_a_size_that_the_source_refuses_is_no_test(tmp_path: Path) -> None:
+    text = "g (float[b, c, h] x) => (float[b, p] y) { r = Reshape (x, t) a = Identity (r) y = MatMul (a, w) }"
+    weights = {"t": np.array([0, 144]), "w": np.ones((144, 2), np.float32)}
+    text = text.replace("float[b, c, h]", "float[b, 3, h]")
+    report = onnxtool.optimize(write(tmp_path / "m.onnx", text, weights), tmp_path / "o.onnx", bench=False)
+
+    assert report.comparison is not None
+    assert {run["x"][2] for run in report.comparison.runs} == {48}
+
+
+def test_a_model_that_never_runs_needs_data(tmp_path: Path) -> None:
+    text = "g (float[b, 3] x) => (float[b, 3] y) { r = Reshape (x, t) y = Relu (r) }"
+    source = write(tmp_path / "m.onnx", text, {"t": np.array([7919, 3])})
+    out = tmp_path / "o.onnx"
+
+    with pytest.raises(InputError, match="--data"):
+        onnxtool.optimize(source, out, bench=False)
+    assert not out.exists()
+    assert onnxtool.optimize(source, out, verify=False).comparison is None
+    report = onnxtool.optimize(source, out, data={"x": np.ones((7919, 3), np.float32)}, bench=False)
+    assert report.ok
+
+
+def test_nothing_is_written_when_even_the_source_is_wrong(added: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    import onnxtool.optimize.api as api
+
+    monkeypatch.setattr(api._Judgement, "__call__", lambda self, model: "output 'y' differs")
+    with pytest.raises(VerdictError, match="Nothing was written"):
+        onnxtool.optimize(write(tmp_path / "m.onnx", RELU), tmp_path / "o.onnx", bench=False)
+    assert not (tmp_path / "o.onnx").exists()
+
+
+def test_the_runtimes_own_mistake_is_not_blamed_on_a_pass(tmp_path: Path) -> None:
+    # The runtime fuses Pad with MaxPool to wrong values when its optimizations are on.
+    text = """g (float[1, 1, 4, 4] x) => (float[1, 1, 3, 3] y) {
+        n = Abs (x) m = Neg (n) i = Identity (m) a = Pad (i, p)
+        y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (a)
+    }"""
+    source = write(tmp_path / "m.onnx", text, {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])})
+    report = onnxtool.optimize(source, tmp_path / "o.onnx", bench=False)
+
+    assert report.ok
+    assert not report.dropped
+    assert report.after.operators == {"Abs": 1, "Neg": 1, "Pad": 1, "MaxPool": 1}
+
+
+def test_lists_every_pass_in_a_line() -> None:
+    from onnxtool.optimize.api import list_passes
+
+    passes = list_passes().passes
+    assert len({p.name for p in passes}) == len(passes) > 20
+    assert all(len(p.description) > 20 and p.description.endswith(".") for p in passes)
+    assert {p.level for p in passes} >= {"basic", "extended"}
