@@ -175,7 +175,7 @@ class _Job:
         # One thread, and its own processor time: what others do on the machine disturbs it least.
         runners = [OnnxRunner.open(self.folder / name, SessionOptions(threads=1)) for name in files]
         feeds = {"image": np.resize(self.images["image"], (BATCH, 1, 8, 8))}
-        calls = [lambda r=r: r.run(feeds) for r in runners]  # type: ignore[misc]
+        calls = [lambda r=r: r.run(feeds) for r in runners]
         timings = measure(calls, budget=2.0, minimum=30, clock=time.thread_time)
         ratios = {name: ratio(t, timings[0]) for name, t in zip(files, timings, strict=True)}
         return [

@@ -28,6 +28,8 @@ BASE_SECONDS = 10.0
 SECONDS_PER_BYTE = 20e-9
 BASE_BYTES = 1 << 30
 BYTES_PER_BYTE = 3
+SECONDS_PER_INPUT_BYTE = 5e-6  # a megabyte of images is seconds of work for a large network
+BYTES_PER_INPUT_BYTE = 200
 
 _TERMINATED = 143
 _BUG = 70
@@ -41,19 +43,24 @@ _within: list[str] = []  # the risky call that this process is in
 
 
 @contextmanager
-def risky(what: str, size: int = 0) -> Iterator[None]:
+def risky(what: str, size: int = 0, inputs: int = 0) -> Iterator[None]:
     """Mark a native call that malformed data may crash, hang or inflate.
 
     Args:
         what: in words that fit "while ...": "loading the model into the runtime".
-        size: bytes of the data at hand; the limits grow with it.
+        size: bytes of the file at hand; the limits grow with it.
+        inputs: bytes that a model is run on; the limits grow faster with these.
     """
     if not _channel or _within:
         yield  # the limits of the outer call hold
         return
     _within.append(what)
     _tell(
-        {"what": what, "seconds": BASE_SECONDS + SECONDS_PER_BYTE * size, "bytes": BASE_BYTES + BYTES_PER_BYTE * size}
+        {
+            "what": what,
+            "seconds": BASE_SECONDS + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs,
+            "bytes": BASE_BYTES + BYTES_PER_BYTE * size + BYTES_PER_INPUT_BYTE * inputs,
+        }
     )
     try:
         yield

@@ -79,7 +79,7 @@ class OnnxRunner:
         try:
             if self._ran:
                 return self._run(feeds, names)
-            with risky("running the model for the first time", sum(f.nbytes for f in feeds.values())):
+            with risky("running the model for the first time", inputs=sum(f.nbytes for f in feeds.values())):
                 outputs = self._run(feeds, names)
             self._ran = True
             return outputs
