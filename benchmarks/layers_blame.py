@@ -1,0 +1,98 @@
+"""Does `compare --layers` name the node with the wrong weight?
+
+    python benchmarks/layers_blame.py MODEL [--trials 20] [--optimize extended] [--first 1]
+
+Each trial changes one element of one weight of a random node, optionally optimizes the damaged model, compares it with
+the original, and asks whether the node is among the first `--first` suspects. Also: the model against itself, and the
+time of a layered comparison as a multiple of two plain runs (sessions included in both).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import onnxtool
+from onnxtool.model.domains import input_domains
+from onnxtool.model.io import load
+from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import EXACT
+from onnxtool.validate.layers import compare_layers
+from onnxtool.validate.tolerance import Tolerance
+
+# Nodes that read a weight only for its shape or type are not damaged by its content.
+_INDIFFERENT = ("Shape", "CastLike", "Size")
+
+
+def candidates(model: onnx.ModelProto) -> list[tuple[str, str]]:
+    """(node, weight) of every float weight with more than one element that exactly one node reads."""
+    floats = {t.name for t in model.graph.initializer if t.data_type == 1 and np.prod(t.dims) > 1}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            if name in floats and node.op_type not in _INDIFFERENT:
+                readers.setdefault(name, []).append(node)
+    return [(n[0].name or n[0].output[0], w) for w, n in readers.items() if len(n) == 1]
+
+
+def damage(model: onnx.ModelProto, weight: str, generator: np.random.Generator) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    tensor = next(t for t in copy.graph.initializer if t.name == weight)
+    values = numpy_helper.to_array(tensor).copy()
+    values.reshape(-1)[generator.integers(values.size)] += np.abs(values).max() * 0.5 + 0.1
+    tensor.CopyFrom(numpy_helper.from_array(values, weight))
+    return copy
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--optimize")
+    parser.add_argument("--first", type=int, default=1)
+    arguments = parser.parse_args()
+    path = arguments.model
+    model = onnx.load(path)
+    runner = OnnxRunner.open(path, EXACT)
+    feeds = random_feeds(runner.inputs, 0, domains=input_domains(load(path)), length=32)
+    began = time.perf_counter()
+    for _ in range(2):
+        OnnxRunner.open(path, EXACT).run(feeds)
+    plain = time.perf_counter() - began
+    began = time.perf_counter()
+    layers = compare_layers(path, path, feeds, Tolerance())
+    taken = time.perf_counter() - began
+    print(f"itself: {len(layers.tensors)} tensors, {'equal' if layers.culprit is None else 'DIFFERENT'}; ", end="")
+    print(f"{taken:.2f} s, {taken / plain:.1f}x two plain runs with their sessions, {layers.passes} passes")
+    generator = np.random.default_rng(0)
+    pool = candidates(model)
+    named = 0
+    with tempfile.TemporaryDirectory() as folder:
+        bad = Path(folder) / "bad.onnx"
+        for _ in range(arguments.trials):
+            node, weight = pool[generator.integers(len(pool))]
+            onnx.save(damage(model, weight, generator), bad)
+            if arguments.optimize:
+                onnxtool.optimize(bad, bad, level=arguments.optimize)
+            found = compare_layers(path, bad, feeds, Tolerance())
+            suspects = found.culprit.suspects if found.culprit else found.changed
+            hit = node in [s.node for s in suspects[: arguments.first]]
+            named += hit
+            if not hit:
+                told = [s.node for s in suspects][:5]
+                print(f"missed {node} ({weight}): {found.culprit.tensor if found.culprit else 'nothing'}, {told}")
+    print(f"named {named} of {arguments.trials}")
+    sys.exit(0 if named >= 0.9 * arguments.trials and layers.culprit is None else 1)
+
+
+if __name__ == "__main__":
+    main()

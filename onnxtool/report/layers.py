@@ -1,0 +1,89 @@
+"""Where two models part, tensor by tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LayerDifference:
+    """One tensor inside both models.
+
+    Attributes:
+        name: in A.
+        other_name: in B.
+        operator: what makes it in B.
+        depth: position of that node in B, counted from 0.
+        shape: of the tensor in the run that is told.
+        max_abs: largest |a - b|.
+        error: relative error, |a - b| over |a| as 2-norms; infinite when only one side is finite.
+        ok: within tolerance: |a - b| <= atol + rtol * |a| + 1e-5 * max |a|, element by element.
+        matched_by: "name", or "value" when the names differ.
+        reused: it is off, but everything made of it agrees: another tensor by the same name.
+    """
+
+    name: str
+    other_name: str
+    operator: str
+    depth: int
+    shape: tuple[int, ...]
+    max_abs: float
+    error: float
+    ok: bool
+    matched_by: str
+    reused: bool = False
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A node between the last tensors that agree and the first that does not.
+
+    Attributes:
+        model: "A" or "B".
+        node: its name, or the name of its first output.
+        operator: its type.
+        inputs: the tensors it reads.
+        changed_weights: initializers it reads that A and B both have, with other content.
+    """
+
+    model: str
+    node: str
+    operator: str
+    inputs: tuple[str, ...]
+    changed_weights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """The first wrong tensor.
+
+    Attributes:
+        tensor: in A's name.
+        suspects: the nodes that make it out of tensors that agree, most suspicious first.
+        agreeing: the tensors that they read and that agree.
+    """
+
+    tensor: str
+    suspects: tuple[Suspect, ...]
+    agreeing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The error along the depth of two models.
+
+    Attributes:
+        tensors: in B's order.
+        unmatched_a, unmatched_b: tensors that only one model has.
+        culprit: None when every tensor agrees.
+        changed: nodes of B that read an initializer whose content is another one in A, whether it matters on these
+            inputs or not.
+        passes: runs that it took to hold memory within bounds.
+    """
+
+    tensors: tuple[LayerDifference, ...]
+    unmatched_a: int
+    unmatched_b: int
+    culprit: Culprit | None
+    passes: int
+    changed: tuple[Suspect, ...] = ()

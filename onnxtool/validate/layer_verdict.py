@@ -1,0 +1,113 @@
+"""From how far each tensor is off to the node that is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from onnxtool.model.header import operator_name
+from onnxtool.report.layers import Culprit, LayerDifference, Layers, Suspect
+from onnxtool.validate.layer_graph import LayerGraph, changed_weights
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How far one tensor of B is from its partner in A; fields as in `LayerDifference`."""
+
+    max_abs: float
+    error: float
+    ok: bool
+    shape: tuple[int, ...]
+
+
+def judge(
+    a: LayerGraph,
+    b: LayerGraph,
+    measured: Mapping[str, Measured],
+    partners: Mapping[str, str],
+    by_value: Mapping[str, str],
+    passes: int,
+) -> Layers:
+    """Put the error along the depth together, and find the first wrong tensor.
+
+    Args:
+        a, b: the two models.
+        measured: by B's tensor, for tensors that have a partner.
+        partners: B's tensor -> A's, by name.
+        by_value: B's tensor -> A's, for tensors that were known again by their content: these agree.
+        passes: runs that it took.
+    """
+    agreeing = {y for y, m in measured.items() if m.ok} | set(by_value)
+    wrong = [y for y, m in measured.items() if not m.ok]
+    outputs = set(b.output_names(b.model))
+    reused = {y for y in wrong if y not in outputs and _is_reused(b, y, agreeing, set(wrong))}
+    blamed = [y for y in sorted(wrong, key=b.order.__getitem__) if y not in reused]
+    changed = changed_weights(a, b)
+    culprit = None
+    for tensor in blamed:
+        if not b.behind(tensor, agreeing | set(blamed))[1] & set(blamed):
+            culprit = _culprit(a, b, tensor, {**partners, **by_value}, agreeing, changed)
+            break
+    tensors = [
+        LayerDifference(
+            name=partners[y],
+            other_name=y,
+            operator=_operator(b, y),
+            depth=b.order[y],
+            shape=m.shape,
+            max_abs=m.max_abs,
+            error=m.error,
+            ok=m.ok,
+            matched_by="name",
+            reused=y in reused,
+        )
+        for y, m in measured.items()
+    ]
+    tensors += [
+        LayerDifference(x, y, _operator(b, y), b.order[y], (), 0.0, 0.0, True, "value") for y, x in by_value.items()
+    ]
+    matched = len(tensors)
+    return Layers(
+        tensors=tuple(sorted(tensors, key=lambda t: t.depth)),
+        unmatched_a=len(a.producers) - matched,
+        unmatched_b=len(b.producers) - matched,
+        culprit=culprit,
+        passes=passes,
+        changed=tuple(s for s in b.suspects(b.model.graph, "B", changed) if s.changed_weights),
+    )
+
+
+def _operator(graph: LayerGraph, tensor: str) -> str:
+    node = graph.producers[tensor]
+    return operator_name(node.domain, node.op_type)
+
+
+def _is_reused(b: LayerGraph, tensor: str, agreeing: set[str], wrong: set[str]) -> bool:
+    """Is it only the name that is the same? Then everything that is made of it agrees.
+
+    A fusion may give the name of an inner tensor to another one: after folding a BatchNormalization, the
+    convolution's output is what the normalization's was.
+    """
+    heirs = b.heirs(tensor, agreeing | wrong)
+    return bool(heirs) and heirs <= agreeing
+
+
+def _culprit(
+    a: LayerGraph,
+    b: LayerGraph,
+    tensor: str,
+    matches: Mapping[str, str],
+    agreeing: set[str],
+    changed: set[str],
+) -> Culprit:
+    agreeing_a = {matches[y] for y in agreeing}
+    nodes_b, ends = b.behind(tensor, agreeing)
+    nodes_a, _ = a.behind(matches[tensor], agreeing_a)
+    suspects = [*a.suspects(nodes_a, "A", changed), *b.suspects(nodes_b, "B", changed)]
+    suspects.sort(key=_suspicion)
+    return Culprit(matches[tensor], tuple(suspects), tuple(sorted(ends)))
+
+
+def _suspicion(suspect: Suspect) -> tuple[bool, bool]:
+    """A node that reads a changed weight first; then B's nodes, which are what is judged."""
+    return not suspect.changed_weights, suspect.model != "B"

@@ -1,0 +1,227 @@
+"""`compare --layers`: run two models with every tensor in sight, and find the first one that is wrong."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool import progress
+from onnxtool.model import io
+from onnxtool.model.shape_folding import complete
+from onnxtool.model.shapes import bind_inputs, infer, known_shapes, skeleton
+from onnxtool.report.layers import Layers
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import EXACT, SessionOptions
+from onnxtool.validate.equality import match_names
+from onnxtool.validate.layer_graph import LayerGraph
+from onnxtool.validate.layer_verdict import Measured, judge
+from onnxtool.validate.tolerance import Tolerance
+
+# Bytes of tensors held at one time, of both models together; what is beyond is fetched in further passes.
+MEMORY = 256 << 20
+# Assumed for tensors whose shape inference does not know.
+_UNKNOWN_BYTES = 1 << 20
+# Rounding of float32 sums grows with the largest value in sight, not with the element's own.
+_SCALE_TOLERANCE = 1e-5
+_PROBES = 8
+
+
+@dataclass
+class _Side:
+    """One model: its graph, its inputs, what is known of its tensors."""
+
+    graph: LayerGraph
+    feeds: Mapping[str, np.ndarray]
+    options: SessionOptions
+    sizes: Mapping[str, int]
+    sketches: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> _Side:
+        graph = LayerGraph.of(io.load(path))
+        return cls(graph, feeds, options, _sizes(path, feeds))
+
+    def size(self, name: str | None) -> int:
+        """Bytes of a tensor, as far as can be told beforehand."""
+        return 0 if name is None else self.sizes.get(name, _UNKNOWN_BYTES)
+
+    def fetch(self, names: Sequence[str]) -> dict[str, Any]:
+        """Run the model with these tensors as its outputs."""
+        if not names:
+            return {}
+        outputs = self.graph.model.graph.outputs
+        own = list(outputs)
+        wanted = [self.graph.value(name) for name in names]
+        try:
+            outputs.clear()
+            outputs.extend(wanted)
+            runner = OnnxRunner.open(self.graph.model, self.options)
+        finally:
+            outputs.clear()
+            outputs.extend(own)
+        return runner.run({s.name: self.feeds[s.name] for s in runner.inputs})
+
+
+def compare_layers(
+    a: str | os.PathLike[str],
+    b: str | os.PathLike[str],
+    feeds: Mapping[str, np.ndarray],
+    tolerance: Tolerance,
+    options: SessionOptions = EXACT,
+) -> Layers:
+    """Compare all tensors of two ONNX models in one run, and name the first that is wrong.
+
+    Tensors are matched by name, and by value where names differ (a fusion may have renamed them). The runtime's own
+    optimizations are off: it would fuse the tensors away. Memory is bounded: `MEMORY` bytes of tensors at a time.
+
+    Args:
+        a: the reference.
+        b: what is judged.
+        feeds: inputs in A's names.
+        tolerance: for floats; grows with the largest value of a tensor, see `LayerDifference.ok`.
+        options: provider, threads and custom-operator libraries.
+
+    Raises:
+        InputError: a model cannot be read, or fails to run.
+    """
+    exact = replace(options, optimization="off")
+    left = _Side.open(Path(a), feeds, exact)
+    inputs = match_names(list(feeds), LayerGraph.input_names(io.load(b)), "inputs")
+    right = _Side.open(Path(b), {inputs[n]: array for n, array in feeds.items() if n in inputs}, exact)
+    partners = _partners(left.graph, right.graph)
+    wanted: list[tuple[str | None, str | None]] = [(partners.get(name), name) for name in right.graph.producers]
+    wanted += [(name, None) for name in left.graph.producers if name not in set(partners.values())]
+    measured: dict[str, Measured] = {}
+    passes = 0
+    with progress.task("comparing layers", len(wanted)) as task:
+        for group in _groups(wanted, left, right):
+            passes += 1
+            ours = left.fetch([x for x, _ in group if x is not None])
+            theirs = right.fetch([y for _, y in group if y is not None])
+            for x, y in group:
+                if x is not None and y is not None:
+                    found = measure(ours.get(x), theirs.get(y), tolerance)
+                    if found is not None:
+                        measured[y] = found
+                elif x is not None:
+                    _sketch(left, x, ours.get(x))
+                elif y is not None:
+                    _sketch(right, y, theirs.get(y))
+                task.advance()
+    by_value = _match_by_value(left, right)
+    return judge(left.graph, right.graph, measured, partners, by_value, passes)
+
+
+def _partners(a: LayerGraph, b: LayerGraph) -> dict[str, str]:
+    """B's tensor -> A's tensor, by name; outputs that were renamed by position."""
+    outputs = match_names(a.output_names(a.model), b.output_names(b.model), "outputs")
+    partners = {name: name for name in b.producers if name in a.producers}
+    partners |= {y: x for x, y in outputs.items() if x in a.producers and y in b.producers}
+    return partners
+
+
+def _groups(
+    wanted: Sequence[tuple[str | None, str | None]], left: _Side, right: _Side
+) -> Iterator[list[tuple[str | None, str | None]]]:
+    """Parts of `wanted` whose tensors fit into MEMORY."""
+    group: list[tuple[str | None, str | None]] = []
+    held = 0
+    for x, y in wanted:
+        size = left.size(x) + right.size(y)
+        if group and held + size > MEMORY:
+            yield group
+            group, held = [], 0
+        group.append((x, y))
+        held += size
+    if group:
+        yield group
+
+
+def _sizes(path: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Bytes of every tensor whose shape can be inferred for these inputs; eight for each element, to be safe."""
+    model = skeleton(io.read_proto(path))
+    bind_inputs(model, {name: tuple(array.shape) for name, array in feeds.items()})
+    try:
+        shapes = known_shapes(complete(model, infer))
+    except Exception:  # unknown sizes are assumed ones: nothing else depends on it
+        return {}
+    return {n: 8 * math.prod(s) for n, s in shapes.items() if all(isinstance(d, int) for d in s)}  # type: ignore[arg-type]
+
+
+def measure(expected: Any, actual: Any, tolerance: Tolerance) -> Measured | None:
+    """How far a tensor of B is from its partner in A; None when they are no tensors (sequences, maps)."""
+    if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
+        return None
+    if expected.shape != actual.shape or (expected.dtype.kind in "OUS") != (actual.dtype.kind in "OUS"):
+        return Measured(np.inf, np.inf, False, actual.shape)
+    if expected.size == 0:
+        return Measured(0.0, 0.0, True, actual.shape)
+    if expected.dtype.kind in "OUSbiu" and actual.dtype.kind in "OUSbiu":
+        return _exact(expected, actual)
+    # float32 is enough for telling tensors apart, and four times as fast as the care that outputs get.
+    a, b = (x.astype(np.float32, copy=False).ravel() for x in (expected, actual))
+    with np.errstate(all="ignore"):
+        error = np.abs(a - b)
+        finite = np.isfinite(error).all()
+        if not finite:
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            error = np.where(same, 0, np.where(np.isnan(error), np.inf, error))
+        largest = float(error.max())
+        scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
+        allowed = tolerance.atol + _SCALE_TOLERANCE * scale
+        ok = largest <= allowed or bool((error <= allowed + tolerance.rtol * np.abs(a)).all())
+        norm = float(np.linalg.norm(a)) if finite else np.inf
+        noise = float(np.linalg.norm(error)) if np.isfinite(largest) else np.inf
+    relative = 0.0 if largest == 0 else (noise / norm if 0 < norm < np.inf and noise < np.inf else np.inf)
+    return Measured(largest, relative, ok, actual.shape)
+
+
+def _exact(expected: np.ndarray, actual: np.ndarray) -> Measured:
+    different = int(np.count_nonzero(expected != actual))
+    if expected.dtype.kind in "OUS":
+        largest = np.inf if different else 0.0
+    else:
+        largest = float(np.abs(expected.astype(np.float64) - actual.astype(np.float64)).max())
+    return Measured(largest, different / expected.size, different == 0, actual.shape)
+
+
+def _sketch(side: _Side, name: str, value: Any) -> None:
+    """Keep a few random projections of a tensor, so that it can be known again when it is gone."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 1:
+        flat = value.astype(np.float32, copy=False).ravel()
+        generator = np.random.default_rng(value.size)  # the same directions for every tensor of this size
+        block = generator.standard_normal((_PROBES, min(flat.size, 4096)), dtype=np.float32)
+        usable = flat[: flat.size // block.shape[1] * block.shape[1]].reshape(-1, block.shape[1])
+        with np.errstate(all="ignore"):
+            weights = np.arange(1, len(usable) + 1, dtype=np.float32) / len(usable)
+            side.sketches[name] = np.concatenate([[*value.shape, np.linalg.norm(flat)], block @ (weights @ usable)])
+
+
+def _match_by_value(left: _Side, right: _Side) -> dict[str, str]:
+    """B's tensor -> A's tensor of the same shape and, as far as the sketches tell, the same content."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for y, sketch in right.sketches.items():
+        for x, other in left.sketches.items():
+            if x not in taken and sketch.shape == other.shape and _alike(sketch, other):
+                found[y] = x
+                taken.add(x)
+                break
+    return found
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    rank = a.size - 1 - _PROBES
+    scale = float(np.abs(b[rank])) * 64
+    return bool(
+        np.array_equal(a[:rank], b[:rank])
+        and np.isfinite(scale)
+        and scale > 0
+        and np.all(np.abs(a[rank:] - b[rank:]) <= 1e-5 * scale)
+    )
