@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.convert.boosting_export import register_estimators
 from onnxtool.convert.sklearn_model import SklearnModel
-from onnxtool.convert.sklearn_prepare import convertible
+from onnxtool.convert.sklearn_prepare import convertible, steps_of
 from onnxtool.convert.sklearn_schema import last_step
 from onnxtool.convert.tensorflow_quiet import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 NEWEST_OPSET = 22
 # Tree ensembles with several attributes in one node; version 5 has another operator, which skl2onnx does not write.
 _ML_OPSET = 3
+_BOOSTED = ("xgboost", "lightgbm", "catboost")
 
 
 def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: int = 0) -> ir.Model:
@@ -48,6 +50,8 @@ def _convert(
     skl2onnx: Any, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
 ) -> onnx.ModelProto:
     estimator, notes = convertible(model.estimator)
+    if any(type(s).__module__.split(".")[0] in _BOOSTED for s in steps_of(estimator)):
+        register_estimators()
     model.notes.extend(notes)
     failure: Exception | None = None
     for options in choices:

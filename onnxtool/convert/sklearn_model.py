@@ -33,6 +33,7 @@ class SklearnModel:
         computes: for each output, how the estimator computes it.
         raw_scores: a classifier without probabilities; its decision function takes their place.
         doubles: whether the ONNX form computes in float64.
+        classes: the labels, where the estimator itself does not hold them (native boosting files).
     """
 
     estimator: Any
@@ -46,6 +47,7 @@ class SklearnModel:
     feeds_hint: Mapping[str, Domain] | None = None
     raw_scores: bool = False
     doubles: bool = False
+    classes: tuple[Any, ...] = ()
 
     @classmethod
     def prepare(

@@ -15,6 +15,7 @@ from onnxtool.convert.tensorflow_model import TensorFlowModel
 from onnxtool.convert.tensorflow_quiet import quiet
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.isolation import risky
 
 # Operators that reach outside the graph when it runs. (The saver's own, which every SavedModel has, are not among
 # them: they run only when the SavedModel is loaded, on its own folder.)
@@ -148,7 +149,7 @@ def _prune(
 ) -> Any:
     import tensorflow as tf
 
-    with quiet(options.verbose):
+    with quiet(options.verbose), risky("loading the graph into TensorFlow", source.size):
         try:
             wrapped = tf.compat.v1.wrap_function(lambda: tf.compat.v1.import_graph_def(graph_def, name=""), [])
         except Exception as error:

@@ -1,0 +1,50 @@
+"""The adapter for boosted trees in their native files: XGBoost, LightGBM, CatBoost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.opset import target_opset
+from onnxtool.convert.source import Source
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+class BoostingAdapter:
+    """XGBoost .json and .ubj, LightGBM .txt, CatBoost .cbm and .json."""
+
+    name = "boosting"
+    extra = "boosting"
+
+    def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
+        """By magic bytes or JSON keys."""
+        from onnxtool.convert.boosting_load import form_of
+
+        return form_of(source) is not None
+
+    def load(self, source: Source, options: ConvertOptions) -> SourceModel:
+        """Load the trees.
+
+        Raises:
+            MissingExtraError, InputError, UnsupportedError: see `boosting_load.load`.
+        """
+        from onnxtool.convert import boosting_load
+
+        form = boosting_load.form_of(source)
+        assert form is not None
+        return boosting_load.load(source, form, options)
+
+    def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:
+        """Convert with onnxmltools, or with CatBoost's own writer.
+
+        Raises:
+            UnsupportedError: an objective without an ONNX form.
+        """
+        from onnxtool.convert import boosting_export
+        from onnxtool.convert.sklearn_model import SklearnModel
+
+        assert isinstance(model, SklearnModel)
+        opset = target_opset(options, boosting_export.NEWEST_OPSET)
+        return boosting_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)
