@@ -32,9 +32,16 @@ from onnxtool.validate.tolerance import Tolerance
 _INDIFFERENT = ("Shape", "CastLike", "Size")
 
 
+def weights(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    """Initializers and Constant nodes, by the name that readers use."""
+    found = {t.name: t for t in model.graph.initializer}
+    constants = [n for n in model.graph.node if n.op_type == "Constant" and n.attribute[0].name == "value"]
+    return found | {n.output[0]: n.attribute[0].t for n in constants}
+
+
 def candidates(model: onnx.ModelProto) -> list[tuple[str, str]]:
     """(node, weight) of every float weight with more than one element that exactly one node reads."""
-    floats = {t.name for t in model.graph.initializer if t.data_type == 1 and np.prod(t.dims) > 1}
+    floats = {n for n, t in weights(model).items() if t.data_type == 1 and np.prod(t.dims) > 1}
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in model.graph.node:
         for name in node.input:
@@ -46,10 +53,10 @@ def candidates(model: onnx.ModelProto) -> list[tuple[str, str]]:
 def damage(model: onnx.ModelProto, weight: str, generator: np.random.Generator) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    tensor = next(t for t in copy.graph.initializer if t.name == weight)
+    tensor = weights(copy)[weight]
     values = numpy_helper.to_array(tensor).copy()
     values.reshape(-1)[generator.integers(values.size)] += np.abs(values).max() * 0.5 + 0.1
-    tensor.CopyFrom(numpy_helper.from_array(values, weight))
+    tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
     return copy
 
 

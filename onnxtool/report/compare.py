@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from onnxtool.report.base import Report
+from onnxtool.report.layers import Layers
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class TensorDifference:
         total: elements compared.
         worst_index: where the tolerance is left furthest (in run `worst_run`), with both values.
         note: why it is not ok when it is not about values ("shape [2, 3] against [2, 4]").
+        max_ulp: largest number of representable floats between a and b (float16 and float32), None elsewhere.
+        nans, infinities: how many (in A, in B).
+        top1: share of rows (along the last dim) whose largest element is at the same place; None for vectors.
+        rtol, atol: this tensor's own tolerance; None when it has that of the report.
     """
 
     name: str
@@ -44,6 +49,12 @@ class TensorDifference:
     actual: Any = None
     other_name: str | None = None
     note: str | None = None
+    max_ulp: int | None = None
+    nans: tuple[int, int] = (0, 0)
+    infinities: tuple[int, int] = (0, 0)
+    top1: float | None = None
+    rtol: float | None = None
+    atol: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,7 @@ class CompareReport(Report):
         outputs: one entry for each output, in A's order.
         runs: for each run, the shapes of the inputs.
         data: where the inputs came from ("random, seed 0" or a file).
+        layers: the error along the depth, when it was asked for.
     """
 
     kind: ClassVar[str] = "compare"
@@ -68,6 +80,7 @@ class CompareReport(Report):
     rtol: float
     atol: float
     warnings: tuple[str, ...] = ()
+    layers: Layers | None = None
 
     @property
     def ok(self) -> bool:

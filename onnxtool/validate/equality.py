@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import random_feeds
@@ -29,6 +30,7 @@ def compare_runners(
     *,
     names: tuple[str, str] = ("A", "B"),
     data: str = "given feeds",
+    tolerances: Mapping[str, Tolerance] | None = None,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -41,14 +43,17 @@ def compare_runners(
         tolerance: for floats; everything else must be equal.
         names: how to call the two in the report.
         data: where the feeds came from, for the report.
+        tolerances: for single outputs, by their name in A.
 
     Raises:
+        UsageError: `tolerances` names no output.
         InputError: a run fails, there are no feeds, or the two models do not have the same inputs.
     """
     inputs = match_names([s.name for s in a.inputs], [s.name for s in b.inputs], "inputs")
     differences: dict[str, Difference] = {}
     renamed: dict[str, str] = {}
     shapes = []
+    own = tolerances or {}
     for feed in feeds:
         shapes.append({name: tuple(np.shape(array)) for name, array in feed.items()})
         left = flatten(a.run(feed))
@@ -56,14 +61,20 @@ def compare_runners(
         if not differences:
             renamed = match_names(list(left), list(right), "outputs")
         for name, expected in left.items():
-            entry = differences.setdefault(name, Difference(name, tolerance))
+            entry = differences.setdefault(name, Difference(name, own.get(name, tolerance)))
             entry.add(expected, right[renamed[name]])
     if not shapes:
         raise InputError("there is no input data to compare on.")
+    unknown = [name for name in own if name not in differences]
+    if unknown:
+        raise UsageError(f"there is no output {unknown[0]!r}; the model gives {', '.join(differences)}.")
+    outputs = tuple(d.result(renamed[name] if renamed[name] != name else None) for name, d in differences.items())
     return CompareReport(
         a=names[0],
         b=names[1],
-        outputs=tuple(d.result(renamed[name] if renamed[name] != name else None) for name, d in differences.items()),
+        outputs=tuple(
+            replace(o, rtol=own[o.name].rtol, atol=own[o.name].atol) if o.name in own else o for o in outputs
+        ),
         runs=tuple(shapes),
         data=data,
         rtol=tolerance.rtol,

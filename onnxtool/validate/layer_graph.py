@@ -20,9 +20,9 @@ class LayerGraph:
 
     Attributes:
         model: the model.
-        producers: tensor -> the node that makes it.
+        producers: tensor -> the node that makes it; Constant nodes count as weights.
         order: tensor -> position of that node.
-        weights: name -> content of each initializer.
+        weights: name -> content of each initializer and constant.
     """
 
     model: ir.Model
@@ -35,11 +35,15 @@ class LayerGraph:
         """Index a model."""
         producers: dict[str, ir.Node] = {}
         order: dict[str, int] = {}
+        weights = {n: v.const_value for n, v in model.graph.initializers.items() if v.const_value is not None}
         for index, node in enumerate(model.graph):
+            constant = ir.convenience.get_const_tensor(node.outputs[0]) if _is_constant(node) else None
+            if constant is not None:
+                weights[node.outputs[0].name or ""] = constant
+                continue
             for output in node.outputs:
                 if output.name:
                     producers[output.name], order[output.name] = node, index
-        weights = {n: v.const_value for n, v in model.graph.initializers.items() if v.const_value is not None}
         return cls(model, producers, order, weights)
 
     @staticmethod
@@ -118,19 +122,18 @@ class LayerGraph:
         return list(nodes.values()), reached
 
     def suspects(self, nodes: Iterable[ir.Node], label: str, changed: set[str]) -> list[Suspect]:
-        """Nodes as a report has them; constants, which compute nothing, are left out unless their content differs."""
+        """Nodes as a report has them."""
         found = []
         for node in nodes:
             inputs = tuple(self.reads(node))
             weights = tuple(n for n in inputs if n in changed)
             name = node.name or next((o.name for o in node.outputs if o.name), "")
-            if node.op_type != "Constant" or node.domain:
-                found.append(Suspect(label, name, operator_name(node.domain, node.op_type), inputs, weights))
+            found.append(Suspect(label, name, operator_name(node.domain, node.op_type), inputs, weights))
         return found
 
 
 def changed_weights(a: LayerGraph, b: LayerGraph) -> set[str]:
-    """Initializers of one name in both models whose content differs."""
+    """Initializers and constants of one name in both models whose content differs."""
     return {n for n in a.weights.keys() & b.weights.keys() if not _same(a.weights[n], b.weights[n])}
 
 
@@ -139,6 +142,10 @@ def _same(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
         return False
     # Bytes, not numbers: NaN is the same as NaN here.
     return a.tobytes() == b.tobytes() if a.dtype != ir.DataType.STRING else bool(np.array_equal(a.numpy(), b.numpy()))
+
+
+def _is_constant(node: ir.Node) -> bool:
+    return node.op_type == "Constant" and node.domain in ("", "ai.onnx")
 
 
 def _subgraphs(attribute: ir.Attr) -> list[ir.Graph]:
