@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.dynamic import DYNAMIC, make_dynamic
 from onnxtool.quantize.edit import is_standard, remove_unused
@@ -24,6 +24,9 @@ def select(graph: ir.Graph, recipe: QuantRecipe) -> dict[str, NodePlan]:
     """
     _check_patterns(graph, recipe)
     if recipe.plan is not None:
+        missing = set(recipe.plan) - {node.name for node in graph}
+        if missing:
+            raise InputError(f"the recipe is for another model: there is no node {min(missing)!r} in this one.")
         return dict(recipe.plan)
     kinds = _kinds(recipe)
     how: NodePlan = "dynamic" if recipe.mode == "dynamic" else "static"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from onnxtool import progress
-from onnxtool.quantize.apply import excluded
+from onnxtool.quantize.apply import excluded, placement_of
 from onnxtool.quantize.budget import Budget
 from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.cost import group_nodes, macs
@@ -23,7 +23,7 @@ from onnxtool.quantize.dynamic import DYNAMIC
 from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.observe import observe
-from onnxtool.quantize.placement import eligible, observable
+from onnxtool.quantize.placement import eligible, live_tensors
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
 from onnxtool.quantize.sensitivity import repair
 from onnxtool.quantize.trial import Laboratory, Trial
@@ -73,11 +73,11 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float) -> O
     nodes = [n for n in job.prepared.graph if eligible(n) and _wanted(n, base) and not excluded(n, base)]
     seen = {}
     if measured is not None and nodes:
-        seen = observe(
-            job.prepared, observable(job.prepared.graph), measured.limited(CALIBRATION_SAMPLES), histogram=True
-        )
+        everything = replace(base, plan={n.name or "": "static" for n in nodes})
+        needed = live_tensors(placement_of(job.prepared.graph, everything))
+        seen = observe(job.prepared, needed, measured.limited(CALIBRATION_SAMPLES), histogram=True)
     judge = Judge(job.original, reference, held_out.limited(HELD_OUT_SAMPLES))
-    hunt = _Hunt(Laboratory(job, judge, reference, seen), budget, nodes, base, time_limit, measured)
+    hunt = _Hunt(Laboratory(job, budget, judge, reference, seen), budget, nodes, base, time_limit, measured)
     return hunt.run()
 
 
@@ -147,9 +147,9 @@ class _Hunt:
     def _keeps(self, trial: Trial) -> bool:
         if trial.fidelity is None:
             return False
-        hopeless = trial.fidelity.channel_db < 0 and trial.metric is None
-        metric = None if hopeless else self.lab.score(trial)
-        return not hopeless and self.budget.allows(trial.fidelity, metric)
+        if self.budget.hopeless(trial.fidelity):
+            return False
+        return self.budget.allows(trial.fidelity, self.lab.score(trial))
 
     def _winner(self, among: list[Trial] | None = None) -> Trial | None:
         """The fastest within the budget; of those about as fast, the most accurate."""

@@ -41,6 +41,14 @@ class Budget:
         )
         return (sure or harmless) and fidelity.channel_db >= _CLASSES_DB
 
+    def hopeless(self, fidelity: Fidelity) -> bool:
+        """True when a first look shows a candidate to be far outside, so that measuring it closely is idle."""
+        if self.labelled:
+            return fidelity.channel_db < 5.0
+        if fidelity.agreement is None:
+            return fidelity.channel_db < _DENSE_DB - 6
+        return fidelity.channel_db < _CLASSES_DB - 6 or fidelity.agreement < 1 - 2 * _MOST_FLIPS * self.max_drop
+
     @property
     def words(self) -> str:
         """The budget in one sentence."""

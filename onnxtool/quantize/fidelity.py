@@ -142,14 +142,14 @@ class _View:
 
     @property
     def channel_db(self) -> float:
-        """Signal-to-noise ratio in dB, averaged over channels that vary at all; each channel's mean is no signal."""
+        """Signal-to-noise ratio in dB of the median channel; each channel's mean is no signal."""
         worst = np.inf
         for count, total, squares, noise in self.sums.values():
             variance = np.maximum(squares / count - (total / count) ** 2, 0)
-            alive = variance > 1e-4 * variance.max()
+            alive = variance > 0
             if not alive.any():
                 continue
-            share = float((noise[alive] / count[alive] / variance[alive]).mean())
+            share = float(np.median(noise[alive] / count[alive] / variance[alive]))
             worst = min(worst, -10 * np.log10(share) if share > 0 else np.inf)
         return float(worst) if np.isfinite(worst) or self.sums else self.difference.sqnr_db
 

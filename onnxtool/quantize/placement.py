@@ -48,6 +48,14 @@ class Placement:
         return [v.name or "" for v in self.tensors if v not in self.same_as and constant_array(v) is None]
 
 
+def live_tensors(placement: Placement) -> list[str]:
+    """Names of every tensor that the placement quantizes, whether it shares another one's scale or not.
+
+    Whichever of the compute nodes are left in float later, no other tensor will need a range.
+    """
+    return [v.name or "" for v in placement.tensors if constant_array(v) is None]
+
+
 def eligible(node: ir.Node) -> bool:
     """True for a compute node that an integer kernel can take: float32, constant weights of a known layout."""
     if not is_standard(node, *COMPUTE) or len(node.inputs) < 2 or node.inputs[0] is None:
@@ -174,18 +182,6 @@ def saturates(node: ir.Node) -> bool:
     high = float_constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
     constant_top = len(node.inputs) < 3 or node.inputs[2] is None or high is not None
     return low is not None and float(low.reshape(-1)[0]) == 0.0 and constant_top
-
-
-def observable(graph: ir.Graph) -> list[str]:
-    """Names of every tensor whose range some choice of compute nodes could need."""
-    names: dict[str, None] = {}
-    for node in graph:
-        if eligible(node) or is_standard(node, *MOVERS, *CARRIERS):
-            for value in (*_data_inputs(node)[: 1 if eligible(node) else None], result_of(node)):
-                known = value.dtype == ir.DataType.FLOAT or (value.dtype is None and eligible(node))
-                if known and constant_array(value) is None:
-                    names[value.name or ""] = None
-    return list(names)
 
 
 def counts(graph: ir.Graph, quantized: Mapping[str, object] | set[str]) -> dict[str, tuple[int, int]]:

@@ -12,12 +12,8 @@ from onnxtool.quantize.cost import macs
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.quantize.trial import Laboratory, Trial
 
-_BATCHES = 2  # of held-out samples that sensitivity looks at
 
-
-def node_noise(
-    lab: Laboratory, recipe: QuantRecipe, in_time: Callable[[], bool], batches: int = _BATCHES
-) -> dict[str, float]:
+def node_noise(lab: Laboratory, recipe: QuantRecipe, in_time: Callable[[], bool]) -> dict[str, float]:
     """Noise share at the outputs when one node alone is quantized, by node name.
 
     What cannot be measured in time counts as average.
@@ -27,7 +23,7 @@ def node_noise(
     with progress.task("measuring sensitivity", len(plan)) as task:
         for name, how in plan.items():
             if in_time():
-                noise[name] = lab.noise_of(replace(recipe, plan={name: how}), batches)
+                noise[name] = lab.noise_of(replace(recipe, plan={name: how}))
             task.advance()
     average = sum(noise.values()) / max(len(noise), 1)
     return {name: noise.get(name, average) for name in plan}

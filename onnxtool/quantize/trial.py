@@ -12,15 +12,15 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.quantize.apply import apply, placement_of
 from onnxtool.quantize.budget import Budget
-from onnxtool.quantize.fidelity import Judge
+from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.latency import compare_latency
-from onnxtool.quantize.observe import calibrated
-from onnxtool.quantize.ranges import Observed
+from onnxtool.quantize.ranges import Observed, Range
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.report.quantize import Candidate, Fidelity, LatencyRatio, TaskMetric
 from onnxtool.runtime.runner import OnnxRunner
 
+FIRST_LOOK = 2  # batches of held-out samples
 _QUICK_SECONDS = 0.7
 _QUICK_ROUNDS = 7
 _MOST_ROUNDS = 250
@@ -67,8 +67,11 @@ class Trial:
 class Laboratory:
     """Tries candidates against one float model, with everything that they share measured once."""
 
-    def __init__(self, job: Job, judge: Judge, reference: OnnxRunner, seen: Mapping[str, Observed]) -> None:
+    def __init__(
+        self, job: Job, budget: Budget, judge: Judge, reference: OnnxRunner, seen: Mapping[str, Observed]
+    ) -> None:
         self.job = job
+        self.budget = budget
         self.judge = judge
         self.reference = reference
         self.seen = seen
@@ -76,6 +79,7 @@ class Laboratory:
         self.began = time.perf_counter()
         self._float_metric: float | None = None
         self._sample = job.probes().first()
+        self._ranges: dict[tuple[str, str, float], Range] = {}
 
     @property
     def spent(self) -> float:
@@ -85,14 +89,23 @@ class Laboratory:
     def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
         """The recipe with the ranges that it needs, from what was observed."""
         needed = placement_of(self.job.prepared.graph, recipe).observed
-        return recipe.with_ranges(calibrated({name: self.seen[name] for name in needed}, recipe))
+        return recipe.with_ranges({name: self._range(name, recipe) for name in needed})
+
+    def _range(self, name: str, recipe: QuantRecipe) -> Range:
+        key = (name, recipe.method, recipe.coverage)
+        if key not in self._ranges:
+            self._ranges[key] = self.seen[name].range(recipe.method, recipe.coverage)
+        return self._ranges[key]
 
     def build(self, recipe: QuantRecipe) -> ir.Model:
         """The quantized model."""
         return apply(self.job.prepared, recipe)
 
-    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True, batches: int | None = None) -> Trial:
-        """Build, judge and time one candidate; one that fails is kept with the reason."""
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
+        """Build, judge and time one candidate; one that fails is kept with the reason.
+
+        One that a first look shows to be far from the budget is not judged on all samples.
+        """
         recipe = self.calibrated(recipe)
         known = next((t for t in self.trials if t.recipe == recipe and (t.latency or not timed)), None)
         if known is not None:
@@ -103,7 +116,9 @@ class Laboratory:
             payload = io.to_proto(self.build(recipe)).SerializeToString()
             trial.bytes = len(payload)
             runner = self.job.runner(payload)
-            trial.fidelity = self.judge.judge(runner, batches)
+            trial.fidelity = self.judge.judge(runner, FIRST_LOOK)
+            if not self.budget.hopeless(trial.fidelity):
+                trial.fidelity = self.judge.judge(runner)
             if timed:
                 trial.latency = self.time(runner)
         except OnnxToolError as error:
@@ -132,13 +147,11 @@ class Laboratory:
         for trial, latency in zip(trials, found, strict=True):
             trial.latency = latency
 
-    def noise_of(self, recipe: QuantRecipe, batches: int | None) -> float:
+    def noise_of(self, recipe: QuantRecipe) -> float:
         """Noise share of a candidate that is only looked at, not kept."""
-        from onnxtool.quantize.fidelity import noise_share
-
         try:
-            runner = self.job.runner(io.to_proto(self.build(self.calibrated(recipe))).SerializeToString())
-            return noise_share(self.judge.judge(runner, batches))
+            runner = OnnxRunner.open(io.to_proto(self.build(self.calibrated(recipe))).SerializeToString())
+            return noise_share(self.judge.judge(runner, 1))
         except OnnxToolError:
             return float("inf")
 

@@ -40,7 +40,7 @@ class Fidelity:
         cosine: cosine similarity, the worst output's.
         agreement: share of equal argmax over outputs of classes, the worst output's; None where there is none.
         samples: number of samples compared.
-        channel_db: signal-to-noise ratio averaged over output channels without their means, dB, the worst output's.
+        channel_db: signal-to-noise ratio of the median output channel without its mean, dB, the worst output's.
         expected_drop: loss of accuracy to expect, with the float model's own probabilities as the truth; None
             where no output holds classes.
         detection_f1: F1 of scores over 0.3 against the float model's; None where no output holds scores.
