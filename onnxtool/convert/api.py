@@ -20,6 +20,7 @@ from onnxtool.model import io
 from onnxtool.model.graph import all_nodes, input_specs, output_specs
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.feeds import read_npz
+from onnxtool.runtime.isolation import risky
 from onnxtool.validate.tolerance import Tolerance
 
 
@@ -134,7 +135,9 @@ def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tup
         raise UsageError("give a SOURCE file, or --factory file.py:function that builds the whole model.")
     opened = Source(source)
     adapter = find_adapter(opened, options)
-    return opened, adapter, adapter.load(opened, options)
+    # Importing a framework takes seconds and a gigabyte by itself, and a factory may do as it likes.
+    with risky(f"loading the model with {adapter.name}", opened.size, scale=6.0 if options.factory is None else 100.0):
+        return opened, adapter, adapter.load(opened, options)
 
 
 class _Clock:

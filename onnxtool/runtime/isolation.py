@@ -43,13 +43,14 @@ _within: list[str] = []  # the risky call that this process is in
 
 
 @contextmanager
-def risky(what: str, size: int = 0, inputs: int = 0) -> Iterator[None]:
+def risky(what: str, size: int = 0, inputs: int = 0, scale: float = 1.0) -> Iterator[None]:
     """Mark a native call that malformed data may crash, hang or inflate.
 
     Args:
         what: in words that fit "while ...": "loading the model into the runtime".
         size: bytes of the file at hand; the limits grow with it.
         inputs: bytes that a model is run on; the limits grow faster with these.
+        scale: multiplies the base of both limits.
     """
     if not _channel or _within:
         yield  # the limits of the outer call hold
@@ -58,8 +59,8 @@ def risky(what: str, size: int = 0, inputs: int = 0) -> Iterator[None]:
     _tell(
         {
             "what": what,
-            "seconds": BASE_SECONDS + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs,
-            "bytes": BASE_BYTES + BYTES_PER_BYTE * size + BYTES_PER_INPUT_BYTE * inputs,
+            "seconds": scale * BASE_SECONDS + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs,
+            "bytes": int(scale * BASE_BYTES) + BYTES_PER_BYTE * size + BYTES_PER_INPUT_BYTE * inputs,
         }
     )
     try:
