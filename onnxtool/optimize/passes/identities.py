@@ -162,7 +162,7 @@ def _split(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
 
 
 def _squeeze(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
-    if rank_of(source) == 0:
+    if rank_of(source) == 0 and node.op_type == "Squeeze":
         return True
     axes = attribute(node, "axes")
     if axes is None and len(node.inputs) > 1:

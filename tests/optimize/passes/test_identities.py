@@ -109,6 +109,16 @@ def test_keeps_what_changes_something(optimized, step: str) -> None:
     assert result.rewrites == 0
 
 
+def test_unsqueezing_a_scalar_is_no_no_op(optimized) -> None:
+    result = optimized(
+        "g (float[b, 3] x, int64 n) => (float[b, 3] y) { a = Unsqueeze (n, zero) y = ReduceSum <keepdims = 1> (x, a) }",
+        NO_OPS,
+        weights={"zero": np.array([0])},
+        compare=False,
+    )
+    assert result.rewrites == 0
+
+
 def test_an_expand_that_widens_a_dynamic_dim_stays(optimized) -> None:
     # Defect elsewhere: [n] beside [4] was taken for 4, and the dynamic dim was frozen.
     result = optimized(
