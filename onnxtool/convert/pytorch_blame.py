@@ -9,8 +9,11 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\w+)(?:\n\s+(\S.*))?')
 _UNKNOWN = (
     re.compile(r"No ONNX function found for <OpOverload\(op='([\w.:]+)'"),
     re.compile(r"Exporting the operator '([\w:]+)' to ONNX"),
-    re.compile(r"[Uu]nsupported (?:FX nodes|operator)s?:? .*?([\w]+[.:]+[\w.]+)"),
+    re.compile(r"unrecognized namespace ([\w:]+)"),
 )
+_OVERLOAD = re.compile(r"OpOverload\(op='([\w.]+)', overload='(\w+)'\)")
+# Namespaces of operators that torch itself brings.
+BUILT_IN = {"aten", "prims", "prim", "quantized", "quantized_decomposed", "higher_order", "torchvision", "torchaudio"}
 _RELATION = re.compile(r"^\s*(\w+) = (?!Dim\()(.+)$", re.MULTILINE)
 
 
@@ -60,6 +63,21 @@ def unknown_operator(error: BaseException) -> str | None:
     return None
 
 
+def unknown_overload(error: BaseException) -> tuple[str, str] | None:
+    """The operator and overload that torch.export's exporter does not know: ("mylib::myop", "default")."""
+    for link in chain(error):
+        match = _OVERLOAD.search(str(link))
+        if match:
+            return match[1].replace(".", "::", 1), match[2]
+    return None
+
+
+def is_custom(error: BaseException) -> bool:
+    """It is an operator of the user's own that is unknown: no exporter can know it."""
+    operator = unknown_operator(error)
+    return operator is not None and operator.partition("::")[0] not in BUILT_IN
+
+
 def reason(error: BaseException) -> str:
     """One sentence on why an exporter failed."""
     if is_data_dependent(error):
@@ -69,10 +87,9 @@ def reason(error: BaseException) -> str:
         )
     operator = unknown_operator(error)
     if operator is not None:
-        return (
-            f"operator {operator} has no ONNX counterpart{where(error)}. Replace it, or keep it under its own name "
-            "with --custom-op-library."
-        )
+        own = " or, if a runtime library has it, keep it under its own name with --custom-op-library"
+        hint = own if operator.partition("::")[0] not in BUILT_IN else ""
+        return f"operator {operator} has no ONNX counterpart{where(error)}. Replace it{hint}."
     if is_constraint(error):
         return f"the dims are restricted: {relations(error)}."
     told = [e for e in chain(error) if str(e).strip()]

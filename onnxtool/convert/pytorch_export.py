@@ -15,6 +15,7 @@ import torch
 from onnxtool.convert import pytorch_blame as blame
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.opset import target_opset
+from onnxtool.convert.pytorch_custom import Table, with_custom_operators
 from onnxtool.convert.pytorch_model import TorchModel
 from onnxtool.convert.pytorch_program import dim_labels, relabel
 from onnxtool.convert.pytorch_quiet import quiet
@@ -51,7 +52,10 @@ def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
 def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
     if model.program is not None:
         with quiet(options.verbose):
-            return _from_program(model.program, opset)
+            program = model.program
+            return with_custom_operators(
+                lambda table: _from_program(program, opset, table), bool(options.custom_op_libraries)
+            )
     scripted = isinstance(model.module, torch.jit.ScriptModule)
     if scripted or options.exporter == "torchscript" or opset < DYNAMO_OPSETS[0]:
         if opset < DYNAMO_OPSETS[0] and not scripted:
@@ -59,10 +63,11 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
         return _torchscript(model, options, opset)
     try:
         with quiet(options.verbose):
-            return _dynamo(model, opset)
+            return with_custom_operators(lambda table: _dynamo(model, opset, table), bool(options.custom_op_libraries))
     except Exception as error:
         # Tracing would hide a branch on the data by freezing one side of it.
-        if options.exporter == "dynamo" or blame.is_data_dependent(error) or blame.is_memory(error):
+        final = (blame.is_data_dependent, blame.is_memory, blame.is_custom)
+        if options.exporter == "dynamo" or any(test(error) for test in final):
             raise
         first = error
     try:
@@ -77,18 +82,18 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
     return graph
 
 
-def _dynamo(model: TorchModel, opset: int) -> ir.Model:
+def _dynamo(model: TorchModel, opset: int, table: Table) -> ir.Model:
     named: dict[str, Any] = {}
     shapes = tuple(_dynamic_axes(spec, named) for spec in model.inputs)
     flat, inputs = model.flat(), model.trace_inputs()
     try:
-        return _captured(model, flat, inputs, shapes, opset)
+        return _captured(model, flat, inputs, shapes, opset, table)
     except Exception as error:
         if not named or not blame.is_constraint(error):
             raise
         # A dim depends on another or must be a multiple: let torch work out the relation.
         free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in shapes)
-        graph = _captured(model, flat, inputs, free, opset)
+        graph = _captured(model, flat, inputs, free, opset, table)
         model.notes.append(f"torch restricts the dims: {blame.relations(error)}")
     return graph
 
@@ -99,9 +104,16 @@ def _captured(
     inputs: tuple[torch.Tensor, ...],
     shapes: tuple[dict[int, Any], ...],
     opset: int,
+    table: Table,
 ) -> ir.Model:
     exported = torch.onnx.export(
-        flat, inputs, dynamic_shapes={"tensors": shapes}, dynamo=True, opset_version=opset, verbose=False
+        flat,
+        inputs,
+        dynamic_shapes={"tensors": shapes},
+        dynamo=True,
+        opset_version=opset,
+        verbose=False,
+        custom_translation_table=dict(table),
     )
     assert exported is not None
     graph: ir.Model = exported.model
@@ -134,8 +146,10 @@ def _placeholders(program: torch.export.ExportedProgram) -> list[Any]:
     return [n for n in program.graph.nodes if n.op == "placeholder" and n.name in names]
 
 
-def _from_program(program: torch.export.ExportedProgram, opset: int) -> ir.Model:
-    exported = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False)
+def _from_program(program: torch.export.ExportedProgram, opset: int, table: Table) -> ir.Model:
+    exported = torch.onnx.export(
+        program, dynamo=True, opset_version=opset, verbose=False, custom_translation_table=dict(table)
+    )
     assert exported is not None
     graph: ir.Model = exported.model
     _relabel(graph, dim_labels(program))

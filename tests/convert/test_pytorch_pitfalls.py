@@ -388,3 +388,55 @@ def test_shows_both_errors_when_both_exporters_fail(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(torch.onnx, "export", failing)
     with pytest.raises(UnsupportedError, match=r"one is down.*two is down"):
         convert(None, tmp_path / "x.onnx", factory=f"{MODELS}:Dropped", input_shapes={"x": ("batch", 6)})
+
+
+class TestCustomOperators:
+    """Operators of the user's own, which no exporter can know."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def factory(cls, tmp_path_factory: pytest.TempPathFactory) -> str:
+        net = tmp_path_factory.mktemp("custom") / "net.py"
+        net.write_text(
+            "import torch\n"
+            "if not hasattr(torch.ops.onnxtool_tests, 'twice'):\n"
+            "    @torch.library.custom_op('onnxtool_tests::twice', mutates_args=())\n"
+            "    def twice(x: torch.Tensor, k: float) -> torch.Tensor:\n"
+            "        return x * 2 * k\n"
+            "    twice.register_fake(lambda x, k: torch.empty_like(x))\n"
+            "class Net(torch.nn.Module):\n"
+            "    def forward(self, x):\n"
+            "        return torch.ops.onnxtool_tests.twice(x.relu(), 1.5) + 1\n",
+            encoding="utf-8",
+        )
+        return f"{net}:Net"
+
+    def test_are_named_in_the_refusal(self, factory: str, tmp_path: Path) -> None:
+        with pytest.raises(UnsupportedError, match=r"operator onnxtool_tests::twice .*--custom-op-library"):
+            convert(None, tmp_path / "x.onnx", factory=factory, input_shapes={"x": ("b", 3)})
+
+    def test_are_kept_under_their_domain(self, factory: str, tmp_path: Path) -> None:
+        report = convert(
+            None,
+            tmp_path / "x.onnx",
+            factory=factory,
+            input_shapes={"x": ("b", 3)},
+            custom_op_libraries=(tmp_path / "later.so",),
+            verify_result=False,
+        )
+        assert report.ok and report.comparison is None
+        model = onnx.load(tmp_path / "x.onnx")
+        node = next(n for n in model.graph.node if n.domain == "onnxtool_tests")
+        assert node.op_type == "twice" and [(a.name, a.f) for a in node.attribute] == [("k", 1.5)]
+        assert {o.domain: o.version for o in model.opset_import}["onnxtool_tests"] == 1
+
+    def test_need_a_library_that_is_there(self, factory: str, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match=r"later\.so: no such file"):
+            convert(
+                None,
+                tmp_path / "x.onnx",
+                factory=factory,
+                input_shapes={"x": ("b", 3)},
+                custom_op_libraries=(tmp_path / "later.so",),
+            )
+        assert not (tmp_path / "x.onnx").exists()
