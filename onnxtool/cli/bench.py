@@ -40,6 +40,7 @@ def command(
     Several models take turns in one run; ratios to the first come with 95 % confidence intervals.
     """
     with Output(json, verbose, quiet) as out:
+        from onnxtool.cli.numbers import whole_numbers
         from onnxtool.runtime.session import SessionOptions
         from onnxtool.validate.bench import bench
 
@@ -48,21 +49,10 @@ def command(
             bench(
                 models,
                 data=data,
-                batches=_numbers("--batch", batch),
-                threads=_numbers("--threads", threads),
+                batches=whole_numbers("--batch", batch),
+                threads=whole_numbers("--threads", threads),
                 budget=budget,
                 seed=seed,
                 options=options,
             )
         )
-
-
-def _numbers(option: str, text: str | None) -> tuple[int, ...]:
-    from onnxtool.errors import UsageError
-
-    if text is None:
-        return ()
-    parts = [p.strip() for p in text.split(",")]
-    if not all(p.isascii() and p.isdigit() and 0 < int(p) < 1 << 20 for p in parts):
-        raise UsageError(f"{option} {text}: write whole numbers from 1 up, with commas between them.")
-    return tuple(dict.fromkeys(int(p) for p in parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +15,50 @@ if TYPE_CHECKING:
     from onnxtool.convert.adapter import ConvertOptions, SourceModel
 
 
+class OptLevel(StrEnum):
+    """How far the runtime may rewrite a model when it loads it."""
+
+    off = "off"
+    basic = "basic"
+    extended = "extended"
+    all = "all"
+
+
 def command(
     a: Annotated[
         Path, typer.Argument(metavar="A", help="The reference: an .onnx or a framework file.", show_default=False)
     ],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The model to judge, likewise.", show_default=False)],
+    b: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[B]", help="The model to judge, likewise; none with --golden and --record.", show_default=False
+        ),
+    ] = None,
     data: o.DataOption = None,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Compare every tensor inside, and name the first that is wrong.")
+    ] = False,
+    tolerance: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tolerance", metavar="NAME:RTOL,ATOL", help="Tolerance of one output. Repeatable.", show_default=False
+        ),
+    ] = None,
+    batch_sizes: Annotated[
+        str | None,
+        typer.Option("--batch-sizes", metavar="N[,N...]", help="Batch sizes of random inputs.", show_default=False),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="DIR", help="Keep A's inputs and outputs here.", show_default=False),
+    ] = None,
+    golden: Annotated[
+        Path | None,
+        typer.Option("--golden", metavar="DIR", help="Hold A against what --record kept.", show_default=False),
+    ] = None,
+    opt_level: Annotated[
+        OptLevel, typer.Option("--opt-level", help="The runtime's own graph optimizations at load time.")
+    ] = OptLevel.all,
     rtol: o.RtolOption = 1e-3,
     atol: o.AtolOption = 1e-5,
     seed: o.SeedOption = 0,
@@ -33,6 +72,8 @@ def command(
     input_shape: o.InputShapeOption = None,
     input_dtype: o.InputDtypeOption = None,
     json: o.JsonOption = None,
+    junit: o.JunitOption = None,
+    markdown: o.MarkdownOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
 ) -> None:
@@ -40,12 +81,29 @@ def command(
 
     Exit 0 when every output is within tolerance, 1 when one is not.
     """
-    with Output(json, verbose, quiet) as out:
+    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown}) as out:
         from onnxtool.cli.convert_arguments import convert_options
+        from onnxtool.cli.numbers import parse_tolerances, whole_numbers
+        from onnxtool.errors import UsageError
         from onnxtool.runtime.session import SessionOptions
+
+        options = SessionOptions(provider, threads, opt_level.value, tuple(custom_op_library or ()))
+        batches = whole_numbers("--batch-sizes", batch_sizes)
+        limits = parse_tolerances(tolerance or [])
+        if (b is None) == (record is None and golden is None) or (record is not None and golden is not None):
+            raise UsageError("compare takes two models, or one with --golden DIR or --record DIR.")
+        if record is not None:
+            from onnxtool.validate.golden import record as keep
+
+            out.emit(keep(a, record, data=data, batches=batches, seed=seed, rtol=rtol, atol=atol, options=options))
+            return
+        if b is None or golden is not None:
+            from onnxtool.validate.golden import golden as hold
+
+            out.emit(hold(a, golden or "", rtol=rtol, atol=atol, tolerances=limits, options=options))
+            return
         from onnxtool.validate.compare import compare
 
-        options = SessionOptions(provider, threads, custom_op_libraries=tuple(custom_op_library or ()))
         how = convert_options(
             factory=factory,
             factory_arg=factory_arg,
@@ -58,7 +116,21 @@ def command(
         )
         left, right = _opened(a, b, how), _opened(b, a, how)
         names = (str(a), str(b))
-        out.emit(compare(left, right, data=data, rtol=rtol, atol=atol, seed=seed, options=options, names=names))
+        out.emit(
+            compare(
+                left,
+                right,
+                data=data,
+                rtol=rtol,
+                atol=atol,
+                seed=seed,
+                options=options,
+                names=names,
+                tolerances=limits,
+                batches=batches,
+                layers=layers,
+            )
+        )
 
 
 def _opened(path: Path, other: Path, options: ConvertOptions) -> Path | SourceModel:

@@ -12,6 +12,11 @@ from onnxtool.model.limits import DEFAULT
 from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, TensorSpec
 from onnxtool.model.tensors import graphs
 
+# Operators of the standard that give other values in every run.
+RANDOM_OPERATORS = frozenset(
+    ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
+)
+
 
 @dataclass(frozen=True)
 class ModelHeader:

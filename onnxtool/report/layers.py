@@ -39,7 +39,7 @@ class Suspect:
     """A node between the last tensors that agree and the first that does not.
 
     Attributes:
-        model: "A" or "B".
+        model: "A", "B" or "A and B".
         node: its name, or the name of its first output.
         operator: its type.
         inputs: the tensors it reads.

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import onnx
 
+from onnxtool.model.header import RANDOM_OPERATORS
 from onnxtool.report.check import Finding, Severity
 from onnxtool.validate.check_rule import Rule
 from onnxtool.validate.check_view import ModelView, is_standard, label
 
 _W, _N = Severity.WARNING, Severity.NOTE
 _OLD_OPSET = 13
-_RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
 _HEAVY = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 UNUSED_INPUT = Rule(
@@ -134,7 +134,7 @@ def specification(view: ModelView) -> Iterator[Finding]:
     if opset is not None and opset < _OLD_OPSET:
         yield OLD_OPSET.finding(f"the model uses opset {opset}")
     for node in view.nodes:
-        if node.op_type in _RANDOM and is_standard(node.domain):
+        if node.op_type in RANDOM_OPERATORS and is_standard(node.domain):
             yield RANDOM.finding("gives other values in every run", label(node))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxtool.model.header import ModelHeader, operator_name, read_header
+from onnxtool.model.header import RANDOM_OPERATORS, ModelHeader, operator_name, read_header
 from onnxtool.model.io import read_proto
 from onnxtool.model.limits import DEFAULT
 from onnxtool.model.spec import ONNX_TO_NUMPY
@@ -117,8 +117,7 @@ class ModelView:
 
 def is_pure(node: onnx.NodeProto) -> bool:
     """Does it give the same outputs for the same inputs, and nothing else? Subgraphs count as not."""
-    random = node.op_type.startswith("Random") or node.op_type in ("Multinomial", "Bernoulli")
-    return not random and not any(a.HasField("g") or a.graphs for a in node.attribute)
+    return node.op_type not in RANDOM_OPERATORS and not any(a.HasField("g") or a.graphs for a in node.attribute)
 
 
 def is_standard(domain: str) -> bool:

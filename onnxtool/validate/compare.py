@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.header import RANDOM_OPERATORS, read_header
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import adapt, read_npz
+from onnxtool.runtime.feeds import adapt, random_feeds
+from onnxtool.runtime.outputs import flatten
+from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.validate.equality import compare_runners, probe_feeds
+from onnxtool.validate.equality import compare_runners, match_names, probe_feeds
 from onnxtool.validate.tolerance import Tolerance
 
 
@@ -29,43 +33,112 @@ def compare(
     seed: int = 0,
     options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
     names: tuple[str, str] | None = None,
+    tolerances: Mapping[str, Tolerance] | None = None,
+    batches: Sequence[int] = (),
+    layers: bool = False,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
     Args:
         a: the reference: an .onnx file, or any Runner (`convert.api.open_source` makes one of a framework file).
         b: what is judged, likewise.
-        data: inputs as an .npz file or named arrays; without it, seeded random inputs of three batch sizes
+        data: inputs as .npz, folder of .npy, or named arrays; without it, seeded random inputs of three batch sizes
             that respect the dtypes, shapes and integer ranges found in the graph.
         rtol: relative tolerance for floats.
         atol: absolute tolerance for floats.
         seed: of the random inputs.
         options: how to run .onnx files.
         names: how to call the two in the report; their paths unless given.
+        tolerances: for single outputs, by their name in A.
+        batches: batch sizes of the random inputs, one run for each.
+        layers: compare every tensor inside too, and name the first that is wrong; both must be .onnx files.
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
+        UsageError: `layers` with a framework model, or `tolerances` for what is no output.
     """
+    if layers and (isinstance(a, Runner) or isinstance(b, Runner)):
+        raise UsageError("--layers takes two .onnx files; convert the framework model first.")
     left, right = _runner(a, options), _runner(b, options)
+    feeds, origin = make_feeds(left, (a, b), data=data, seed=seed, batches=batches)
+    called = names or (_name(a, "A"), _name(b, "B"))
+    report = compare_runners(
+        left, right, feeds, Tolerance(rtol, atol), names=called, data=origin, tolerances=tolerances
+    )
+    report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
+    if layers and not isinstance(a, Runner) and not isinstance(b, Runner):
+        from onnxtool.validate.layers import compare_layers
+
+        # The run that shows the difference best: the one with the worst element.
+        worst = report.worst
+        chosen = feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
+        report = replace(report, layers=compare_layers(a, b, chosen, Tolerance(rtol, atol), options))
+    return report
+
+
+def make_feeds(
+    runner: Runner,
+    sources: Sequence[str | os.PathLike[str] | Runner],
+    *,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
+    seed: int = 0,
+    batches: Sequence[int] = (),
+) -> tuple[list[dict[str, np.ndarray]], str]:
+    """Inputs for a comparison, one mapping for each run, and where they came from.
+
+    Args:
+        runner: what they are for.
+        sources: models that tell the domains of integer inputs; the first goes before the others.
+        data: as for `compare`.
+        seed: of random inputs.
+        batches: batch sizes of random inputs.
+
+    Raises:
+        InputError: the data do not fit.
+    """
     if data is None:
         domains: dict[str, Domain] = {}
-        for source in (a, b):
+        for source in sources:
             if isinstance(source, Runner):  # a framework model may know the domains of its inputs better than a graph
                 domains = domains | dict(getattr(source, "feeds_hint", None) or {})
             else:
                 domains = input_domains(io.load(source)) | domains
-        feeds = probe_feeds(left.inputs, seed=seed, domains=domains)
-        origin = f"random, seed {seed}"
-    else:
-        arrays = data if isinstance(data, Mapping) else read_npz(data)
-        try:
-            feeds = [adapt(left.inputs, arrays)]
-        except InputError as error:
-            raise InputError(f"{'data' if isinstance(data, Mapping) else data}: {error}") from error
-        origin = "given arrays" if isinstance(data, Mapping) else str(data)
-    return compare_runners(
-        left, right, feeds, Tolerance(rtol, atol), names=names or (_name(a, "A"), _name(b, "B")), data=origin
+        if batches:
+            feeds = [random_feeds(runner.inputs, seed + i, batch=n, domains=domains) for i, n in enumerate(batches)]
+        else:
+            feeds = probe_feeds(runner.inputs, seed=seed, domains=domains)
+        return feeds, f"random, seed {seed}"
+    arrays = data if isinstance(data, Mapping) else read_data(data)
+    try:
+        feeds = [adapt(runner.inputs, arrays)]
+    except InputError as error:
+        raise InputError(f"{'data' if isinstance(data, Mapping) else data}: {error}") from error
+    return feeds, "given arrays" if isinstance(data, Mapping) else str(data)
+
+
+def _excuse_random(
+    report: CompareReport,
+    models: Sequence[tuple[str | os.PathLike[str] | Runner, Runner]],
+    feeds: Mapping[str, np.ndarray],
+) -> CompareReport:
+    """Outputs that a model's random operators change from run to run are not held against anyone."""
+    random: set[str] = set()
+    lines = list(report.warnings)
+    for source, runner in models:
+        if isinstance(source, Runner):
+            continue
+        found = [op for op in read_header(io.read_proto(source)).operators if op in RANDOM_OPERATORS]
+        if found:
+            inputs = match_names(list(feeds), [s.name for s in runner.inputs], "inputs")
+            own = {inputs[name]: array for name, array in feeds.items() if name in inputs}
+            first, second = flatten(runner.run(own)), flatten(runner.run(own))
+            random |= {name for name in first if not np.array_equal(first[name], second[name])}
+            lines.append(f"{source} has random operators ({', '.join(found)}); outputs that vary are not compared")
+    outputs = tuple(
+        replace(o, ok=True, note="varies from run to run: not compared") if {o.name, o.other_name} & random else o
+        for o in report.outputs
     )
+    return replace(report, outputs=outputs, warnings=tuple(lines))
 
 
 def _runner(source: str | os.PathLike[str] | Runner, options: SessionOptions) -> Runner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onnxtool.model.header import operator_name
 from onnxtool.report.layers import Culprit, LayerDifference, Layers, Suspect
@@ -103,11 +103,15 @@ def _culprit(
     agreeing_a = {matches[y] for y in agreeing}
     nodes_b, ends = b.behind(tensor, agreeing)
     nodes_a, _ = a.behind(matches[tensor], agreeing_a)
-    suspects = [*a.suspects(nodes_a, "A", changed), *b.suspects(nodes_b, "B", changed)]
+    theirs = b.suspects(nodes_b, "B", changed)
+    ours = a.suspects(nodes_a, "A", changed)
+    common = {(s.node, s.operator) for s in theirs} & {(s.node, s.operator) for s in ours}
+    suspects = [replace(s, model="A and B") if (s.node, s.operator) in common else s for s in theirs]
+    suspects += [s for s in ours if (s.node, s.operator) not in common]
     suspects.sort(key=_suspicion)
     return Culprit(matches[tensor], tuple(suspects), tuple(sorted(ends)))
 
 
 def _suspicion(suspect: Suspect) -> tuple[bool, bool]:
     """A node that reads a changed weight first; then B's nodes, which are what is judged."""
-    return not suspect.changed_weights, suspect.model != "B"
+    return not suspect.changed_weights, suspect.model == "A"

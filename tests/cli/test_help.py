@@ -57,7 +57,7 @@ def test_prints_its_version(onnxtool: Tool) -> None:
     assert (done.returncode, done.stdout) == (0, f"onnxtool {__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", [["frobnicate"], ["check", "--no-such-option", "x"], ["compare", "only-one"]])
+@pytest.mark.parametrize("arguments", [["frobnicate"], ["check", "--no-such-option", "x"], ["optimize", "one", "two", "three"]])
 def test_wrong_usage_is_exit_2(onnxtool: Tool, arguments: list[str]) -> None:
     done = onnxtool(*arguments)
     assert done.returncode == 2

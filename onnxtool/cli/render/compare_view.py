@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING
 from onnxtool.cli.render.terminal import table, verdict, warnings
 from onnxtool.cli.render.text import clean, markup, number
 from onnxtool.report.compare import CompareReport, TensorDifference
+from onnxtool.report.layers import LayerDifference, Layers, Suspect
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+# Rows of the table along the depth: all up to _ROWS, else about _SAMPLE of them and what is around the first wrong one.
+_ROWS, _SAMPLE = 16, 8
 
 
 def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     """One row for each output, then the worst element of every output that failed."""
     numbers = ("max abs", "max rel", "mean abs", "cosine", "SQNR dB")
     made = table("output", "shape", *numbers, "verdict", right=numbers)
+    made.collapse_padding = True  # eight columns have to fit into 80 characters
+    for column in made.columns[2:]:
+        column.no_wrap = True
     for item in report.outputs:
         made.add_row(
             markup(item.name),
@@ -27,12 +34,75 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
         )
     console.print(made)
     for item in report.outputs:
-        if not item.ok:
-            console.print(f"  {markup(item.name)}: {markup(_why(item), 500)}")
+        if not item.ok or item.note:
+            console.print(f"  {markup(item.name)}: {markup(_why(item), 500)}", soft_wrap=True)
+        if verbose or any(item.nans) or any(item.infinities):
+            console.print(f"  {markup(item.name)}: {markup(_details(item), 500)}", soft_wrap=True)
+    if report.layers is not None:
+        _layers(report.layers, console, verbose)
     warnings(console, report.warnings)
     sizes = f"{len(report.runs)} run{'s' if len(report.runs) != 1 else ''} on {clean(report.data)}"
     outcome = "equal" if report.ok else "different"
     verdict(console, report.ok, f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g} ({sizes})")
+
+
+def _details(item: TensorDifference) -> str:
+    parts = []
+    if item.max_ulp is not None:
+        parts.append(f"at most {item.max_ulp} units in the last place")
+    if item.top1 is not None:
+        parts.append(f"the largest element of a row is the same in {item.top1:.2%} of rows")
+    for what, (a, b) in (("NaN", item.nans), ("infinite", item.infinities)):
+        if a or b:
+            parts.append(f"{what}: {a} in A, {b} in B")
+    return "; ".join(parts)
+
+
+def _layers(layers: Layers, console: Console, verbose: int) -> None:
+    """The error along the depth, and who is to blame."""
+    numbers = ("#", "max abs", "rel error")
+    made = table("#", "operator", "tensor", "shape", "max abs", "rel error", "", title="along the depth", right=numbers)
+    made.collapse_padding = True
+    shown = layers.tensors if verbose else _excerpt(layers)
+    for previous, item in zip([None, *shown], shown, strict=False):
+        if previous is not None and layers.tensors.index(item) != layers.tensors.index(previous) + 1:
+            made.add_row("", "...")
+        state = "[green]equal[/]" if item.ok else ("[yellow]other tensor[/]" if item.reused else "[red]differs[/]")
+        name = item.name if item.matched_by == "name" else f"{item.other_name} = {item.name}"
+        shape = "x".join(map(str, item.shape)) if item.matched_by == "name" else "by value"
+        measured = (number(item.max_abs), number(item.error)) if item.matched_by == "name" else ("", "")
+        made.add_row(str(item.depth), markup(item.operator), markup(name, 60), markup(shape), *measured, state)
+    console.print(made)
+    if layers.unmatched_b:
+        console.print(f"{layers.unmatched_b} tensors of B have no partner in A, {layers.unmatched_a} of A none in B")
+    if layers.culprit is not None:
+        console.print(f"[red]first wrong tensor:[/] {markup(layers.culprit.tensor)}, made by", soft_wrap=True)
+        for suspect in layers.culprit.suspects[: 20 if verbose else 5]:
+            console.print(f"  {_suspect(suspect)}", soft_wrap=True)
+    elif layers.changed:
+        console.print("every tensor agrees on these inputs, but weights differ:")
+        for suspect in layers.changed[: 20 if verbose else 5]:
+            console.print(f"  {_suspect(suspect)}", soft_wrap=True)
+    else:
+        console.print("[green]every tensor agrees[/]")
+
+
+def _suspect(suspect: Suspect) -> str:
+    changed = f", which reads changed {markup(', '.join(suspect.changed_weights))}" if suspect.changed_weights else ""
+    inputs = markup(", ".join(suspect.inputs), 160)
+    return f"{suspect.model}: {markup(suspect.operator)} [bold]{markup(suspect.node)}[/] ({inputs}){changed}"
+
+
+def _excerpt(layers: Layers) -> list[LayerDifference]:
+    """What surrounds the first wrong tensor, and a sample of the rest."""
+    items = layers.tensors
+    if len(items) <= _ROWS:
+        return list(items)
+    kept = set(range(0, len(items), max(1, len(items) // _SAMPLE))) | {len(items) - 1}
+    if layers.culprit is not None:
+        first = next((i for i, item in enumerate(items) if item.name == layers.culprit.tensor), 0)
+        kept |= set(range(max(0, first - 2), min(len(items), first + 3)))
+    return [items[i] for i in sorted(kept)]
 
 
 def _why(item: TensorDifference) -> str:

@@ -1,0 +1,47 @@
+"""Options that hold several numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnxtool.validate.tolerance import Tolerance
+
+
+def whole_numbers(option: str, text: str | None) -> tuple[int, ...]:
+    """Parse "1,8" into (1, 8), each once; None is none.
+
+    Raises:
+        UsageError: something that is no whole number from 1 up.
+    """
+    from onnxtool.errors import UsageError
+
+    if text is None:
+        return ()
+    parts = [p.strip() for p in text.split(",")]
+    if not all(p.isascii() and p.isdigit() and 0 < int(p) < 1 << 20 for p in parts):
+        raise UsageError(f"{option} {text}: write whole numbers from 1 up, with commas between them.")
+    return tuple(dict.fromkeys(int(p) for p in parts))
+
+
+def parse_tolerances(texts: Sequence[str]) -> dict[str, Tolerance]:
+    """Parse "NAME:rtol,atol" into a tolerance for each output.
+
+    Raises:
+        UsageError: another form.
+    """
+    from onnxtool.errors import UsageError
+    from onnxtool.validate.tolerance import Tolerance
+
+    found = {}
+    for text in texts:
+        name, separator, numbers = text.rpartition(":")
+        try:
+            rtol, atol = (float(n) for n in numbers.split(","))
+        except ValueError:
+            rtol = atol = -1.0
+        if not separator or not name or not (rtol >= 0 and atol >= 0):
+            raise UsageError(f"--tolerance {text}: write NAME:rtol,atol, such as logits:1e-2,1e-4.")
+        found[name] = Tolerance(rtol, atol)
+    return found
