@@ -13,11 +13,15 @@ _TINY = np.float32(1e-20)  # a scale below this overflows its own reciprocal in 
 
 @dataclass(frozen=True)
 class QuantParams:
-    """Scale and zero point; arrays of one value for each channel when `axis` is given."""
+    """Scale and zero point; arrays of one value for each channel when `axis` is given.
+
+    `read_scale` is the scale to read the integers back with, where it is another one than they were written with.
+    """
 
     scale: np.ndarray
     zero_point: np.ndarray
     axis: int | None = None
+    read_scale: np.ndarray | None = None
 
 
 def activation_params(low: float, high: float, kind: ActivationType) -> QuantParams:

@@ -20,7 +20,7 @@ COMPUTE = ("Conv", "Gemm", "MatMul")
 # Values pass unchanged: input and output share scale and zero point, and the runtime runs them on integers.
 MOVERS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather", "MaxPool")
 # Integer kernels with scales of their own.
-CARRIERS = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu")
+CARRIERS = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu", "HardSigmoid")
 
 
 @dataclass
@@ -34,6 +34,7 @@ class Placement:
         same_as: tensor -> the tensor whose scale it shares (the input of a mover).
         results: those of `tensors` that come out of an integer kernel (possibly behind a Relu or Clip, which the
             runtime drops, because the saturation of the Q that follows does the same).
+        floors: tensor -> the value below which it makes no difference, because only x * HardSigmoid(x) reads it.
     """
 
     compute: list[ir.Node] = field(default_factory=list)
@@ -41,6 +42,7 @@ class Placement:
     tensors: list[ir.Value] = field(default_factory=list)
     same_as: dict[ir.Value, ir.Value] = field(default_factory=dict)
     results: set[ir.Value] = field(default_factory=set)
+    floors: dict[ir.Value, float] = field(default_factory=dict)
 
     @property
     def observed(self) -> list[str]:
@@ -118,10 +120,25 @@ def _finish(placement: Placement, node: ir.Node) -> None:
     result = result_of(node)
     _add(placement, result)
     placement.results.add(result)
+    floor = _hard_swish_floor(result)
+    if floor is not None:
+        placement.floors[result] = floor
     if node.op_type in MOVERS:
         source = node.inputs[0]
         assert source is not None
         placement.same_as[result] = placement.same_as.get(source, source)
+
+
+def _hard_swish_floor(value: ir.Value) -> float | None:
+    """Where x * HardSigmoid(x) becomes zero, when that is all that reads x: there is no use in integers below."""
+    users = [use.node for use in value.uses()]
+    gates = [n for n in users if is_standard(n, "HardSigmoid")]
+    if len(users) != 2 or len(gates) != 1 or value.is_graph_output():
+        return None
+    (gate,) = gates
+    products = [n for n in users if n is not gate and is_standard(n, "Mul") and gate.outputs[0] in n.inputs]
+    alpha, beta = attribute(gate, "alpha", 0.2), attribute(gate, "beta", 0.5)
+    return -float(beta) / float(alpha) if products and alpha > 0 else None
 
 
 def _add(placement: Placement, value: ir.Value | None) -> None:
@@ -146,6 +163,8 @@ def _can_carry(node: ir.Node, integer: set[ir.Value]) -> bool:
     if not is_standard(node, *MOVERS, *CARRIERS) or len(node.outputs) > 1:
         return False
     if node.op_type == "MaxPool" and attribute(node, "storage_order", 0):
+        return False
+    if node.op_type == "HardSigmoid" and min(attribute(node, "alpha", 0.2), attribute(node, "beta", 0.5)) <= 0:
         return False
     if node.op_type == "AveragePool" and attribute(node, "ceil_mode", 0):
         return False

@@ -10,6 +10,7 @@ import onnx_ir.passes.common as common
 from onnxtool.model import io
 from onnxtool.model.graph import constant_array
 from onnxtool.optimize.pipeline import optimize_model
+from onnxtool.quantize.affine import fold_affine
 from onnxtool.quantize.edit import (
     attribute,
     float_constant,
@@ -43,6 +44,8 @@ def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
     _fold_moved_weights(ready)
     _absorb_gemm_factors(ready)
     _pool_means(ready)
+    _open_hard_swish(ready)
+    fold_affine(ready)
     remove_unused(ready)
     _name_nodes(ready)
     return ready
@@ -135,6 +138,18 @@ def _pool_means(model: ir.Model) -> None:
         if not attribute(node, "keepdims", 1):
             (pooled,) = insert(node, "Flatten", [pooled], [f"{name}_flat"], {"axis": 1})
         take_place(node, pooled)
+
+
+def _open_hard_swish(model: ir.Model) -> None:
+    """HardSwish(x) becomes x * HardSigmoid(x), as the runtime runs it anyway: both parts have integer forms."""
+    for node in list(model.graph):
+        source = node.inputs[0] if node.inputs else None
+        if not is_standard(node, "HardSwish") or source is None:
+            continue
+        name = node.outputs[0].name or node.name or "hard_swish"
+        (gate,) = insert(node, "HardSigmoid", [source], [f"{name}_gate"], {"alpha": 1 / 6, "beta": 0.5})
+        gate.type, gate.shape = source.type, source.shape
+        take_place(node, insert(node, "Mul", [source, gate], [f"{name}_product"])[0])
 
 
 def _name_nodes(model: ir.Model) -> None:

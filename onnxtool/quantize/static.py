@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxtool.model.graph import constant_array
 from onnxtool.quantize.arithmetic import QuantParams, activation_params, quantize_weight, quantize_with, weight_params
-from onnxtool.quantize.edit import float_constant, insert, is_standard, new_initializer, sole_user
+from onnxtool.quantize.edit import attribute, float_constant, insert, is_standard, new_initializer, sole_user
 from onnxtool.quantize.placement import Placement, output_channel_axis
 from onnxtool.quantize.ranges import Range
 from onnxtool.quantize.recipe import QuantRecipe
@@ -31,6 +31,12 @@ def insert_qdq(graph: ir.Graph, placement: Placement, ranges: Mapping[str, Range
     for node in placement.compute:
         weights.quantize(node, params[node.inputs[0]])  # type: ignore[index]
     _shield_float_convs(graph, placement)
+    for node in placement.carried:
+        if node.op_type == "HardSigmoid":
+            gate = node.outputs[0]
+            params[gate] = _saturate_instead(graph, node, recipe)
+            for moved in (v for v, source in placement.same_as.items() if source is gate):
+                params[moved] = activation_params(0.0, 1.0, recipe.activations)
     integer = {*placement.compute, *placement.carried}
     for value in placement.tensors:
         _pair(graph, value, params[value], integer, value in placement.results)
@@ -53,12 +59,38 @@ def _shield_float_convs(graph: ir.Graph, placement: Placement) -> None:
             graph.opset_imports.setdefault("com.microsoft", 1)
 
 
+def _saturate_instead(graph: ir.Graph, node: ir.Node, recipe: QuantRecipe) -> QuantParams:
+    """HardSigmoid, clip(alpha x + beta, 0, 1), has no integer kernel; the saturation of a Q does the same.
+
+    Add(x, beta / alpha) quantized in steps of 1 / (255 alpha) saturates where the HardSigmoid does, and the same
+    integers, read back in steps of 1 / 255, are its values. The factor alpha costs nothing.
+    """
+    alpha, beta = float(attribute(node, "alpha", 0.2)), float(attribute(node, "beta", 0.5))
+    node.op_type = "Add"
+    node.attributes.clear()
+    shift = np.float32(beta / alpha)
+    step = np.array(shift / 255, np.float32)  # of the constant itself, so that it is exact
+    top = activation_params(0.0, 1.0, recipe.activations)
+    name = node.outputs[0].name or "gate"
+    stored = new_initializer(
+        graph, f"{name}_shift_quantized", _rounded(np.array(shift), QuantParams(step, top.zero_point))
+    )
+    scale = new_initializer(graph, f"{name}_shift_scale", step)
+    zero = new_initializer(graph, f"{name}_shift_zero_point", top.zero_point)
+    (constant,) = insert(node, "DequantizeLinear", [stored, scale, zero], [f"{name}_shift"], dtype=ir.DataType.FLOAT)
+    node.resize_inputs(2)
+    node.replace_input_with(1, constant)
+    return QuantParams(np.array(1 / (255 * alpha), np.float32), top.zero_point, read_scale=top.scale)
+
+
 def _params(value: ir.Value, placement: Placement, ranges: Mapping[str, Range], recipe: QuantRecipe) -> QuantParams:
     constant = constant_array(value)
     if constant is not None:
         low, high = float(constant.min(initial=0)), float(constant.max(initial=0))
         return activation_params(low, high, recipe.activations)
-    low, high = ranges[(placement.same_as.get(value, value)).name or ""]
+    source = placement.same_as.get(value, value)
+    low, high = ranges[source.name or ""]
+    low = max(low, placement.floors.get(source, low))
     return activation_params(low, high, recipe.activations)
 
 
@@ -71,6 +103,7 @@ def _pair(graph: ir.Graph, value: ir.Value, params: QuantParams, integer: set[ir
     name = value.name or "tensor"
     scale = new_initializer(graph, f"{name}_scale", params.scale)
     zero = new_initializer(graph, f"{name}_zero_point", params.zero_point)
+    read_scale = scale if params.read_scale is None else new_initializer(graph, f"{name}_read_scale", params.read_scale)
     constant = float_constant(value)
     if constant is not None:
         stored = new_initializer(graph, f"{name}_quantized", _rounded(constant, params))
@@ -82,7 +115,7 @@ def _pair(graph: ir.Graph, value: ir.Value, params: QuantParams, integer: set[ir
         node.outputs[0].type = ir.TensorType(ir.DataType.from_numpy(params.zero_point.dtype))
         _insert_behind(graph, value, node)
         quantized = node.outputs[0]
-    restore = ir.node("DequantizeLinear", [quantized, scale, zero], name=f"{name}_DequantizeLinear")
+    restore = ir.node("DequantizeLinear", [quantized, read_scale, zero], name=f"{name}_DequantizeLinear")
     result = restore.outputs[0]
     result.name = f"{name}_dequantized"
     result.type, result.shape = value.type, value.shape
