@@ -28,10 +28,28 @@ def command(
     budget: Annotated[
         float, typer.Option("--budget", min=0.0, metavar="SECONDS", help="Time for each model in each setting.")
     ] = 2.0,
+    profile: Annotated[bool, typer.Option("--profile", help="Also show the time of each operator and node.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE.json", help="Leave the first model's profile as Chrome trace.", show_default=False
+        ),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            "--baseline", metavar="FILE.json", help="An earlier --json report; slower is exit 1.", show_default=False
+        ),
+    ] = None,
+    max_regression: Annotated[
+        str, typer.Option("--max-regression", metavar="PERCENT", help="How much slower than --baseline is allowed.")
+    ] = "5%",
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = "cpu",
     custom_op_library: o.CustomOpOption = None,
     json: o.JsonOption = None,
+    junit: o.JunitOption = None,
+    markdown: o.MarkdownOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
 ) -> None:
@@ -39,8 +57,8 @@ def command(
 
     Several models take turns in one run; ratios to the first come with 95 % confidence intervals.
     """
-    with Output(json, verbose, quiet) as out:
-        from onnxtool.cli.numbers import whole_numbers
+    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown}) as out:
+        from onnxtool.cli.numbers import percentage, whole_numbers
         from onnxtool.runtime.session import SessionOptions
         from onnxtool.validate.bench import bench
 
@@ -54,5 +72,9 @@ def command(
                 budget=budget,
                 seed=seed,
                 options=options,
+                profiled=profile,
+                trace=trace,
+                baseline=baseline,
+                max_regression=percentage("--max-regression", max_regression),
             )
         )

@@ -25,6 +25,23 @@ def whole_numbers(option: str, text: str | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(p) for p in parts))
 
 
+def percentage(option: str, text: str) -> float:
+    """Parse "5%" or "5" into 0.05.
+
+    Raises:
+        UsageError: no number from 0 up.
+    """
+    from onnxtool.errors import UsageError
+
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"{option} {text}: write a percentage, such as 5%.")
+    return value / 100
+
+
 def parse_tolerances(texts: Sequence[str]) -> dict[str, Tolerance]:
     """Parse "NAME:rtol,atol" into a tolerance for each output.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from onnxtool.report.base import Report
+from onnxtool.report.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class BenchReport(Report):
         provider: the execution provider.
         cpu: model name of the processor.
         cores: logical cores that the process could use.
+        profiles: where each model's time goes, when it was asked for.
         regressions: what got slower than a baseline allows; empty without a baseline.
     """
 
@@ -89,6 +91,7 @@ class BenchReport(Report):
     runtime: str
     warnings: tuple[str, ...] = ()
     regressions: tuple[str, ...] = ()
+    profiles: tuple[Profile, ...] = ()
 
     @property
     def ok(self) -> bool:

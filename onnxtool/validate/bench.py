@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +19,16 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.bench import BenchedModel, BenchReport, Latency
+from onnxtool.report.profile import Profile
 from onnxtool.runtime import cpu
 from onnxtool.runtime.feeds import adapt, random_feeds
 from onnxtool.runtime.load_cost import load_cost
+from onnxtool.runtime.profile import profile
 from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
 from onnxtool.runtime.timing import Ratio, Timing, block_ratio, measure
+from onnxtool.validate.bench_baseline import against_baseline
 from onnxtool.validate.equality import match_names
 
 Feeds = dict[str, np.ndarray]
@@ -50,6 +54,10 @@ def bench(
     budget: float = 2.0,
     seed: int = 0,
     options: SessionOptions = DEFAULT,
+    profiled: bool = False,
+    trace: str | os.PathLike[str] | None = None,
+    baseline: str | os.PathLike[str] | None = None,
+    max_regression: float = 0.05,
 ) -> BenchReport:
     """Measure models in alternation, so that a slow moment of the machine hits all of them.
 
@@ -62,6 +70,10 @@ def bench(
         budget: seconds of measuring for each setting and model.
         seed: of random inputs.
         options: provider and custom-operator libraries.
+        profiled: also tell where the time of each model goes, in the first setting.
+        trace: where to leave the first model's events in the Chrome trace format; implies `profiled`.
+        baseline: JSON of an earlier report; what got slower than it allows makes the verdict bad.
+        max_regression: 0.05 allows medians 5 % above the baseline's.
 
     Raises:
         InputError: a model or the data cannot be used, or the models do not take the same inputs.
@@ -76,6 +88,7 @@ def bench(
     settings = [Setting(b, t) for t in (threads or (options.threads,)) for b in (batches or (None,))]
     latencies: list[Latency] = []
     benched: list[BenchedModel] = []
+    profiles: list[Profile] = []
     with progress.task("measuring", len(settings) + len(paths)) as task:
         for path in paths:
             runner = OnnxRunner.open(path, _quiet(options, settings[0].threads))
@@ -83,11 +96,14 @@ def bench(
             runner.run(feeds)  # a model that fails is reported from here, with the runtime's own words
             cost = load_cost(path, feeds, options)
             benched.append(BenchedModel(str(path), io.total_bytes(path), cost))
+            if profiled or trace is not None:
+                place = Path(trace) if trace is not None and path is paths[0] else None
+                profiles.append(profile(path, feeds, replace(options, threads=settings[0].threads), trace=place))
             task.advance()
         for setting in settings:
             latencies += _setting(paths, arrays, setting, budget, seed, options)
             task.advance()
-    return BenchReport(
+    report = BenchReport(
         models=tuple(benched),
         latencies=tuple(latencies),
         data=_origin(data, seed),
@@ -96,18 +112,14 @@ def bench(
         cores=cpu.usable_cores(),
         runtime=f"onnxruntime {onnxruntime.__version__}",
         warnings=tuple(_warnings(latencies)),
+        profiles=tuple(profiles),
     )
+    return report if baseline is None else against_baseline(report, Path(baseline), max_regression)
 
 
 def _quiet(options: SessionOptions, threads: int | None) -> SessionOptions:
     # Threads that keep spinning after their session's run would slow the other model's next run.
-    return SessionOptions(
-        options.provider,
-        threads,
-        options.optimization,
-        options.custom_op_libraries,
-        stop_spinning=True,
-    )
+    return replace(options, threads=threads, stop_spinning=True)
 
 
 def _setting(

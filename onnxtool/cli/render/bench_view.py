@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from onnxtool.cli.render.terminal import table, verdict, warnings
 from onnxtool.cli.render.text import clean, count, duration, markup, size
 from onnxtool.report.bench import BenchReport, Latency
+from onnxtool.report.profile import Profile
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_TIMES = ("nodes", "time", "share", "MACs", "GFLOP/s")
+_MANY = 10
 _COLOURS = {"faster": "green", "slower": "red", "same": ""}
 
 
@@ -42,6 +45,8 @@ def render(report: BenchReport, console: Console, verbose: int = 0) -> None:
         rows = [item for item in report.latencies if (item.batch, item.threads) == (batch, threads)]
         title = f"batch {batch}, " + (f"{threads} thread{'s' if threads != 1 else ''}" if threads else "all cores")
         console.print(_table(title, rows, names))
+    for profile in report.profiles:
+        _profile(profile, names, console, verbose)
     warnings(console, report.warnings)
     for line in report.regressions:
         console.print(f"[red]slower:[/] {markup(line, 500)}")
@@ -73,6 +78,22 @@ def _table(title: str, rows: Sequence[Latency], names: dict[str, str]) -> object
             cells += [markup(f"{row.ratio:.2f} [{row.ratio_low:.2f}, {row.ratio_high:.2f}]"), shown]
         made.add_row(*cells)
     return made
+
+
+def _profile(profile: Profile, names: dict[str, str], console: Console, verbose: int) -> None:
+    """Operator types, then the slowest nodes; with -v all of them."""
+    name = names.get(profile.model, profile.model)
+    operators = table("operator", "nodes", "time", "share", title=f"{clean(name)}: time by operator", right=_TIMES)
+    for kind in profile.operators if verbose else profile.operators[:_MANY]:
+        operators.add_row(markup(kind.operator), str(kind.nodes), duration(kind.seconds), f"{kind.share:.1%}")
+    console.print(operators)
+    nodes = table("slowest nodes", "operator", "time", "share", "MACs", "GFLOP/s", right=_TIMES)
+    for node in profile.nodes if verbose else profile.nodes[:_MANY]:
+        speed = "" if node.gflops is None else f"{node.gflops:.1f}"
+        macs = "" if node.macs is None else count(node.macs)
+        cells = (duration(node.seconds), f"{node.share:.1%}", macs, speed)
+        nodes.add_row(markup(node.node), markup(node.operator), *cells)
+    console.print(nodes)
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,61 @@
+"""The profiler's events as times of nodes and operators."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxtool.errors import UsageError
+from onnxtool.runtime.profile import profile, summarise_events
+
+
+def event(name: str, operator: str, microseconds: int, category: str = "Node") -> dict[str, object]:
+    return {"cat": category, "name": f"{name}_kernel_time", "dur": microseconds, "args": {"op_name": operator}}
+
+
+def test_medians_shares_and_operators() -> None:
+    events = [event("session", "", 10**6, "Session")]
+    for run in range(13):
+        slow = 1000 if run < 3 else 30  # the first runs are warm-up
+        events += [event("a", "Conv", slow), event("b", "Conv", 50), event("fused c", "Gemm", 20)]
+    found = summarise_events("m.onnx", events, {"a": 10**6, "c": 5})
+    assert found.runs == 10
+    assert [(n.node, round(n.seconds * 1e6)) for n in found.nodes] == [("b", 50), ("a", 30), ("fused c", 20)]
+    assert [(o.operator, o.nodes, round(o.share, 3)) for o in found.operators] == [("Conv", 2, 0.8), ("Gemm", 1, 0.2)]
+    assert found.nodes[1].gflops == pytest.approx(2 * 1e6 / 30e-6 / 1e9)
+    assert found.nodes[2].macs == 5
+
+
+def test_a_node_in_a_loop_counts_with_all_its_turns() -> None:
+    events = []
+    for _ in range(6):
+        events += [event("loop", "Loop", 100), *(event("body", "Add", 10) for _ in range(4))]
+    found = summarise_events("m.onnx", events, {})
+    assert {n.node: round(n.seconds * 1e6) for n in found.nodes} == {"loop": 100, "body": 40}
+
+
+def test_nothing_to_tell() -> None:
+    assert summarise_events("m.onnx", [], {}).nodes == ()
+
+
+def test_real_model_and_trace(digits_onnx: Path, tmp_path: Path) -> None:
+    feeds = {"image": np.zeros((2, 1, 8, 8), np.float32)}
+    trace = tmp_path / "trace.json"
+    found = profile(digits_onnx, feeds, runs=5, trace=trace)
+    assert found.runs == 5
+    assert sum(n.share for n in found.nodes) == pytest.approx(1)
+    convolution = next(n for n in found.nodes if n.node == "node_conv2d_1")
+    assert convolution.macs == 2 * 64 * 64 * 32 * 9
+    assert any(e.get("cat") == "Node" for e in json.loads(trace.read_text()))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["trace.json"]
+
+
+def test_trace_that_cannot_be_written(relu_proto: onnx.ModelProto, tmp_path: Path) -> None:
+    onnx.save(relu_proto, tmp_path / "m.onnx")
+    feeds = {"x": np.zeros((1, 3), np.float32)}
+    with pytest.raises(UsageError, match="--trace"):
+        profile(tmp_path / "m.onnx", feeds, runs=1, trace=tmp_path / "no" / "t.json")
