@@ -148,7 +148,11 @@ def second_look(model: Any, output: Path) -> tuple[str, str]:
     rows = rows.astype(specs[0].dtype)
     got = runner.run({specs[0].name: rows})
     method = next(
-        (m for n, m in (("probabilities", "predict_proba"), ("prediction", "predict"), ("transformed", "transform")) if n in got),
+        (
+            m
+            for n, m in (("probabilities", "predict_proba"), ("prediction", "predict"), ("transformed", "transform"))
+            if n in got
+        ),
         None,
     )
     if method is None or not hasattr(model, method):

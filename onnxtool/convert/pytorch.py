@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 # First bytes of a file written by torch.save before its zip form: pickle protocol 2, then torch's magic number.
 _LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+_HF_WEIGHTS = re.compile(r"(model|pytorch_model)([-.].*)?\.(safetensors|bin)(\.index\.json)?$")
 
 
 class PyTorchAdapter:
@@ -61,12 +63,12 @@ def form_of(source: Source, options: ConvertOptions) -> str | None:
 
     Returns:
         "archive" or "legacy" (torch.save's zip and older form: a state dict, a checkpoint or a pickled module),
-        "torchscript", "exported program", "safetensors", "factory", or None.
+        "torchscript", "exported program", "safetensors", "hugging face", "factory", or None.
     """
     if source.path is None:
         return "factory" if options.factory is not None else None
     if source.is_folder:
-        return None
+        return "hugging face" if _is_hugging_face(source) else None
     names = source.zip_names()
     if names:
         return _form_of_archive(names)
@@ -85,6 +87,13 @@ def _form_of_archive(names: tuple[str, ...]) -> str | None:
     if "data.pkl" not in inner:
         return None
     return "torchscript" if "constants.pkl" in inner or any(n.startswith("code/") for n in inner) else "archive"
+
+
+def _is_hugging_face(source: Source) -> bool:
+    if "config.json" not in source.names() or not any(_HF_WEIGHTS.match(n) for n in source.names()):
+        return False
+    config = source.json("config.json")
+    return isinstance(config, dict) and ("architectures" in config or "model_type" in config)
 
 
 def _is_safetensors(source: Source) -> bool:

@@ -17,10 +17,11 @@ import torch
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.factory import call_factory, find_factory, importable
 from onnxtool.convert.pytorch_pt2 import load_exported_program
+from onnxtool.convert.pytorch_transformers import load_pretrained
 from onnxtool.convert.pytorch_weights import find_weights, fit
 from onnxtool.convert.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UsageError
-from onnxtool.model.spec import dtype_name
+from onnxtool.model.spec import Dim, dtype_name
 
 
 @dataclass
@@ -32,12 +33,14 @@ class Loaded:
         form: what was recognised, for people.
         notes: things to say aloud.
         program: the exported program, if it was one.
+        shapes: input shapes to take where the user gives none.
     """
 
     module: torch.nn.Module
     form: str
     notes: list[str] = field(default_factory=list)
     program: torch.export.ExportedProgram | None = None
+    shapes: dict[str, tuple[Dim, ...]] = field(default_factory=dict)
 
 
 def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
@@ -57,6 +60,10 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
         elif form == "factory":
             loaded = Loaded(_built(options), "PyTorch factory")
             loaded.notes.append("no weights were loaded: they are what the factory makes")
+        elif form == "hugging face":
+            notes: list[str] = []
+            module, shapes = load_pretrained(source, options, notes)
+            loaded = Loaded(module, f"Hugging Face {type(module).__name__}", notes, shapes=shapes)
         elif form == "safetensors":
             loaded = _with_weights(source, _load_safetensors(source), "safetensors state_dict", options)
         else:

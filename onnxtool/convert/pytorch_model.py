@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,8 @@ class TorchModel:
         if loaded.program is not None:
             plan = plan_program(loaded.program, options)
         else:
+            if loaded.shapes and not options.input_shapes and options.sample is None:
+                options = replace(options, input_shapes=loaded.shapes)
             plan = plan_inputs(loaded.module, options, loaded.notes)
         model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program)
         try:

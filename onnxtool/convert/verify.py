@@ -83,10 +83,21 @@ class Proof:
         allowed = tolerance_for(graph, self._tolerance)
         remembered = Remembered(model, self.probes)
         feeds = [p.feeds for p in self.probes]
+        self._warn_of_small(allowed)
         try:
             return compare_runners(remembered, runner, feeds, allowed, names=self._names, data=origin)
         except InputError as error:
             raise VerdictError(f"{self._names[0]}: the ONNX graph fails where the source runs: {error}") from error
+
+    def _warn_of_small(self, allowed: Tolerance) -> None:
+        """An output that is everywhere about as small as the absolute tolerance is equal to anything small."""
+        for spec in self._model.outputs:
+            arrays = [np.asarray(p.outputs.get(spec.name, 0)) for p in self.probes]
+            floats = [np.abs(a[np.isfinite(a)]) for a in arrays if a.dtype.kind in "fV" and a.size]
+            largest = max((float(a.max()) for a in floats if a.size), default=np.inf)
+            note = f"output {spec.name} never exceeds {largest:.1g}: within atol {allowed.atol:g} that proves little"
+            if 0 < largest < 10 * allowed.atol and note not in self._model.notes:
+                self._model.notes.append(note)
 
 
 def tidied(graph: ir.Model, proof: Proof, notes: list[str]) -> tuple[ir.Model, CompareReport]:

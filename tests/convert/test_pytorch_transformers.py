@@ -1,0 +1,92 @@
+"""Hugging Face folders. What needs the transformers library is skipped where it is not installed."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import torch
+
+from onnxtool.convert.adapter import ConvertOptions
+from onnxtool.convert.api import convert
+from onnxtool.convert.pytorch import form_of
+from onnxtool.convert.source import Source
+from onnxtool.errors import MissingExtraError, UnsafeError, UnsupportedError, UsageError
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 31}
+needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
+
+
+def folder_with(path: Path, **config: Any) -> Path:
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps({"model_type": "bert", **config}), encoding="utf-8")
+    (path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    return path
+
+
+def test_is_recognised_by_its_config_and_weights(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path / "m")
+    assert form_of(Source(folder), ConvertOptions()) == "hugging face"
+    (folder / "model.safetensors").rename(folder / "other.safetensors")
+    assert form_of(Source(folder), ConvertOptions()) is None
+
+
+def test_without_transformers_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxtool.convert.pytorch_transformers.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r'pip install "onnxtool\[transformers\]"'):
+        convert(folder_with(tmp_path / "m"), tmp_path / "x.onnx")
+
+
+@needs_transformers
+def test_code_in_the_folder_needs_trust(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path / "m", auto_map={"AutoModel": "modeling.Net"})
+    with pytest.raises(UnsafeError, match=r"its own Python code.*--trust"):
+        convert(folder, tmp_path / "x.onnx")
+
+
+@needs_transformers
+def test_unknown_class_and_task(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path / "m", architectures=["NoSuchModel"])
+    with pytest.raises(UnsupportedError, match=r"has no 'NoSuchModel'.*--task"):
+        convert(folder, tmp_path / "x.onnx")
+    with pytest.raises(UsageError, match="--task juggling: must be one of"):
+        convert(folder, tmp_path / "x.onnx", task="juggling")
+
+
+@needs_transformers
+def test_folder_needs_no_shapes(tmp_path: Path) -> None:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(1)
+    module = BertForSequenceClassification(BertConfig(**SMALL)).eval()
+    module.save_pretrained(tmp_path / "m")
+    report = convert(tmp_path / "m", tmp_path / "x.onnx")
+    assert report.ok and report.form == "Hugging Face BertForSequenceClassification"
+    assert [str(i) for i in report.inputs] == [
+        "input_ids: int64[batch, sequence]",
+        "attention_mask: int64[batch, sequence]",
+    ]
+    assert [str(o) for o in report.outputs] == ["logits: float32[batch, 2]"]
+    ids = np.random.default_rng(0).integers(0, 31, (3, 7))
+    session = ort.InferenceSession(str(tmp_path / "x.onnx"), providers=["CPUExecutionProvider"])
+    with torch.no_grad():
+        expected = module(torch.from_numpy(ids), torch.ones(3, 7, dtype=torch.int64)).logits
+    got = session.run(["logits"], {"input_ids": ids, "attention_mask": np.ones((3, 7), np.int64)})[0]
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-5)
+    hidden = convert(tmp_path / "m", tmp_path / "y.onnx", task="feature-extraction")
+    assert hidden.outputs[0].name == "last_hidden_state"
+
+
+@needs_transformers
+def test_decoder_is_exported_without_its_cache(tmp_path: Path) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    LlamaForCausalLM(LlamaConfig(**SMALL, num_key_value_heads=1)).save_pretrained(tmp_path / "m")
+    report = convert(tmp_path / "m", tmp_path / "x.onnx")
+    assert report.ok and [o.name for o in report.outputs] == ["logits"]
+    assert any("without a key-value cache" in n for n in report.notes)
