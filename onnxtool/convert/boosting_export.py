@@ -40,7 +40,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         except Exception as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise UnsupportedError(f"{model.form}: cannot be converted: {reason[:300]}") from error
-    _without_zipmap(proto)
+    without_zipmap(proto)
     if zipmap and len(model.outputs) == 2:
         _with_zipmap(proto, model)
     model.feeds_hint = model.feeds_hint or _range(proto, model)
@@ -71,7 +71,7 @@ def _catboost(estimator: Any) -> onnx.ModelProto:
         return onnx.load(path)
 
 
-def _without_zipmap(proto: onnx.ModelProto) -> None:
+def without_zipmap(proto: onnx.ModelProto) -> None:
     """Drop the ZipMap that makes a list of maps of the probabilities."""
     from onnx import TensorProto, helper
 

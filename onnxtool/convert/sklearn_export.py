@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxtool.convert.boosting_export import register_estimators
+from onnxtool.convert.boosting_export import register_estimators, without_zipmap
 from onnxtool.convert.sklearn_model import SklearnModel
 from onnxtool.convert.sklearn_prepare import convertible, steps_of
 from onnxtool.convert.sklearn_schema import last_step
+from onnxtool.convert.sklearn_tidy import tidy
 from onnxtool.convert.tensorflow_quiet import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io
@@ -42,7 +43,9 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     with quiet(verbose), _integers_for_booleans():
         proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
     del proto.graph.output[len(model.outputs) :]
-    _set_locale(proto, model)
+    if not zipmap:
+        without_zipmap(proto)
+    tidy(proto, model)
     return io.from_proto(proto)
 
 
@@ -118,38 +121,6 @@ def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
             "or register a converter in a package with the entry point onnxtool.adapters."
         )
     return UnsupportedError(f"{type(model.estimator).__name__}: skl2onnx cannot convert it: {text}")
-
-
-def _set_locale(proto: onnx.ModelProto, model: SklearnModel) -> None:
-    """Lower-casing of text: the runtime's default locale, en_US.UTF-8, is missing on many machines, and the file then
-    does not load there."""
-    from onnx import helper
-
-    nodes = [n for n in proto.graph.node if n.op_type == "StringNormalizer"]
-    nodes = [n for n in nodes if not any(a.name == "locale" for a in n.attribute)]
-    if not nodes:
-        return
-    locale = next((name for name in ("C.UTF-8", "C") if _has_locale(name)), "C")
-    for node in nodes:
-        node.attribute.append(helper.make_attribute("locale", locale))
-    if locale == "C":
-        model.notes.append("text is lower-cased by ASCII rules only: this machine has no C.UTF-8 locale")
-
-
-def _has_locale(name: str) -> bool:
-    """Whether the runtime can make the locale here."""
-    from onnx import TensorProto, helper
-
-    from onnxtool.runtime.session import create_session
-
-    node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="LOWER", locale=name)
-    values = [helper.make_tensor_value_info(n, TensorProto.STRING, [None]) for n in ("x", "y")]
-    graph = helper.make_graph([node], "probe", values[:1], values[1:])
-    try:
-        create_session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8))
-    except OnnxToolError:
-        return False
-    return True
 
 
 @contextmanager

@@ -131,7 +131,9 @@ class SklearnModel:
     def _table(self, feeds: Mapping[str, np.ndarray]) -> Any:
         if not self.columns:
             (spec,) = self.inputs
-            return feeds[spec.name]
+            rows = feeds[spec.name]
+            # The same numbers in the dtype that estimators are fitted in: some refuse float32 rows after that.
+            return rows.astype(np.float64) if rows.dtype == np.float32 else rows
         values = [np.asarray(feeds[s.name]).reshape(len(feeds[s.name])) for s in self.inputs]
         if not hasattr(self.estimator, "feature_names_in_"):
             return np.column_stack([v.astype(object) for v in values])
@@ -167,7 +169,7 @@ def outputs_of(
         return [labels]
     if kind == "outlier_detector":
         return [
-            ("label", np.dtype("int64"), (BATCH, 1), lambda data: _column(model.predict(data))),
+            ("label", np.dtype("int64"), (BATCH,), model.predict),
             ("scores", float_dtype, (BATCH, 1), lambda data: _column(model.decision_function(data))),
         ]
     if kind == "clusterer" and hasattr(model, "predict"):

@@ -15,6 +15,7 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
     Returns:
         (estimator, things to say aloud).
     """
+    estimator = _plain(estimator)
     if not any(_text_imputer(step) or _flattening(step) for step in steps_of(estimator)):
         return estimator, []
     estimator = copy.deepcopy(estimator)
@@ -26,6 +27,41 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
         elif _flattening(step):
             step.flatten_transform = False  # concerns transform() alone
     return estimator, notes
+
+
+def _plain(estimator: Any) -> Any:
+    """What an estimator that wraps or resembles another comes down to at prediction."""
+    name = type(estimator).__name__
+    best = getattr(estimator, "best_estimator_", None)
+    if best is not None:
+        return _plain(best)
+    if name in ("RFE", "RFECV") and hasattr(estimator, "estimator_"):
+        from sklearn.pipeline import Pipeline
+
+        return Pipeline([("select", estimator), ("predict", estimator.estimator_)])
+    if name == "LinearDiscriminantAnalysis":
+        return _as_logistic(estimator)
+    steps = getattr(estimator, "steps", None)
+    if steps and steps[-1][1] not in (None, "passthrough"):
+        last = _plain(steps[-1][1])
+        if last is not steps[-1][1]:
+            from sklearn.pipeline import Pipeline
+
+            return Pipeline([*steps[:-1], (steps[-1][0], last)])
+    return estimator
+
+
+def _as_logistic(discriminant: Any) -> Any:
+    """Linear discriminants are logistic in their scores. skl2onnx 1.20 applies softmax to (-score, score), which for
+    two classes is the logistic function of twice the score."""
+    from sklearn.linear_model import LogisticRegression
+
+    logistic = LogisticRegression()
+    for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
+        if hasattr(discriminant, name):
+            setattr(logistic, name, getattr(discriminant, name))
+    logistic.n_iter_ = np.array([0])
+    return logistic
 
 
 def steps_of(estimator: Any) -> Iterator[Any]:

@@ -43,6 +43,10 @@ def schema_of(source: Source, model: Any, float_dtype: np.dtype) -> Schema:
         return Schema((TensorSpec("text", "string", (BATCH,)),), (), {"text": Domain(0, 1, sentences(head))})
     if type(head).__name__ == "ColumnTransformer":
         return _columns(head, float_dtype)
+    if type(head).__name__ in ("LabelEncoder", "LabelBinarizer"):
+        classes = tuple(c.item() if hasattr(c, "item") else c for c in head.classes_)
+        kind: np.dtype | str = "string" if isinstance(classes[0], str) else np.dtype("int64")
+        return Schema((TensorSpec("y", kind, (BATCH,)),), (), {"y": Domain(0, 1, classes)})
     width = getattr(model, "n_features_in_", getattr(head, "n_features_in_", None))
     if width is None:
         raise UsageError(
@@ -170,6 +174,9 @@ def _dtype_of_imputed(step: Any, column: int | None, statistics: np.ndarray) -> 
 def _range(model: Any) -> Domain | None:
     """Where the training data lay, as far as scalers and trees at the front of the model tell."""
     head = first_step(model)
+    categories = getattr(head, "n_categories_", None)
+    if categories is not None:
+        return Domain(0, 1, tuple(range(int(np.min(categories)))))
     mean, scale = getattr(head, "mean_", None), getattr(head, "scale_", None)
     if mean is not None and scale is not None and np.size(mean) and np.size(scale):
         spread = 2 * np.asarray(scale, dtype=float)

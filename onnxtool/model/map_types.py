@@ -5,8 +5,10 @@ The type is taken off the protobuf while onnx_ir reads it, kept with the value, 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 import onnx
@@ -24,6 +26,7 @@ def hidden(proto: onnx.ModelProto) -> Iterator[dict[str, bytes]]:
     Yields:
         Name -> serialized TypeProto of those.
     """
+    _ignore_untyped_values()
     taken = [v for v in (*proto.graph.output, *proto.graph.value_info) if _holds_map(v.type)]
     types = [onnx.TypeProto.FromString(v.type.SerializeToString()) for v in taken]
     for value in taken:
@@ -49,6 +52,15 @@ def restore(model: ir.Model, proto: onnx.ModelProto) -> onnx.ModelProto:
         if kind is not None:
             info.type.ParseFromString(kind)
     return proto
+
+
+@cache
+def _ignore_untyped_values() -> None:
+    """onnx_ir warns on the terminal of each inner value whose shape is known and whose type is not (results of
+    ai.onnx.ml operators, mostly). Such a value is written without type information, which is allowed."""
+    logging.getLogger("onnx_ir.serde").addFilter(
+        lambda record: not record.getMessage().startswith("The value type for shape")
+    )
 
 
 def _holds_map(kind: onnx.TypeProto) -> bool:
