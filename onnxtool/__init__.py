@@ -17,18 +17,22 @@ _FUNCTIONS = {
     "check": ("onnxtool.validate.check", "check"),
     "compare": ("onnxtool.validate.compare", "compare"),
     "convert": ("onnxtool", "convert"),
+    "diff": ("onnxtool.model.diff", "diff"),
     "doctor": ("onnxtool.runtime.doctor", "doctor"),
     "inspect": ("onnxtool.model.inspect", "inspect"),
     "optimize": ("onnxtool", "optimize"),
     "quantize": ("onnxtool", "quantize"),
     "run": ("onnxtool.runtime.run", "run"),
+    "verify": ("onnxtool.model.verify", "verify"),
 }
 _PACKAGES = ("convert", "optimize", "quantize")
 
 __all__ = ["__version__", *sorted(_FUNCTIONS)]  # noqa: PLE0604  (names are served by __getattr__)
 
 if TYPE_CHECKING:  # what type checkers see of the lazy names
+    from onnxtool.model.diff import diff as diff
     from onnxtool.model.inspect import inspect as inspect
+    from onnxtool.model.verify import verify as verify
     from onnxtool.runtime.doctor import doctor as doctor
     from onnxtool.runtime.run import run as run
     from onnxtool.validate.bench import bench as bench

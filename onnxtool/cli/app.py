@@ -23,8 +23,10 @@ COMMANDS = {
     "optimize": "Make a model smaller and faster, and prove the result equal.",
     "quantize": "Make a model int8 or float16 within an accuracy budget.",
     "compare": "Run two models on the same inputs and show how far their outputs are apart.",
+    "diff": "Show how two models differ in structure: operators, attributes, weights, inputs.",
     "run": "Run a model once on given or random inputs.",
     "bench": "Measure latency, throughput and memory of models, side by side.",
+    "verify": "Show whether a file is as onnxtool wrote it, and from what it was made.",
     "doctor": "Show versions, execution providers, extras and the CPU's int8 features.",
     "quickstart": "Do the whole job on a bundled real model and show the result.",
 }

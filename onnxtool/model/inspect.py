@@ -12,6 +12,7 @@ from typing import Any
 import onnx
 
 from onnxtool.model.cost import COUNTED, Shape, macs
+from onnxtool.model.digest import DIGEST_KEY
 from onnxtool.model.header import operator_name, read_header
 from onnxtool.model.io import read_proto, sha256, total_bytes
 from onnxtool.model.metadata import HISTORY_KEY, read_history
@@ -77,7 +78,7 @@ def inspect(
         ir_version=header.ir_version,
         opsets=header.opsets,
         producer=header.producer,
-        metadata={k: v for k, v in header.metadata.items() if k != HISTORY_KEY},
+        metadata={k: v for k, v in header.metadata.items() if k not in (HISTORY_KEY, DIGEST_KEY)},
         history=tuple(read_history(header.metadata)),
         functions=tuple(operator_name(f.domain, f.name) for f in proto.functions),
         inputs=tuple(s.info() for s in header.inputs),

@@ -22,12 +22,27 @@ from onnx import external_data_helper
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
 from onnxtool.model import map_types
 from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync, write_atomic
+from onnxtool.model.digest import DIGEST_KEY, seal
 from onnxtool.model.limits import DEFAULT, Limits
+from onnxtool.model.serialize import externalized, large_initializers, serialize_inline, to_proto
 from onnxtool.model.structure import verify_structure
 from onnxtool.model.tensors import all_tensors, external_ref, other_tensors, verify_tensors
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+__all__ = [
+    "check_output",
+    "from_proto",
+    "load",
+    "read_proto",
+    "save",
+    "sha256",
+    "to_proto",
+    "total_bytes",
+    "weight_bytes",
+    "write_atomic",
+]
 
 # Above this, weights go to OUT.onnx.data; protobuf itself ends at 2 GiB and needs room for the graph.
 INLINE_LIMIT = 1_900_000_000
@@ -92,13 +107,6 @@ def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
     return model
 
 
-def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """The model as protobuf; external tensors stay references."""
-    import onnx_ir as ir
-
-    return map_types.restore(model, ir.to_proto(model))
-
-
 def _load_attribute_tensors(proto: onnx.ModelProto, folder: Path) -> None:
     """Bring external tensors of node attributes (Constant) into the proto: only initializers can be saved as external
     again, and a reference that is left would point from the new file into the old one's folder."""
@@ -121,7 +129,8 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
 
     The file is self-contained up to 2 GB. Above (or with `external=True`) the weights go to `OUT.onnx.data`
     beside it. When the old file at `path` already uses that name, the new data gets a fresh name, and the one
-    rename of the .onnx file replaces both: old model with old data, or new model with new data.
+    rename of the .onnx file replaces both: old model with old data, or new model with new data. A digest of all of
+    it stands at the end of the .onnx file (see `digest`).
 
     Raises:
         UsageError: `path` is a folder or its folder does not exist.
@@ -129,17 +138,18 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
     """
     path = settled(Path(path))
     check_output(path)
+    model.metadata_props.pop(DIGEST_KEY, None)  # of the file that the model was read from
     if external is None:
         external = weight_bytes(model) > INLINE_LIMIT
     try:
-        if external and _large_initializers(model):
+        if external and large_initializers(model):
             _save_external(model, path)
         else:
-            payload = _serialize_inline(model)
+            body = serialize_inline(model)
             sweep(path.with_name(path.name + ".data"))
             with locked(path.parent):
                 stale = _own_data_files(path)
-                write_atomic(path, payload)
+                write_atomic(path, [body, seal(body)])
                 _remove(stale)
     except OSError as error:
         raise _cannot_write(path, error) from error
@@ -147,7 +157,7 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
 
 def _save_external(model: ir.Model, path: Path) -> None:
     with staged(path.with_name(path.name + ".data")) as data, staged(path) as temporary:
-        proto = _externalized(model, data)
+        proto = externalized(model, data)
         sync(data)
         # Another run may be writing the same output: names are chosen and both files renamed by one at a time.
         with locked(path.parent):
@@ -157,7 +167,8 @@ def _save_external(model: ir.Model, path: Path) -> None:
                 for entry in tensor.external_data:
                     if entry.key == "location" and entry.value == data.name:
                         entry.value = final.name
-            fill(temporary, proto.SerializeToString())
+            body = proto.SerializeToString()
+            fill(temporary, [body, seal(body, [data])])
             os.replace(data, final)
             try:
                 replace(temporary, path)
@@ -171,7 +182,7 @@ def _own_data_files(path: Path) -> list[Path]:
     """The data files that the model at `path` uses now and that bear its name."""
     if not any(f.name.startswith(f"{path.name}.") for f in path.parent.iterdir()):
         return []  # spares reading the old model
-    return [f for f in _external_files(path) if f.name.startswith(f"{path.name}.")]
+    return [f for f in external_files(path) if f.name.startswith(f"{path.name}.")]
 
 
 def _remove(files: Iterable[Path]) -> None:
@@ -202,7 +213,7 @@ def sha256(path: str | os.PathLike[str]) -> str:
 def total_bytes(path: str | os.PathLike[str]) -> int:
     """Size on disk of a model: the .onnx file and its external data files."""
     path = Path(path)
-    return path.stat().st_size + sum(f.stat().st_size for f in _external_files(path))
+    return path.stat().st_size + sum(f.stat().st_size for f in external_files(path))
 
 
 def _read_regular(path: Path, limit: int) -> bytes:
@@ -239,7 +250,7 @@ def _why_not_onnx(data: bytes) -> str:
     return "this is no ONNX file, or it is damaged or cut off."
 
 
-def _external_files(path: Path) -> list[Path]:
+def external_files(path: Path) -> list[Path]:
     """The external data files that the model at `path` uses now; none when it cannot be read."""
     try:
         proto = read_proto(path)
@@ -252,52 +263,6 @@ def _external_files(path: Path) -> list[Path]:
 def _fresh_data_name(path: Path) -> Path:
     plain = path.with_name(path.name + ".data")
     return plain if not plain.exists() else path.with_name(f"{path.name}.{secrets.token_hex(4)}.data")
-
-
-def _serialize_inline(model: ir.Model) -> bytes:
-    import onnx_ir as ir
-
-    swapped = [
-        (value, value.const_value)
-        for graph in model.graphs()
-        for value in graph.initializers.values()
-        if isinstance(value.const_value, ir.ExternalTensor)
-    ]
-    try:
-        for value, tensor in swapped:
-            value.const_value = ir.Tensor(tensor.numpy(), name=tensor.name)
-        return bytes(to_proto(model).SerializeToString())
-    finally:
-        for value, tensor in swapped:
-            value.const_value = tensor
-
-
-def _externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
-    """Write the large weights to `data`, one after the other, and give the model that refers to them."""
-    import onnx_ir as ir
-
-    values = _large_initializers(model)
-    originals = [value.const_value for value in values]
-    external = ir.external_data.convert_tensors_to_external(
-        [t for t in originals if t is not None], data.parent, data.name
-    )
-    try:
-        for value, tensor in zip(values, external, strict=True):
-            value.const_value = tensor
-        return to_proto(model)
-    finally:
-        for value, original in zip(values, originals, strict=True):
-            value.const_value = original
-
-
-def _large_initializers(model: ir.Model) -> list[ir.Value]:
-    """Initializers worth a place in a data file; the smallest stay in the model."""
-    return [
-        value
-        for graph in model.graphs()
-        for value in graph.initializers.values()
-        if value.const_value is not None and value.const_value.nbytes > 256 and value.const_value.dtype.name != "STRING"
-    ]
 
 
 def _cannot_write(path: Path, error: OSError) -> OnnxToolError:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import onnx
 
+from onnxtool.model.digest import DIGEST_KEY
 from onnxtool.model.metadata import HISTORY_KEY, read_history
 from onnxtool.report.check import Finding, Severity
 from onnxtool.validate.check_rule import Rule
@@ -123,7 +124,7 @@ def _texts(view: ModelView) -> Iterator[tuple[str, str]]:
     yield "doc_string of the model", model.doc_string
     yield "doc_string of the graph", model.graph.doc_string
     for entry in model.metadata_props:
-        if entry.key != HISTORY_KEY:
+        if entry.key not in (HISTORY_KEY, DIGEST_KEY):
             yield f"metadata {entry.key}", entry.value
     for node in view.nodes:
         if node.doc_string:

@@ -1,0 +1,33 @@
+"""`onnxtool verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxtool.cli import options as o
+from onnxtool.cli.output import Output
+
+
+def command(
+    model: o.ModelArgument,
+    source: Annotated[
+        Path | None,
+        typer.Option("--source", metavar="FILE", help="What the model should be made from.", show_default=False),
+    ] = None,
+    json: o.JsonOption = None,
+    verbose: o.VerboseOption = 0,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Show whether a file is as onnxtool wrote it, and from what it was made.
+
+    Every file that onnxtool writes bears a SHA-256 of its bytes and external data, and a history of the steps that made
+    it. Exit 0 when the digest fits (and --source is in the history), 1 when not. The digest shows damage and edits; it
+    is no signature.
+    """
+    with Output(json, verbose, quiet) as out:
+        from onnxtool.model.verify import verify
+
+        out.emit(verify(model, source=source))

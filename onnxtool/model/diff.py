@@ -1,0 +1,172 @@
+"""`diff`: the structural difference of two models: operators, attributes, initializers, inputs, opsets, metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import onnx
+
+from onnxtool.model.header import ModelHeader, operator_name, read_header
+from onnxtool.model.io import read_proto
+from onnxtool.model.limits import DEFAULT
+from onnxtool.model.spec import ONNX_TO_NUMPY, dtype_name
+from onnxtool.model.tensors import external_ref, graphs
+from onnxtool.report.diff import Change, DiffReport
+
+_CHUNK = 1 << 20
+_SHOWN = 160
+
+
+def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> DiffReport:
+    """Compare two models as graphs. Values are compared by hash; nothing is run.
+
+    Nodes are the same when they have the same name, or, without names, make the same tensor.
+
+    Args:
+        a: the file before; os.devnull stands for a model that is not there.
+        b: the file after, likewise.
+
+    Raises:
+        InputError: a file cannot be read as an ONNX model.
+        UnsafeError: external data outside a model's folder.
+    """
+    left, right = _read(a), _read(b)
+    headers = read_header(left), read_header(right)
+    changes = [
+        *_mapping("header", _header(headers[0]), _header(headers[1])),
+        *_mapping("metadata", headers[0].metadata, headers[1].metadata),
+        *_mapping("input", _specs(headers[0], "inputs"), _specs(headers[1], "inputs")),
+        *_mapping("output", _specs(headers[0], "outputs"), _specs(headers[1], "outputs")),
+        *_renames(_initializers(left, Path(a).parent), _initializers(right, Path(b).parent)),
+        *_mapping("function", _functions(left), _functions(right)),
+        *_nodes(left, right),
+    ]
+    counts = headers[0].operators, headers[1].operators
+    operators = {
+        name: (counts[0].get(name, 0), counts[1].get(name, 0))
+        for name in sorted(counts[0].keys() | counts[1].keys())
+        if counts[0].get(name, 0) != counts[1].get(name, 0)
+    }
+    return DiffReport(str(a), str(b), tuple(changes), operators)
+
+
+def _read(path: str | os.PathLike[str]) -> onnx.ModelProto:
+    return onnx.ModelProto() if os.fspath(path) == os.devnull else read_proto(path)
+
+
+def _mapping(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+    """Changes between two named sets of descriptions, in A's order, then what is new."""
+    for name, text in before.items():
+        if name not in after:
+            yield Change(what, "removed", name, before=text)
+        elif after[name] != text:
+            yield Change(what, "changed", name, text, after[name])
+    for name, text in after.items():
+        if name not in before:
+            yield Change(what, "added", name, after=text)
+
+
+def _header(header: ModelHeader) -> dict[str, str]:
+    facts = {"IR version": str(header.ir_version or ""), "producer": header.producer}
+    facts |= {f"opset {domain}": str(version) for domain, version in header.opsets.items()}
+    return {name: text for name, text in facts.items() if text}
+
+
+def _specs(header: ModelHeader, side: str) -> dict[str, str]:
+    specs = header.inputs if side == "inputs" else header.outputs
+    return {s.name: str(s.info()).removeprefix(f"{s.name}: ") for s in specs}
+
+
+def _initializers(model: onnx.ModelProto, folder: Path) -> dict[str, str]:
+    """Name -> "float32[3, 4] sha256:0123456789ab", for all graphs."""
+    return {t.name: _tensor(t, folder) for graph in graphs(model, DEFAULT) for t in graph.initializer}
+
+
+def _tensor(tensor: onnx.TensorProto, folder: Path | None) -> str:
+    known = tensor.data_type in onnx.TensorProto.DataType.values()
+    kind = onnx.TensorProto.DataType.Name(tensor.data_type) if known else "unknown"
+    dtype = dtype_name(ONNX_TO_NUMPY.get(kind, kind.lower()))
+    return f"{dtype}[{', '.join(map(str, tensor.dims))}] sha256:{_hash(tensor, folder)[:12]}"
+
+
+def _hash(tensor: onnx.TensorProto, folder: Path | None) -> str:
+    """SHA-256 of the tensor's content, the same for every way of storing it but strings."""
+    digest = hashlib.sha256()
+    reference = external_ref(tensor)
+    if reference is not None and folder is not None:
+        with open(folder / reference.location, "rb") as file:
+            file.seek(reference.offset)
+            left = reference.length if reference.length is not None else (folder / reference.location).stat().st_size
+            while left > 0 and (chunk := file.read(min(left, _CHUNK))):
+                digest.update(chunk)
+                left -= len(chunk)
+    elif tensor.HasField("raw_data"):
+        digest.update(tensor.raw_data)
+    elif tensor.string_data:
+        for text in tensor.string_data:
+            digest.update(len(text).to_bytes(8, "little") + text)
+    else:
+        digest.update(onnx.numpy_helper.to_array(tensor).tobytes())
+    return digest.hexdigest()
+
+
+def _renames(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+    """As `_mapping`, with an initializer that only got another name told as such."""
+    new = {text: name for name, text in after.items() if name not in before}
+    renamed: dict[str, str] = {}
+    for name, text in before.items():
+        if name not in after and text in new:
+            renamed[name] = new.pop(text)
+            yield Change("initializer", "renamed", name, name, renamed[name])
+    rest = {n: t for n, t in before.items() if n not in renamed}
+    taken = set(renamed.values())
+    yield from _mapping("initializer", rest, {n: t for n, t in after.items() if n not in taken})
+
+
+def _functions(model: onnx.ModelProto) -> dict[str, str]:
+    return {
+        operator_name(
+            f.domain, f.name
+        ): f"{len(f.node)} nodes sha256:{_digest(f.SerializeToString(deterministic=True))}"
+        for f in model.functions
+    }
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def _nodes(a: onnx.ModelProto, b: onnx.ModelProto) -> Iterator[Change]:
+    yield from _mapping("node", _described(a), _described(b))
+
+
+def _described(model: onnx.ModelProto) -> dict[str, str]:
+    """Key -> what the node is, for the nodes of all graphs; keys are names, or tensors where there is no name."""
+    nodes = [node for graph in graphs(model, DEFAULT) for node in graph.node]
+    names = Counter(node.name for node in nodes)
+    found: dict[str, str] = {}
+    for node in nodes:
+        own = bool(node.name) and names[node.name] == 1
+        key = node.name if own else f"-> {next((o for o in node.output if o), '')}"
+        found[key] = _node(node)
+    return found
+
+
+def _node(node: onnx.NodeProto) -> str:
+    attributes = ", ".join(f"{a.name}={_attribute(a)}" for a in sorted(node.attribute, key=lambda a: a.name))
+    call = f"{operator_name(node.domain, node.op_type)}({', '.join(node.input)}) -> {', '.join(node.output)}"
+    return f"{call} {{{attributes}}}" if attributes else call
+
+
+def _attribute(attribute: onnx.AttributeProto) -> str:
+    if attribute.HasField("t"):
+        return _tensor(attribute.t, None)
+    if attribute.HasField("g"):
+        return f"graph of {len(attribute.g.node)} nodes sha256:{_digest(attribute.g.SerializeToString(deterministic=True))}"
+    value = onnx.helper.get_attribute_value(attribute) if not attribute.ref_attr_name else f"@{attribute.ref_attr_name}"
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... sha256:{_digest(text.encode())}"

@@ -1,0 +1,58 @@
+"""A digest in every file that onnxtool writes, by which a later change shows.
+
+The last bytes of the file are one metadata entry with the SHA-256 of all bytes before it and of the external data.
+It shows damage and edits. It does not show forgery: who can change the file can change the digest; that takes a
+signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+
+DIGEST_KEY = "onnxtool.digest"
+_PREFIX = "sha256:"
+
+
+def seal(body: bytes, external: Iterable[Path] = ()) -> bytes:
+    """The metadata entry to append to a serialized model.
+
+    Protobuf allows it: the concatenation of two messages is their merge, and `metadata_props` is a repeated field.
+
+    Args:
+        body: a serialized ModelProto without such an entry.
+        external: its external data files, in the order of their names.
+    """
+    return _entry(_digest(memoryview(body), external))
+
+
+def check_seal(data: bytes, external: Iterable[Path]) -> tuple[str | None, str | None]:
+    """The digest that a file bears and the one that it has; (None, None) when it bears none, or not at its end.
+
+    Args:
+        data: the bytes of the .onnx file.
+        external: its external data files, in the order of their names.
+    """
+    length = len(_entry("0" * 64))
+    body, tail = memoryview(data)[:-length], bytes(memoryview(data)[-length:])
+    digest = tail[-64:].decode("ascii", "replace")
+    if tail != _entry(digest):
+        return None, None
+    return _PREFIX + digest, _PREFIX + _digest(body, external)
+
+
+def _entry(digest: str) -> bytes:
+    model = onnx.ModelProto()
+    model.metadata_props.add(key=DIGEST_KEY, value=_PREFIX + digest)
+    return bytes(model.SerializeToString())
+
+
+def _digest(body: memoryview, external: Iterable[Path]) -> str:
+    total = hashlib.sha256(body)
+    for path in external:
+        with open(path, "rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()

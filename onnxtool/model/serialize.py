@@ -1,0 +1,67 @@
+"""A model to bytes: all in one message, or the large weights in a data file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+
+from onnxtool.model import map_types
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def to_proto(model: ir.Model) -> onnx.ModelProto:
+    """The model as protobuf; external tensors stay references."""
+    import onnx_ir as ir
+
+    return map_types.restore(model, ir.to_proto(model))
+
+
+def serialize_inline(model: ir.Model) -> bytes:
+    """The model as one message, external weights brought in."""
+    import onnx_ir as ir
+
+    swapped = [
+        (value, value.const_value)
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if isinstance(value.const_value, ir.ExternalTensor)
+    ]
+    try:
+        for value, tensor in swapped:
+            value.const_value = ir.Tensor(tensor.numpy(), name=tensor.name)
+        return bytes(to_proto(model).SerializeToString())
+    finally:
+        for value, tensor in swapped:
+            value.const_value = tensor
+
+
+def externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
+    """Write the large weights to `data`, one after the other, and give the model that refers to them."""
+    import onnx_ir as ir
+
+    values = large_initializers(model)
+    originals = [value.const_value for value in values]
+    external = ir.external_data.convert_tensors_to_external(
+        [t for t in originals if t is not None], data.parent, data.name
+    )
+    try:
+        for value, tensor in zip(values, external, strict=True):
+            value.const_value = tensor
+        return to_proto(model)
+    finally:
+        for value, original in zip(values, originals, strict=True):
+            value.const_value = original
+
+
+def large_initializers(model: ir.Model) -> list[ir.Value]:
+    """Initializers worth a place in a data file; the smallest stay in the model."""
+    return [
+        value
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if value.const_value is not None and value.const_value.nbytes > 256 and value.const_value.dtype.name != "STRING"
+    ]

@@ -1,0 +1,47 @@
+"""What verifying a file's provenance gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from onnxtool.report.base import Report
+
+
+@dataclass(frozen=True)
+class VerifyReport(Report):
+    """Whether a file is as onnxtool wrote it, and from what.
+
+    Attributes:
+        model: the file.
+        recorded: the digest that the file bears ("sha256:..."), of its bytes and its external data; None when it
+            bears none, or something was appended to it.
+        actual: the digest that it has.
+        external: its external data files.
+        history: the steps that made it, oldest first, as they recorded themselves.
+        source: the file given to hold against the history.
+        source_sha256: its SHA-256.
+        source_step: the command of the step whose source it is; None when it is the source of none.
+    """
+
+    kind: ClassVar[str] = "verify"
+
+    model: str
+    recorded: str | None
+    actual: str | None
+    external: tuple[str, ...]
+    history: tuple[Mapping[str, Any], ...]
+    source: str | None = None
+    source_sha256: str | None = None
+    source_step: str | None = None
+
+    @property
+    def unchanged(self) -> bool:
+        """The file has the digest that it bears."""
+        return self.recorded is not None and self.recorded == self.actual
+
+    @property
+    def ok(self) -> bool:
+        """Unchanged, and made from the given source when there is one."""
+        return self.unchanged and (self.source is None or self.source_step is not None)
