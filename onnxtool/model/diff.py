@@ -166,7 +166,8 @@ def _attribute(attribute: onnx.AttributeProto) -> str:
     if attribute.HasField("t"):
         return _tensor(attribute.t, None)
     if attribute.HasField("g"):
-        return f"graph of {len(attribute.g.node)} nodes sha256:{_digest(attribute.g.SerializeToString(deterministic=True))}"
+        digest = _digest(attribute.g.SerializeToString(deterministic=True))
+        return f"graph of {len(attribute.g.node)} nodes sha256:{digest}"
     value = onnx.helper.get_attribute_value(attribute) if not attribute.ref_attr_name else f"@{attribute.ref_attr_name}"
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... sha256:{_digest(text.encode())}"
