@@ -38,6 +38,15 @@ def command(
     layers: Annotated[
         bool, typer.Option("--layers", help="Compare every tensor inside, and name the first that is wrong.")
     ] = False,
+    bisect: Annotated[
+        Path | None,
+        typer.Option(
+            "--bisect",
+            metavar="DIR",
+            help="Cut out the smallest part that differs, and leave it here with its inputs.",
+            show_default=False,
+        ),
+    ] = None,
     tolerance: Annotated[
         list[str] | None,
         typer.Option(
@@ -129,6 +138,7 @@ def command(
                 tolerances=limits,
                 batches=batches,
                 layers=layers,
+                bisect=bisect,
             )
         )
 

@@ -69,6 +69,26 @@ class Culprit:
 
 
 @dataclass(frozen=True)
+class Reproducer:
+    """The smallest part that differs, as files.
+
+    Attributes:
+        folder: holds a.onnx, b.onnx and inputs.npz.
+        nodes_a, nodes_b: how many nodes the two parts have.
+        differs: the two parts alone give different results; False when the difference needs its surroundings.
+        max_abs: largest difference of their outputs.
+        command: lines that show it.
+    """
+
+    folder: str
+    nodes_a: int
+    nodes_b: int
+    differs: bool
+    max_abs: float
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Layers:
     """The error along the depth of two models.
 
@@ -78,6 +98,7 @@ class Layers:
         culprit: None when every tensor agrees.
         changed: nodes of B that read an initializer whose content is another one in A, whether it matters on these
             inputs or not.
+        reproducer: the part that differs, when it was asked for and there is one.
         passes: runs that it took to hold memory within bounds.
     """
 
@@ -87,3 +108,4 @@ class Layers:
     culprit: Culprit | None
     passes: int
     changed: tuple[Suspect, ...] = ()
+    reproducer: Reproducer | None = None

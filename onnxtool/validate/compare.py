@@ -20,6 +20,7 @@ from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validate.equality import compare_runners, match_names, probe_feeds
+from onnxtool.validate.rounding import excuse_rounding
 from onnxtool.validate.tolerance import Tolerance
 
 
@@ -36,6 +37,7 @@ def compare(
     tolerances: Mapping[str, Tolerance] | None = None,
     batches: Sequence[int] = (),
     layers: bool = False,
+    bisect: str | os.PathLike[str] | None = None,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -52,11 +54,13 @@ def compare(
         tolerances: for single outputs, by their name in A.
         batches: batch sizes of the random inputs, one run for each.
         layers: compare every tensor inside too, and name the first that is wrong; both must be .onnx files.
+        bisect: folder for the smallest part that differs, as two models with their inputs; implies `layers`.
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
         UsageError: `layers` with a framework model, or `tolerances` for what is no output.
     """
+    layers = layers or bisect is not None
     if layers and (isinstance(a, Runner) or isinstance(b, Runner)):
         raise UsageError("--layers takes two .onnx files; convert the framework model first.")
     left, right = _runner(a, options), _runner(b, options)
@@ -66,14 +70,34 @@ def compare(
         left, right, feeds, Tolerance(rtol, atol), names=called, data=origin, tolerances=tolerances
     )
     report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
+    if not isinstance(a, Runner) and not tolerances:
+        report = excuse_rounding(report, a, left, feeds, options)
     if layers and not isinstance(a, Runner) and not isinstance(b, Runner):
-        from onnxtool.validate.layers import compare_layers
-
-        # The run that shows the difference best: the one with the worst element.
-        worst = report.worst
-        chosen = feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
-        report = replace(report, layers=compare_layers(a, b, chosen, Tolerance(rtol, atol), options))
+        report = _look_inside(report, Path(a), Path(b), feeds, Tolerance(rtol, atol), options, bisect)
     return report
+
+
+def _look_inside(
+    report: CompareReport,
+    a: Path,
+    b: Path,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    tolerance: Tolerance,
+    options: SessionOptions,
+    bisect: str | os.PathLike[str] | None,
+) -> CompareReport:
+    """Add the layers, on the inputs of the run with the worst element, and the part that differs."""
+    from onnxtool.validate.layers import compare_sides, open_sides
+
+    worst = report.worst
+    chosen = feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
+    sides = open_sides(a, b, chosen, replace(options, optimization="off"))
+    layers = compare_sides(sides, tolerance)
+    if bisect is not None:
+        from onnxtool.validate.bisect import reproduce
+
+        layers = replace(layers, reproducer=reproduce(layers, sides, Path(bisect), tolerance))
+    return replace(report, layers=layers)
 
 
 def make_feeds(

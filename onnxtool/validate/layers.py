@@ -33,9 +33,10 @@ _PROBES = 8
 
 
 @dataclass
-class _Side:
+class Side:
     """One model: its graph, its inputs, what is known of its tensors."""
 
+    path: Path
     graph: LayerGraph
     feeds: Mapping[str, np.ndarray]
     options: SessionOptions
@@ -43,9 +44,9 @@ class _Side:
     sketches: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, path: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> _Side:
+    def open(cls, path: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Side:
         graph = LayerGraph.of(io.load(path))
-        return cls(graph, feeds, options, _sizes(path, feeds))
+        return cls(path, graph, feeds, options, _sizes(path, feeds))
 
     def size(self, name: str | None) -> int:
         """Bytes of a tensor, as far as can be told beforehand."""
@@ -66,6 +67,9 @@ class _Side:
             outputs.clear()
             outputs.extend(own)
         return runner.run({s.name: self.feeds[s.name] for s in runner.inputs})
+
+
+Sides = tuple[Side, Side]
 
 
 def compare_layers(
@@ -91,9 +95,19 @@ def compare_layers(
         InputError: a model cannot be read, or fails to run.
     """
     exact = replace(options, optimization="off")
-    left = _Side.open(Path(a), feeds, exact)
+    return compare_sides(open_sides(Path(a), Path(b), feeds, exact), tolerance)
+
+
+def open_sides(a: Path, b: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Sides:
+    """Two models, ready to be run with any of their tensors as outputs."""
+    left = Side.open(a, feeds, options)
     inputs = match_names(list(feeds), LayerGraph.input_names(io.load(b)), "inputs")
-    right = _Side.open(Path(b), {inputs[n]: array for n, array in feeds.items() if n in inputs}, exact)
+    return left, Side.open(b, {inputs[n]: array for n, array in feeds.items() if n in inputs}, options)
+
+
+def compare_sides(sides: Sides, tolerance: Tolerance) -> Layers:
+    """As `compare_layers`, of models that are open already."""
+    left, right = sides
     partners = _partners(left.graph, right.graph)
     wanted: list[tuple[str | None, str | None]] = [(partners.get(name), name) for name in right.graph.producers]
     wanted += [(name, None) for name in left.graph.producers if name not in set(partners.values())]
@@ -127,7 +141,7 @@ def _partners(a: LayerGraph, b: LayerGraph) -> dict[str, str]:
 
 
 def _groups(
-    wanted: Sequence[tuple[str | None, str | None]], left: _Side, right: _Side
+    wanted: Sequence[tuple[str | None, str | None]], left: Side, right: Side
 ) -> Iterator[list[tuple[str | None, str | None]]]:
     """Parts of `wanted` whose tensors fit into MEMORY."""
     group: list[tuple[str | None, str | None]] = []
@@ -191,7 +205,7 @@ def _exact(expected: np.ndarray, actual: np.ndarray) -> Measured:
     return Measured(largest, different / expected.size, different == 0, actual.shape)
 
 
-def _sketch(side: _Side, name: str, value: Any) -> None:
+def _sketch(side: Side, name: str, value: Any) -> None:
     """Keep a few random projections of a tensor, so that it can be known again when it is gone."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 1:
         flat = value.astype(np.float32, copy=False).ravel()
@@ -203,7 +217,7 @@ def _sketch(side: _Side, name: str, value: Any) -> None:
             side.sketches[name] = np.concatenate([[*value.shape, np.linalg.norm(flat)], block @ (weights @ usable)])
 
 
-def _match_by_value(left: _Side, right: _Side) -> dict[str, str]:
+def _match_by_value(left: Side, right: Side) -> dict[str, str]:
     """B's tensor -> A's tensor of the same shape and, as far as the sketches tell, the same content."""
     found: dict[str, str] = {}
     taken: set[str] = set()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onnxtool.cli.render.terminal import table, verdict, warnings
 from onnxtool.cli.render.text import clean, markup, number
 from onnxtool.report.compare import CompareReport, TensorDifference
-from onnxtool.report.layers import LayerDifference, Layers, Suspect
+from onnxtool.report.layers import LayerDifference, Layers, Reproducer, Suspect
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,6 +85,18 @@ def _layers(layers: Layers, console: Console, verbose: int) -> None:
             console.print(f"  {_suspect(suspect)}", soft_wrap=True)
     else:
         console.print("[green]every tensor agrees[/]")
+    if layers.reproducer is not None:
+        _reproducer(layers.reproducer, console)
+
+
+def _reproducer(found: Reproducer, console: Console) -> None:
+    nodes = f"{found.nodes_a} and {found.nodes_b} nodes"
+    if found.differs:
+        console.print(f"the part that differs ({nodes}, off by {number(found.max_abs)}) shows it alone:")
+    else:
+        console.print(f"[yellow]the part ({nodes}) does not differ alone: the difference needs its surroundings[/]")
+    for line in found.command:
+        console.print(f"  {markup(line, 1000)}", soft_wrap=True)
 
 
 def _suspect(suspect: Suspect) -> str:
