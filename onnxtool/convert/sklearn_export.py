@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.convert.boosting_export import register_estimators, without_zipmap
+from onnxtool.convert.sklearn_flips import note_flips
 from onnxtool.convert.sklearn_model import SklearnModel
 from onnxtool.convert.sklearn_prepare import convertible, steps_of
 from onnxtool.convert.sklearn_schema import last_step
@@ -46,7 +47,9 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     if not zipmap:
         without_zipmap(proto)
     tidy(proto, model)
-    return io.from_proto(proto)
+    graph = io.from_proto(proto)
+    note_flips(model, graph)
+    return graph
 
 
 def _convert(

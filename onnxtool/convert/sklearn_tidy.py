@@ -7,6 +7,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from onnxtool.convert.sklearn_model import SklearnModel
+from onnxtool.convert.sklearn_prepare import steps_of
+from onnxtool.convert.sklearn_schema import trees_of
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
 from onnxtool.runtime.feeds import random_feeds
@@ -17,6 +19,8 @@ from onnxtool.runtime.session import EXACT, create_session
 def tidy(proto: onnx.ModelProto, model: SklearnModel) -> None:
     """Straighten the graph, in place."""
     _set_types(proto, model)
+    if model.doubles:
+        _double_trees(proto, rounds=any(trees_of(step) for step in steps_of(model.estimator)))
     _set_locale(proto, model)
     _set_shapes(proto, model)
 
@@ -29,6 +33,36 @@ def _set_types(proto: onnx.ModelProto, model: SklearnModel) -> None:
         known = value.type.WhichOneof("value")
         if known is None or (known == "tensor_type" and value.type.tensor_type.elem_type == TensorProto.UNDEFINED):
             value.type.tensor_type.elem_type = kind
+
+
+def _double_trees(proto: onnx.ModelProto, rounds: bool) -> None:
+    """Tree operators on doubles: what they give is float32 all the same, which skl2onnx declares wrongly.
+
+    Args:
+        rounds: scikit-learn's trees see float32. They round their input, whatever it was computed in, and compare that
+            with thresholds in float64; so must these. Histogram boosting does not round.
+    """
+    nodes: list[onnx.NodeProto] = []
+    consumed = {name for node in proto.graph.node for name in node.input}
+    for number, node in enumerate(proto.graph.node):
+        if not node.op_type.startswith("TreeEnsemble"):
+            nodes.append(node)
+            continue
+        narrow, wide, raw = (f"tree_{number}_{what}" for what in ("rounded", "input", "raw"))
+        if rounds:
+            nodes.append(helper.make_node("Cast", [node.input[0]], [narrow], to=TensorProto.FLOAT))
+            nodes.append(helper.make_node("Cast", [narrow], [wide], to=TensorProto.DOUBLE))
+            node.input[0] = wide
+        scores = node.output[-1]
+        nodes.append(node)
+        if scores in consumed:
+            node.output[len(node.output) - 1] = raw
+            nodes.append(helper.make_node("Cast", [raw], [scores], to=TensorProto.DOUBLE))
+        for output in proto.graph.output:
+            if output.name == scores:
+                output.type.tensor_type.elem_type = TensorProto.DOUBLE if scores in consumed else TensorProto.FLOAT
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
 
 
 def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> None:
