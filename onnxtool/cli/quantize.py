@@ -18,6 +18,9 @@ class ModeChoice(StrEnum):
     auto = "auto"
     static = "static"
     dynamic = "dynamic"
+    float16 = "float16"
+    int8 = "int8"
+    int4 = "int4"
 
 
 class ActivationChoice(StrEnum):
@@ -52,7 +55,8 @@ def command(
             "--mode",
             help="auto: the fastest recipe on this machine that keeps the accuracy budget, found by measuring. "
             "static: calibrated ranges, integer Conv, Gemm and MatMul (needs --data). dynamic: MatMul and Gemm, "
-            "ranges taken at run time.",
+            "ranges taken at run time. float16: half the size. int8, int4: weights of MatMul and Gemm in blocks, "
+            "activations float.",
         ),
     ] = ModeChoice.auto,
     data: Annotated[
@@ -129,6 +133,14 @@ def command(
             help="Keep this node float: its name, or a glob of node names or output tensors. Repeatable.",
         ),
     ] = None,
+    keep_io: Annotated[bool, typer.Option("--keep-io", help="float16: inputs and outputs stay float32.")] = False,
+    block_size: Annotated[int, typer.Option("--block-size", help="int8, int4: weights that share a scale.")] = 32,
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric/--asymmetric", help="int8, int4: without or with a zero point for each block.")
+    ] = True,
+    round_to_nearest: Annotated[
+        bool, typer.Option("--rtn", help="int4: scales from each block's extreme, without the search for less error.")
+    ] = False,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads while measuring latency.")] = 1,
     json: o.JsonOption = None,
     verbose: o.VerboseOption = 0,
@@ -161,6 +173,10 @@ def command(
             time_limit=time_limit,
             smallest=smallest,
             recipe_file=recipe,
+            keep_io=keep_io,
+            block_size=block_size,
+            symmetric=symmetric,
+            search_scale=not round_to_nearest,
             threads=threads,
         )
         out.emit(report)

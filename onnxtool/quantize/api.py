@@ -49,6 +49,10 @@ def quantize(
     time_limit: float = 100.0,
     smallest: bool = False,
     recipe_file: str | os.PathLike[str] | None = None,
+    keep_io: bool = False,
+    block_size: int = 32,
+    symmetric: bool = True,
+    search_scale: bool = True,
     threads: int = DEFAULT_THREADS,
 ) -> QuantizeReport:
     """Quantize a float32 ONNX model, verify the result, and write it.
@@ -57,7 +61,8 @@ def quantize(
         source: the float model.
         output: the file to write; may be `source`.
         mode: "auto" (the fastest recipe within the accuracy budget, found by measuring), "static" (calibrated Q/DQ,
-            needs `data`) or "dynamic" (MatMul and Gemm, activations quantized at run time).
+            needs `data`), "dynamic" (MatMul and Gemm, activations quantized at run time), "float16", or "int8" and
+            "int4" (weights of MatMul and Gemm alone, in blocks).
         data: calibration samples: an .npz or .npy file, a folder of them, "file.py:generator", named arrays, a list
             of feeds, or a function that returns feeds (see `calibration.open_data`).
         samples: use at most this many.
@@ -76,6 +81,10 @@ def quantize(
         smallest: auto: when nothing beats float, write the smallest within the budget all the same.
         recipe_file: replay the recipe in this file (no data needed, same bytes); where there is no such file, the
             recipe that was found is saved to it.
+        keep_io: float16: inputs and outputs stay float32.
+        block_size: int8 and int4: weights that share a scale.
+        symmetric: int8 and int4: no zero points.
+        search_scale: int4: choose each block's scale by its squared error.
         threads: of the runtime while measuring latency.
 
     Raises:
@@ -96,6 +105,10 @@ def quantize(
         coverage=coverage,
         op_types=tuple(op_types),
         exclude=tuple(exclude),
+        keep_io=keep_io,
+        block_size=block_size,
+        symmetric=symmetric,
+        search_scale=search_scale,
     )
     if recipe.mode == "static" and data is None and recipe.ranges is None:
         raise UsageError(
@@ -165,7 +178,7 @@ def finish(job: Job, recipe: QuantRecipe, target: Path, began: float) -> Quantiz
     stamp(model, job, recipe)
     runner = verified(job, model)
     float_runner = job.runner(job.source)
-    fidelity = Judge(job.original, float_runner, job.probes()).judge(runner)
+    fidelity = Judge(job.original, float_runner, job.probes()).judge(runner, detailed=True)
     metric = None
     if job.task is not None:
         base = job.task.score(float_runner)

@@ -10,10 +10,20 @@ from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.dynamic import DYNAMIC, make_dynamic
 from onnxtool.quantize.edit import is_standard, remove_unused
+from onnxtool.quantize.float16 import make_float16, overflowing
 from onnxtool.quantize.observe import calibrated, observe
 from onnxtool.quantize.placement import COMPUTE, Placement, eligible, place
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
 from onnxtool.quantize.static import insert_qdq
+from onnxtool.quantize.weight_only import blockable, make_blocks
+
+_HOW: dict[str, NodePlan] = {
+    "auto": "static",
+    "static": "static",
+    "dynamic": "dynamic",
+    "int4": "blocks",
+    "int8": "blocks",
+}
 
 
 def select(graph: ir.Graph, recipe: QuantRecipe) -> dict[str, NodePlan]:
@@ -28,17 +38,20 @@ def select(graph: ir.Graph, recipe: QuantRecipe) -> dict[str, NodePlan]:
         if missing:
             raise InputError(f"the recipe is for another model: there is no node {min(missing)!r} in this one.")
         return dict(recipe.plan)
+    if recipe.mode == "float16":
+        return {}
     kinds = _kinds(recipe)
-    how: NodePlan = "dynamic" if recipe.mode == "dynamic" else "static"
+    how = _HOW[recipe.mode]
+    fits = blockable if how == "blocks" else eligible
     return {
         node.name or "": how
         for node in graph
-        if is_standard(node, *kinds) and eligible(node) and not excluded(node, recipe)
+        if is_standard(node, *kinds) and fits(node) and not excluded(node, recipe)
     }
 
 
 def _kinds(recipe: QuantRecipe) -> tuple[str, ...]:
-    possible = DYNAMIC if recipe.mode == "dynamic" else COMPUTE
+    possible = COMPUTE if _HOW[recipe.mode] == "static" else DYNAMIC
     for kind in recipe.op_types:
         if kind == "Conv" and recipe.mode == "dynamic":
             raise UsageError(
@@ -75,6 +88,8 @@ def calibrate(prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, 
     Raises:
         UsageError: ranges are needed and there is no data.
     """
+    if recipe.mode == "float16":
+        return _observe_extremes(prepared, recipe, data, threads)
     needed = placement_of(prepared.graph, recipe).observed
     if recipe.ranges is not None and set(needed) <= set(recipe.ranges):
         return recipe
@@ -89,6 +104,19 @@ def calibrate(prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, 
     return recipe.with_ranges(calibrated(seen, recipe))
 
 
+def _observe_extremes(
+    prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, threads: int | None
+) -> QuantRecipe:
+    """float16 needs to know which tensors leave its range; without data nothing is known of them."""
+    if recipe.ranges is not None or data is None:
+        return recipe if recipe.ranges is not None else recipe.with_ranges({})
+    names = [v.name or "" for node in prepared.graph for v in node.outputs if v.dtype == ir.DataType.FLOAT]
+    seen = observe(prepared, names, data, threads=threads)
+    extremes = {name: max(abs(o.low), abs(o.high)) for name, o in seen.items() if o.low <= o.high}
+    large = overflowing(extremes)
+    return recipe.with_ranges({name: (-extremes[name], extremes[name]) for name in sorted(large)})
+
+
 def apply(prepared: ir.Model, recipe: QuantRecipe) -> ir.Model:
     """A quantized copy of a prepared model.
 
@@ -100,6 +128,10 @@ def apply(prepared: ir.Model, recipe: QuantRecipe) -> ir.Model:
         UnsupportedError: nothing in the model can be quantized this way.
     """
     model = prepared.clone()
+    if recipe.mode == "float16":
+        make_float16(model, keep_io=recipe.keep_io, too_large=recipe.ranges or {})
+        remove_unused(model)
+        return model
     plan = select(model.graph, recipe)
     if not plan:
         kinds = ", ".join(recipe.op_types) or "Conv, Gemm or MatMul"
@@ -108,6 +140,7 @@ def apply(prepared: ir.Model, recipe: QuantRecipe) -> ir.Model:
     dynamic = [node for node in model.graph if plan.get(node.name or "") == "dynamic"]
     insert_qdq(model.graph, placement, recipe.ranges or {}, recipe)
     make_dynamic(model.graph, dynamic, recipe)
+    make_blocks(model.graph, [n for n in model.graph if plan.get(n.name or "") == "blocks"], recipe)
     model.graph.sort()
     remove_unused(model)
     return model

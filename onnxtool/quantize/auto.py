@@ -24,7 +24,7 @@ from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.observe import observe
 from onnxtool.quantize.placement import eligible, live_tensors
-from onnxtool.quantize.recipe import NodePlan, QuantRecipe
+from onnxtool.quantize.recipe import Method, NodePlan, QuantRecipe
 from onnxtool.quantize.sensitivity import repair
 from onnxtool.quantize.trial import Laboratory, Trial
 
@@ -35,8 +35,15 @@ _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 _FINALISTS = 4
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
-_WORTH_REPAIRING = 3
-_SHARES = {"families": 0.45, "paying": 0.65, "repair": 0.9}  # of the time limit, by when a stage ends
+_WORTH_REPAIRING = 2
+_LOST_DB = 4.0  # so noisy that leaving nodes in float is no repair
+_METHODS: tuple[tuple[Method, float], ...] = (
+    ("minmax", 1.0),
+    ("mse", 1.0),
+    ("percentile", 0.9999),
+    ("percentile", 0.99999),
+)
+_SHARES = {"families": 0.35, "paying": 0.6, "repair": 0.9}  # of the time limit, by when a stage ends
 
 
 @dataclass(frozen=True)
@@ -93,13 +100,16 @@ class _Hunt:
     ) -> None:
         self.lab, self.budget, self.nodes, self.base = lab, budget, nodes, base
         self.limit, self.static_possible = time_limit, measured is not None
+        self.repaired: list[Trial] = []
 
     def run(self) -> Outcome:
         with progress.task("searching recipes") as task:
+            task.describe("choosing how ranges are measured")
+            self._method()
             task.describe("trying families of recipes")
             self._families()
             task.describe("looking for nodes that do not pay")
-            for trial in self._fastest(2):
+            for trial in self._promising():
                 self._paying(trial)
             task.describe("repairing accuracy")
             self._repairs()
@@ -109,13 +119,39 @@ class _Hunt:
     def _in_time(self, stage: str) -> bool:
         return self.lab.spent < self.limit * _SHARES[stage]
 
+    def _method(self) -> None:
+        """The range method that loses least with everything static."""
+        if not self.static_possible or not self.nodes:
+            return
+        everything: dict[str, NodePlan] = {n.name or "": "static" for n in self.nodes}
+        base, best = replace(self.base, plan=everything), -float("inf")
+        for method, coverage in _METHODS:
+            recipe = replace(base, method=method, coverage=coverage)
+            label = f"{method} {coverage:g}" if method == "percentile" else method
+            trial = self.lab.try_out(f"static, per-channel, {label}", recipe, timed=False)
+            if trial.fidelity is not None and trial.fidelity.channel_db > best:
+                best = trial.fidelity.channel_db
+                self.base = replace(self.base, method=method, coverage=coverage)
+
     def _families(self) -> None:
         for name, plan in _plans(self.nodes, self.static_possible):
-            for per_channel in (False, True):
-                if not self._in_time("families") and any(t.fidelity for t in self.lab.trials):
+            for per_channel in (True, False):
+                if not self._in_time("families") and any(t.latency for t in self.lab.trials):
                     return
                 recipe = replace(self.base, plan=plan, per_channel=per_channel)
                 self.lab.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
+
+    def _promising(self) -> list[Trial]:
+        """The fastest within the budget, and the fastest beyond it that could be brought back."""
+        winner = self._winner()
+        broken = self._broken(winner)[:1]
+        return broken + ([winner] if winner is not None else [])
+
+    def _broken(self, winner: Trial | None) -> list[Trial]:
+        """Faster than the winner but beyond the budget, not hopelessly; the fastest first."""
+        limit = winner.speed * _CLEARLY_FASTER if winner is not None else float("inf")
+        repairable = [t for t in self._fastest(len(self.lab.trials)) if t.fidelity and t.fidelity.channel_db > _LOST_DB]
+        return [t for t in repairable if t.speed < limit and not self._keeps(t)]
 
     def _paying(self, trial: Trial) -> None:
         """Put groups of nodes back to float, and keep what is clearly faster."""
@@ -131,12 +167,12 @@ class _Hunt:
 
     def _repairs(self) -> None:
         """Bring the fastest that break the budget back within it, as long as they could still win."""
-        for trial in self._fastest(_WORTH_REPAIRING):
-            winner = self._winner()
-            if not self._in_time("repair") or (winner is not None and trial.speed > winner.speed * 0.97):
+        for _ in range(_WORTH_REPAIRING):
+            untried = [t for t in self._broken(self._winner()) if t not in self.repaired]
+            if not untried or not self._in_time("repair"):
                 return
-            if not self._keeps(trial):
-                repair(self.lab, trial, self._keeps, lambda: self._in_time("repair"), self.nodes)
+            self.repaired.append(untried[0])
+            repair(self.lab, untried[0], self._keeps, lambda: self._in_time("repair"), self.nodes)
 
     def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
         timed = [

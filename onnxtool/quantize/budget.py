@@ -35,6 +35,8 @@ class Budget:
             return False
         if fidelity.agreement is None or fidelity.expected_drop is None:
             return fidelity.channel_db >= _DENSE_DB
+        if fidelity.sequences:
+            return fidelity.agreement >= 1 - self.max_drop
         sure = fidelity.agreement >= 1 - self.max_drop
         harmless = (
             fidelity.expected_drop <= self.max_drop / _SAFETY and fidelity.agreement >= 1 - _MOST_FLIPS * self.max_drop
@@ -47,7 +49,8 @@ class Budget:
             return fidelity.channel_db < 5.0
         if fidelity.agreement is None:
             return fidelity.channel_db < _DENSE_DB - 6
-        return fidelity.channel_db < _CLASSES_DB - 6 or fidelity.agreement < 1 - 2 * _MOST_FLIPS * self.max_drop
+        too_many = fidelity.agreement < 1 - 2 * _MOST_FLIPS * self.max_drop
+        return too_many or (fidelity.channel_db < _CLASSES_DB - 6 and not fidelity.sequences)
 
     @property
     def words(self) -> str:

@@ -5,6 +5,8 @@ Three views, because no one of them fits every output:
 - classes (logits or probabilities over the last axis): the share of equal argmax, and the expected loss of
   accuracy. The latter takes the float model's own probabilities as the truth: a flip between two classes that it
   holds for equally likely costs nothing, one away from a sure class costs much.
+- classes of a sequence with a blank (CTC, text and speech recognisers): edit distance of the texts that are read off,
+  because a character may move by a step without being another one.
 - scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold.
 - anything else: the signal-to-noise ratio, channel by channel, so that large box coordinates do not drown small
   scores, with each channel's mean taken off.
@@ -12,7 +14,7 @@ Three views, because no one of them fits every output:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +28,7 @@ from onnxtool.validate.tolerance import Difference, Tolerance
 
 _THRESHOLD = 0.3
 _MIN_DETECTIONS = 20
+_BLANK_SHARE = 0.3
 _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div")
 
 
@@ -52,30 +55,39 @@ class Judge:
             if held > limit:
                 break
 
-    def judge(self, runner: Runner, batches: int | None = None) -> Fidelity:
-        """Run a candidate on the same samples (or the first few batches of them)."""
+    def judge(self, runner: Runner, batches: int | None = None, *, detailed: bool = False) -> Fidelity:
+        """Run a candidate on the same samples (or the first few batches of them).
+
+        With `detailed`, each output's full difference goes into the result; it takes several times as long.
+        """
         views: dict[str, _View] = {}
         for feeds, expected in zip(self.feeds[:batches], self.outputs[:batches], strict=True):
             actual = runner.run(feeds)
             for name, right in expected.items():
-                view = views.setdefault(name, _View(name, name in self.classes))
+                view = views.setdefault(name, _View(name, name in self.classes, detailed))
                 view.add(right, np.asarray(actual[name]))
-        return self._summary(list(views.values()))
+        samples = self.samples if batches is None else sum(_rows(f) for f in self.feeds[:batches])
+        return _summary(list(views.values()), samples)
 
-    def _summary(self, views: list[_View]) -> Fidelity:
-        outputs = tuple(v.difference.result() for v in views)
-        floats = [v for v in views if v.is_float] or views
-        agreements = [v.hits / v.total for v in views if v.total]
-        return Fidelity(
-            sqnr_db=min((v.difference.sqnr_db for v in floats), default=float("inf")),
-            cosine=min((v.difference.cosine for v in floats), default=1.0),
-            agreement=min(agreements, default=None),
-            samples=self.samples,
-            channel_db=min((v.channel_db for v in floats), default=float("inf")),
-            expected_drop=max((v.lost / v.total for v in views if v.total), default=None),
-            detection_f1=min((f for v in views if (f := v.detection_f1) is not None), default=None),
-            outputs=outputs,
-        )
+
+def _rows(feeds: Mapping[str, np.ndarray]) -> int:
+    return max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
+
+
+def _summary(views: list[_View], samples: int) -> Fidelity:
+    floats = [v for v in views if v.is_float]
+    agreements = [v.agreement for v in views if v.total]
+    return Fidelity(
+        sqnr_db=min((v.sqnr_db for v in floats), default=float("inf")),
+        cosine=min((v.cosine for v in floats), default=1.0),
+        agreement=min(agreements, default=None),
+        samples=samples,
+        channel_db=min((v.channel_db for v in floats), default=float("inf")),
+        expected_drop=max((v.expected_drop for v in views if v.total), default=None),
+        detection_f1=min((f for v in views if (f := v.detection_f1) is not None), default=None),
+        sequences=any(v.is_ctc for v in views),
+        outputs=tuple(v.difference.result() for v in views) if all(v.detailed for v in views) else (),
+    )
 
 
 @dataclass
@@ -84,12 +96,17 @@ class _View:
 
     name: str
     classes: bool
+    detailed: bool
     difference: Difference = field(init=False)
     is_float: bool = False
     hits: int = 0
     total: int = 0
     lost: float = 0.0
+    power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
     sums: dict[int, np.ndarray] = field(default_factory=dict)
+    blank: dict[int, int] = field(default_factory=dict)
+    edits: int = 0
+    characters: int = 0
     true: int = 0
     both: int = 0
     found: int = 0
@@ -98,24 +115,70 @@ class _View:
         self.difference = Difference(self.name, Tolerance())
 
     def add(self, right: np.ndarray, actual: np.ndarray) -> None:
-        self.difference.add(right, actual)
+        if self.detailed:
+            self.difference.add(right, actual)
         if right.dtype.kind not in "fV" or right.shape != actual.shape or not right.size:
             return
         self.is_float = True
-        right, actual = right.astype(np.float64), actual.astype(np.float64)
+        right, actual = right.astype(np.float32, copy=False), actual.astype(np.float32, copy=False)
+        noise = actual - right
+        pairs = ((right, right), (actual, actual), (noise, noise), (right, actual))
+        self.power += [float(np.multiply(a, b).sum(dtype=np.float64)) for a, b in pairs]
         if self.classes and right.ndim >= 2 and right.shape[-1] > 1:
             self._add_classes(right, actual)
         else:
             self._add_scores(right, actual)
-        self._add_channels(right, actual)
+        self._add_channels(right, noise)
+
+    @property
+    def sqnr_db(self) -> float:
+        """Signal-to-noise ratio in dB."""
+        return float(10 * np.log10(max(self.power[0], 1e-300) / self.power[2])) if self.power[2] > 0 else float("inf")
+
+    @property
+    def cosine(self) -> float:
+        """Cosine similarity."""
+        norm = float(np.sqrt(self.power[0] * self.power[1]))
+        return float(self.power[3] / norm) if norm > 0 else float(self.power[2] == 0)
 
     def _add_classes(self, right: np.ndarray, actual: np.ndarray) -> None:
         best, chosen = right.argmax(axis=-1), actual.argmax(axis=-1)
-        likely = probabilities(right)
-        ahead = np.take_along_axis(likely, best[..., None], -1) - np.take_along_axis(likely, chosen[..., None], -1)
-        self.hits += int((best == chosen).sum())
+        flipped = best != chosen
+        self.hits += int((~flipped).sum())
         self.total += best.size
-        self.lost += float(ahead.sum())
+        if flipped.any():
+            likely = probabilities(right[flipped].astype(np.float64))
+            rows = np.arange(len(likely))
+            self.lost += float((likely[rows, best[flipped]] - likely[rows, chosen[flipped]]).sum())
+        if right.ndim == 3:
+            last = right.shape[-1] - 1
+            shares = {blank: int((best == blank).sum()) for blank in (0, last)}
+            for blank, count in shares.items():
+                self.blank[blank] = self.blank.get(blank, 0) + count
+            blank = max(shares, key=lambda k: shares[k])
+            if shares[blank] > _BLANK_SHARE * best.size:
+                self._add_texts(best, chosen, blank)
+
+    def _add_texts(self, best: np.ndarray, chosen: np.ndarray, blank: int) -> None:
+        for a, b in zip(best, chosen, strict=True):
+            text = collapse(a, blank)
+            self.edits += edit_distance(text, collapse(b, blank))
+            self.characters += len(text)
+
+    @property
+    def is_ctc(self) -> bool:
+        """True when the first or last class is what most steps say: the blank of a CTC output."""
+        return max(self.blank.values(), default=0) > _BLANK_SHARE * max(self.total, 1)
+
+    @property
+    def agreement(self) -> float:
+        """Share of equal classes, or of equal characters."""
+        return 1 - self.edits / max(self.characters, 1) if self.is_ctc else self.hits / self.total
+
+    @property
+    def expected_drop(self) -> float:
+        """Accuracy to lose by the float model's own probabilities; for sequences, the share of characters."""
+        return 1 - self.agreement if self.is_ctc else self.lost / self.total
 
     def _add_scores(self, right: np.ndarray, actual: np.ndarray) -> None:
         # Only channels that look like scores: within [0, 1], on either side of the threshold.
@@ -129,14 +192,21 @@ class _View:
         self.found += int(found.sum())
         self.both += int((expected & found).sum())
 
-    def _add_channels(self, right: np.ndarray, actual: np.ndarray) -> None:
+    def _add_channels(self, right: np.ndarray, noise: np.ndarray) -> None:
         axis = 1 if right.ndim >= 3 and not self.classes else None
-        flat = [
+        a, n = (
             x.reshape(1, -1) if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
-            for x in (right, actual)
-        ]
-        a, noise = flat[0], flat[1] - flat[0]
-        parts = np.stack([np.full(len(a), a.shape[1]), a.sum(1), (a**2).sum(1), (noise**2).sum(1)])
+            for x in (right, noise)
+        )
+        double = np.float64
+        parts = np.stack(
+            [
+                np.full(len(a), float(a.shape[1])),
+                a.sum(1, dtype=double),
+                np.square(a, dtype=double).sum(1),
+                np.square(n, dtype=double).sum(1),
+            ]
+        )
         kept = self.sums.get(len(a))
         self.sums[len(a)] = parts if kept is None else kept + parts
 
@@ -151,7 +221,7 @@ class _View:
                 continue
             share = float(np.median(noise[alive] / count[alive] / variance[alive]))
             worst = min(worst, -10 * np.log10(share) if share > 0 else np.inf)
-        return float(worst) if np.isfinite(worst) or self.sums else self.difference.sqnr_db
+        return float(worst)
 
     @property
     def detection_f1(self) -> float | None:
@@ -192,6 +262,30 @@ def probabilities(values: np.ndarray) -> np.ndarray:
         return values
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def collapse(steps: np.ndarray, blank: int) -> list[int]:
+    """What a CTC decoder reads off the best classes of each step: repetitions as one, without blanks.
+
+    Source: Graves et al. 2006, "Connectionist temporal classification", section 3.1.
+    """
+    kept = np.concatenate([[True], steps[1:] != steps[:-1]]) & (steps != blank)
+    return [int(c) for c in steps[kept]]
+
+
+def edit_distance(a: Sequence[int], b: Sequence[int]) -> int:
+    """Insertions, deletions and replacements that turn one sequence into the other.
+
+    Source: Wagner and Fischer 1974, "The string-to-string correction problem".
+    """
+    if list(a) == list(b):
+        return 0
+    row = list(range(len(b) + 1))
+    for i, left in enumerate(a, 1):
+        above, row[0] = row[0], i
+        for j, right in enumerate(b, 1):
+            above, row[j] = row[j], min(above + (left != right), row[j] + 1, row[j - 1] + 1)
+    return row[-1]
 
 
 def noise_share(fidelity: Fidelity) -> float:

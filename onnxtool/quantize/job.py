@@ -16,6 +16,7 @@ from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs
 from onnxtool.quantize.accuracy import Task, open_task
 from onnxtool.quantize.calibration import DataSource, open_data
+from onnxtool.quantize.casting import CastingRunner
 from onnxtool.quantize.prepare import prepare
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
@@ -48,7 +49,7 @@ class Job:
 
     def runner(self, model: ir.Model | Path | bytes) -> OnnxRunner:
         """A session as latency is measured with."""
-        return OnnxRunner.open(model, SessionOptions(threads=self.threads))
+        return CastingRunner.open(model, SessionOptions(threads=self.threads))
 
     def probes(self) -> DataSource:
         """Samples to judge on: the calibration data, or seeded random inputs."""

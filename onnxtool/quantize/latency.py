@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from onnxtool.quantize.casting import fit_dtypes
 from onnxtool.report.quantize import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.timing import clock_for, measure, ratio
@@ -34,10 +35,14 @@ def compare_latency(
         minimum: least number of rounds.
         maximum: largest number of rounds.
     """
-    calls = [(lambda r=r: r.session.run(None, feeds)) for r in (reference, *candidates)]
+    calls = [_call(runner, fit_dtypes(runner, feeds)) for runner in (reference, *candidates)]
     timings = measure(calls, budget=budget, minimum=minimum, maximum=maximum, clock=clock_for(threads))
     results = []
     for timing in timings[1:]:
         found = ratio(timing, timings[0])
         results.append(LatencyRatio(found.value, found.low, found.high, timings[0].median, timing.median, threads))
     return results
+
+
+def _call(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> Callable[[], object]:
+    return lambda: runner.session.run(None, feeds)

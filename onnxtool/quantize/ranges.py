@@ -126,7 +126,7 @@ def mse_range(histogram: Histogram, levels: int = 256) -> Range:
         outside = np.maximum(bottom - centers, 0) + np.maximum(centers - top, 0)
         return float((counts * np.where(outside > 0, outside**2, step**2 / 12)).sum())
 
-    shares = np.geomspace(1.0, 0.05, 60)
+    shares = np.geomspace(1.0, 0.05, 32)
     full_low, full_high = low, high
     for _ in range(2):
         high = full_high * min(shares, key=lambda s: error(low, full_high * s)) if full_high > 0 else 0.0

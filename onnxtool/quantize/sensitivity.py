@@ -39,42 +39,35 @@ def repair(
     """Leave the costliest nodes in float: the fewest that bring a candidate within the budget.
 
     Nodes are ordered by noise for each multiply-accumulate that float would cost, and their number is found by
-    bisection.
+    doubling and bisection.
 
     Returns:
         The repaired candidate; None when no number of nodes in time does it.
     """
-    trial = _better_ranges(lab, trial, in_time)
-    if keeps(trial):
-        return trial
     plan = dict(trial.recipe.plan or {})
     noise = node_noise(lab, trial.recipe, in_time)
     cost = macs(nodes, lab.seen)
     floor = 0.01 * sum(cost.values()) / max(len(cost), 1)
     order = sorted(plan, key=lambda n: noise[n] / (cost.get(n, 0.0) + floor), reverse=True)
-    low, high, best = 0, len(order), None
-    while high - low > 1 and in_time():
+
+    def without(count: int) -> Trial:
+        left = {n: how for n, how in plan.items() if n not in order[:count]}
+        name = f"{trial.name}, {count} node{'s' if count > 1 else ''} float"
+        return lab.try_out(name, replace(trial.recipe, plan=left))
+
+    # Doubling first: a few nodes cause most of the loss in most models.
+    low, high, best = 0, 1, None
+    while high < len(order) and in_time():
+        tried = without(high)
+        if keeps(tried):
+            best = tried
+            break
+        low, high = high, high * 2
+    while best is not None and high - low > 1 and in_time():
         middle = (low + high) // 2
-        left = {n: how for n, how in plan.items() if n not in order[:middle]}
-        tried = lab.try_out(f"{trial.name}, {middle} nodes float", replace(trial.recipe, plan=left))
+        tried = without(middle)
         if keeps(tried):
             high, best = middle, tried
         else:
             low = middle
-    return best
-
-
-def _better_ranges(lab: Laboratory, trial: Trial, in_time: Callable[[], bool]) -> Trial:
-    """The same plan under the range method and weight scales that lose least."""
-    best = trial
-    if "static" not in (trial.recipe.plan or {}).values():
-        return best
-    for method in ("mse", "percentile"):
-        for per_channel in {best.recipe.per_channel, True}:
-            if not in_time():
-                return best
-            recipe = replace(best.recipe, method=method, per_channel=per_channel)
-            tried = lab.try_out(f"{trial.name}, {method}{', per-channel' if per_channel else ''}", recipe)
-            if tried.fidelity and best.fidelity and tried.fidelity.channel_db > best.fidelity.channel_db:
-                best = tried
     return best

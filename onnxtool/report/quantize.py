@@ -43,6 +43,7 @@ class Fidelity:
         channel_db: signal-to-noise ratio of the median output channel without its mean, dB, the worst output's.
         expected_drop: loss of accuracy to expect, with the float model's own probabilities as the truth; None
             where no output holds classes.
+        sequences: `agreement` is of characters in what a CTC decoder reads off, not of single steps.
         detection_f1: F1 of scores over 0.3 against the float model's; None where no output holds scores.
         outputs: each output by itself.
     """
@@ -54,6 +55,7 @@ class Fidelity:
     channel_db: float = float("inf")
     expected_drop: float | None = None
     detection_f1: float | None = None
+    sequences: bool = False
     outputs: tuple[TensorDifference, ...] = ()
 
 
