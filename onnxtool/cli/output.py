@@ -87,6 +87,8 @@ class Output(AbstractContextManager["Output"]):
                     streams.discard(1)
             else:
                 _write_text(Path(self.json_target), text + "\n")
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            self._annotate(report)
         for form, path in self.files.items():
             _write_text(path, import_module(f"onnxtool.cli.render.{form}").render(report))
         if not self.quiet:
@@ -95,6 +97,14 @@ class Output(AbstractContextManager["Output"]):
             terminal.render(report, self.console(), verbose=self.verbose)
         if not report.ok:
             raise typer.Exit(1)
+
+    def _annotate(self, report: Report) -> None:
+        """Tell GitHub's runner what to show beside the files; it reads both streams."""
+        from onnxtool.cli.render import github
+
+        stream = sys.stderr if self.json_target == "-" else sys.stdout
+        stream.write(github.render(report))
+        stream.flush()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -90,3 +90,25 @@ def test_an_output_that_cannot_be_written_is_one_line(onnxtool: Command, digits_
     done = onnxtool("check", digits_onnx, "--junit", tmp_path / "no" / "r.xml")
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
+
+
+def test_github_annotations_only_in_its_runner(onnxtool: Command, folder: Path) -> None:
+    quiet = onnxtool("check", folder, env={"GITHUB_ACTIONS": ""})
+    assert "::error" not in quiet.stdout
+    done = onnxtool("check", folder, env={"GITHUB_ACTIONS": "true"})
+    commands = [line for line in done.stdout.splitlines() if line.startswith("::")]
+    assert any(c.startswith("::error file=") and "title=onnxtool OT001::" in c for c in commands)
+    assert any(c.startswith("::warning") and "OT501" in c for c in commands)
+    assert not any(c.startswith("::notice") for c in commands)
+    as_json = onnxtool("check", folder, "--json", "-", env={"GITHUB_ACTIONS": "true"})
+    assert json.loads(as_json.stdout)["ok"] is False
+    assert "::error" in as_json.stderr
+
+
+def test_a_name_cannot_start_a_command_of_its_own(
+    onnxtool: Command, tmp_path: Path, relu_proto: onnx.ModelProto
+) -> None:
+    relu_proto.graph.initializer.add(name="x\n::error::forged", data_type=1, dims=[1], float_data=[1.0])
+    (tmp_path / "m.onnx").write_bytes(relu_proto.SerializeToString())
+    done = onnxtool("check", tmp_path / "m.onnx", env={"GITHUB_ACTIONS": "true"})
+    assert not [line for line in done.stdout.splitlines() if line.startswith("::error")]
