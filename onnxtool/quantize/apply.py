@@ -130,7 +130,6 @@ def apply(prepared: ir.Model, recipe: QuantRecipe) -> ir.Model:
     model = prepared.clone()
     if recipe.mode == "float16":
         make_float16(model, keep_io=recipe.keep_io, too_large=recipe.ranges or {})
-        remove_unused(model)
         return model
     plan = select(model.graph, recipe)
     if not plan:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.graph import constant_array
-from onnxtool.quantize.edit import attribute, is_standard, new_initializer
+from onnxtool.quantize.edit import attribute, is_standard, new_initializer, remove_unused
 
 _LARGEST = 65504.0  # the largest float16
 _HEADROOM = 0.5  # activations on other data may be larger than the ones observed
@@ -51,6 +51,7 @@ def make_float16(model: ir.Model, *, keep_io: bool = False, too_large: Collectio
         if wide_outputs[index]:
             narrow.finish_output(index, value, ir.DataType.FLOAT if keep_io else ir.DataType.FLOAT16)
     graph.sort()
+    remove_unused(model)
     return [node.name or "" for node in kept]
 
 
