@@ -13,6 +13,10 @@ from onnxtool.optimize.facts import sizes_of
 
 STANDARD = ("", "ai.onnx")
 _SPLAT_DTYPES = "biuf"
+_UNIFORM = "onnxtool.uniform"
+_MOST_COMPARED = 1 << 22
+_ROW = 16_384  # bytes; a bias that happens to be uniform is not worth a node, as long as there is room
+_KEPT_ON_DISK = 1 << 22  # bytes
 _SMALL = 256  # bytes; a constant of this size costs about as much as the node that computes it
 
 
@@ -142,7 +146,8 @@ class PassContext:
             before: the node that will read it.
             keep_name: as for `initializer`.
         """
-        if self.fits_inline(array):
+        row = array.ndim == 1 and array.nbytes <= _ROW and self.may_grow(0, array.nbytes)
+        if row or self.fits_inline(array):
             return self.initializer(array, base, keep_name=keep_name)
         shape = self.initializer(np.array(array.shape, np.int64), f"{base}_shape")
         fill = ir.AttrTensor("value", ir.tensor(array.reshape(-1)[:1]))
@@ -284,6 +289,27 @@ def static_shape(value: ir.Value | None) -> tuple[int, ...] | None:
     if sizes is None or not all(isinstance(d, int) for d in sizes):
         return None
     return tuple(d for d in sizes if isinstance(d, int))
+
+
+def on_disk(value: ir.Value) -> bool:
+    """True for a large weight in external data, which is better left there than rewritten in memory."""
+    return isinstance(value.const_value, ir.ExternalTensor) and value.const_value.nbytes > _KEPT_ON_DISK
+
+
+def uniform_value(value: ir.Value | None, context: PassContext) -> float | None:
+    """The number that all elements of a constant are; None when they differ, or it is not constant or very large."""
+    if value is None or not context.is_constant(value):
+        return None
+    cached = value.meta.get(_UNIFORM)
+    if cached is None:
+        array = context.array(value, limit=_MOST_COMPARED)
+        number = None
+        if array is not None and array.size and array.dtype.kind in "biuf":
+            first = array.reshape(-1)[0]
+            number = float(first) if bool((array == first).all()) else None
+        cached = value.meta[_UNIFORM] = (number,)
+    found: float | None = cached[0]
+    return found
 
 
 def _splat(node: ir.Node) -> np.ndarray | None:

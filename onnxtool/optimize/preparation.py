@@ -8,7 +8,7 @@ from onnxtool.model.graph import all_nodes
 
 # What exporters leave on every node and value for debugging; it can outweigh the graph itself.
 _DEBUG_PREFIXES = ("pkg.torch.", "pkg.onnxscript.", "namespace", "pkg.onnx_ir.")
-_NODE_BYTES = 40  # least size of a node in the file: operator, names of inputs and outputs
+_NODE_BYTES = 20  # for each node; removed ones give back three times this, and about half of them go
 
 
 def prepare(model: ir.Model) -> int:
@@ -17,7 +17,7 @@ def prepare(model: ir.Model) -> int:
     Returns:
         Bytes that this saves in the file: what constant folding may spend without growing it.
     """
-    saved = 0
+    saved = _NODE_BYTES * model.graph.num_nodes()
     if model.ir_version < 4:
         _free_initializers(model)
     for node in all_nodes(model):

@@ -10,6 +10,7 @@ from onnxtool.errors import UsageError
 from onnxtool.optimize.levels import Level, Pass
 from onnxtool.optimize.passes.activations import CollapseClips, FuseGelu, FuseHardSwish
 from onnxtool.optimize.passes.affine import FuseBatchNormAffine, FuseConvAffine, FuseMatMulScale
+from onnxtool.optimize.passes.attention_layout import CollapseBatchedTransposes, MergeProjections
 from onnxtool.optimize.passes.batchnorm import FuseConvBatchNorm
 from onnxtool.optimize.passes.chains import CollapseCasts, CollapseSlices, CollapseTransposes, FlattenConcats
 from onnxtool.optimize.passes.constants import LiftConstants
@@ -20,6 +21,7 @@ from onnxtool.optimize.passes.fused_conv import FuseConvActivation
 from onnxtool.optimize.passes.gemm import FuseMatMulAdd, FuseTransposeGemm
 from onnxtool.optimize.passes.identities import EliminateIdentity, EliminateNoOps
 from onnxtool.optimize.passes.inlining import InlineConstantIf, InlineFunctions
+from onnxtool.optimize.passes.neutral import EliminateAddZero, EliminateNeutral
 from onnxtool.optimize.passes.normalization import FuseLayerNorm, FuseRMSNorm
 from onnxtool.optimize.passes.padding import FusePadConv
 from onnxtool.optimize.passes.reshapes import SimplifyReshapes
@@ -34,10 +36,12 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     EliminateDeadCode,
     EliminateIdentity,
     EliminateNoOps,
+    EliminateNeutral,
     FoldConstants,
     FoldShapes,
     InlineConstantIf,
     SimplifyReshapes,
+    CollapseBatchedTransposes,
     CollapseTransposes,
     CollapseCasts,
     CollapseSlices,
@@ -48,6 +52,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     ShareSizes,
     MergeDuplicateInitializers,
     EliminateCommonSubexpressions,
+    EliminateAddZero,
     FuseHardSwish,
     FuseGelu,
     FuseLayerNorm,
@@ -58,6 +63,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FuseBatchNormAffine,
     FuseMatMulAdd,
     FuseMatMulScale,
+    MergeProjections,
     FuseConvActivation,
 )
 

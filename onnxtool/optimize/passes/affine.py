@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, is_op, producer, rank_of, sole_use
+from onnxtool.optimize.context import PassContext, is_op, on_disk, producer, rank_of, sole_use
 from onnxtool.optimize.facts import sizes_of
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.passes.batchnorm import Affine, absorb_after, batchnorm_affine
@@ -122,7 +122,8 @@ def _scale_after(node: ir.Node, data: ir.Value, context: PassContext) -> bool:
             return False
         if bias is None or bias.ndim > 1 or bias.dtype.kind != "f":
             return False
-    weight = context.array(product.inputs[1]) if product is not None else None
+    kept = product is not None and product.inputs[1] is not None and on_disk(product.inputs[1])
+    weight = context.array(product.inputs[1]) if product is not None and not kept else None
     if product is None or weight is None or weight.ndim != 2 or weight.dtype.kind != "f":
         return False
     if affine.scale.size not in (1, weight.shape[1]):
@@ -144,6 +145,8 @@ def _scale_after(node: ir.Node, data: ir.Value, context: PassContext) -> bool:
 
 def _scale_before(node: ir.Node, context: PassContext) -> int:
     """MatMul(Mul(x, s), W) -> MatMul(x, W * s) for one number or one for each column of x."""
+    if node.inputs[1] is None or on_disk(node.inputs[1]):
+        return 0
     data, weight = node.inputs[0], context.array(node.inputs[1])
     scaling = producer(data, "Mul", "Div")
     if scaling is None or data is None or sole_use(data) is not node or weight is None or weight.ndim != 2:
