@@ -57,6 +57,10 @@ def command(
         str | None,
         typer.Option("--batch-sizes", metavar="N[,N...]", help="Batch sizes of random inputs.", show_default=False),
     ] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", min=1, help="How many random inputs to run on.", show_default=False)
+    ] = None,
+    edge: Annotated[bool, typer.Option("--edge", help="Also run on zeros, extremes and an empty batch.")] = False,
     record: Annotated[
         Path | None,
         typer.Option("--record", metavar="DIR", help="Keep A's inputs and outputs here.", show_default=False),
@@ -137,6 +141,8 @@ def command(
                 names=names,
                 tolerances=limits,
                 batches=batches,
+                samples=samples,
+                edge=edge,
                 layers=layers,
                 bisect=bisect,
             )

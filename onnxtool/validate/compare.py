@@ -14,6 +14,7 @@ from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.header import RANDOM_OPERATORS, read_header
 from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.edge_feeds import edge_feeds
 from onnxtool.runtime.feeds import adapt, random_feeds
 from onnxtool.runtime.outputs import flatten
 from onnxtool.runtime.run import read_data
@@ -36,6 +37,8 @@ def compare(
     names: tuple[str, str] | None = None,
     tolerances: Mapping[str, Tolerance] | None = None,
     batches: Sequence[int] = (),
+    samples: int | None = None,
+    edge: bool = False,
     layers: bool = False,
     bisect: str | os.PathLike[str] | None = None,
 ) -> CompareReport:
@@ -53,6 +56,8 @@ def compare(
         names: how to call the two in the report; their paths unless given.
         tolerances: for single outputs, by their name in A.
         batches: batch sizes of the random inputs, one run for each.
+        samples: how many runs on random inputs; the sizes go round.
+        edge: also run on zeros, extremes and an empty batch; what A itself cannot take is left out, with a warning.
         layers: compare every tensor inside too, and name the first that is wrong; both must be .onnx files.
         bisect: folder for the smallest part that differs, as two models with their inputs; implies `layers`.
 
@@ -64,11 +69,16 @@ def compare(
     if layers and (isinstance(a, Runner) or isinstance(b, Runner)):
         raise UsageError("--layers takes two .onnx files; convert the framework model first.")
     left, right = _runner(a, options), _runner(b, options)
-    feeds, origin = make_feeds(left, (a, b), data=data, seed=seed, batches=batches)
+    feeds, origin = make_feeds(left, (a, b), data=data, seed=seed, batches=batches, samples=samples)
+    skipped: list[str] = []
+    if edge:
+        feeds = [*feeds, *_edges(left, (a, b), skipped)]
+        origin += " and edge inputs"
     called = names or (_name(a, "A"), _name(b, "B"))
     report = compare_runners(
         left, right, feeds, Tolerance(rtol, atol), names=called, data=origin, tolerances=tolerances
     )
+    report = replace(report, warnings=(*report.warnings, *skipped))
     report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
     if not isinstance(a, Runner) and not tolerances:
         report = excuse_rounding(report, a, left, feeds, options)
@@ -107,6 +117,7 @@ def make_feeds(
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
     seed: int = 0,
     batches: Sequence[int] = (),
+    samples: int | None = None,
 ) -> tuple[list[dict[str, np.ndarray]], str]:
     """Inputs for a comparison, one mapping for each run, and where they came from.
 
@@ -116,19 +127,19 @@ def make_feeds(
         data: as for `compare`.
         seed: of random inputs.
         batches: batch sizes of random inputs.
+        samples: how many random inputs.
 
     Raises:
         InputError: the data do not fit.
     """
     if data is None:
-        domains: dict[str, Domain] = {}
-        for source in sources:
-            if isinstance(source, Runner):  # a framework model may know the domains of its inputs better than a graph
-                domains = domains | dict(getattr(source, "feeds_hint", None) or {})
-            else:
-                domains = input_domains(io.load(source)) | domains
-        if batches:
-            feeds = [random_feeds(runner.inputs, seed + i, batch=n, domains=domains) for i, n in enumerate(batches)]
+        domains = _domains(sources)
+        if batches or samples:
+            sizes = batches or (2, 1, 5)
+            feeds = [
+                random_feeds(runner.inputs, seed + i, batch=sizes[i % len(sizes)], domains=domains)
+                for i in range(samples or len(sizes))
+            ]
         else:
             feeds = probe_feeds(runner.inputs, seed=seed, domains=domains)
         return feeds, f"random, seed {seed}"
@@ -138,6 +149,32 @@ def make_feeds(
     except InputError as error:
         raise InputError(f"{'data' if isinstance(data, Mapping) else data}: {error}") from error
     return feeds, "given arrays" if isinstance(data, Mapping) else str(data)
+
+
+def _domains(sources: Sequence[str | os.PathLike[str] | Runner]) -> dict[str, Domain]:
+    """Which values the inputs may take, as the models tell; the first goes before the others."""
+    domains: dict[str, Domain] = {}
+    for source in sources:
+        if isinstance(source, Runner):  # a framework model may know the domains of its inputs better than a graph
+            domains = domains | dict(getattr(source, "feeds_hint", None) or {})
+        else:
+            domains = input_domains(io.load(source)) | domains
+    return domains
+
+
+def _edges(
+    runner: Runner, sources: Sequence[str | os.PathLike[str] | Runner], skipped: list[str]
+) -> list[dict[str, np.ndarray]]:
+    """The edge inputs that the reference can take; the others are named in `skipped`."""
+    taken = []
+    for label, feeds in edge_feeds(runner.inputs, _domains(sources)):
+        try:
+            runner.run(feeds)
+        except InputError as error:
+            skipped.append(f"A cannot take {label}, so it is not compared: {error}")
+        else:
+            taken.append(feeds)
+    return taken
 
 
 def _excuse_random(

@@ -87,3 +87,26 @@ def test_single_outputs_may_have_their_own_tolerance(tmp_path: Path) -> None:
 def test_batches_choose_the_runs(digits_onnx: Path) -> None:
     report = compare(digits_onnx, digits_onnx, batches=(1, 7))
     assert [run["image"][0] for run in report.runs] == [1, 7]
+
+
+def test_samples_and_edge_inputs(digits_onnx: Path) -> None:
+    assert len(compare(digits_onnx, digits_onnx, samples=7).runs) == 7
+    report = compare(digits_onnx, digits_onnx, edge=True)
+    assert report.ok
+    sizes = [run["image"][0] for run in report.runs]
+    assert sizes[3:7] == [2, 2, 2, 2]
+    told = [line for line in report.warnings if "empty batch" in line]
+    assert len(told) + sizes[7:].count(0) == 1  # compared, or said why not
+
+
+def test_edge_inputs_find_what_random_ones_miss(tmp_path: Path) -> None:
+    base = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Identity", ["x"], ["z"])]
+    limit = [
+        helper.make_node("Neg", ["x"], ["y"]),
+        helper.make_node("Constant", [], ["low"], value_float=-50.0),
+        helper.make_node("Constant", [], ["high"], value_float=50.0),
+        helper.make_node("Clip", ["x", "low", "high"], ["z"]),
+    ]
+    a, b = saved(tmp_path, "a.onnx", base), saved(tmp_path, "b.onnx", limit)
+    assert compare(a, b).ok
+    assert not compare(a, b, edge=True).ok
