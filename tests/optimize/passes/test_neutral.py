@@ -1,0 +1,65 @@
+"""Arithmetic with a neutral element."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+F = np.float32
+CONSTANTS = {
+    "one": np.array(1.0, F),
+    "ones": np.ones(4, F),
+    "zero": np.array(0.0, F),
+    "zeros": np.zeros((1, 4), F),
+    "almost": np.array([1, 1, 1, 1.0000001], F),
+    "wide": np.ones((3, 1, 4), F),
+}
+
+
+@pytest.mark.parametrize("step", ["Mul (x, one)", "Mul (ones, x)", "Div (x, ones)", "Pow (x, one)"])
+def test_exact_ones_go_at_level_basic(optimized, step: str) -> None:
+    text = f"g (float[b, 4] x) => (float[b, 4] y) {{ a = {step} y = Relu (a) }}"
+    assert optimized(text, weights=CONSTANTS, level="basic").after == {"Relu": 1}
+
+
+@pytest.mark.parametrize(
+    "step", ["Mul (x, zero)", "Div (one, x)", "Pow (one, x)", "Mul (x, almost)", "Sub (zero, x)", "Add (x, one)"]
+)
+def test_other_constants_stay(optimized, step: str) -> None:
+    text = f"g (float[b, 4] x) => (float[b, 4] y) {{ a = {step} y = Relu (a) }}"
+    assert len(optimized(text, weights=CONSTANTS).after) == 2
+
+
+def test_a_one_that_widens_the_result_stays(optimized) -> None:
+    text = "g (float[1, 4] x) => (float[3, 1, 4] y) { a = Mul (x, wide) y = Relu (a) }"
+    assert optimized(text, weights=CONSTANTS).after == {"Mul": 1, "Relu": 1}
+
+
+@pytest.mark.parametrize("step", ["Add (x, zeros)", "Add (zero, x)", "Sub (x, zero)"])
+def test_adding_zero_goes_at_level_extended(optimized, step: str) -> None:
+    # -0.0 + 0.0 is 0.0, so this is not exact to the last bit.
+    text = f"g (float[b, 4] x) => (float[b, 4] y) {{ a = {step} y = Abs (a) }}"
+    assert optimized(text, weights=CONSTANTS, level="basic").after == {step.split(" ")[0]: 1, "Abs": 1}
+    assert optimized(text, weights=CONSTANTS, exact=False).after == {"Abs": 1}
+
+
+def test_adding_an_integer_zero_is_exact(optimized) -> None:
+    text = "g (int64[b, 4] x) => (int64[b, 4] y) { a = Add (x, none) y = Abs (a) }"
+    assert optimized(text, weights={"none": np.array(0)}, level="basic").after == {"Abs": 1}
+
+
+def test_logic(optimized) -> None:
+    text = "g (bool[b, 4] x) => (bool[b, 4] y) { a = And (x, t) c = Or (f, a) y = Not (c) }"
+    weights = {"t": np.array([[True] * 4]), "f": np.array(False)}
+    assert optimized(text, weights=weights, level="basic").after == {"Not": 1}
+
+
+def test_a_selection_that_is_always_the_same(optimized) -> None:
+    text = "g (float[b, 4] x, float[b, 4] z) => (float[b, 4] y) { a = Where (c, x, z) y = Relu (a) }"
+    assert optimized(text, weights={"c": np.array([[True] * 4])}).after == {"Relu": 1}
+    assert optimized(text, weights={"c": np.array([[True, True, False, True]])}).after == {"Where": 1, "Relu": 1}
+
+
+def test_a_selection_that_broadcasts_stays(optimized) -> None:
+    text = "g (float[1, 4] x, float[b, 4] z) => (float[b, 4] y) { a = Where (c, x, z) y = Relu (a) }"
+    assert optimized(text, weights={"c": np.array([[True] * 4])}).after == {"Where": 1, "Relu": 1}
