@@ -66,9 +66,19 @@ def command(
             metavar="PATH",
             show_default=False,
             help="Calibration samples: .npz or .npy (samples along the first dim), a folder of .npy or .npz files "
-            "(one sample each), or file.py:GENERATOR.",
+            "(one sample each), a folder of pictures (see --image), .csv, or file.py:GENERATOR.",
         ),
     ] = None,
+    image: Annotated[
+        str,
+        typer.Option(
+            "--image",
+            metavar="OPTIONS",
+            show_default=False,
+            help="How pictures become tensors: resize=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225,"
+            "scale=255,layout=nchw,order=rgb. Pixels are divided by scale; the rest as the model has it.",
+        ),
+    ] = "",
     samples: Annotated[
         int | None, typer.Option("--samples", min=1, show_default=False, help="Use at most this many samples.")
     ] = None,
@@ -159,6 +169,7 @@ def command(
             mode=mode.value,
             data=data,
             samples=samples,
+            images=image,
             eval_data=eval_data,
             labels=labels,
             metric=metric,

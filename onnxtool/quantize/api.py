@@ -19,6 +19,7 @@ from onnxtool.model.metadata import add_history, versions
 from onnxtool.quantize.apply import apply, calibrate, select
 from onnxtool.quantize.auto import Outcome, search
 from onnxtool.quantize.fidelity import Judge, outputs_fit
+from onnxtool.quantize.images import ImageOptions, parse_options
 from onnxtool.quantize.job import Job, open_job
 from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.latency import DEFAULT_THREADS, compare_latency
@@ -53,6 +54,7 @@ def quantize(
     block_size: int = 32,
     symmetric: bool = True,
     search_scale: bool = True,
+    images: ImageOptions | str = "",
     threads: int = DEFAULT_THREADS,
 ) -> QuantizeReport:
     """Quantize a float32 ONNX model, verify the result, and write it.
@@ -84,6 +86,7 @@ def quantize(
         keep_io: float16: inputs and outputs stay float32.
         block_size: int8 and int4: weights that share a scale.
         symmetric: int8 and int4: no zero points.
+        images: how pictures become tensors (see `images.parse_options`).
         search_scale: int4: choose each block's scale by its squared error.
         threads: of the runtime while measuring latency.
 
@@ -95,6 +98,7 @@ def quantize(
     began = time.perf_counter()
     target = Path(output)
     io.check_output(target)
+    pictures = parse_options(images) if isinstance(images, str) else images
     replayed = load_recipe(recipe_file) if recipe_file is not None and Path(recipe_file).exists() else None
     recipe = replayed or QuantRecipe(
         mode=mode,
@@ -115,7 +119,7 @@ def quantize(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
-    job = open_job(source, data, samples, eval_data, labels, metric, threads, recipe.optimize)
+    job = open_job(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures)
     if replayed is not None or recipe.mode != "auto":
         recipe = calibrate(job.prepared, recipe, job.data, None)
         return _saved(finish(job, recipe, target, began), recipe, recipe_file, replayed)

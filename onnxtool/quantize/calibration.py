@@ -14,6 +14,8 @@ import numpy as np
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantize.archive import Columns, open_npy, open_npz
+from onnxtool.quantize.images import SUFFIXES, ImageOptions, read_pictures
+from onnxtool.quantize.table import count_rows, read_column, read_rows
 from onnxtool.runtime.feeds import adapt, read_npz
 from onnxtool.runtime.runner import check_feeds
 
@@ -97,27 +99,36 @@ class DataSource:
             yield _join(pending)
 
 
-def open_data(data: Any, specs: Sequence[TensorSpec], *, samples: int | None = None) -> DataSource:
+def open_data(
+    data: Any,
+    specs: Sequence[TensorSpec],
+    *,
+    samples: int | None = None,
+    images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
+    label: str | None = None,
+) -> DataSource:
     """Open calibration or evaluation data.
 
     Args:
         data: an .npz file (arrays by input name, samples along the first dim), an .npy file (one input), a folder
-            of .npy or .npz files (one sample each), "file.py:generator", or in Python named arrays, a list of
-            feeds, or a function that returns an iterable of feeds.
+            of .npy or .npz files (one sample each), a folder of pictures, a .csv file, "file.py:generator", or in
+            Python named arrays, a list of feeds, or a function that returns an iterable of feeds.
         specs: the model's inputs.
         samples: use at most this many.
+        images: how pictures become tensors.
+        label: the column of a .csv file that holds labels.
 
     Raises:
         InputError: missing or unreadable, or it does not fit the model.
         UsageError: a kind of data that is not known.
     """
-    source = _open(data, tuple(specs)).limited(samples)
+    source = _open(data, tuple(specs), images, label).limited(samples)
     if source.count == 0:
         raise InputError(f"{source.label}: there are no samples in it.")
     return source
 
 
-def _open(data: Any, specs: tuple[TensorSpec, ...]) -> DataSource:
+def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label: str | None) -> DataSource:
     if isinstance(data, DataSource):
         return DataSource(data.label, data.count, data.open, specs)
     if isinstance(data, Mapping):
@@ -134,16 +145,20 @@ def _open(data: Any, specs: tuple[TensorSpec, ...]) -> DataSource:
     if colon and script.endswith(".py"):
         return _from_script(Path(script), function, specs)
     if path.is_dir():
-        return _from_folder(path, specs)
+        return _from_folder(path, specs, images)
     if not path.exists():
         raise InputError(f"{path}: no such file or folder.")
     if path.suffix == ".npz":
         return _from_columns(str(path), open_npz(path), specs)
     if path.suffix == ".npy":
         return _from_columns(str(path), open_npy(path), specs)
+    if path.suffix.lower() in SUFFIXES:
+        return DataSource(str(path), 1, lambda: read_pictures([path], specs, images), specs)
+    if path.suffix.lower() == ".csv":
+        return DataSource(str(path), count_rows(path), lambda: read_rows(path, specs, label), specs)
     if path.suffix == ".py":
         raise UsageError(f"{path}: name the generator function in it too: {path}:FUNCTION.")
-    raise UsageError(f"{path}: give an .npz or .npy file, a folder of them, or file.py:generator.")
+    raise UsageError(f"{path}: give an .npz, .npy or .csv file, a folder of arrays or pictures, or file.py:generator.")
 
 
 def _from_columns(label: str, columns: Mapping[str, Columns], specs: tuple[TensorSpec, ...]) -> DataSource:
@@ -214,10 +229,13 @@ def _row_reader(array: np.ndarray) -> Callable[[int], Iterator[np.ndarray]]:
     return read
 
 
-def _from_folder(folder: Path, specs: tuple[TensorSpec, ...]) -> DataSource:
+def _from_folder(folder: Path, specs: tuple[TensorSpec, ...], images: ImageOptions) -> DataSource:
     files = sorted(p for p in folder.iterdir() if p.suffix in (".npy", ".npz") and p.is_file())
     if not files:
-        raise InputError(f"{folder}: there are no .npy or .npz files in it.")
+        pictures = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+        if not pictures:
+            raise InputError(f"{folder}: there are no .npy, .npz or picture files in it.")
+        return DataSource(str(folder), len(pictures), lambda: read_pictures(pictures, specs, images), specs)
     if len(specs) > 1 and {p.stem for p in files} >= {s.name for s in specs}:
         columns: dict[str, Columns] = {}
         for spec in specs:
@@ -281,6 +299,8 @@ def read_labels(data: Any, name: str) -> np.ndarray:
     if isinstance(data, Mapping):
         arrays: Mapping[str, Any] = data
         label = "given arrays"
+    elif isinstance(data, (str, os.PathLike)) and str(data).lower().endswith(".csv"):
+        return read_column(Path(data), name)
     elif isinstance(data, (str, os.PathLike)) and str(data).endswith(".npz"):
         arrays, label = {k: c for k, c in open_npz(Path(data)).items() if k == name}, str(data)
         if name not in arrays:
@@ -288,7 +308,7 @@ def read_labels(data: Any, name: str) -> np.ndarray:
         rows = arrays[name]
         return np.concatenate(list(rows.read(1))) if rows.shape else next(rows.read(1))
     else:
-        raise UsageError("--labels names an array of the --eval file, which must be an .npz file.")
+        raise UsageError("--labels names an array of the --eval file, which must be an .npz or .csv file.")
     if name not in arrays:
         raise InputError(f"{label}: there is no array {name!r} for --labels in it; it has {', '.join(arrays)}.")
     return np.asarray(arrays[name])

@@ -17,6 +17,7 @@ from onnxtool.model.graph import input_specs
 from onnxtool.quantize.accuracy import Task, open_task
 from onnxtool.quantize.calibration import DataSource, open_data
 from onnxtool.quantize.casting import CastingRunner
+from onnxtool.quantize.images import ImageOptions
 from onnxtool.quantize.prepare import prepare
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
@@ -77,6 +78,7 @@ def open_job(
     metric: Any,
     threads: int,
     level: str,
+    images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
 ) -> Job:
     """Load the model and open the data; all that can be wrong with either is said here.
 
@@ -86,12 +88,13 @@ def open_job(
     """
     original = io.load(source)
     specs = input_specs(original)
-    opened = None if data is None else open_data(data, specs, samples=samples)
+    opened = None if data is None else open_data(data, specs, samples=samples, images=images)
     if opened is not None:
         opened.first()
     task = None
     if eval_data is not None:
-        task = open_task(eval_data, open_data(eval_data, specs), labels, metric)
+        column = labels if isinstance(labels, str) else None
+        task = open_task(eval_data, open_data(eval_data, specs, images=images, label=column), labels, metric)
     elif labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
     return Job(Path(source), original, prepare(original, level), opened, task, threads)

@@ -20,6 +20,7 @@ from onnxtool.quantize.edit import (
     remove_unused,
     take_place,
 )
+from onnxtool.runtime.isolation import risky
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
 _MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten")
@@ -60,8 +61,9 @@ def _raised(model: ir.Model) -> ir.Model:
 
     try:
         proto = io.to_proto(model)
-        raised = version_converter.convert_version(proto, MINIMUM_OPSET)
-        onnx.checker.check_model(raised)
+        with risky("raising the opset", proto.ByteSize()):
+            raised = version_converter.convert_version(proto, MINIMUM_OPSET)
+            onnx.checker.check_model(raised)
     except Exception:  # the converter raises RuntimeError, ConvertError, ... for operators it does not know
         # Operators between these opsets changed little: saying the newer version holds for nearly every model,
         # and the runtime's own check of the result, before anything is written, tells when it does not.

@@ -1,0 +1,142 @@
+"""Pictures as calibration data: resized, cropped and normalised the way the model was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from onnxtool.errors import InputError, MissingExtraError, UsageError
+from onnxtool.model.spec import TensorSpec
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How a picture becomes a tensor.
+
+    Attributes:
+        resize: length of the shorter side before cropping; None: straight to the model's size.
+        crop: (height, width) of the crop from the middle; None: the model's size.
+        mean: taken off each channel, after scaling.
+        std: what each channel is divided by, after that.
+        scale: what pixels (0 to 255) are divided by.
+        layout: order of the tensor's dims; "auto" goes by where the model has 1 or 3 channels.
+        order: channels as red, green, blue or the other way round.
+    """
+
+    resize: int | None = None
+    crop: tuple[int, int] | None = None
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    scale: float = 255.0
+    layout: Literal["auto", "nchw", "nhwc"] = "auto"
+    order: Literal["rgb", "bgr"] = "rgb"
+
+
+def parse_options(text: str) -> ImageOptions:
+    """Parse "resize=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225,scale=255,layout=nchw,order=bgr".
+
+    Raises:
+        UsageError: an unknown word or a value that is no number.
+    """
+    options = ImageOptions()
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        try:
+            options = replace(options, **{name: _value(name, value)})
+        except (ValueError, TypeError) as error:
+            raise UsageError(
+                f"--image {part}: give resize=N, crop=N or HxW, mean=A/B/C, std=A/B/C, scale=N, layout=nchw|nhwc, "
+                "order=rgb|bgr."
+            ) from error
+    return options
+
+
+def _value(name: str, value: str) -> Any:
+    if name == "resize":
+        return int(value)
+    if name == "crop":
+        sides = [int(s) for s in value.split("x")]
+        return (sides[0], sides[-1])
+    if name in ("mean", "std"):
+        return tuple(float(v) for v in value.split("/"))
+    if name == "scale":
+        return float(value)
+    if name == "layout" and value in ("auto", "nchw", "nhwc"):
+        return value
+    if name == "order" and value in ("rgb", "bgr"):
+        return value
+    raise ValueError(name)
+
+
+def read_pictures(
+    files: Sequence[Path], specs: Sequence[TensorSpec], options: ImageOptions
+) -> Iterator[dict[str, np.ndarray]]:
+    """Feeds of one picture each.
+
+    Raises:
+        MissingExtraError: Pillow is not installed.
+        InputError: the model takes no picture, or a file is none.
+        UsageError: the size is given neither by the model nor by the options.
+    """
+    spec = _picture_input(specs)
+    layout, channels, size = _geometry(spec, options)
+    for file in files:
+        pixels = _load(file, channels, size, options)
+        if options.order == "bgr":
+            pixels = pixels[..., ::-1]
+        mean, std = (np.asarray(v, np.float32) for v in (options.mean, options.std))
+        array = (pixels.astype(np.float32) / np.float32(options.scale) - mean) / std
+        if isinstance(spec.dtype, np.dtype) and spec.dtype.kind in "iu":
+            array = pixels.astype(spec.dtype)
+        array = array.transpose(2, 0, 1) if layout == "nchw" else array
+        yield {spec.name: np.ascontiguousarray(array[None], spec.dtype)}
+
+
+def _picture_input(specs: Sequence[TensorSpec]) -> TensorSpec:
+    pictures = [s for s in specs if s.shape is not None and len(s.shape) == 4]
+    if len(specs) != 1 or not pictures:
+        known = ", ".join(str(s.info()) for s in specs)
+        raise InputError(f"pictures fit a model with one input of four dims; this one takes {known}.")
+    return pictures[0]
+
+
+def _geometry(spec: TensorSpec, options: ImageOptions) -> tuple[str, int, tuple[int, int]]:
+    assert spec.shape is not None
+    layout = options.layout
+    if layout == "auto":
+        layout = "nhwc" if spec.shape[3] in (1, 3) and spec.shape[1] not in (1, 3) else "nchw"
+    channels, height, width = spec.shape[1:] if layout == "nchw" else (spec.shape[3], *spec.shape[1:3])
+    own = (height, width) if isinstance(height, int) and isinstance(width, int) else None
+    size = options.crop or own
+    if size is None:
+        raise UsageError(f"--image: {spec.info()} leaves the size open; give it, such as --image crop=224.")
+    return layout, channels if isinstance(channels, int) else 3, size
+
+
+def _load(file: Path, channels: int, size: tuple[int, int], options: ImageOptions) -> np.ndarray:
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError as error:
+        raise MissingExtraError(str(file), "Pillow", "images") from error
+    height, width = size
+    try:
+        with Image.open(file) as opened:
+            picture = opened.convert("L" if channels == 1 else "RGB")
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        raise InputError(f"{file}: is no picture that can be read ({error}).") from error
+    if options.resize is None:
+        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+    else:
+        share = options.resize / min(picture.size)
+        sides = (max(width, round(picture.width * share)), max(height, round(picture.height * share)))
+        picture = picture.resize(sides, Image.Resampling.BILINEAR)
+        left, top = (picture.width - width) // 2, (picture.height - height) // 2
+        picture = picture.crop((left, top, left + width, top + height))
+    pixels = np.asarray(picture)
+    return pixels[..., None] if pixels.ndim == 2 else pixels
