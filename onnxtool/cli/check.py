@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -45,6 +46,19 @@ def command(
         list[str] | None,
         typer.Option("--explain", metavar="ID", help="Say what a finding means ('all' for every one), and end."),
     ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Apply what onnxtool optimize can mend, verified, and check the result.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUT.onnx",
+            help="Where --fix writes; over MODEL unless given.",
+            show_default=False,
+        ),
+    ] = None,
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = "cpu",
     threads: o.ThreadsOption = None,
@@ -61,8 +75,6 @@ def command(
     Exit 0 when all is sound, 1 when there are errors, 3 when a single file cannot be read as an ONNX file.
     """
     with Output(json, verbose, quiet, {"junit": junit, "sarif": sarif, "markdown": markdown}) as out:
-        from pathlib import Path
-
         from onnxtool.errors import UsageError
 
         if explain:
@@ -85,10 +97,24 @@ def command(
             "fail_on": Severity(fail_on.value),
         }
         single = len(models) == 1 and (Path(models[0]).is_file() or not any(c in models[0] for c in "*?["))
+        if output is not None and not fix:
+            raise UsageError("-o goes with --fix.")
         if single and not Path(models[0]).is_dir():
-            out.emit(check(models[0], **how))
+            checked = _fixed(Path(models[0]), output) if fix else Path(models[0])
+            out.emit(check(checked, **how))
+        elif fix:
+            raise UsageError("--fix takes one model at a time.")
         else:
             out.emit(check_all(models, **how))
+
+
+def _fixed(model: Path, output: Path | None) -> Path:
+    """Optimize a model with standard operators only; the result is compared with it before it is written."""
+    from onnxtool.optimize.api import optimize
+
+    target = output or model
+    optimize(model, target, level="extended")
+    return target
 
 
 def _split(values: list[str] | None) -> list[str]:

@@ -112,3 +112,18 @@ def test_a_name_cannot_start_a_command_of_its_own(
     (tmp_path / "m.onnx").write_bytes(relu_proto.SerializeToString())
     done = onnxtool("check", tmp_path / "m.onnx", env={"GITHUB_ACTIONS": "true"})
     assert not [line for line in done.stdout.splitlines() if line.startswith("::error")]
+
+
+def test_fix_mends_what_optimize_can_and_keeps_the_results(
+    onnxtool: Command, digits_onnx: Path, fixtures: Path, tmp_path: Path
+) -> None:
+    fixed = tmp_path / "fixed.onnx"
+    done = onnxtool("check", digits_onnx, "--fix", "-o", fixed, "--select", "performance", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["model"] == str(fixed)
+    assert report["findings"] == []
+    before = json.loads(onnxtool("check", digits_onnx, "--select", "performance", "--json").stdout)
+    assert {f["id"] for f in before["findings"]} == {"OT301", "OT303", "OT304"}
+    assert onnxtool("compare", digits_onnx, fixed, "--data", fixtures / "eval.npz").returncode == 0
+    assert onnxtool("check", digits_onnx, "-o", fixed).returncode == 2
