@@ -83,6 +83,6 @@ def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
-    if dim.HasField("dim_value"):
+    if dim.HasField("dim_value") and dim.dim_value >= 0:  # old exporters write -1 for a dynamic dim
         return dim.dim_value
     return dim.dim_param or None

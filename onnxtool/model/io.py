@@ -11,7 +11,8 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,14 @@ from onnxtool.model import map_types
 from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync, write_atomic
 from onnxtool.model.digest import DIGEST_KEY, seal
 from onnxtool.model.limits import DEFAULT, Limits
-from onnxtool.model.serialize import externalized, large_initializers, serialize_inline, to_proto
+from onnxtool.model.serialize import (
+    bytes_in,
+    externalized,
+    large_initializers,
+    move_out,
+    serialize_inline,
+    to_proto,
+)
 from onnxtool.model.structure import verify_structure
 from onnxtool.model.tensors import all_tensors, external_ref, other_tensors, verify_tensors
 
@@ -84,6 +92,7 @@ def load(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> ir.Model:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     _load_attribute_tensors(proto, Path(path).parent)
+    _forget_negative_dims(proto)
     return from_proto(proto, Path(path).parent)
 
 
@@ -117,6 +126,15 @@ def _load_attribute_tensors(proto: onnx.ModelProto, folder: Path) -> None:
             del tensor.external_data[:]
 
 
+def _forget_negative_dims(proto: onnx.ModelProto) -> None:
+    """Old exporters write -1 where they mean a dynamic dim; taken as a number it breaks whatever computes with it."""
+    graph = proto.graph
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_value < 0:
+                dim.Clear()
+
+
 def weight_bytes(model: ir.Model) -> int:
     """Bytes of all initializers of all graphs."""
     return sum(
@@ -124,13 +142,40 @@ def weight_bytes(model: ir.Model) -> int:
     )
 
 
-def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None = None) -> None:
+@contextmanager
+def spilled(model: ir.Model, path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Inside the block the model's large weights lie in a temporary file beside `path`, mapped into memory.
+
+    For work on models that fill the memory. `save(model, path, spill=...)` inside the block takes the file over
+    when the weights go to external data anyway, so that they are written once.
+
+    Raises:
+        ResourceError: no space, no permission.
+    """
+    path = settled(Path(path))
+    try:
+        with staged(path.with_name(path.name + ".data")) as data:
+            move_out(model, data)
+            yield data
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def save(
+    model: ir.Model, path: str | os.PathLike[str], *, external: bool | None = None, spill: Path | None = None
+) -> None:
     """Write a model atomically: a killed run leaves the old file or the new one, never a part.
 
     The file is self-contained up to 2 GB. Above (or with `external=True`) the weights go to `OUT.onnx.data`
     beside it. When the old file at `path` already uses that name, the new data gets a fresh name, and the one
     rename of the .onnx file replaces both: old model with old data, or new model with new data. A digest of all of
     it stands at the end of the .onnx file (see `digest`).
+
+    Args:
+        model: what to write.
+        path: where to.
+        external: weights beside the model; None = when they are larger than 2 GB.
+        spill: the file of `spilled`, which becomes the data file where it fits.
 
     Raises:
         UsageError: `path` is a folder or its folder does not exist.
@@ -143,7 +188,7 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
         external = weight_bytes(model) > INLINE_LIMIT
     try:
         if external and large_initializers(model):
-            _save_external(model, path)
+            _save_external(model, path, spill)
         else:
             body = serialize_inline(model)
             sweep(path.with_name(path.name + ".data"))
@@ -155,9 +200,14 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
         raise _cannot_write(path, error) from error
 
 
-def _save_external(model: ir.Model, path: Path) -> None:
-    with staged(path.with_name(path.name + ".data")) as data, staged(path) as temporary:
-        proto = externalized(model, data)
+def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> None:
+    with staged(path.with_name(path.name + ".data")) as fresh, staged(path) as temporary:
+        # A spill with much that the model no longer refers to (merged duplicates) is not worth keeping.
+        fits = spill is not None and spill.parent == path.parent
+        if spill is not None and fits and bytes_in(model, spill) > 0.9 * spill.stat().st_size:
+            data, proto = spill, to_proto(model)
+        else:
+            data, proto = fresh, externalized(model, fresh)
         sync(data)
         # Another run may be writing the same output: names are chosen and both files renamed by one at a time.
         with locked(path.parent):

@@ -57,6 +57,31 @@ def externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
             value.const_value = original
 
 
+def move_out(model: ir.Model, data: Path) -> None:
+    """Write the large weights to `data` and leave references in the model, in place: frees the memory they took."""
+    import onnx_ir as ir
+
+    values = large_initializers(model)
+    external = ir.external_data.convert_tensors_to_external(
+        [v.const_value for v in values if v.const_value is not None], data.parent, data.name
+    )
+    for value, tensor in zip(values, external, strict=True):
+        value.const_value = tensor
+
+
+def bytes_in(model: ir.Model, data: Path) -> int:
+    """How many bytes of `data` the model's weights refer to."""
+    import onnx_ir as ir
+
+    seen = {
+        (tensor.offset, tensor.length)
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if isinstance(tensor := value.const_value, ir.ExternalTensor) and Path(tensor.path).name == data.name
+    }
+    return sum(length or 0 for _, length in seen)
+
+
 def large_initializers(model: ir.Model) -> list[ir.Value]:
     """Initializers worth a place in a data file; the smallest stay in the model."""
     return [

@@ -10,6 +10,7 @@ from onnxtool.optimize.expressions import symbol
 from onnxtool.optimize.facts import Items, Sizes, declared_sizes, forget_sizes, items_of, set_items, set_sizes, sizes_of
 from onnxtool.optimize.item_rules import RULES as ITEM_RULES
 from onnxtool.optimize.shape_rules import RULES as SHAPE_RULES
+from onnxtool.runtime.isolation import risky
 
 _GIVEN = "onnxtool.given"
 _LARGE = 1024  # bytes; larger weights are left out of the copy that ONNX's inference gets
@@ -25,7 +26,9 @@ def infer_types(model: ir.Model) -> None:
     Shapes that a file declares for intermediate values are not believed: `preparation` has removed them.
     """
     try:
-        inferred = ir.from_proto(onnx.shape_inference.infer_shapes(_light_proto(model), data_prop=True))
+        light = _light_proto(model)
+        with risky("inferring shapes", light.ByteSize()):
+            inferred = ir.from_proto(onnx.shape_inference.infer_shapes(light, data_prop=True))
     except Exception:  # it raises whatever it likes on odd models; our own rules do without
         return
     for graph, other in zip(model.graphs(), inferred.graphs(), strict=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,9 +192,13 @@ def classify(error: BaseException) -> OnnxToolError:
     return InputError(f"the runtime refuses this model: {text}")
 
 
+# "/onnxruntime_src/onnxruntime/core/graph/graph.cc:1234 void onnxruntime::Graph::Resolve(const T&, int) const "
+_SOURCE = re.compile(r"/onnxruntime_src/\S+:\d+ [^(]*?[\w>]\((?:[^()]|\([^()]*\))*\)(?: const)?(?: \[[^\]]*\])? ?")
+
+
 def first_line(error: BaseException) -> str:
     """The telling part of a runtime error: one line, without source positions and error codes."""
     text = " ".join(str(error).split()) or type(error).__name__
     if text.startswith("[ONNXRuntimeError]"):
         text = text.split(" : ", 3)[-1] if text.count(" : ") >= 3 else text.split(" : ")[-1]
-    return text[:500]
+    return _SOURCE.sub("", text)[:500]

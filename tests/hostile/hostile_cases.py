@@ -29,7 +29,7 @@ EXCESSIVE = codes(1, 3, 4, 6, inspect=(0, 3, 6), convert=(3, 4, 6))
 # Odd, but a runtime or a specification may well accept it.
 ODD = codes(0, 1, 3, 4, inspect=(0, 3), convert=(3, 4))
 # Odd, and sound: it must work.
-VALID = codes(0, convert=(3, 4), quantize=(0, 1, 4))
+VALID = codes(0, convert=(3, 4), quantize=(0, 1, 4), compare=(0, 3))  # 3: other dims than the sound model's
 
 
 @dataclass(frozen=True)

@@ -348,5 +348,5 @@ def valid() -> dict[str, Callable[[], ModelProto]]:
         "unused-weights": changed(
             lambda m: m.graph.initializer.append(numpy_helper.from_array(np.ones(5, np.float32), "unused"))
         ),
-        "dynamic-dim-with-odd-name": changed(dim(0, "\x1b[2J")),
+        "dims-of-one-odd-name": changed(dim(0, "\x1b[2J")),
     }

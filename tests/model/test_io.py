@@ -13,6 +13,7 @@ from onnx import numpy_helper
 
 from onnxtool.errors import InputError, ResourceError, UnsafeError, UsageError
 from onnxtool.model import io
+from onnxtool.model.header import read_header
 from onnxtool.model.limits import Limits
 
 
@@ -242,3 +243,13 @@ def test_refuses_an_output_that_cannot_be_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="no regular file"):
         io.check_output(tmp_path / "pipe")
+
+
+def test_takes_a_negative_dim_for_a_dynamic_one(tmp_path: Path, relu_proto: onnx.ModelProto) -> None:
+    for value in (relu_proto.graph.input[0], relu_proto.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_value = -1
+    (tmp_path / "m.onnx").write_bytes(relu_proto.SerializeToString())
+    assert read_header(io.read_proto(tmp_path / "m.onnx")).inputs[0].shape == (None, 3)
+    io.save(io.load(tmp_path / "m.onnx"), tmp_path / "n.onnx")
+    dim = onnx.load(tmp_path / "n.onnx").graph.input[0].type.tensor_type.shape.dim[0]
+    assert dim.WhichOneof("value") is None
