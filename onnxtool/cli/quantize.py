@@ -152,6 +152,12 @@ def command(
         bool, typer.Option("--rtn", help="int4: scales from each block's extreme, without the search for less error.")
     ] = False,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads while measuring latency.")] = 1,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE.html", show_default=False, help="Write what was tried as a page with a plot."
+        ),
+    ] = None,
     json: o.JsonOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
@@ -160,7 +166,7 @@ def command(
 
     Exit 0 when the file was written; 1 when nothing keeps the budget and beats float, and nothing was written.
     """
-    with Output(json, verbose, quiet) as out:
+    with Output(json, verbose, quiet, {"quantize_html": html}) as out:
         from onnxtool.quantize.api import quantize
 
         report = quantize(

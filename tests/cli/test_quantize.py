@@ -81,3 +81,56 @@ def test_an_output_that_is_a_folder_is_refused_before_any_work(
     done = onnxtool("quantize", digits_onnx, "-o", tmp_path, "--mode", "dynamic")
     assert done.returncode == 2
     assert "is a folder" in done.stderr
+
+
+def test_auto_shows_the_frontier_and_writes_it_as_a_page(onnxtool: Run, fixtures: Path, tmp_path: Path) -> None:
+    done = onnxtool(
+        *("quantize", fixtures / "digits_cnn.onnx", "-o", tmp_path / "q.onnx", "--data", fixtures / "calib.npz"),
+        *("--time-limit", "15", "--html", tmp_path / "frontier.html", "--json", tmp_path / "q.json"),
+        *("--recipe", tmp_path / "recipe.json"),
+        env={"COLUMNS": "80"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "recipes tried" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    page = (tmp_path / "frontier.html").read_text()
+    frontier = json.loads((tmp_path / "q.json").read_text())["frontier"]
+    timed = [c for c in frontier if c["latency"]]
+    assert page.count("<circle") == len(timed) + 3  # and the legend's
+    assert page.count('class="best"') == 2
+    assert "<script" not in page
+    assert "http" not in page
+    assert sum(c["chosen"] for c in frontier) == 1
+    again = onnxtool(
+        "quantize", fixtures / "digits_cnn.onnx", "-o", tmp_path / "r.onnx", "--recipe", tmp_path / "recipe.json"
+    )
+    assert again.returncode == 0
+    assert (tmp_path / "r.onnx").read_bytes() == (tmp_path / "q.onnx").read_bytes()
+
+
+def test_exit_1_when_nothing_is_worth_writing(onnxtool: Run, fixtures: Path, tmp_path: Path) -> None:
+    done = onnxtool(
+        *("quantize", fixtures / "digits_cnn.onnx", "-o", tmp_path / "q.onnx", "--data", fixtures / "calib.npz"),
+        *("--max-drop", "0", "--time-limit", "8", "--eval", fixtures / "eval.npz", "--labels", "label"),
+        *("--metric", f"{tmp_path / 'strict.py'}:strict"),
+    )
+    assert done.returncode == 3, "the metric's file is not there yet"
+    (tmp_path / "strict.py").write_text(
+        "SEEN = []\n\ndef strict(outputs, labels):\n    SEEN.append(1)\n    return 1.0 / len(SEEN)\n"
+    )
+    done = onnxtool(
+        *("quantize", fixtures / "digits_cnn.onnx", "-o", tmp_path / "q.onnx", "--data", fixtures / "calib.npz"),
+        *("--max-drop", "0", "--time-limit", "8", "--eval", fixtures / "eval.npz", "--labels", "label"),
+        *("--metric", f"{tmp_path / 'strict.py'}:strict"),
+    )
+    assert done.returncode == 1
+    assert "FAILED  no recipe keeps the accuracy budget" in done.stdout
+    assert not (tmp_path / "q.onnx").exists()
+
+
+@pytest.mark.parametrize("mode", ["float16", "int8", "int4"])
+def test_every_mode_writes_a_file_that_runs(onnxtool: Run, digits_onnx: Path, tmp_path: Path, mode: str) -> None:
+    done = onnxtool("quantize", digits_onnx, "-o", tmp_path / "q.onnx", "--mode", mode, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["bytes_after"] == (tmp_path / "q.onnx").stat().st_size
+    assert onnxtool("run", tmp_path / "q.onnx").returncode == 0

@@ -1,0 +1,135 @@
+"""The frontier that `quantize` tried, as one HTML page: a plot and a table. No scripts, nothing from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from onnxtool.cli.render.text import clean, duration, number, size
+from onnxtool.report.base import Report
+from onnxtool.report.quantize import Candidate, QuantizeReport
+
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 720, 400, 60, 44, 16, 16
+_STYLE = """
+:root { color-scheme: light dark; --line: #8885; --kept: #1a7f37; --broken: #b35900; --chosen: #0969da; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); }
+th { text-align: left; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+tr.chosen td { font-weight: 600; } svg { width: 100%; height: auto; }
+svg.dot { width: 1em; height: 1em; vertical-align: -.1em; } svg text { font-size: 12px; fill: currentColor; }
+.grid { stroke: var(--line); } .kept { fill: var(--kept); }
+.broken { fill: none; stroke: var(--broken); stroke-width: 2; }
+.best { fill: var(--chosen); } .float { stroke: currentColor; stroke-dasharray: 4 4; }
+"""
+
+
+def render(report: Report) -> str:
+    """The page."""
+    assert isinstance(report, QuantizeReport)
+    tried = [c for c in report.frontier if c.latency is not None and c.fidelity is not None]
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+        f"<title>onnxtool quantize: {_text(report.source)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{_text(report.source)} {'&rarr; ' + _text(report.output) if report.output else '(nothing written)'}</h1>",
+        _facts(report),
+    ]
+    if tried:
+        parts += ["<h2>Speed and accuracy of what was tried</h2>", _scatter(tried, report), _legend()]
+        parts += ["<h2>All candidates</h2>", _table(report)]
+    parts.append("</body></html>")
+    return "\n".join(parts) + "\n"
+
+
+def _text(value: object) -> str:
+    return escape(clean(value, 500))
+
+
+def _facts(report: QuantizeReport) -> str:
+    rows = [
+        ("verdict", report.verdict),
+        ("recipe", report.summary),
+        ("budget", report.budget),
+        ("size", f"{size(report.bytes_before)} to {size(report.bytes_after)} ({report.size_ratio:.3f})"),
+    ]
+    if report.latency is not None:
+        one = report.latency
+        rows.append(("latency", f"{duration(one.float_seconds)} to {duration(one.seconds)} ({one.value:.3f})"))
+    if report.metric is not None:
+        rows.append((report.metric.name, f"{report.metric.float_value:.4f} to {report.metric.value:.4f}"))
+    cells = "".join(f"<tr><th>{_text(k)}</th><td>{_text(v)}</td></tr>" for k, v in rows if v)
+    return f"<table>{cells}</table>"
+
+
+def _quality(one: Candidate, by_metric: bool) -> float | None:
+    if by_metric:
+        return None if one.metric is None else one.metric.value
+    assert one.fidelity is not None
+    return min(one.fidelity.channel_db, 80.0)
+
+
+def _scatter(tried: Sequence[Candidate], report: QuantizeReport) -> str:
+    by_metric = sum(c.metric is not None for c in tried) >= 3
+    points = [(c, c.latency.value, q) for c in tried if c.latency and (q := _quality(c, by_metric)) is not None]
+    right = max([1.0, *(x for _, x, _ in points)]) * 1.05
+    low, high = min(q for *_, q in points), max(q for *_, q in points)
+    margin = (high - low) * 0.08 or 1.0
+    low, high = low - margin, high + margin
+
+    def x_of(value: float) -> float:
+        return _LEFT + value / right * (_WIDTH - _LEFT - _RIGHT)
+
+    def y_of(value: float) -> float:
+        return _HEIGHT - _BOTTOM - (value - low) / (high - low) * (_HEIGHT - _BOTTOM - _TOP)
+
+    title = _text(report.metric.name) if by_metric and report.metric else "signal to noise, dB"
+    parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="latency ratio against {title}">']
+    for step in range(6):
+        x, y = right * step / 5, low + (high - low) * step / 5
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y_of(y):.1f}" y2="{y_of(y):.1f}"/>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y_of(y) + 4:.1f}" text-anchor="end">{number(y)}</text>')
+        parts.append(f'<text x="{x_of(x):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{x:.2f}</text>')
+    parts.append(f'<line class="float" x1="{x_of(1):.1f}" x2="{x_of(1):.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>')
+    middle = (_WIDTH + _LEFT) / 2
+    parts.append(f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">latency against float (1 = dashed)</text>')
+    parts.append(
+        f'<text x="14" y="{_HEIGHT / 2}" text-anchor="middle" transform="rotate(-90 14 {_HEIGHT / 2})">{title}</text>'
+    )
+    for one, x, y in sorted(points, key=lambda p: p[0].chosen):
+        kind = "best" if one.chosen else "kept" if one.within_budget else "broken"
+        label = f"{_text(one.name)}: latency {x:.3f}, {size(one.bytes)}, {number(y)}"
+        parts.append(
+            f'<circle class="{kind}" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="{8 if one.chosen else 5}">'
+            f"<title>{label}</title></circle>"
+        )
+    return "".join([*parts, "</svg>"])
+
+
+def _legend() -> str:
+    dot = '<svg class="dot" viewBox="0 0 16 16"><circle class="{}" cx="8" cy="8" r="6"/></svg>'
+    kinds = (("best", "chosen"), ("kept", "within the budget"), ("broken", "beyond it, or not measured closely"))
+    return "<p>" + " &nbsp; ".join(f"{dot.format(kind)} {words}" for kind, words in kinds) + "</p>"
+
+
+def _table(report: QuantizeReport) -> str:
+    head = "<tr><th>candidate</th><th>recipe</th>" + "".join(
+        f'<th class="n">{c}</th>' for c in ("size", "latency", "dB", "same argmax", "metric")
+    )
+    rows = []
+    for one in sorted(report.frontier, key=lambda c: c.latency.value if c.latency else float("inf")):
+        fidelity, speed = one.fidelity, one.latency
+        cells = (
+            size(one.bytes),
+            "-" if speed is None else f"{speed.value:.3f} ({speed.low:.2f} to {speed.high:.2f})",
+            "-" if fidelity is None else number(fidelity.channel_db),
+            "-" if fidelity is None or fidelity.agreement is None else f"{fidelity.agreement * 100:.2f} %",
+            "-" if one.metric is None else f"{one.metric.value:.4f}",
+        )
+        numbers = "".join(f'<td class="n">{_text(c)}</td>' for c in cells)
+        name = _text(one.name + (f": {one.note}" if one.note else ""))
+        rows.append(
+            f'<tr class="{"chosen" if one.chosen else ""}"><td>{name}</td><td>{_text(one.recipe)}</td>{numbers}</tr>'
+        )
+    return f"<table><thead>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
