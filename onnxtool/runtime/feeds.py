@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.spec import Dim, TensorSpec
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
@@ -18,6 +19,11 @@ if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run
 DEFAULT_BATCH = 2
 DEFAULT_LENGTH = 16
 _MAX_ELEMENTS = 1 << 31
+
+
+# A compressed archive that is larger unpacked than both of these is taken for a bomb.
+_UNPACKED_LIMIT = 1 << 30
+_RATIO_LIMIT = 200
 
 
 def dim_values(
@@ -141,15 +147,40 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """
     path = Path(path)
     try:
+        _verify_archive(path)
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"": loaded}
         with loaded:
             return {name: loaded[name] for name in loaded.files}
+    except OnnxToolError:
+        raise
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file.") from error
     except Exception as error:  # numpy raises ValueError, BadZipFile, EOFError, OSError, ... on damaged files
         raise InputError(f"{path}: {_why_not_npz(path, error)}.") from error
+
+
+def _verify_archive(path: Path) -> None:
+    """Look at a zip's directory before anything is unpacked.
+
+    Raises:
+        InputError: a member that is no .npy array.
+        ResourceError: it would unpack to very much more than it is.
+    """
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    for member in members:
+        if not member.filename.endswith(".npy"):
+            raise InputError(f"{path}: it holds {member.filename!r}, which is no .npy array.")
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > _UNPACKED_LIMIT and unpacked > _RATIO_LIMIT * path.stat().st_size:
+        raise ResourceError(
+            f"{path}: it would unpack to {unpacked / 1e9:.1f} GB, over {_RATIO_LIMIT} times its size; save it with "
+            "numpy.savez, uncompressed, if that is right."
+        )
 
 
 def _why_not_npz(path: Path, error: Exception) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime import feeds
 from onnxtool.runtime.feeds import adapt, random_feeds, read_npz
 
 FLOAT = np.dtype("float32")
@@ -90,3 +92,18 @@ def test_one_list_of_categories_serves_every_place() -> None:
     (feed,) = random_feeds([spec], 0, batch=40, domains={"x": Domain(0, 1, (3, 70))}).values()
     assert feed.dtype == np.int64
     assert set(feed) == {3, 70}
+
+
+def test_refuses_an_archive_with_something_else_inside(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "d.npz", "w") as archive:
+        archive.writestr("x.txt", "hello")
+    with pytest.raises(InputError, match=r"'x\.txt', which is no \.npy array"):
+        read_npz(tmp_path / "d.npz")
+
+
+def test_refuses_a_zip_bomb_before_unpacking_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "d.npz", x=np.zeros(2_000_000))
+    assert read_npz(tmp_path / "d.npz")["x"].shape == (2_000_000,)
+    monkeypatch.setattr(feeds, "_UNPACKED_LIMIT", 1_000_000)
+    with pytest.raises(ResourceError, match="would unpack to"):
+        read_npz(tmp_path / "d.npz")
