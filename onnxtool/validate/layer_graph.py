@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.graph import input_specs
 from onnxtool.model.header import operator_name
 from onnxtool.report.layers import Suspect
 
@@ -45,11 +44,6 @@ class LayerGraph:
                 if output.name:
                     producers[output.name], order[output.name] = node, index
         return cls(model, producers, order, weights)
-
-    @staticmethod
-    def input_names(model: ir.Model) -> list[str]:
-        """What a caller feeds."""
-        return [spec.name for spec in input_specs(model)]
 
     @staticmethod
     def output_names(model: ir.Model) -> list[str]:

@@ -108,10 +108,15 @@ def _culprit(
     common = {(s.node, s.operator) for s in theirs} & {(s.node, s.operator) for s in ours}
     suspects = [replace(s, model="A and B") if (s.node, s.operator) in common else s for s in theirs]
     suspects += [s for s in ours if (s.node, s.operator) not in common]
-    suspects.sort(key=_suspicion)
+    suspects.sort(key=lambda s: _suspicion(s, a, b))
     return Culprit(matches[tensor], tuple(suspects), tuple(sorted(ends)))
 
 
-def _suspicion(suspect: Suspect) -> tuple[bool, bool]:
-    """A node that reads a changed weight first; then B's nodes, which are what is judged."""
-    return not suspect.changed_weights, suspect.model == "A"
+def _suspicion(suspect: Suspect, a: LayerGraph, b: LayerGraph) -> tuple[bool, int, bool]:
+    """A node that reads a changed weight first; then by how much weight it reads; then B's, which is judged.
+
+    Operators without weights compute what their inputs say: among nodes that became one, the one that brought the
+    weight is the likelier.
+    """
+    weights = [w.size for n in suspect.inputs if (w := b.weights.get(n) or a.weights.get(n)) is not None]
+    return not suspect.changed_weights, -sum(weights), suspect.model == "A"

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.model import io
-from onnxtool.model.shape_folding import complete
+from onnxtool.model.header import read_header
 from onnxtool.model.shapes import bind_inputs, infer, known_shapes, skeleton
 from onnxtool.report.layers import Layers
 from onnxtool.runtime.runner import OnnxRunner
@@ -25,8 +26,8 @@ from onnxtool.validate.tolerance import Tolerance
 
 # Bytes of tensors held at one time, of both models together; what is beyond is fetched in further passes.
 MEMORY = 256 << 20
-# Assumed for tensors whose shape inference does not know.
-_UNKNOWN_BYTES = 1 << 20
+# Least that is assumed for tensors whose shape inference does not know.
+_UNKNOWN_BYTES = 1 << 17
 # Rounding of float32 sums grows with the largest value in sight, not with the element's own.
 _SCALE_TOLERANCE = 1e-5
 _PROBES = 8
@@ -48,9 +49,14 @@ class Side:
         graph = LayerGraph.of(io.load(path))
         return cls(path, graph, feeds, options, _sizes(path, feeds))
 
+    @cached_property
+    def typical(self) -> int:
+        """What is assumed for tensors whose shape is not known: the mean of the others, but no trifle."""
+        return max(sum(self.sizes.values()) // max(len(self.sizes), 1), _UNKNOWN_BYTES)
+
     def size(self, name: str | None) -> int:
         """Bytes of a tensor, as far as can be told beforehand."""
-        return 0 if name is None else self.sizes.get(name, _UNKNOWN_BYTES)
+        return 0 if name is None else self.sizes.get(name, self.typical)
 
     def fetch(self, names: Sequence[str]) -> dict[str, Any]:
         """Run the model with these tensors as its outputs."""
@@ -101,7 +107,7 @@ def compare_layers(
 def open_sides(a: Path, b: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Sides:
     """Two models, ready to be run with any of their tensors as outputs."""
     left = Side.open(a, feeds, options)
-    inputs = match_names(list(feeds), LayerGraph.input_names(io.load(b)), "inputs")
+    inputs = match_names(list(feeds), [s.name for s in read_header(io.read_proto(b)).inputs], "inputs")
     return left, Side.open(b, {inputs[n]: array for n, array in feeds.items() if n in inputs}, options)
 
 
@@ -162,7 +168,7 @@ def _sizes(path: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
     model = skeleton(io.read_proto(path))
     bind_inputs(model, {name: tuple(array.shape) for name, array in feeds.items()})
     try:
-        shapes = known_shapes(complete(model, infer))
+        shapes = known_shapes(infer(model))
     except Exception:  # unknown sizes are assumed ones: nothing else depends on it
         return {}
     return {n: 8 * math.prod(s) for n, s in shapes.items() if all(isinstance(d, int) for d in s)}  # type: ignore[arg-type]
