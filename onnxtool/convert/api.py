@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.feeds import read_npz
 from onnxtool.runtime.isolation import risky
 from onnxtool.validate.tolerance import Tolerance
+
+# Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
+_SPILL = 100_000_000
 
 
 def convert(
@@ -69,16 +74,20 @@ def convert(
         clock.stop("export")
         task.advance()
         comparison = None
+        proof = Proof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
         if verify_result:
-            proof = Proof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
-            graph, comparison = tidied(graph, proof, model.notes)
-            observe_output_dims(graph, model.inputs, [(p.feeds, p.outputs) for p in proof.probes])
-        clock.stop("verify")
-        task.advance()
-        record(graph, opened, model, options, comparison, reproducible=reproducible)
-        target = output if comparison is None or comparison.ok else keep_failed
-        if target is not None:
-            io.save(graph, target)
+            proof.observe(graph)
+        _release(model)
+        with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
+            if verify_result:
+                graph, comparison = tidied(graph, proof, model.notes)
+                observe_output_dims(graph, model.inputs, [(p.feeds, p.outputs) for p in proof.probes])
+            clock.stop("verify")
+            task.advance()
+            record(graph, opened, model, options, comparison, reproducible=reproducible)
+            target = output if comparison is None or comparison.ok else keep_failed
+            if target is not None:
+                io.save(graph, target, spill=spill)
         clock.stop("save")
         task.advance()
     written = target == output
@@ -138,6 +147,14 @@ def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tup
     # Importing a framework takes seconds and a gigabyte by itself, and a factory may do as it likes.
     with risky(f"loading the model with {adapter.name}", opened.size, scale=6.0 if options.factory is None else 100.0):
         return opened, adapter, adapter.load(opened, options)
+
+
+def _release(model: SourceModel) -> None:
+    """Let a source that can do so give back its memory: it has been run, and its weights are in the graph now."""
+    release = getattr(model, "release", None)
+    if release is not None:
+        release()
+        gc.collect()  # exporters leave cycles that hold the weights
 
 
 class _Clock:

@@ -110,6 +110,10 @@ class TorchModel:
         tensors = [tensor for _, tensor in self._forward(feeds)]
         return {s.name: to_numpy(t) for s, t in zip(self.outputs, tensors, strict=True)}
 
+    def release(self) -> None:
+        """Give back the weights; the model cannot be run after this."""
+        self.module, self.program = torch.nn.Identity(), None
+
     def trace_inputs(self) -> tuple[torch.Tensor, ...]:
         """The sample as tensors, in the order of the inputs."""
         return tuple(to_torch(self.sample[s.name]) for s in self.inputs)

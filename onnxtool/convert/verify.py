@@ -68,6 +68,18 @@ class Proof:
         self.probes: list[Probe] = []
         self._model, self._options, self._tolerance, self._names = model, options, tolerance, names
 
+    def observe(self, graph: ir.Model) -> None:
+        """Run the source; after this it is not needed any more.
+
+        Args:
+            graph: where the value ranges of its inputs are read off.
+
+        Raises:
+            InputError: the source fails on every input that was tried.
+        """
+        domains = input_domains(graph) | dict(self._model.feeds_hint or {})
+        self.probes = probe(self._model, self._options, domains)
+
     def compare(self, graph: ir.Model) -> CompareReport:
         """Run the graph on the same inputs as the source.
 
@@ -75,10 +87,10 @@ class Proof:
             InputError: the source fails on every input that was tried, or the runtime refuses the graph.
             VerdictError: the graph fails to run where the source does not.
         """
+        if not self.probes:
+            self.observe(graph)
         options, model = self._options, self._model
         runner = OnnxRunner.open(graph, SessionOptions(custom_op_libraries=options.custom_op_libraries))
-        if not self.probes:
-            self.probes = probe(model, options, input_domains(graph) | dict(model.feeds_hint or {}))
         origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
         allowed = tolerance_for(graph, self._tolerance)
         remembered = Remembered(model, self.probes)
