@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.graph import constant_array
-from onnxtool.optimize.facts import sizes_of
+from onnxtool.optimize.nodes import STANDARD, attribute, is_op, walk
 
-STANDARD = ("", "ai.onnx")
 _SPLAT_DTYPES = "biuf"
-_UNIFORM = "onnxtool.uniform"
-_MOST_COMPARED = 1 << 22
 _ROW = 16_384  # bytes; a bias that happens to be uniform is not worth a node, as long as there is room
-_KEPT_ON_DISK = 1 << 22  # bytes
 _SMALL = 256  # bytes; a constant of this size costs about as much as the node that computes it
 
 
@@ -54,7 +49,8 @@ class PassContext:
         The list is a snapshot: nodes that a rewrite has removed since then have `graph` None.
         """
         domains = STANDARD if domain == "" else (domain,)
-        return [n for n in model.graph.all_nodes() if n.domain in domains and (not op_types or n.op_type in op_types)]
+        wanted = frozenset(op_types)
+        return [n for n in walk(model.graph) if (not wanted or n.op_type in wanted) and n.domain in domains]
 
     def array(self, value: ir.Value | None, *, limit: int | None = None) -> np.ndarray | None:
         """The array behind a value that is constant for certain; None otherwise.
@@ -218,8 +214,8 @@ class PassContext:
             if node.inputs[index] is not value:
                 node.replace_input_with(index, value)
         node.attributes.clear()
-        for attribute in kept:
-            node.attributes.add(ir.Attr(attribute.name, attribute.type, attribute.value))
+        for item in kept:
+            node.attributes.add(ir.Attr(item.name, item.type, item.value))
 
     def bypass(self, old: ir.Value, new: ir.Value) -> bool:
         """Let every use of `old` read `new`; `old`'s node is then dead. A graph output keeps its name.
@@ -245,71 +241,6 @@ class PassContext:
         for user, index in old.uses():
             user.replace_input_with(index, new)
         return True
-
-
-def is_op(node: ir.Node | None, *op_types: str) -> bool:
-    """True for a node of the standard domain with one of these operators."""
-    return node is not None and node.domain in STANDARD and node.op_type in op_types
-
-
-def attribute(node: ir.Node, name: str, default: Any = None) -> Any:
-    """An attribute's value: int, float, str, tuple or tensor; `default` when it is absent."""
-    found = node.attributes.get(name)
-    if found is None or found.is_ref():
-        return default
-    return tuple(found.value) if isinstance(found.value, (list, tuple)) else found.value
-
-
-def has_subgraph(node: ir.Node) -> bool:
-    """True for If, Loop, Scan and their like."""
-    return any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values())
-
-
-def sole_use(value: ir.Value) -> ir.Node | None:
-    """The only node that reads a value, if there is just one use and it is no graph output."""
-    uses = value.uses()
-    return next(iter(uses)).node if len(uses) == 1 and not value.is_graph_output() else None
-
-
-def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
-    """The standard-domain node of one of these operators that makes a value, if so."""
-    node = value.producer() if value is not None else None
-    return node if node is not None and is_op(node, *op_types) else None
-
-
-def rank_of(value: ir.Value | None) -> int | None:
-    """Number of dims, None when unknown."""
-    sizes = sizes_of(value)
-    return None if sizes is None else len(sizes)
-
-
-def static_shape(value: ir.Value | None) -> tuple[int, ...] | None:
-    """The shape when every dim is a number."""
-    sizes = sizes_of(value)
-    if sizes is None or not all(isinstance(d, int) for d in sizes):
-        return None
-    return tuple(d for d in sizes if isinstance(d, int))
-
-
-def on_disk(value: ir.Value) -> bool:
-    """True for a large weight in external data, which is better left there than rewritten in memory."""
-    return isinstance(value.const_value, ir.ExternalTensor) and value.const_value.nbytes > _KEPT_ON_DISK
-
-
-def uniform_value(value: ir.Value | None, context: PassContext) -> float | None:
-    """The number that all elements of a constant are; None when they differ, or it is not constant or very large."""
-    if value is None or not context.is_constant(value):
-        return None
-    cached = value.meta.get(_UNIFORM)
-    if cached is None:
-        array = context.array(value, limit=_MOST_COMPARED)
-        number = None
-        if array is not None and array.size and array.dtype.kind in "biuf":
-            first = array.reshape(-1)[0]
-            number = float(first) if bool((array == first).all()) else None
-        cached = value.meta[_UNIFORM] = (number,)
-    found: float | None = cached[0]
-    return found
 
 
 def _splat(node: ir.Node) -> np.ndarray | None:

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
-from onnxtool.optimize.context import STANDARD, attribute, has_subgraph
+from onnxtool.optimize.nodes import STANDARD, attribute, has_subgraph
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
 

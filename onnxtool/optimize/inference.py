@@ -5,10 +5,11 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 
-from onnxtool.optimize.context import STANDARD, PassContext, attribute
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.expressions import symbol
 from onnxtool.optimize.facts import Items, Sizes, declared_sizes, forget_sizes, items_of, set_items, set_sizes, sizes_of
 from onnxtool.optimize.item_rules import RULES as ITEM_RULES
+from onnxtool.optimize.nodes import STANDARD, attribute
 from onnxtool.optimize.shape_rules import RULES as SHAPE_RULES
 from onnxtool.runtime.isolation import risky
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from onnxtool.optimize.context import attribute
 from onnxtool.optimize.expressions import Expr, add, floor_divide, multiply, product, subtract
 from onnxtool.optimize.facts import MAX_ITEMS, Items, Size, integers, items_of, sizes_of
 from onnxtool.optimize.layout_rules import axes_of
+from onnxtool.optimize.nodes import attribute
 
 Rule = Callable[[ir.Node], "Items | list[Items | None] | None"]
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnxtool.optimize.broadcasting import broadcast, smaller_of
-from onnxtool.optimize.context import attribute
 from onnxtool.optimize.expressions import Expr, add, exact_divide, floor_divide, multiply, product, subtract, symbol
 from onnxtool.optimize.facts import Size, Sizes, integers, items_of, sizes_of
+from onnxtool.optimize.nodes import attribute
 
 _HUGE = 1 << 30
 
@@ -277,7 +277,21 @@ def _pad(node: ir.Node, opset: int) -> Sizes | None:
     return tuple(add(d, pads[i] + pads[i + len(data)]) for i, d in enumerate(data))
 
 
+def _range(node: ir.Node, opset: int) -> Sizes | None:
+    bounds = [items_of(v) for v in node.inputs]
+    if any(b is None or b.elements[0] is None for b in bounds):
+        return None
+    start, limit, delta = (b.elements[0] for b in bounds if b is not None)
+    if not isinstance(start, int) or not isinstance(delta, int) or delta <= 0 or limit is None:
+        return None
+    length = subtract(limit, start)
+    if isinstance(length, int):
+        return (max(-(-length // delta), 0),)
+    return (length,) if delta == 1 and length.non_negative else None
+
+
 LAYOUT_RULES = {
+    "Range": _range,
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Squeeze": _squeeze,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, is_op, producer
+from onnxtool.optimize.context import PassContext
+from onnxtool.optimize.nodes import is_op, producer
 
 
 def scalar(value: ir.Value | None, context: PassContext) -> float | None:

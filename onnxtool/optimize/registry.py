@@ -10,6 +10,7 @@ from onnxtool.errors import UsageError
 from onnxtool.optimize.levels import Level, Pass
 from onnxtool.optimize.passes.activations import CollapseClips, FuseGelu, FuseHardSwish
 from onnxtool.optimize.passes.affine import FuseBatchNormAffine, FuseConvAffine, FuseMatMulScale
+from onnxtool.optimize.passes.attention import FuseAttention
 from onnxtool.optimize.passes.attention_layout import CollapseBatchedTransposes, MergeProjections
 from onnxtool.optimize.passes.batchnorm import FuseConvBatchNorm
 from onnxtool.optimize.passes.chains import CollapseCasts, CollapseSlices, CollapseTransposes, FlattenConcats
@@ -65,6 +66,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FuseMatMulScale,
     MergeProjections,
     FuseConvActivation,
+    FuseAttention,
 )
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from onnxtool.optimize.broadcasting import broadcast
-from onnxtool.optimize.context import attribute
 from onnxtool.optimize.expressions import add, floor_divide
 from onnxtool.optimize.facts import Size, Sizes, items_of, sizes_of
 from onnxtool.optimize.layout_rules import LAYOUT_RULES, axes_of, axis_of, named
+from onnxtool.optimize.nodes import attribute
 
 Rule = Callable[[ir.Node, int], "Sizes | list[Sizes | None] | None"]
 _HUGE = 1 << 30

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, is_op, producer, sole_use
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import attribute, is_op, producer, sole_use
 from onnxtool.optimize.patterns import factors, near, operand, scalar
 
 

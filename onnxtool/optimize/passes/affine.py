@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, is_op, on_disk, producer, rank_of, sole_use
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import is_op, on_disk, producer, rank_of, sole_use
 from onnxtool.optimize.passes.batchnorm import Affine, absorb_after, batchnorm_affine
 
 _ARITHMETIC = ("Mul", "Add", "Sub", "Div")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, on_disk, producer, rank_of, sole_use
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.expressions import multiply
 from onnxtool.optimize.facts import Size, Sizes, sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import on_disk, producer, rank_of, sole_use
 from onnxtool.optimize.passes.chains import permutation
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, producer, sole_use
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import attribute, producer, sole_use
 
 
 @dataclass(frozen=True)

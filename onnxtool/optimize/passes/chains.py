@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, producer, rank_of, sole_use
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import integers, sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import attribute, producer, rank_of, sole_use
 from onnxtool.optimize.passes.identities import remove
 
 # Type -> types that hold each of its values exactly.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.graph import constant_array
-from onnxtool.optimize.context import PassContext, is_op
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import is_op
 
 
 class LiftConstants:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, is_op
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import is_op
 
 # Outputs that may be dropped from the end when nobody reads them, because the operator then computes less.
 _OPTIONAL_OUTPUTS = {"Dropout": 1, "MaxPool": 1, "LayerNormalization": 1}

@@ -7,9 +7,10 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, has_subgraph
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.evaluate import RANDOM
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import has_subgraph
 
 _MAX_KEY_BYTES = 1 << 16
 

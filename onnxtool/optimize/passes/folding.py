@@ -7,9 +7,10 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, is_op, static_shape
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.evaluate import CannotEvaluateError, evaluate, foldable
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import is_op, static_shape
 
 _MAX_COMPUTED_BYTES = 1 << 28
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, producer, rank_of, sole_use
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import attribute, producer, rank_of, sole_use
 from onnxtool.optimize.passes.chains import permutation
 
 

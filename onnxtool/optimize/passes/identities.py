@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, rank_of
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import attribute, rank_of
 
 _HUGE = 1 << 31  # exporters write an end past every real dim as INT64_MAX, INT32_MAX or so
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, is_op, uniform_value
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import is_op
 from onnxtool.optimize.passes.identities import remove, same_shape
+from onnxtool.optimize.uniform import uniform_value
 
 # Operator -> (neutral number, whether it may stand on the left too).
 _EXACT = {"Mul": (1.0, True), "Div": (1.0, False), "Pow": (1.0, False), "And": (1.0, True), "Or": (0.0, True)}

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, producer, rank_of, sole_use
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import integers, sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import attribute, producer, rank_of, sole_use
 from onnxtool.optimize.patterns import near, scalar
 
 _TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)

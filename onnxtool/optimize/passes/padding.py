@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, attribute, is_op, producer, rank_of
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import attribute, is_op, producer, rank_of
 
 
 class FusePadConv:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext, is_op
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.expressions import Expr
 from onnxtool.optimize.facts import Sizes, integers, sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import is_op
 
 _RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 

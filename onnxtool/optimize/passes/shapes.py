@@ -8,10 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.optimize.broadcasting import broadcast
-from onnxtool.optimize.context import PassContext, is_op
+from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.expressions import Expr
 from onnxtool.optimize.facts import Size, items_of, sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.nodes import is_op
 
 
 class FoldShapes:

@@ -60,6 +60,14 @@ def test_a_selection_that_is_always_the_same(optimized) -> None:
     assert optimized(text, weights={"c": np.array([[True, True, False, True]])}).after == {"Where": 1, "Relu": 1}
 
 
+def test_a_mask_that_is_zero_everywhere_is_seen_through(optimized) -> None:
+    text = """g (float[b, s] x) => (float[b, s] y) {
+        d = Shape (x) t = Expand (true, d) m = Where (t, zero, inf) a = Add (x, m) y = Abs (a)
+    }"""
+    weights = {"true": np.array([[True]]), "zero": np.array(0.0, F), "inf": np.array(-np.inf, F)}
+    assert optimized(text, weights=weights, exact=False).after == {"Abs": 1}
+
+
 def test_a_selection_that_broadcasts_stays(optimized) -> None:
     text = "g (float[1, 4] x, float[b, 4] z) => (float[b, 4] y) { a = Where (c, x, z) y = Relu (a) }"
     assert optimized(text, weights={"c": np.array([[True] * 4])}).after == {"Where": 1, "Relu": 1}
