@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
-from onnxtool.convert.opset import target_opset
+from onnxtool.convert.opset import newest_runtime_opset, target_opset
+from onnxtool.convert.opset_raise import raise_opset
 from onnxtool.convert.source import Source
 
 if TYPE_CHECKING:
@@ -46,5 +47,7 @@ class BoostingAdapter:
         from onnxtool.convert.sklearn_model import SklearnModel
 
         assert isinstance(model, SklearnModel)
-        opset = target_opset(options, boosting_export.NEWEST_OPSET)
-        return boosting_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)
+        wanted = target_opset(options, newest_runtime_opset())
+        opset = min(wanted, boosting_export.NEWEST_OPSET)
+        exported = boosting_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)
+        return raise_opset(exported, wanted, model.notes if options.opset else None)

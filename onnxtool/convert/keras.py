@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from onnxtool.convert import keras_load
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
 from onnxtool.convert.keras_model import KerasModel, wrap
-from onnxtool.convert.opset import target_opset
+from onnxtool.convert.opset import newest_runtime_opset, target_opset
+from onnxtool.convert.opset_raise import raise_opset
 from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_quiet import import_keras
 
@@ -44,9 +45,10 @@ class KerasAdapter:
         from onnxtool.convert import tensorflow_graph
 
         assert isinstance(model, KerasModel)
-        opset = target_opset(options, tensorflow_graph.NEWEST_OPSET)
+        wanted = target_opset(options, newest_runtime_opset())
+        opset = min(wanted, tensorflow_graph.NEWEST_OPSET)
         frozen = tensorflow_graph.freeze(model.trace(), verbose=options.verbose)
-        return tensorflow_graph.to_onnx(
+        exported = tensorflow_graph.to_onnx(
             frozen,
             [s.name for s in model.inputs],
             [s.name for s in model.outputs],
@@ -54,3 +56,4 @@ class KerasAdapter:
             name=str(model.model.name),
             verbose=options.verbose,
         )
+        return raise_opset(exported, wanted, model.notes if options.opset else None)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from onnxtool.convert import sklearn_load
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
-from onnxtool.convert.opset import target_opset
+from onnxtool.convert.opset import newest_runtime_opset, target_opset
+from onnxtool.convert.opset_raise import raise_opset
 from onnxtool.convert.source import Source
 from onnxtool.errors import MissingExtraError
 
@@ -48,5 +49,7 @@ class SklearnAdapter:
         from onnxtool.convert.sklearn_model import SklearnModel
 
         assert isinstance(model, SklearnModel)
-        opset = target_opset(options, sklearn_export.NEWEST_OPSET)
-        return sklearn_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)
+        wanted = target_opset(options, newest_runtime_opset())
+        opset = min(wanted, sklearn_export.NEWEST_OPSET)
+        exported = sklearn_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)
+        return raise_opset(exported, wanted, model.notes if options.opset else None)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
-from onnxtool.convert.opset import target_opset
+from onnxtool.convert.opset import newest_runtime_opset, target_opset
+from onnxtool.convert.opset_raise import raise_opset
 from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_quiet import import_tensorflow
 
@@ -50,10 +51,12 @@ class TensorFlowAdapter:
         from onnxtool.convert.tensorflow_model import TensorFlowModel
 
         assert isinstance(model, TensorFlowModel)
-        opset = target_opset(options, tensorflow_graph.NEWEST_OPSET)
+        wanted = target_opset(options, newest_runtime_opset())
+        opset = min(wanted, tensorflow_graph.NEWEST_OPSET)
         frozen = tensorflow_graph.freeze(model.trace(), model.trackable, options.verbose)
         names = [s.name for s in model.inputs], [s.name for s in model.outputs]
-        return tensorflow_graph.to_onnx(frozen, *names, opset, verbose=options.verbose)
+        exported = tensorflow_graph.to_onnx(frozen, *names, opset, verbose=options.verbose)
+        return raise_opset(exported, wanted, model.notes if options.opset else None)
 
 
 def _saved_model_folder(source: Source) -> Path | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.convert.tensorflow_tidy import tidy
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model import io
 
@@ -119,7 +120,9 @@ def to_onnx(
         except Exception as error:
             raise failure("the TensorFlow converter (tf2onnx) fails on this model", error) from error
     refuse_foreign_operators(proto)
-    return io.from_proto(proto)
+    model = io.from_proto(proto)
+    tidy(model)
+    return model
 
 
 def _convert(graph_def: Any, frozen: FrozenGraph, renamed: dict[str, str], opset: int) -> Any:
@@ -143,6 +146,7 @@ def _optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.Mod
     """tf2onnx's clean-up, which its translation counts on: it inserts a Transpose on each side of a convolution."""
     from tf2onnx import optimizer
 
+    _lift_scalars(graph)
     if not catch_errors:
         # Every step would write all weights into protobuf anew; only the last time counts.
         graph.update_proto = lambda *_: None
@@ -150,6 +154,23 @@ def _optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.Mod
     vars(graph).pop("update_proto", None)
     proto: onnx.ModelProto = graph.make_model(name)
     return proto
+
+
+def _lift_scalars(graph: Any) -> None:
+    """Give scalars that are added one dim. tf2onnx 1.17 takes the largest dim of what is added to a convolution, fails
+    on a scalar (the 3 of a hard swish), and then leaves all Transposes of the graph where they are."""
+    from tf2onnx import utils
+
+    for node in list(graph.get_nodes()):
+        if node.type != "Add":
+            continue
+        for position, source in enumerate(node.inputs):
+            if source is not None and source.is_const() and graph.get_shape(node.input[position]) == []:
+                value = source.get_tensor_value(as_list=False).reshape(1)
+                other = graph.get_shape(node.input[1 - position])
+                if other:  # a scalar plus a scalar stays one
+                    lifted = graph.make_const(utils.make_name("lifted"), value)
+                    graph.replace_input(node, node.input[position], lifted.output[0], position)
 
 
 def _inlinable(graph_def: Any) -> Any:

@@ -9,31 +9,11 @@ import keras
 from keras import Input, Model, Sequential, ops
 from keras import layers as L
 
-ACTIVATIONS = [
-    "relu",
-    "relu6",
-    "elu",
-    "selu",
-    "gelu",
-    "silu",
-    "softplus",
-    "softsign",
-    "sigmoid",
-    "hard_sigmoid",
-    "hard_silu",
-    "tanh",
-    "exponential",
-    "leaky_relu",
-    "mish",
-    "log_softmax",
-    "softmax",
-    "celu",
-    "glu",
-    "sparse_plus",
-    "hard_tanh",
-    "tanh_shrink",
-    "squareplus",
-]
+_ACTIVATION_NAMES = """
+    relu relu6 elu selu gelu silu softplus softsign sigmoid hard_sigmoid hard_silu tanh exponential leaky_relu mish
+    log_softmax softmax celu glu sparse_plus hard_tanh tanh_shrink squareplus
+"""
+ACTIVATIONS = _ACTIVATION_NAMES.split()
 
 
 @keras.saving.register_keras_serializable("tests")
