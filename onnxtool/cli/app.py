@@ -13,6 +13,9 @@ from typer.main import get_command as build_command
 
 from onnxtool import __version__
 from onnxtool.cli import errors, streams
+from onnxtool.cli.arguments import LIMIT, NO_ISOLATION, sort
+from onnxtool.errors import UsageError
+from onnxtool.model import limits
 from onnxtool.runtime import isolation
 
 # The commands in the order of their use, each with the line that `onnxtool --help` shows.
@@ -30,9 +33,6 @@ COMMANDS = {
     "doctor": "Show versions, execution providers, extras and the CPU's int8 features.",
     "quickstart": "Do the whole job on a bundled real model and show the result.",
 }
-
-
-NO_ISOLATION = "--no-isolation"  # taken out of the arguments wherever it stands
 
 
 def _build(name: str) -> Any:
@@ -92,9 +92,18 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    no_isolation: Annotated[
+    no_isolation: Annotated[  # this one and the next are taken by main(), wherever they stand
         bool, typer.Option(NO_ISOLATION, help="No limits of time and memory on native code; for files you trust.")
     ] = False,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            LIMIT,
+            metavar="NAME=N",
+            help="Another limit: model-bytes, external-bytes, nodes, depth, seconds, memory-bytes. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Any trained model to an ONNX file that is checked, proven equal, optimized and quantized.
 
@@ -103,28 +112,23 @@ def root(
     """
 
 
-def expand_json(args: Sequence[str]) -> list[str]:
-    """Give a bare `--json` its value: it may stand alone (stdout) or be followed by `-` or a name ending in .json."""
-    result = []
-    args = list(args)
-    for index, argument in enumerate(args):
-        following = args[index + 1] if index + 1 < len(args) else ""
-        bare = argument == "--json" and not (following == "-" or following.endswith(".json"))
-        result.append("--json=-" if bare else argument)
-        if argument == "--":
-            return result + args[index + 1 :]
-    return result
-
-
 def main(args: Sequence[str] | None = None) -> None:
     """The console script: run the command line and exit with its code."""
     streams.prepare()
-    given = sys.argv[1:] if args is None else list(args)
-    isolated = args is None and NO_ISOLATION not in given and "--help" not in given
-    given = expand_json([a for a in given if a != NO_ISOLATION])
-    if isolated and given:
-        isolation.supervise(lambda message, code: errors.print_error(message, code, as_json="--json=-" in given))
+    given = sort(sys.argv[1:] if args is None else args)
+
+    def fail(message: str, code: int) -> None:
+        errors.print_error(message, code, as_json="--json=-" in given.rest)
+
     try:
-        app(args=given, prog_name="onnxtool")
+        if given.limits:
+            limits.use(given.limits)
+    except UsageError as error:
+        fail(str(error), error.exit_code)
+        sys.exit(error.exit_code)
+    if args is None and given.isolated and given.rest and "--help" not in given.rest:
+        isolation.supervise(fail)
+    try:
+        app(args=list(given.rest), prog_name="onnxtool")
     finally:
         streams.finish()

@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from onnxtool.errors import InputError, ResourceError
+from onnxtool.model.limits import DEFAULT
 
-# What a malformed file may cost; a legitimate one of the same size needs far less.
-BASE_SECONDS = 10.0
+# What a malformed file may cost beyond the base in `Limits`; a legitimate one of the same size needs far less.
 SECONDS_PER_BYTE = 20e-9
-BASE_BYTES = 1 << 30
 BYTES_PER_BYTE = 3
 SECONDS_PER_INPUT_BYTE = 5e-6  # a megabyte of images is seconds of work for a large network
 BYTES_PER_INPUT_BYTE = 200
@@ -59,8 +58,8 @@ def risky(what: str, size: int = 0, inputs: int = 0, scale: float = 1.0) -> Iter
     _tell(
         {
             "what": what,
-            "seconds": scale * BASE_SECONDS + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs,
-            "bytes": int(scale * BASE_BYTES) + BYTES_PER_BYTE * size + BYTES_PER_INPUT_BYTE * inputs,
+            "seconds": scale * DEFAULT.max_seconds + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs,
+            "bytes": int(scale * DEFAULT.max_memory_bytes) + BYTES_PER_BYTE * size + BYTES_PER_INPUT_BYTE * inputs,
         }
     )
     try:
@@ -187,7 +186,8 @@ class _Watch:
         self._kill(signal.SIGKILL)
         os.waitpid(self.child, 0)
         self.fail(
-            f"stopped: {reason}. The file may be malformed; if you trust it, --no-isolation lifts this limit.",
+            f"stopped: {reason}. The file may be malformed; if you trust it, --limit changes this limit, and "
+            "--no-isolation lifts it.",
             ResourceError.exit_code,
         )
         _leave(ResourceError.exit_code)

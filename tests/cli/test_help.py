@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
 from onnxtool import __version__
-from onnxtool.cli.app import COMMANDS, expand_json
+from onnxtool.cli.app import COMMANDS
+from onnxtool.cli.arguments import sort
 
 HEAVY = ("onnx", "onnx_ir", "onnxscript", "onnxruntime", "numpy", "torch", "tensorflow", "keras", "sklearn")
 Tool = Callable[..., "CompletedProcess[str]"]
@@ -57,7 +59,9 @@ def test_prints_its_version(onnxtool: Tool) -> None:
     assert (done.returncode, done.stdout) == (0, f"onnxtool {__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", [["frobnicate"], ["check", "--no-such-option", "x"], ["optimize", "one", "two", "three"]])
+@pytest.mark.parametrize(
+    "arguments", [["frobnicate"], ["check", "--no-such-option", "x"], ["optimize", "one", "two", "three"]]
+)
 def test_wrong_usage_is_exit_2(onnxtool: Tool, arguments: list[str]) -> None:
     done = onnxtool(*arguments)
     assert done.returncode == 2
@@ -76,4 +80,27 @@ def test_wrong_usage_is_exit_2(onnxtool: Tool, arguments: list[str]) -> None:
     ],
 )
 def test_json_may_stand_alone(given: list[str], expanded: list[str]) -> None:
-    assert expand_json(given) == expanded
+    assert list(sort(given).rest) == expanded
+
+
+def test_options_of_the_process_may_stand_anywhere() -> None:
+    given = sort(["check", "--limit", "nodes=5", "m.onnx", "--no-isolation", "--limit=depth=2", "--", "--limit"])
+    assert given.rest == ("check", "m.onnx", "--", "--limit")
+    assert given.limits == ("nodes=5", "depth=2")
+    assert not given.isolated
+
+
+@pytest.mark.parametrize("limit", ["nodes=3", "model-bytes=1000"])
+def test_a_limit_can_be_changed(onnxtool: Tool, digits_onnx: Path, limit: str) -> None:
+    assert onnxtool("inspect", digits_onnx).returncode == 0
+    done = onnxtool("inspect", digits_onnx, "--limit", limit)
+    assert done.returncode == 6
+    assert limit.partition("=")[2] in done.stderr
+
+
+@pytest.mark.parametrize("limit", ["frobs=3", "nodes", "nodes=-1", "nodes=many"])
+def test_a_wrong_limit_is_exit_2(onnxtool: Tool, digits_onnx: Path, limit: str) -> None:
+    done = onnxtool("inspect", digits_onnx, "--limit", limit)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: --limit {limit}: ")
+    assert len(done.stderr.splitlines()) == 1
