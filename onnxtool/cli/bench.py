@@ -50,6 +50,7 @@ def command(
     json: o.JsonOption = None,
     junit: o.JunitOption = None,
     markdown: o.MarkdownOption = None,
+    html: o.HtmlOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
 ) -> None:
@@ -57,7 +58,7 @@ def command(
 
     Several models take turns in one run; ratios to the first come with 95 % confidence intervals.
     """
-    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown}) as out:
+    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}) as out:
         from onnxtool.cli.numbers import percentage, whole_numbers
         from onnxtool.runtime.session import SessionOptions
         from onnxtool.validate.bench import bench

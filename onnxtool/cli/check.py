@@ -67,6 +67,7 @@ def command(
     junit: o.JunitOption = None,
     sarif: o.SarifOption = None,
     markdown: o.MarkdownOption = None,
+    html: o.HtmlOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
 ) -> None:
@@ -74,7 +75,7 @@ def command(
 
     Exit 0 when all is sound, 1 when there are errors, 3 when a single file cannot be read as an ONNX file.
     """
-    with Output(json, verbose, quiet, {"junit": junit, "sarif": sarif, "markdown": markdown}) as out:
+    with Output(json, verbose, quiet, {"junit": junit, "sarif": sarif, "markdown": markdown, "html": html}) as out:
         from onnxtool.errors import UsageError
 
         if explain:

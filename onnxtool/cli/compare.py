@@ -87,6 +87,7 @@ def command(
     json: o.JsonOption = None,
     junit: o.JunitOption = None,
     markdown: o.MarkdownOption = None,
+    html: o.HtmlOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
 ) -> None:
@@ -94,7 +95,7 @@ def command(
 
     Exit 0 when every output is within tolerance, 1 when one is not.
     """
-    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown}) as out:
+    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}) as out:
         from onnxtool.cli.convert_arguments import convert_options
         from onnxtool.cli.numbers import parse_tolerances, whole_numbers
         from onnxtool.errors import UsageError

@@ -103,6 +103,10 @@ MarkdownOption = Annotated[
     Path | None,
     typer.Option("--markdown", metavar="FILE.md", help="Write a summary in Markdown.", show_default=False),
 ]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE.html", help="Write the report as one HTML page.", show_default=False),
+]
 VerboseOption = Annotated[
     int,
     typer.Option("--verbose", "-v", count=True, help="More detail, and tracebacks on errors.", show_default=False),

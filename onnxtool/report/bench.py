@@ -34,6 +34,7 @@ class Latency:
         batch: size of the inputs' first dim.
         threads: intra-op threads; None when left to the runtime.
         median, p90, p99, low, high: of single runs; [low, high] is the 95 % interval of the median.
+        quantiles: the runs' 0 %, 5 %, 10 %, ... 100 % points, in seconds.
         throughput: batch items in a second, at the median.
         ratio: latency over that of the first model, measured in alternation; None for the first model itself.
         ratio_low, ratio_high: its 95 % bootstrap interval.
@@ -54,6 +55,7 @@ class Latency:
     ratio_low: float | None = None
     ratio_high: float | None = None
     verdict: str = ""
+    quantiles: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from onnxtool.report.base import Report
 from onnxtool.report.layers import Layers
 
+LOWEST_DECADE, DECADES = -12, 16
+
 
 @dataclass(frozen=True)
 class TensorDifference:
@@ -29,6 +31,8 @@ class TensorDifference:
         max_ulp: largest number of representable floats between a and b (float16 and float32), None elsewhere.
         nans, infinities: how many (in A, in B).
         top1: share of rows (along the last dim) whose largest element is at the same place; None for vectors.
+        error_decades: how many elements are exactly equal, then how many have an error in [1e-12, 1e-11) and so on
+            up to [1e3, 1e4); smaller and larger ones count in the first and last decade.
         rtol, atol: this tensor's own tolerance; None when it has that of the report.
     """
 
@@ -53,6 +57,7 @@ class TensorDifference:
     nans: tuple[int, int] = (0, 0)
     infinities: tuple[int, int] = (0, 0)
     top1: float | None = None
+    error_decades: tuple[int, ...] = ()
     rtol: float | None = None
     atol: float | None = None
 

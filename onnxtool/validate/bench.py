@@ -219,6 +219,7 @@ def _latency(
         ratio_low=relation.low if relation else None,
         ratio_high=relation.high if relation else None,
         verdict=judge(relation) if relation else "",
+        quantiles=tuple(timing.percentile(q) for q in range(0, 101, 5)),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.report.compare import TensorDifference
+from onnxtool.report.compare import DECADES, LOWEST_DECADE, TensorDifference
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Difference:
     max_ulp: int | None = None
     nans: tuple[int, int] = (0, 0)
     infinities: tuple[int, int] = (0, 0)
+    decades: np.ndarray = field(default_factory=lambda: np.zeros(DECADES + 1, np.int64))
     _rows: int = 0
     _same_rows: int = 0
 
@@ -122,6 +123,7 @@ class Difference:
             excess = error - allowed
             relative = np.where(same, 0.0, error / magnitude)
             relative = relative[np.isfinite(magnitude) & (magnitude > 0)]
+        self.decades += error_decades(error)
         self.mismatched += int((excess > 0).sum())
         self.max_abs = max(self.max_abs, float(error.max()))
         self.max_rel = max(self.max_rel, float(relative.max()) if relative.size else 0.0)
@@ -179,11 +181,24 @@ class Difference:
             actual=self.actual,
             other_name=other_name,
             note=self.note,
+            error_decades=tuple(int(n) for n in self.decades),
             max_ulp=self.max_ulp,
             nans=self.nans,
             infinities=self.infinities,
             top1=self._same_rows / self._rows if self._rows else None,
         )
+
+
+def error_decades(error: np.ndarray) -> np.ndarray:
+    """How many errors are exactly zero, then how many lie in each decade; see `TensorDifference.error_decades`."""
+    counts = np.zeros(DECADES + 1, np.int64)
+    some = error[error > 0]
+    counts[0] = error.size - some.size
+    if some.size:
+        with np.errstate(all="ignore"):
+            place = np.where(np.isfinite(some), np.floor(np.log10(some)), np.inf)
+        counts[1:] = np.bincount(np.clip(place - LOWEST_DECADE, 0, DECADES - 1).astype(int), minlength=DECADES)
+    return counts
 
 
 def ulp_distance(a: np.ndarray, b: np.ndarray) -> int:
