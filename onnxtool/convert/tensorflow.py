@@ -24,8 +24,8 @@ class TensorFlowAdapter:
     extra = "keras"
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
-        """A folder with saved_model.pb, the file itself, or a serialized GraphDef."""
-        return _saved_model_folder(source) is not None or _is_graph_def(source)
+        """A folder with saved_model.pb, the file itself, a TensorFlow Lite flatbuffer, or a serialized GraphDef."""
+        return _saved_model_folder(source) is not None or _is_lite(source) or _is_graph_def(source)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load and trace.
@@ -36,6 +36,10 @@ class TensorFlowAdapter:
         import_tensorflow(str(source), options.verbose)
         from onnxtool.convert import tensorflow_load
 
+        if _is_lite(source):
+            from onnxtool.convert.tensorflow_lite import load_lite
+
+            return load_lite(source, options)
         folder = _saved_model_folder(source)
         if folder is not None:
             return tensorflow_load.load_saved_model(source, folder, options)
@@ -48,15 +52,19 @@ class TensorFlowAdapter:
             UnsupportedError: an operator without an ONNX form.
         """
         from onnxtool.convert import tensorflow_graph
+        from onnxtool.convert.tensorflow_lite import LiteModel, export_lite
         from onnxtool.convert.tensorflow_model import TensorFlowModel
 
-        assert isinstance(model, TensorFlowModel)
         wanted = target_opset(options, newest_runtime_opset())
         opset = min(wanted, tensorflow_graph.NEWEST_OPSET)
+        notes = model.notes if options.opset else None
+        if isinstance(model, LiteModel):
+            return raise_opset(export_lite(model, opset, options.verbose), wanted, notes)
+        assert isinstance(model, TensorFlowModel)
         frozen = tensorflow_graph.freeze(model.trace(), model.trackable, options.verbose)
         names = [s.name for s in model.inputs], [s.name for s in model.outputs]
         exported = tensorflow_graph.to_onnx(frozen, *names, opset, verbose=options.verbose)
-        return raise_opset(exported, wanted, model.notes if options.opset else None)
+        return raise_opset(exported, wanted, notes)
 
 
 def _saved_model_folder(source: Source) -> Path | None:
@@ -65,6 +73,11 @@ def _saved_model_folder(source: Source) -> Path | None:
     if source.is_folder:
         return source.path if any(name in source.names() for name in _SAVED_MODEL) else None
     return source.path.parent if source.path.name in _SAVED_MODEL else None
+
+
+def _is_lite(source: Source) -> bool:
+    """A flatbuffer with TensorFlow Lite's identifier."""
+    return source.head(8)[4:8] == b"TFL3"
 
 
 def _is_graph_def(source: Source) -> bool:

@@ -111,12 +111,12 @@ def to_onnx(
                 tf.import_graph_def(graph_def, name="")
                 graph_def = tf_loader.tf_optimize(list(frozen.inputs), list(frozen.outputs), graph_def)
             try:
-                proto = _optimized(_convert(graph_def, frozen, renamed, opset), name)
+                proto = optimized(_convert(graph_def, frozen, renamed, opset), name)
             except OnnxToolError:
                 raise
             except Exception:
                 # Slower by far, because it keeps a copy of all weights for each step, to undo the one that fails.
-                proto = _optimized(_convert(graph_def, frozen, renamed, opset), name, catch_errors=True)
+                proto = optimized(_convert(graph_def, frozen, renamed, opset), name, catch_errors=True)
         except Exception as error:
             raise failure("the TensorFlow converter (tf2onnx) fails on this model", error) from error
     refuse_foreign_operators(proto)
@@ -142,7 +142,7 @@ def _convert(graph_def: Any, frozen: FrozenGraph, renamed: dict[str, str], opset
         )
 
 
-def _optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.ModelProto:
+def optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.ModelProto:
     """tf2onnx's clean-up, which its translation counts on: it inserts a Transpose on each side of a convolution."""
     from tf2onnx import optimizer
 
