@@ -36,6 +36,7 @@ _TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 _FINALISTS = 4
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
+_GATES = ("Sigmoid", "HardSigmoid")
 _LOST_DB = 4.0  # so noisy that leaving nodes in float is no repair
 _METHODS: tuple[tuple[Method, float], ...] = (
     ("minmax", 1.0),
@@ -142,10 +143,14 @@ class _Hunt:
                 self.lab.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
 
     def _promising(self) -> list[Trial]:
-        """The fastest within the budget, and the fastest beyond it that could be brought back."""
+        """What may become the fastest: the fastest beyond the budget that could be brought back, the fastest within it,
+        and the fastest with most nodes on integers, which a few changes can make faster still."""
         winner = self._winner()
-        broken = self._broken(winner)[:1]
-        return broken + ([winner] if winner is not None else [])
+        widest = max((len(t.recipe.plan or {}) for t in self.lab.trials), default=0)
+        wide = [t for t in self._fastest(len(self.lab.trials)) if 2 * len(t.recipe.plan or {}) > widest]
+        hopeful = [t for t in wide if t.fidelity and t.fidelity.channel_db > _LOST_DB][:1]
+        chosen = self._broken(winner)[:1] + hopeful + ([winner] if winner is not None else [])
+        return list({id(t): t for t in chosen}.values())
 
     def _broken(self, winner: Trial | None) -> list[Trial]:
         """Faster than the winner but beyond the budget, not hopelessly; the fastest first."""
@@ -156,6 +161,12 @@ class _Hunt:
     def _paying(self, trial: Trial) -> None:
         """Put groups of nodes back to float, and keep what is clearly faster."""
         best = trial
+        placement = placement_of(self.lab.job.prepared.graph, best.recipe)
+        gates = tuple(n.name or "" for n in placement.carried if n.op_type in _GATES)
+        if gates and self._in_time("paying"):
+            # A table look-up and a product on integers can take longer than one fused float activation.
+            recipe = replace(best.recipe, exclude=(*best.recipe.exclude, *gates))
+            best = min(best, self.lab.try_out(f"{best.name}, activations float", recipe), key=lambda t: t.speed)
         for label, group in group_nodes(self.nodes, macs(self.nodes, self.lab.seen)):
             plan = dict(best.recipe.plan or {})
             left = {k: v for k, v in plan.items() if k not in group}

@@ -18,7 +18,7 @@ from onnxtool.quantize.edit import attribute, float_constant, is_standard, sole_
 
 COMPUTE = ("Conv", "Gemm", "MatMul")
 # Values pass unchanged: input and output share scale and zero point, and the runtime runs them on integers.
-MOVERS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather", "MaxPool")
+MOVERS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather", "MaxPool", "Split", "Resize")
 # Integer kernels with scales of their own.
 CARRIERS = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu", "HardSigmoid")
 
@@ -106,18 +106,18 @@ def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.No
             placement.compute.append(node)
             _add(placement, node.inputs[0])
             if node.op_type == "Conv" or result_of(node) in directly:
-                _finish(placement, node)
-        elif node not in kept_float and _can_carry(node, placement.results) and result_of(node) in wanted:
+                _finish(placement, node, result_of(node))
+        elif node not in kept_float and _can_carry(node, placement.results) and not wanted.isdisjoint(results_of(node)):
             placement.carried.append(node)
             for value in node.inputs:
                 if value in _data_inputs(node) and constant_array(value) is not None:
                     _add(placement, value)
-            _finish(placement, node)
+            for result in results_of(node):
+                _finish(placement, node, result)
     return placement
 
 
-def _finish(placement: Placement, node: ir.Node) -> None:
-    result = result_of(node)
+def _finish(placement: Placement, node: ir.Node, result: ir.Value) -> None:
     _add(placement, result)
     placement.results.add(result)
     floor = _hard_swish_floor(result)
@@ -154,13 +154,15 @@ def _wanted(
     for node in reversed(nodes):
         if node in compute:
             wanted.add(node.inputs[0])  # type: ignore[arg-type]
-        elif is_standard(node, *through) and node not in kept_float and result_of(node) in wanted:
+        elif is_standard(node, *through) and node not in kept_float and not wanted.isdisjoint(results_of(node)):
             wanted.update(v for v in _data_inputs(node) if constant_array(v) is None)
     return wanted
 
 
 def _can_carry(node: ir.Node, integer: set[ir.Value]) -> bool:
-    if not is_standard(node, *MOVERS, *CARRIERS) or len(node.outputs) > 1:
+    if not is_standard(node, *MOVERS, *CARRIERS) or (len(node.outputs) > 1 and node.op_type != "Split"):
+        return False
+    if node.op_type == "Resize" and attribute(node, "mode", "nearest") != "nearest":
         return False
     if node.op_type == "MaxPool" and attribute(node, "storage_order", 0):
         return False
@@ -187,6 +189,11 @@ def result_of(node: ir.Node) -> ir.Value:
     if user is not None and node.op_type in (*COMPUTE, "Add") and saturates(user):
         return user.outputs[0]
     return output
+
+
+def results_of(node: ir.Node) -> list[ir.Value]:
+    """All quantized results of a node: several for Split."""
+    return list(node.outputs) if len(node.outputs) > 1 else [result_of(node)]
 
 
 def saturates(node: ir.Node) -> bool:
