@@ -25,6 +25,7 @@ from onnxtool.model import map_types
 from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync, write_atomic
 from onnxtool.model.digest import DIGEST_KEY, seal
 from onnxtool.model.limits import DEFAULT, Limits
+from onnxtool.model.pickle_scan import pickled_imports
 from onnxtool.model.serialize import (
     bytes_in,
     externalized,
@@ -289,6 +290,12 @@ def _read_regular(path: Path, limit: int) -> bytes:
 
 def _why_not_onnx(data: bytes) -> str:
     head = data[:64]
+    imports = pickled_imports(data)
+    if imports is not None:
+        names = f" It would import {', '.join(imports[:8])}{', ...' if len(imports) > 8 else ''}." if imports else ""
+        return (
+            f"this holds a pickle and is no ONNX file; loading it can run code.{names} To turn it into one: onnxtool convert"
+        )
     if head.startswith(b"PK\x03\x04"):
         return "this is a zip archive (PyTorch, Keras, skops?), not an ONNX file. To turn it into one: onnxtool convert"
     if head.startswith(b"\x89HDF"):
