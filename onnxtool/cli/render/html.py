@@ -22,7 +22,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto
 h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; } .scroll { overflow-x: auto; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-td { overflow-wrap: anywhere; } td.n, th.n { text-align: right; white-space: nowrap; }
+td { overflow-wrap: break-word; } .scroll { margin: .75rem 0; } td.n, th.n { text-align: right; white-space: nowrap; }
 td.n { font-variant-numeric: tabular-nums; }
 .good { color: var(--good); } .bad { color: var(--bad); } .warn { color: var(--warn); } .dim { opacity: .7; }
 svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: currentColor; } .grid { stroke: var(--line); }
