@@ -78,8 +78,8 @@ def load_lite(source: Source, options: ConvertOptions) -> LiteModel:
 
     with quiet(options.verbose), risky("loading the TensorFlow Lite model", source.size):
         try:
-            # The plain kernels: the fast ones sum in another order.
-            resolver = tf.lite.experimental.OpResolverType.BUILTIN_REF
+            # Without XNNPACK, which sums in another order and announces itself on the terminal.
+            resolver = tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
             path = os.fspath(source.path or "")
             interpreter = tf.lite.Interpreter(path, experimental_op_resolver_type=resolver)
             interpreter.allocate_tensors()
