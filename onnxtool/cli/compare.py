@@ -47,6 +47,9 @@ def command(
             show_default=False,
         ),
     ] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Ask ONNX's reference implementation as a third opinion.")
+    ] = False,
     tolerance: Annotated[
         list[str] | None,
         typer.Option(
@@ -146,6 +149,7 @@ def command(
                 edge=edge,
                 layers=layers,
                 bisect=bisect,
+                reference=reference,
             )
         )
 

@@ -63,6 +63,32 @@ class TensorDifference:
 
 
 @dataclass(frozen=True)
+class Opinion:
+    """What ONNX's reference implementation, run on A's graph, says of one output of both.
+
+    Attributes:
+        output: its name in A.
+        a_ok, b_ok: within tolerance of the reference.
+        a_max_abs, b_max_abs: largest distance from it.
+    """
+
+    output: str
+    a_ok: bool
+    b_ok: bool
+    a_max_abs: float
+    b_max_abs: float
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        if self.a_ok and self.b_ok:
+            return "agrees with both"
+        if self.a_ok or self.b_ok:
+            return f"agrees with {'A' if self.a_ok else 'B'}, not with {'B' if self.a_ok else 'A'}"
+        return "agrees with neither"
+
+
+@dataclass(frozen=True)
 class CompareReport(Report):
     """Two models on the same inputs.
 
@@ -73,6 +99,7 @@ class CompareReport(Report):
         runs: for each run, the shapes of the inputs.
         data: where the inputs came from ("random, seed 0" or a file).
         layers: the error along the depth, when it was asked for.
+        opinions: what the reference implementation says, when it was asked.
     """
 
     kind: ClassVar[str] = "compare"
@@ -86,6 +113,7 @@ class CompareReport(Report):
     atol: float
     warnings: tuple[str, ...] = ()
     layers: Layers | None = None
+    opinions: tuple[Opinion, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.header import RANDOM_OPERATORS, read_header
-from onnxtool.report.compare import CompareReport
+from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.edge_feeds import edge_feeds
 from onnxtool.runtime.feeds import adapt, random_feeds
 from onnxtool.runtime.outputs import flatten
@@ -41,6 +41,7 @@ def compare(
     edge: bool = False,
     layers: bool = False,
     bisect: str | os.PathLike[str] | None = None,
+    reference: bool = False,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -60,6 +61,7 @@ def compare(
         edge: also run on zeros, extremes and an empty batch; what A itself cannot take is left out, with a warning.
         layers: compare every tensor inside too, and name the first that is wrong; both must be .onnx files.
         bisect: folder for the smallest part that differs, as two models with their inputs; implies `layers`.
+        reference: ask ONNX's reference implementation of A, an .onnx file, on the run with the worst element.
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
@@ -84,14 +86,46 @@ def compare(
         report = excuse_rounding(report, a, left, feeds, options)
     if layers and not isinstance(a, Runner) and not isinstance(b, Runner):
         report = _look_inside(report, Path(a), Path(b), feeds, Tolerance(rtol, atol), options, bisect)
+    if reference:
+        if isinstance(a, Runner):
+            raise UsageError("--reference takes an .onnx file as A.")
+        report = _ask_reference(report, a, left, right, feeds)
     return report
+
+
+def _worst_feeds(report: CompareReport, feeds: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    worst = report.worst
+    return feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
+
+
+def _ask_reference(
+    report: CompareReport,
+    a: str | os.PathLike[str],
+    left: Runner,
+    right: Runner,
+    feeds: Sequence[dict[str, np.ndarray]],
+) -> CompareReport:
+    """Add what the reference implementation says; a warning when it cannot run A."""
+    from onnxtool.runtime.reference import ReferenceRunner
+
+    chosen, tolerance = [_worst_feeds(report, feeds)], Tolerance(report.rtol, report.atol)
+    try:
+        third = ReferenceRunner(a)
+        to_a = {o.name: o for o in compare_runners(third, left, chosen, tolerance).outputs}
+        to_b = {o.name: o for o in compare_runners(third, right, chosen, tolerance).outputs}
+    except UnsupportedError as error:
+        return replace(report, warnings=(*report.warnings, str(error)))
+    opinions = tuple(
+        Opinion(name, to_a[name].ok, to_b[name].ok, to_a[name].max_abs, to_b[name].max_abs) for name in to_a
+    )
+    return replace(report, opinions=opinions)
 
 
 def _look_inside(
     report: CompareReport,
     a: Path,
     b: Path,
-    feeds: Sequence[Mapping[str, np.ndarray]],
+    feeds: Sequence[dict[str, np.ndarray]],
     tolerance: Tolerance,
     options: SessionOptions,
     bisect: str | os.PathLike[str] | None,
@@ -99,9 +133,7 @@ def _look_inside(
     """Add the layers, on the inputs of the run with the worst element, and the part that differs."""
     from onnxtool.validate.layers import compare_sides, open_sides
 
-    worst = report.worst
-    chosen = feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
-    sides = open_sides(a, b, chosen, replace(options, optimization="off"))
+    sides = open_sides(a, b, _worst_feeds(report, feeds), replace(options, optimization="off"))
     layers = compare_sides(sides, tolerance)
     if bisect is not None:
         from onnxtool.validate.bisect import reproduce

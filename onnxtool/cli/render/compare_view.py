@@ -38,6 +38,9 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
             console.print(f"  {markup(item.name)}: {markup(_why(item), 500)}", soft_wrap=True)
         if verbose or any(item.nans) or any(item.infinities):
             console.print(f"  {markup(item.name)}: {markup(_details(item), 500)}", soft_wrap=True)
+    for opinion in report.opinions:
+        distances = f"{number(opinion.a_max_abs)} from A, {number(opinion.b_max_abs)} from B"
+        console.print(f"  ONNX's reference on {markup(opinion.output)}: {opinion.told} ({distances})", soft_wrap=True)
     if report.layers is not None:
         _layers(report.layers, console, verbose)
     warnings(console, report.warnings)
