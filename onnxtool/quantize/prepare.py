@@ -38,9 +38,9 @@ def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
     ready = model.clone()
     if ready.functions:
         common.InlinePass()(ready)
+    ready = _raised(ready)
     if level != "none":
         optimize_model(ready, level)
-    ready = _raised(ready)
     common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(ready)
     _fold_moved_weights(ready)
     _absorb_gemm_factors(ready)
