@@ -14,7 +14,7 @@ from onnxtool.convert.interface import described, named
 from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_dims import name_dims, unique
 from onnxtool.convert.tensorflow_graph import failure, optimized, refuse_foreign_operators
-from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.convert.tensorflow_quiet import quiet, silent_native_stderr
 from onnxtool.convert.tensorflow_tidy import tidy
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
@@ -143,7 +143,7 @@ def export_lite(model: LiteModel, opset: int, verbose: int = 0) -> ir.Model:
     Raises:
         UnsupportedError: operators that the converter does not have.
     """
-    with quiet(verbose):
+    with quiet(verbose), silent_native_stderr(verbose):  # tf2onnx opens the file in an interpreter of its own
         try:
             proto = _convert(model, opset)
         except Exception as error:

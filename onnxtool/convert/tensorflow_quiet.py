@@ -29,7 +29,7 @@ def import_tensorflow(subject: str, verbose: int = 0) -> Any:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if verbose >= 2 else "3")
     try:
-        with quiet(verbose), _silent_native_stderr(verbose):
+        with quiet(verbose), silent_native_stderr(verbose):
             import tensorflow
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] != "tensorflow":
@@ -47,7 +47,7 @@ def import_keras(subject: str, verbose: int = 0) -> Any:
     if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
         import_tensorflow(subject, verbose)
     try:
-        with quiet(verbose), _silent_native_stderr(verbose):
+        with quiet(verbose), silent_native_stderr(verbose):
             import keras
     except ModuleNotFoundError as error:
         raise MissingExtraError(subject, "Keras", "keras") from error
@@ -73,8 +73,9 @@ def quiet(verbose: int = 0) -> Iterator[None]:
 
 
 @contextmanager
-def _silent_native_stderr(verbose: int) -> Iterator[None]:
-    # Its native code writes to file descriptor 2 before any log level is read.
+def silent_native_stderr(verbose: int = 0) -> Iterator[None]:
+    """Inside the block, nothing reaches the terminal's error stream (below `verbose` 2): TensorFlow's native code writes
+    to file descriptor 2 whatever the log level. Keep it short; progress goes there too."""
     if verbose >= 2:
         yield
         return
