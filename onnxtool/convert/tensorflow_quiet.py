@@ -74,8 +74,8 @@ def quiet(verbose: int = 0) -> Iterator[None]:
 
 @contextmanager
 def silent_native_stderr(verbose: int = 0) -> Iterator[None]:
-    """Inside the block, nothing reaches the terminal's error stream (below `verbose` 2): TensorFlow's native code writes
-    to file descriptor 2 whatever the log level. Keep it short; progress goes there too."""
+    """Inside the block, nothing reaches the terminal's error stream (below `verbose` 2). Native code of TensorFlow
+    writes there whatever the log level. Keep it short: progress goes there too."""
     if verbose >= 2:
         yield
         return
