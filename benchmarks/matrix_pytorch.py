@@ -109,7 +109,7 @@ CASES = (
     timm("mobilevit_xxs"),
     timm("efficientformer_l1", 224),
     timm("poolformer_s12"),
-    timm("mixer_s32_224", 224, num_blocks=2),
+    timm("mixer_s32_224", 224),
     timm("levit_128s", 224),
     timm("coatnet_nano_rw_224", 224),
     timm("fastvit_t8"),

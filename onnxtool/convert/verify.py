@@ -95,21 +95,36 @@ class Proof:
         allowed = tolerance_for(graph, self._tolerance)
         remembered = Remembered(model, self.probes)
         feeds = [p.feeds for p in self.probes]
-        self._warn_of_small(allowed)
+        scaled = self._scaled(allowed)
         try:
-            return compare_runners(remembered, runner, feeds, allowed, names=self._names, data=origin)
+            return compare_runners(
+                remembered, runner, feeds, allowed, names=self._names, data=origin, tolerances=scaled
+            )
         except InputError as error:
             raise VerdictError(f"{self._names[0]}: the ONNX graph fails where the source runs: {error}") from error
 
-    def _warn_of_small(self, allowed: Tolerance) -> None:
-        """An output that is everywhere about as small as the absolute tolerance is equal to anything small."""
+    def _scaled(self, allowed: Tolerance) -> dict[str, Tolerance]:
+        """The absolute tolerance of each output, which is meant for values around 1.
+
+        Where an output is larger, rounding errors are as well, also in those of its elements that happen to be near
+        zero: it is allowed the tolerance times its root mean square. An output that is everywhere about as small as
+        the tolerance is equal to anything small; that is said.
+        """
+        scaled = {}
         for spec in self._model.outputs:
-            arrays = [np.asarray(p.outputs.get(spec.name, 0)) for p in self.probes]
-            floats = [np.abs(a[np.isfinite(a)]) for a in arrays if a.dtype.kind in "fV" and a.size]
-            largest = max((float(a.max()) for a in floats if a.size), default=np.inf)
+            found = [p.outputs.get(spec.name) for p in self.probes]
+            arrays = [a for a in found if isinstance(a, np.ndarray) and a.dtype.kind in "fV"]
+            values = [a[np.isfinite(a)].astype(np.float64) for a in arrays]
+            values = [v for v in values if v.size]
+            if not values:
+                continue
+            level = max(float(np.sqrt(np.mean(v**2))) for v in values)
+            largest = max(float(np.abs(v).max()) for v in values)
+            scaled[spec.name] = replace(allowed, atol=allowed.atol * max(1.0, level))
             note = f"output {spec.name} never exceeds {largest:.1g}: within atol {allowed.atol:g} that proves little"
-            if 0 < largest < 10 * allowed.atol and note not in self._model.notes:
+            if largest < 10 * allowed.atol and note not in self._model.notes:
                 self._model.notes.append(note)
+        return scaled
 
 
 def tidied(graph: ir.Model, proof: Proof, notes: list[str]) -> tuple[ir.Model, CompareReport]:

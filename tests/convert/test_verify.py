@@ -156,3 +156,39 @@ def test_half_precision_has_wider_limits(dtype: str, limit: float) -> None:
     )
     assert tolerance_for(model, Tolerance()).rtol == limit
     assert tolerance_for(model, Tolerance(rtol=0.5)).rtol == 0.5
+
+
+class Scaled(Doubler):
+    """y = scale * x, with a zero among large values."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__("batch", "n")
+        self.scale = np.float32(scale)
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        y = self.scale * feeds["x"]
+        y[:, 0] = 0
+        return {"y": y}
+
+
+def zeroed(scale: float, error: float) -> ir.Model:
+    return graph(
+        f"""
+        s = Constant <value_float = {scale}> ()  e = Constant <value_float = {error}> ()
+        z = Constant <value_ints = [0]> ()  one = Constant <value_ints = [1]> ()
+        far = Constant <value_ints = [999]> ()  zero = Constant <value_float = 0.0> ()
+        first = Slice(x, z, one, one)  rest = Slice(x, one, far, one)  none = Mul(first, zero)  off = Add(none, e)
+        more = Mul(rest, s)  y = Concat <axis = 1> (off, more)
+        """
+    )
+
+
+@pytest.mark.parametrize(("scale", "error", "ok"), [(1e6, 1.0, True), (1e6, 100.0, False), (1.0, 1e-3, False)])
+def test_absolute_tolerance_grows_with_the_output(scale: float, error: float, ok: bool) -> None:
+    assert proof(Scaled(scale)).compare(zeroed(scale, error)).ok is ok
+
+
+def test_an_output_too_small_to_prove_anything_is_said() -> None:
+    model = Scaled(1e-6)
+    assert proof(model).compare(zeroed(1e-6, 0.0)).ok
+    assert any("proves little" in n for n in model.notes)
