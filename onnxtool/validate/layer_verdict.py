@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from onnxtool.model.header import operator_name
@@ -40,7 +40,7 @@ def judge(
     agreeing = {y for y, m in measured.items() if m.ok} | set(by_value)
     wrong = [y for y, m in measured.items() if not m.ok]
     outputs = set(b.output_names(b.model))
-    reused = {y for y in wrong if y not in outputs and _is_reused(b, y, agreeing, set(wrong))}
+    reused = _reused(b, [y for y in wrong if y not in outputs], agreeing, set(wrong))
     blamed = [y for y in sorted(wrong, key=b.order.__getitem__) if y not in reused]
     changed = changed_weights(a, b)
     culprit = None
@@ -82,14 +82,19 @@ def _operator(graph: LayerGraph, tensor: str) -> str:
     return operator_name(node.domain, node.op_type)
 
 
-def _is_reused(b: LayerGraph, tensor: str, agreeing: set[str], wrong: set[str]) -> bool:
-    """Is it only the name that is the same? Then everything that is made of it agrees.
+def _reused(b: LayerGraph, candidates: Iterable[str], agreeing: set[str], wrong: set[str]) -> set[str]:
+    """Tensors of which only the name is the same: everything that is made of them agrees in the end.
 
     A fusion may give the name of an inner tensor to another one: after folding a BatchNormalization, the
-    convolution's output is what the normalization's was.
+    convolution's output is what the normalization's was; after merging projections, whole chains are wider. Looked at
+    from the end, so that a chain of such tensors is seen through.
     """
-    heirs = b.heirs(tensor, agreeing | wrong)
-    return bool(heirs) and heirs <= agreeing
+    reused: set[str] = set()
+    for tensor in sorted(candidates, key=b.order.__getitem__, reverse=True):
+        heirs = b.heirs(tensor, agreeing | (wrong - reused))
+        if heirs and heirs <= agreeing:
+            reused.add(tensor)
+    return reused
 
 
 def _culprit(

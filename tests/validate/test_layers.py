@@ -119,6 +119,27 @@ def test_a_name_that_went_to_another_tensor_is_not_to_blame(
     assert [t.name for t in found.tensors if t.reused] == ["m0"]
 
 
+def test_a_chain_of_reused_names_is_seen_through(reference: Path, feeds: dict[str, np.ndarray], tmp_path: Path) -> None:
+    # As after merging: m0 and a0 name scaled tensors, and t0 is right again. The real fault is deeper.
+    model = damaged(chain(), "w4")
+    twice = numpy_helper.from_array(np.float32(2), "two")
+    model.graph.initializer.append(twice)
+    nodes = list(model.graph.node)
+    nodes[0].output[0] = "plain"
+    nodes.insert(1, helper.make_node("Mul", ["plain", "two"], ["m0"], name="scale"))
+    nodes.insert(2, helper.make_node("Mul", ["b0", "two"], ["b0_twice"], name="scale_bias"))
+    nodes[3].input[1] = "b0_twice"
+    nodes.insert(4, helper.make_node("Div", ["a0", "two"], ["unscaled"], name="unscale"))
+    nodes[5].input[0] = "unscaled"
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, tmp_path / "b.onnx")
+    found = compare_layers(reference, tmp_path / "b.onnx", feeds, Tolerance())
+    assert {t.name for t in found.tensors if t.reused} == {"m0", "a0"}
+    assert found.culprit is not None
+    assert found.culprit.suspects[0].node == "matmul4"
+
+
 def test_a_changed_weight_without_effect_is_told(tmp_path: Path, reference: Path) -> None:
     onnx.save(damaged(chain(), "w0"), tmp_path / "b.onnx")
     nothing = {"x": np.zeros((2, 8), np.float32)}
