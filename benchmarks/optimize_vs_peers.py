@@ -4,7 +4,7 @@
 
 Peers (onnxsim, onnxslim, onnxscript, onnxoptimizer, and ONNX Runtime's own offline optimization at basic and extended)
 run in a virtual environment of their own, which is made on demand from PyPI. Latencies are ratios to the unoptimized
-file, measured in alternation, one thread, the runtime's own optimizations on. Nodes are counted with subgraphs. A
+file: CPU time of the one thread, in alternation, the runtime's own optimizations on. Nodes are counted with subgraphs. A
 result is right when it gives the source's outputs on the runtime without its optimizations, at several sizes.
 """
 
@@ -35,7 +35,6 @@ from onnxtool.optimize.verify import first_fault, judge
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, SessionOptions
-from onnxtool.runtime.timing import measure, ratio
 from onnxtool.validate.tolerance import Tolerance
 
 PACKAGES = ["onnx", "onnxruntime", "onnxsim", "onnxslim", "onnxscript", "onnxoptimizer"]
@@ -50,6 +49,7 @@ PEERS = {
     "runtime-extended": "import onnxruntime as r; s = r.SessionOptions(); s.optimized_model_filepath = b; "
     "s.graph_optimization_level = r.GraphOptimizationLevel.ORT_ENABLE_EXTENDED; r.InferenceSession(a, s)",
 }
+_ROUNDS, _WARM_UP = 25, 3
 OURS = ("basic", "extended", "all")
 
 
@@ -131,11 +131,21 @@ def _runs(runner: OnnxRunner, feeds: dict[str, np.ndarray]) -> bool:
 
 
 def _time(runners: list[tuple[Entry, OnnxRunner]], feeds: dict[str, np.ndarray], key: str) -> None:
+    """Median CPU time of the one thread, in alternation: unlike the clock's, it holds on a machine with other work."""
     usable = [(e, r) for e, r in runners if _runs(r, feeds)]
-    timings = measure([lambda r=r: r.run(feeds) for _, r in usable], budget=0.5 * len(usable), minimum=8, maximum=300)
-    for (entry, _), timing in zip(usable, timings, strict=True):
+    taken: list[list[float]] = [[] for _ in usable]
+    deadline = time.perf_counter() + 60
+    for turn in range(_ROUNDS + _WARM_UP):
+        for index, (_, runner) in enumerate(usable):
+            start = time.thread_time()
+            runner.run(feeds)
+            taken[index].append(time.thread_time() - start)
+        if time.perf_counter() > deadline and turn > 2 * _WARM_UP:
+            break
+    medians = [float(np.median(t[_WARM_UP:])) for t in taken]
+    for (entry, _), median in zip(usable, medians, strict=True):
         assert entry.latency is not None
-        entry.latency[key] = ratio(timing, timings[0]).value
+        entry.latency[key] = median / medians[0]
 
 
 def table(entries: list[Entry]) -> str:

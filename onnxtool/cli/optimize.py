@@ -52,6 +52,18 @@ def command(
             show_default=False,
         ),
     ] = None,
+    upgrade_opset: Annotated[
+        int | None,
+        typer.Option(
+            "--upgrade-opset", metavar="N", min=7, help="Lift the operator set to N first.", show_default=False
+        ),
+    ] = None,
+    downgrade_opset: Annotated[
+        int | None,
+        typer.Option(
+            "--downgrade-opset", metavar="N", min=7, help="Lower the operator set to N first.", show_default=False
+        ),
+    ] = None,
     data: o.DataOption = None,
     rtol: o.RtolOption = 1e-3,
     atol: o.AtolOption = 1e-5,
@@ -83,6 +95,8 @@ def command(
             return
         if model is None or output is None:
             raise UsageError("optimize needs a MODEL and -o OUT.onnx (or --list-passes).")
+        if upgrade_opset is not None and downgrade_opset is not None:
+            raise UsageError("--upgrade-opset and --downgrade-opset exclude each other.")
 
         from onnxtool.model.spec import parse_input_shapes
         from onnxtool.optimize.api import optimize
@@ -99,6 +113,7 @@ def command(
                 input_shapes=parse_input_shapes(input_shape or ()),
                 freeze_initializers=freeze_initializers,
                 max_folded_bytes=max_folded_size,
+                opset=upgrade_opset or downgrade_opset,
                 rtol=rtol,
                 atol=atol,
                 seed=seed,

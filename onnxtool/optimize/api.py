@@ -21,6 +21,7 @@ from onnxtool.optimize.freezing import freeze_initializers as freeze_weights
 from onnxtool.optimize.freezing import freeze_inputs
 from onnxtool.optimize.latency import measure_ratio
 from onnxtool.optimize.levels import Level, parse_level
+from onnxtool.optimize.opset import convert_opset
 from onnxtool.optimize.probes import Probe, find_probes, given_probes
 from onnxtool.optimize.registry import describe_passes, select
 from onnxtool.optimize.verify import first_fault, is_random, judge
@@ -45,6 +46,7 @@ def optimize(
     input_shapes: Mapping[str | None, tuple[Dim, ...]] | None = None,
     freeze_initializers: bool = False,
     max_folded_bytes: int | None = None,
+    opset: int | None = None,
     rtol: float = 1e-3,
     atol: float = 1e-5,
     seed: int = 0,
@@ -70,6 +72,7 @@ def optimize(
         freeze_initializers: graph inputs with a default become constants.
         max_folded_bytes: a folded tensor may be larger than what it replaces by this many bytes; without it,
             folding never makes the file larger.
+        opset: convert the model to this version of the standard operators first, with ONNX's own converter.
         rtol: relative tolerance for floats.
         atol: absolute tolerance for floats, as a share of an output's largest value where that is above 1.
         seed: of the random inputs.
@@ -82,20 +85,26 @@ def optimize(
         InputError: the source cannot be read or run.
         VerdictError: the source is not even equal to itself, so nothing was written.
         UsageError: options that do not fit.
+        UnsupportedError: the model cannot be converted to `opset`.
     """
     source, output = Path(source), Path(output)
     io.check_output(output)
     level = parse_level(level)
     names = [p.name for p in select(level, passes or None, skip)]
 
+    loaded: list[ir.Model] = []
+
     def fresh() -> ir.Model:
+        if loaded:
+            return loaded.pop()  # so far it has only been looked at
         model = io.load(source)
         freeze_inputs(model, input_shapes or {})
         if freeze_initializers:
             freeze_weights(model)
-        return model
+        return model if opset is None else convert_opset(model, opset)
 
     model = fresh()
+    loaded.append(model)
     before = _size(model, io.total_bytes(source))
     inputs, outputs = input_specs(model), output_specs(model)
     digest = io.sha256(source)
@@ -235,11 +244,7 @@ def _write(
     io.save(model, output)
     if io.total_bytes(output) <= before.bytes:
         return
-    # Nothing much was gained, and inferred shapes or the provenance made the file larger: write it without them.
+    # Nothing much was gained, and the provenance made the file larger: write it without.
     model.metadata_props.clear()
     model.metadata_props.update(plain)
-    for node in model.graph.all_nodes():
-        for value in node.outputs:
-            if not value.is_graph_output():
-                value.shape, value.type = None, None
     io.save(model, output)

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.pipeline import optimize_model
+from onnxtool.optimize.preparation import drop_shapes
 from onnxtool.report.optimize import DroppedPass, PipelineResult
 
 Verdict = Callable[[ir.Model], str | None]
@@ -66,6 +67,7 @@ def _attempt(
 ) -> Attempt:
     model = fresh()
     result = optimize_model(model, level, only=names, max_folded_bytes=max_folded_bytes)
+    drop_shapes(model)
     return Attempt(model, result, verdict(model))
 
 

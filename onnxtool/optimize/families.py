@@ -12,6 +12,7 @@ from onnxtool import progress
 from onnxtool.errors import OnnxToolError
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.pipeline import optimize_model
+from onnxtool.optimize.preparation import drop_shapes
 from onnxtool.optimize.registry import select
 from onnxtool.report.optimize import DroppedPass
 from onnxtool.runtime.runner import OnnxRunner
@@ -83,6 +84,7 @@ def _runner(
     result = optimize_model(model, Level.ALL, only=names, max_folded_bytes=max_folded_bytes)
     if must_fire is not None and not any(p.name == must_fire and p.rewrites for p in result.passes):
         return None
+    drop_shapes(model)
     try:
         return OnnxRunner.open(model, options)
     except OnnxToolError:

@@ -29,19 +29,32 @@ def infer_types(model: ir.Model) -> None:
     try:
         light = _light_proto(model)
         with risky("inferring shapes", light.ByteSize()):
-            inferred = ir.from_proto(onnx.shape_inference.infer_shapes(light, data_prop=True))
+            inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
     except Exception:  # it raises whatever it likes on odd models; our own rules do without
         return
-    for graph, other in zip(model.graphs(), inferred.graphs(), strict=False):
-        found = {v.name: v for node in other for v in node.outputs if v.name}
+    found: dict[str, onnx.TypeProto] = {}
+    _collect(inferred.graph, found)
+    for graph in model.graphs():
         for node in graph:
             for value in node.outputs:
                 match = found.get(value.name or "")
                 if match is None or (value.is_graph_output() and graph is model.graph):
                     continue  # the declared shape of an output takes part in inference, and may be wrong
-                value.type = value.type or match.type
+                value.type = value.type or ir.serde.deserialize_type_proto_for_type(match)
                 if graph is model.graph:
-                    value.meta[_GIVEN] = match.shape
+                    value.meta[_GIVEN] = ir.serde.deserialize_type_proto_for_shape(match)
+
+
+def _collect(graph: onnx.GraphProto, found: dict[str, onnx.TypeProto]) -> None:
+    """Inferred types by name; names are unique in the whole model by now."""
+    for info in (*graph.value_info, *graph.output):
+        found[info.name] = info.type
+    for node in graph.node:
+        for item in node.attribute:
+            if item.HasField("g"):
+                _collect(item.g, found)
+            for body in item.graphs:
+                _collect(body, found)
 
 
 def _light_proto(model: ir.Model) -> onnx.ModelProto:

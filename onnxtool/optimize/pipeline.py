@@ -50,8 +50,8 @@ def optimize_model(
     level = parse_level(level)
     passes = select(level, only, skip)
     budget = prepare(model)
-    infer_types(model)
     context = PassContext(model, max_folded_bytes=max_folded_bytes, growth_budget=budget)
+    infer_types(model)
     return run_passes(model, passes, context, level)
 
 

@@ -30,6 +30,15 @@ def prepare(model: ir.Model) -> int:
     return saved
 
 
+def drop_shapes(model: ir.Model) -> None:
+    """Forget inferred types and shapes of intermediate values: they take room, and every runtime infers them anew."""
+    for graph in model.graphs():
+        for node in graph:
+            for value in node.outputs:
+                if not value.is_graph_output():
+                    value.shape, value.type = None, None
+
+
 def _free_initializers(model: ir.Model) -> None:
     """Before IR 4 every initializer had to be listed as a graph input, and the runtime treats it as a constant.
 

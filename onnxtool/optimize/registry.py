@@ -26,6 +26,7 @@ from onnxtool.optimize.passes.neutral import EliminateAddZero, EliminateNeutral
 from onnxtool.optimize.passes.normalization import FuseLayerNorm, FuseRMSNorm
 from onnxtool.optimize.passes.padding import FusePadConv
 from onnxtool.optimize.passes.reshapes import SimplifyReshapes
+from onnxtool.optimize.passes.scales import MoveScalesIntoWeights
 from onnxtool.optimize.passes.shapes import EliminateExpand, FoldShapes, ShareSizes
 from onnxtool.report.optimize import PassSummary
 
@@ -64,6 +65,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FuseBatchNormAffine,
     FuseMatMulAdd,
     FuseMatMulScale,
+    MoveScalesIntoWeights,
     MergeProjections,
     FuseConvActivation,
     FuseAttention,

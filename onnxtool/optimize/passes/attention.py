@@ -18,6 +18,8 @@ from onnxtool.optimize.patterns import scalar
 _TO_HEADS = [0, 2, 1, 3]  # [batch, length, heads, width] -> [batch, heads, length, width]
 _TO_KEYS = [0, 2, 3, 1]  # ... -> [batch, heads, width, length]
 
+_LAST_TWO = [0, 1, 3, 2]
+
 
 @dataclass(frozen=True)
 class _Attention:
@@ -67,7 +69,7 @@ def _match(softmax: ir.Node, context: PassContext) -> _Attention | None:
         return None
     query, first = _unscaled(scores.inputs[0], context)
     key, second = _unscaled(scores.inputs[1], context)
-    parts = [_before_transpose(query, _TO_HEADS), _before_transpose(key, _TO_KEYS)]
+    parts = [_before_transpose(query, _TO_HEADS), _key_before_transpose(key)]
     parts.append(_before_transpose(mixing.inputs[1], _TO_HEADS))
     if parts[0] is None or parts[1] is None or parts[2] is None:
         return None
@@ -114,6 +116,13 @@ def _unscaled(value: ir.Value | None, context: PassContext) -> tuple[ir.Value | 
 def _before_transpose(value: ir.Value | None, wanted: list[int]) -> ir.Value | None:
     turn = producer(value, "Transpose")
     return turn.inputs[0] if turn is not None and permutation(turn) == wanted else None
+
+
+def _key_before_transpose(value: ir.Value | None) -> ir.Value | None:
+    turn = producer(value, "Transpose")
+    if turn is not None and permutation(turn) == _LAST_TWO:
+        return _before_transpose(turn.inputs[0], _TO_HEADS)
+    return _before_transpose(value, _TO_KEYS)
 
 
 def _build(found: _Attention, context: PassContext) -> int:
