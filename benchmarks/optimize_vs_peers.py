@@ -4,8 +4,8 @@
 
 Peers (onnxsim, onnxslim, onnxscript, onnxoptimizer, and ONNX Runtime's own offline optimization at basic and extended)
 run in a virtual environment of their own, which is made on demand from PyPI. Latencies are ratios to the unoptimized
-file: CPU time of the one thread, in alternation, the runtime's own optimizations on. Nodes are counted with subgraphs. A
-result is right when it gives the source's outputs on the runtime without its optimizations, at several sizes.
+file: CPU time of the one thread, in alternation, the runtime's own optimizations on. Nodes are counted with subgraphs.
+A result is right when it gives the source's outputs on the runtime without its optimizations, at several sizes.
 """
 
 from __future__ import annotations
