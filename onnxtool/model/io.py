@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,20 +17,13 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import external_data_helper
 
-from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model import map_types
-from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync, write_atomic
-from onnxtool.model.digest import DIGEST_KEY, seal
+from onnxtool.model.atomic import write_atomic
 from onnxtool.model.limits import DEFAULT, Limits
 from onnxtool.model.pickle_scan import pickled_imports
-from onnxtool.model.serialize import (
-    bytes_in,
-    externalized,
-    large_initializers,
-    move_out,
-    serialize_inline,
-    to_proto,
-)
+from onnxtool.model.saving import INLINE_LIMIT, check_output, save, spilled
+from onnxtool.model.serialize import to_proto, weight_bytes
 from onnxtool.model.structure import verify_structure
 from onnxtool.model.tensors import all_tensors, external_ref, other_tensors, verify_tensors
 
@@ -41,21 +31,19 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = [
+    "INLINE_LIMIT",
     "check_output",
     "from_proto",
     "load",
     "read_proto",
     "save",
     "sha256",
+    "spilled",
     "to_proto",
     "total_bytes",
     "weight_bytes",
     "write_atomic",
 ]
-
-# Above this, weights go to OUT.onnx.data; protobuf itself ends at 2 GiB and needs room for the graph.
-INLINE_LIMIT = 1_900_000_000
-_CHUNK = 1 << 20
 
 
 def read_proto(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> onnx.ModelProto:
@@ -136,125 +124,6 @@ def _forget_negative_dims(proto: onnx.ModelProto) -> None:
                 dim.Clear()
 
 
-def weight_bytes(model: ir.Model) -> int:
-    """Bytes of all initializers of all graphs."""
-    return sum(
-        v.const_value.nbytes for g in model.graphs() for v in g.initializers.values() if v.const_value is not None
-    )
-
-
-@contextmanager
-def spilled(model: ir.Model, path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Inside the block the model's large weights lie in a temporary file beside `path`, mapped into memory.
-
-    For work on models that fill the memory. `save(model, path, spill=...)` inside the block takes the file over
-    when the weights go to external data anyway, so that they are written once.
-
-    Raises:
-        ResourceError: no space, no permission.
-    """
-    path = settled(Path(path))
-    try:
-        with staged(path.with_name(path.name + ".data")) as data:
-            move_out(model, data)
-            yield data
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
-def save(
-    model: ir.Model, path: str | os.PathLike[str], *, external: bool | None = None, spill: Path | None = None
-) -> None:
-    """Write a model atomically: a killed run leaves the old file or the new one, never a part.
-
-    The file is self-contained up to 2 GB. Above (or with `external=True`) the weights go to `OUT.onnx.data`
-    beside it. When the old file at `path` already uses that name, the new data gets a fresh name, and the one
-    rename of the .onnx file replaces both: old model with old data, or new model with new data. A digest of all of
-    it stands at the end of the .onnx file (see `digest`).
-
-    Args:
-        model: what to write.
-        path: where to.
-        external: weights beside the model; None = when they are larger than 2 GB.
-        spill: the file of `spilled`, which becomes the data file where it fits.
-
-    Raises:
-        UsageError: `path` is a folder or its folder does not exist.
-        ResourceError: no space, no permission.
-    """
-    path = settled(Path(path))
-    check_output(path)
-    model.metadata_props.pop(DIGEST_KEY, None)  # of the file that the model was read from
-    if external is None:
-        external = weight_bytes(model) > INLINE_LIMIT
-    try:
-        if external and large_initializers(model):
-            _save_external(model, path, spill)
-        else:
-            body = serialize_inline(model)
-            sweep(path.with_name(path.name + ".data"))
-            with locked(path.parent):
-                stale = _own_data_files(path)
-                write_atomic(path, [body, seal(body)])
-                _remove(stale)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
-def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> None:
-    with staged(path.with_name(path.name + ".data")) as fresh, staged(path) as temporary:
-        # A spill with much that the model no longer refers to (merged duplicates) is not worth keeping.
-        fits = spill is not None and spill.parent == path.parent
-        if spill is not None and fits and bytes_in(model, spill) > 0.9 * spill.stat().st_size:
-            data, proto = spill, to_proto(model)
-        else:
-            data, proto = fresh, externalized(model, fresh)
-        sync(data)
-        # Another run may be writing the same output: names are chosen and both files renamed by one at a time.
-        with locked(path.parent):
-            stale = _own_data_files(path)
-            final = _fresh_data_name(path)
-            for tensor in all_tensors(proto, DEFAULT):
-                for entry in tensor.external_data:
-                    if entry.key == "location" and entry.value == data.name:
-                        entry.value = final.name
-            body = proto.SerializeToString()
-            fill(temporary, [body, seal(body, [data])])
-            os.replace(data, final)
-            try:
-                replace(temporary, path)
-            except OSError:
-                final.unlink(missing_ok=True)
-                raise
-            _remove(f for f in stale if f != final)
-
-
-def _own_data_files(path: Path) -> list[Path]:
-    """The data files that the model at `path` uses now and that bear its name."""
-    if not any(f.name.startswith(f"{path.name}.") for f in path.parent.iterdir()):
-        return []  # spares reading the old model
-    return [f for f in external_files(path) if f.name.startswith(f"{path.name}.")]
-
-
-def _remove(files: Iterable[Path]) -> None:
-    for file in files:
-        file.unlink(missing_ok=True)
-
-
-def check_output(path: Path) -> None:
-    """Refuse an output path that cannot become a file, before any work is done.
-
-    Raises:
-        UsageError: it is a folder, no regular file, or its folder does not exist.
-    """
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder. Give -o the name of a file, such as {path / 'model.onnx'}.")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is no regular file, so it cannot be replaced as a whole.")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: the folder {path.parent} does not exist.")
-
-
 def sha256(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file, in hex."""
     with open(path, "rb") as file:
@@ -293,9 +162,7 @@ def _why_not_onnx(data: bytes) -> str:
     imports = pickled_imports(data)
     if imports is not None:
         names = f" It would import {', '.join(imports[:8])}{', ...' if len(imports) > 8 else ''}." if imports else ""
-        return (
-            f"this holds a pickle and is no ONNX file; loading it can run code.{names} To turn it into one: onnxtool convert"
-        )
+        return f"this holds a pickle, which can run code when loaded.{names} To turn it into ONNX: onnxtool convert"
     if head.startswith(b"PK\x03\x04"):
         return "this is a zip archive (PyTorch, Keras, skops?), not an ONNX file. To turn it into one: onnxtool convert"
     if head.startswith(b"\x89HDF"):
@@ -315,12 +182,3 @@ def external_files(path: Path) -> list[Path]:
     except (OnnxToolError, OSError):
         return []
     return [path.parent / name for name in sorted(names)]
-
-
-def _fresh_data_name(path: Path) -> Path:
-    plain = path.with_name(path.name + ".data")
-    return plain if not plain.exists() else path.with_name(f"{path.name}.{secrets.token_hex(4)}.data")
-
-
-def _cannot_write(path: Path, error: OSError) -> OnnxToolError:
-    return ResourceError(f"{path}: cannot be written ({error.strerror or error}). The old file, if any, is untouched.")

@@ -90,3 +90,10 @@ def large_initializers(model: ir.Model) -> list[ir.Value]:
         for value in graph.initializers.values()
         if value.const_value is not None and value.const_value.nbytes > 256 and value.const_value.dtype.name != "STRING"
     ]
+
+
+def weight_bytes(model: ir.Model) -> int:
+    """Bytes of all initializers of all graphs."""
+    return sum(
+        v.const_value.nbytes for g in model.graphs() for v in g.initializers.values() if v.const_value is not None
+    )

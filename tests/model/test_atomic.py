@@ -82,7 +82,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_file(tmp_path: Path, models: tuple[
         child.wait()
         assert held(output) in (1.0, 2.0)
     io.save(io.load(models[0]), output)  # the next run clears what the killed ones left
-    assert not [p.name for p in folder.iterdir() if p.suffix == ".tmp"]
+    assert [p.name for p in folder.iterdir()] == ["m.onnx"]
 
 
 @pytest.mark.parametrize("kind", ["inline", "external"])
@@ -152,3 +152,15 @@ def test_a_lock_on_a_folder_leaves_nothing(tmp_path: Path) -> None:
     with locked(tmp_path), locked(tmp_path / "missing"):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_clears_data_of_killed_runs_but_not_what_a_renamed_model_reads(tmp_path: Path) -> None:
+    output = tmp_path / "m.onnx"
+    model = io.load(weights_model(tmp_path / "source.onnx", 1.0))
+    io.save(model, output, external=True)
+    output.rename(tmp_path / "renamed.onnx")  # goes on reading m.onnx.data
+    (tmp_path / "m.onnx.0123abcd.data").write_bytes(b"of a killed run")
+    io.save(io.load(tmp_path / "source.onnx"), output, external=True)
+    assert held(tmp_path / "renamed.onnx") == held(output) == 1.0
+    assert not (tmp_path / "m.onnx.0123abcd.data").exists()
+    assert len(list(tmp_path.glob("m.onnx*.data"))) == 2

@@ -1,0 +1,164 @@
+"""Writing model files: as a whole, weights inside or beside them, with a digest."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxtool.errors import OnnxToolError, ResourceError, UsageError
+from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync, write_atomic
+from onnxtool.model.digest import DIGEST_KEY, seal
+from onnxtool.model.limits import DEFAULT
+from onnxtool.model.serialize import (
+    bytes_in,
+    externalized,
+    large_initializers,
+    move_out,
+    serialize_inline,
+    to_proto,
+    weight_bytes,
+)
+from onnxtool.model.tensors import all_tensors
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+# Above this, weights go to OUT.onnx.data; protobuf itself ends at 2 GiB and needs room for the graph.
+INLINE_LIMIT = 1_900_000_000
+
+
+@contextmanager
+def spilled(model: ir.Model, path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Inside the block the model's large weights lie in a temporary file beside `path`, mapped into memory.
+
+    For work on models that fill the memory. `save(model, path, spill=...)` inside the block takes the file over
+    when the weights go to external data anyway, so that they are written once.
+
+    Raises:
+        ResourceError: no space, no permission.
+    """
+    path = settled(Path(path))
+    try:
+        with staged(path.with_name(path.name + ".data")) as data:
+            move_out(model, data)
+            yield data
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def save(
+    model: ir.Model, path: str | os.PathLike[str], *, external: bool | None = None, spill: Path | None = None
+) -> None:
+    """Write a model atomically: a killed run leaves the old file or the new one, never a part.
+
+    The file is self-contained up to 2 GB. Above (or with `external=True`) the weights go to `OUT.onnx.data`
+    beside it. When the old file at `path` already uses that name, the new data gets a fresh name, and the one
+    rename of the .onnx file replaces both: old model with old data, or new model with new data. A digest of all of
+    it stands at the end of the .onnx file (see `digest`).
+
+    Args:
+        model: what to write.
+        path: where to.
+        external: weights beside the model; None = when they are larger than 2 GB.
+        spill: the file of `spilled`, which becomes the data file where it fits.
+
+    Raises:
+        UsageError: `path` is a folder or its folder does not exist.
+        ResourceError: no space, no permission.
+    """
+    path = settled(Path(path))
+    check_output(path)
+    model.metadata_props.pop(DIGEST_KEY, None)  # of the file that the model was read from
+    if external is None:
+        external = weight_bytes(model) > INLINE_LIMIT
+    try:
+        if external and large_initializers(model):
+            _save_external(model, path, spill)
+        else:
+            body = serialize_inline(model)
+            sweep(path.with_name(path.name + ".data"))
+            with locked(path.parent):
+                write_atomic(path, [body, seal(body)])
+                _remove_left_data(path, None)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> None:
+    with staged(path.with_name(path.name + ".data")) as fresh, staged(path) as temporary:
+        # A spill with much that the model no longer refers to (merged duplicates) is not worth keeping.
+        fits = spill is not None and spill.parent == path.parent
+        if spill is not None and fits and bytes_in(model, spill) > 0.9 * spill.stat().st_size:
+            data, proto = spill, to_proto(model)
+        else:
+            data, proto = fresh, externalized(model, fresh)
+        sync(data)
+        # Another run may be writing the same output: names are chosen and both files renamed by one at a time.
+        with locked(path.parent):
+            final = _fresh_data_name(path)
+            for tensor in all_tensors(proto, DEFAULT):
+                for entry in tensor.external_data:
+                    if entry.key == "location" and entry.value == data.name:
+                        entry.value = final.name
+            body = proto.SerializeToString()
+            fill(temporary, [body, seal(body, [data])])
+            os.replace(data, final)
+            try:
+                replace(temporary, path)
+            except OSError:
+                final.unlink(missing_ok=True)
+                raise
+            _remove_left_data(path, final.name)
+
+
+def _remove_left_data(path: Path, used: str | None) -> None:
+    """Remove data files that bear the model's name and that no model in the folder mentions any more.
+
+    Those of the model that was just replaced, and those that a killed run had brought into place but not yet named.
+    """
+    ours = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{8})?\.data")
+    candidates = [f for f in path.parent.iterdir() if ours.fullmatch(f.name) and f.name != used]
+    if not candidates:
+        return
+    models = [f for f in path.parent.iterdir() if f.suffix == path.suffix and f.is_file()]
+    for candidate in candidates:
+        # A model that was renamed still reads the data file of its old name.
+        if not any(_mentions(model, candidate.name) for model in models):
+            candidate.unlink(missing_ok=True)
+
+
+def _mentions(path: Path, name: str) -> bool:
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(name.encode()) >= 0
+
+
+def check_output(path: Path) -> None:
+    """Refuse an output path that cannot become a file, before any work is done.
+
+    Raises:
+        UsageError: it is a folder, no regular file, or its folder does not exist.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Give -o the name of a file, such as {path / 'model.onnx'}.")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no regular file, so it cannot be replaced as a whole.")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: the folder {path.parent} does not exist.")
+
+
+def _fresh_data_name(path: Path) -> Path:
+    plain = path.with_name(path.name + ".data")
+    return plain if not plain.exists() else path.with_name(f"{path.name}.{secrets.token_hex(4)}.data")
+
+
+def _cannot_write(path: Path, error: OSError) -> OnnxToolError:
+    return ResourceError(f"{path}: cannot be written ({error.strerror or error}). The old file, if any, is untouched.")
