@@ -6,6 +6,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,22 @@ def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
     return graph
 
 
+@dataclass(frozen=True)
+class Request:
+    """What is asked of torch.export's exporter: the opset, what to do with custom operators, whether to say steps."""
+
+    opset: int
+    table: Table
+    talk: bool
+
+
 def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
+    talk = options.verbose >= 2
     if model.program is not None:
         with quiet(options.verbose):
             program = model.program
             return with_custom_operators(
-                lambda table: _from_program(program, opset, table), bool(options.custom_op_libraries)
+                lambda table: _from_program(program, Request(opset, table, talk)), bool(options.custom_op_libraries)
             )
     scripted = isinstance(model.module, torch.jit.ScriptModule)
     if scripted or options.exporter == "torchscript" or opset < DYNAMO_OPSETS[0]:
@@ -63,7 +74,9 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
         return _torchscript(model, options, opset)
     try:
         with quiet(options.verbose):
-            return with_custom_operators(lambda table: _dynamo(model, opset, table), bool(options.custom_op_libraries))
+            return with_custom_operators(
+                lambda table: _dynamo(model, Request(opset, table, talk)), bool(options.custom_op_libraries)
+            )
     except Exception as error:
         # Tracing would hide a branch on the data by freezing one side of it.
         final = (blame.is_data_dependent, blame.is_memory, blame.is_custom)
@@ -82,18 +95,18 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
     return graph
 
 
-def _dynamo(model: TorchModel, opset: int, table: Table) -> ir.Model:
+def _dynamo(model: TorchModel, request: Request) -> ir.Model:
     named: dict[str, Any] = {}
     shapes = tuple(_dynamic_axes(spec, named) for spec in model.inputs)
     flat, inputs = model.flat(), model.trace_inputs()
     try:
-        return _captured(model, flat, inputs, shapes, opset, table)
+        return _captured(model, flat, inputs, shapes, request)
     except Exception as error:
         if not named or not blame.is_constraint(error):
             raise
         # A dim depends on another or must be a multiple: let torch work out the relation.
         free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in shapes)
-        graph = _captured(model, flat, inputs, free, opset, table)
+        graph = _captured(model, flat, inputs, free, request)
         model.notes.append(f"torch restricts the dims: {blame.relations(error)}")
     return graph
 
@@ -103,17 +116,16 @@ def _captured(
     flat: torch.nn.Module,
     inputs: tuple[torch.Tensor, ...],
     shapes: tuple[dict[int, Any], ...],
-    opset: int,
-    table: Table,
+    request: Request,
 ) -> ir.Model:
     exported = torch.onnx.export(
         flat,
         inputs,
         dynamic_shapes={"tensors": shapes},
         dynamo=True,
-        opset_version=opset,
-        verbose=False,
-        custom_translation_table=dict(table),
+        opset_version=request.opset,
+        verbose=request.talk,
+        custom_translation_table=dict(request.table),
     )
     assert exported is not None
     graph: ir.Model = exported.model
@@ -146,9 +158,13 @@ def _placeholders(program: torch.export.ExportedProgram) -> list[Any]:
     return [n for n in program.graph.nodes if n.op == "placeholder" and n.name in names]
 
 
-def _from_program(program: torch.export.ExportedProgram, opset: int, table: Table) -> ir.Model:
+def _from_program(program: torch.export.ExportedProgram, request: Request) -> ir.Model:
     exported = torch.onnx.export(
-        program, dynamo=True, opset_version=opset, verbose=False, custom_translation_table=dict(table)
+        program,
+        dynamo=True,
+        opset_version=request.opset,
+        verbose=request.talk,
+        custom_translation_table=dict(request.table),
     )
     assert exported is not None
     graph: ir.Model = exported.model

@@ -197,3 +197,19 @@ def test_fits_eighty_columns(digits: tuple[Any, ...], tmp_path: Path, onnxtool: 
     result = onnxtool("convert", *digits, "-o", tmp_path / "x.onnx", "--opset", "17", env={"COLUMNS": "80"})
     assert result.returncode == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_reproducible_files_are_the_same_in_every_process(
+    digits: tuple[Any, ...], tmp_path: Path, onnxtool: Tool, exporter: str
+) -> None:
+    for name, hashing in (("a.onnx", "1"), ("b.onnx", "2")):
+        arguments = ("-o", tmp_path / name, "--reproducible", "--exporter", exporter)
+        assert onnxtool("convert", *digits, *arguments, env={"PYTHONHASHSEED": hashing}).returncode == 0
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+def test_exporter_is_heard_with_vv(digits: tuple[Any, ...], tmp_path: Path, onnxtool: Tool) -> None:
+    result = onnxtool("convert", *digits, "-o", tmp_path / "x.onnx", "-vv")
+    assert result.returncode == 0
+    assert "[torch.onnx]" in result.stdout + result.stderr
