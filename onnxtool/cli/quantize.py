@@ -105,6 +105,15 @@ def command(
     smallest: Annotated[
         bool, typer.Option("--smallest", help="auto: when nothing beats float, write the smallest within the budget.")
     ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="NAME",
+            show_default=False,
+            help="auto: choose for another machine without timing: avx2, avx512, vnni, amx, arm64, generic.",
+        ),
+    ] = None,
     recipe: Annotated[
         Path | None,
         typer.Option(
@@ -189,6 +198,7 @@ def command(
             max_drop=max_drop,
             time_limit=time_limit,
             smallest=smallest,
+            target=target,
             recipe_file=recipe,
             keep_io=keep_io,
             block_size=block_size,

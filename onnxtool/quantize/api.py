@@ -25,6 +25,7 @@ from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.latency import DEFAULT_THREADS, compare_latency
 from onnxtool.quantize.placement import counts
 from onnxtool.quantize.recipe import ActivationType, Method, Mode, QuantRecipe, WeightType, dump_recipe, load_recipe
+from onnxtool.quantize.targets import find_target
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.runner import OnnxRunner
 
@@ -55,6 +56,7 @@ def quantize(
     symmetric: bool = True,
     search_scale: bool = True,
     images: ImageOptions | str = "",
+    target: str | None = None,
     threads: int = DEFAULT_THREADS,
 ) -> QuantizeReport:
     """Quantize a float32 ONNX model, verify the result, and write it.
@@ -86,6 +88,8 @@ def quantize(
         keep_io: float16: inputs and outputs stay float32.
         block_size: int8 and int4: weights that share a scale.
         symmetric: int8 and int4: no zero points.
+        target: auto: another machine's traits ("avx2", "avx512", "vnni", "amx", "arm64", "generic"), to choose without
+            timing.
         images: how pictures become tensors (see `images.parse_options`).
         search_scale: int4: choose each block's scale by its squared error.
         threads: of the runtime while measuring latency.
@@ -96,8 +100,9 @@ def quantize(
         UnsupportedError: nothing to quantize.
     """
     began = time.perf_counter()
-    target = Path(output)
-    io.check_output(target)
+    path = Path(output)
+    io.check_output(path)
+    find_target(target)
     pictures = parse_options(images) if isinstance(images, str) else images
     replayed = load_recipe(recipe_file) if recipe_file is not None and Path(recipe_file).exists() else None
     recipe = replayed or QuantRecipe(
@@ -122,12 +127,12 @@ def quantize(
     job = open_job(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures)
     if replayed is not None or recipe.mode != "auto":
         recipe = calibrate(job.prepared, recipe, job.data, None)
-        return _saved(finish(job, recipe, target, began), recipe, recipe_file, replayed)
-    outcome = search(job, recipe, max_drop, time_limit)
+        return _saved(finish(job, recipe, path, began), recipe, recipe_file, replayed)
+    outcome = search(job, recipe, max_drop, time_limit, target)
     best = outcome.best or (outcome.smallest if smallest else None)
     if best is None:
         return _nothing(job, outcome, began)
-    report = _saved(finish(job, best.recipe, target, began), best.recipe, recipe_file, None)
+    report = _saved(finish(job, best.recipe, path, began), best.recipe, recipe_file, None)
     return replace(
         report,
         mode="auto",
@@ -136,6 +141,7 @@ def quantize(
         budget=outcome.budget.words,
         frontier=tuple(t.candidate(outcome.budget, t is best) for t in outcome.trials),
         verdict=outcome.verdict or report.verdict,
+        warnings=(*outcome.notes, *report.warnings),
     )
 
 

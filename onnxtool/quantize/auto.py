@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -26,6 +27,7 @@ from onnxtool.quantize.observe import observe
 from onnxtool.quantize.placement import eligible, live_tensors
 from onnxtool.quantize.recipe import Method, NodePlan, QuantRecipe
 from onnxtool.quantize.sensitivity import repair
+from onnxtool.quantize.targets import COST, find_target
 from onnxtool.quantize.trial import Laboratory, Trial
 
 CALIBRATION_SAMPLES = 128
@@ -57,6 +59,7 @@ class Outcome:
         trials: everything tried, in order.
         budget: the accuracy budget that was used.
         verdict: one sentence.
+        notes: what else to know about the choice.
     """
 
     best: Trial | None
@@ -64,9 +67,10 @@ class Outcome:
     trials: tuple[Trial, ...]
     budget: Budget
     verdict: str
+    notes: tuple[str, ...] = ()
 
 
-def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float) -> Outcome:
+def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, target: str | None = None) -> Outcome:
     """Find the fastest recipe within the budget.
 
     Args:
@@ -74,7 +78,10 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float) -> O
         base: options that every candidate shares (activations, exclusions, operator types).
         max_drop: the budget; see `Budget`.
         time_limit: seconds for the whole search; it ends with the best found so far.
+        target: another machine's traits: nothing is timed here, and speed goes by rules of thumb.
     """
+    traits = find_target(target)
+    base = replace(base, reduced=traits.reduced, activations=traits.activations if target else base.activations)
     budget = Budget(max_drop, job.task is not None)
     measured, held_out = (None, job.probes()) if job.data is None else job.split()
     reference = job.runner(job.source)
@@ -85,8 +92,25 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float) -> O
         needed = live_tensors(placement_of(job.prepared.graph, everything))
         seen = observe(job.prepared, needed, measured.limited(CALIBRATION_SAMPLES), histogram=True)
     judge = Judge(job.original, reference, held_out.limited(HELD_OUT_SAMPLES))
-    hunt = _Hunt(Laboratory(job, budget, judge, reference, seen), budget, nodes, base, time_limit, measured)
-    return hunt.run()
+    guess = _rule_of_thumb(macs(nodes, seen)) if target is not None else None
+    lab = Laboratory(job, budget, judge, reference, seen, guess)
+    outcome = _Hunt(lab, budget, nodes, base, time_limit, measured).run()
+    notes = (traits.note,) if traits.note else ()
+    if target is not None:
+        notes += (f"chosen for {traits.name} by rules of thumb: nothing was timed on such a machine.",)
+    return replace(outcome, notes=notes)
+
+
+def _rule_of_thumb(cost: dict[str, float]) -> Callable[[QuantRecipe], float]:
+    """Latency ratio by the share of multiply-accumulates that each kind of kernel takes over."""
+    total = sum(cost.values()) or 1.0
+
+    def estimate(recipe: QuantRecipe) -> float:
+        plan = recipe.plan or {}
+        shares = (own / total * (COST[plan[name]] if name in plan else 1.0) for name, own in cost.items())
+        return sum(shares) + (0.01 if recipe.per_channel else 0.0)
+
+    return estimate
 
 
 class _Hunt:
@@ -137,7 +161,7 @@ class _Hunt:
     def _families(self) -> None:
         for name, plan in _plans(self.nodes, self.static_possible):
             for per_channel in (True, False):
-                if not self._in_time("families") and any(t.latency for t in self.lab.trials):
+                if not self._in_time("families") and any(t.speed < float("inf") for t in self.lab.trials):
                     return
                 recipe = replace(self.base, plan=plan, per_channel=per_channel)
                 self.lab.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
@@ -187,7 +211,9 @@ class _Hunt:
 
     def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
         timed = [
-            t for t in (self.lab.trials if among is None else among) if t.latency is not None and t.fidelity is not None
+            t
+            for t in (self.lab.trials if among is None else among)
+            if t.speed < float("inf") and t.fidelity is not None
         ]
         return sorted(timed, key=lambda t: t.speed)[:count]
 
@@ -211,7 +237,7 @@ class _Hunt:
 
     def _choose(self) -> Outcome:
         winner = self._winner()
-        if winner is not None:
+        if winner is not None and winner.latency is not None:
             # Quick timings have misled: the leaders once more, all in one alternation.
             close = [t for t in self._fastest(12) if t.speed <= winner.speed * _TOO_CLOSE and self._keeps(t)]
             self.lab.time_again(close[:_FINALISTS])
@@ -221,14 +247,12 @@ class _Hunt:
         best, verdict = winner, ""
         if winner is None:
             verdict = "no recipe keeps the accuracy budget"
-        else:
-            assert winner.latency is not None
-            if winner.latency.high >= 1.0:
-                best = None
-                verdict = (
-                    f"nothing within the budget is faster than float: the best, {winner.name}, takes "
-                    f"{winner.latency.value:.2f} times as long"
-                )
+        elif winner.latency is not None and winner.latency.high >= 1.0:
+            best = None
+            verdict = (
+                f"nothing within the budget is faster than float: the best, {winner.name}, takes "
+                f"{winner.latency.value:.2f} times as long"
+            )
         return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict)
 
     def _kept_already(self, trial: Trial) -> bool:

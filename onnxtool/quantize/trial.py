@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -36,6 +36,7 @@ class Trial:
         bytes: serialized size.
         fidelity: against the float model; None when it failed to build or run.
         latency: against the float model; None when it was not timed.
+        estimate: latency ratio by rule of thumb, where nothing is timed.
         metric: on labelled data; None when it was not measured.
         note: why it was dropped.
     """
@@ -45,13 +46,16 @@ class Trial:
     bytes: int = 0
     fidelity: Fidelity | None = None
     latency: LatencyRatio | None = None
+    estimate: float | None = None
     metric: TaskMetric | None = None
     note: str = ""
 
     @property
     def speed(self) -> float:
-        """Latency ratio; infinite when it was not timed."""
-        return self.latency.value if self.latency is not None else float("inf")
+        """Latency ratio, measured or else estimated; infinite when it is neither."""
+        if self.latency is not None:
+            return self.latency.value
+        return float("inf") if self.estimate is None else self.estimate
 
     def candidate(self, budget: Budget, chosen: bool) -> Candidate:
         """What the report keeps of it."""
@@ -68,10 +72,18 @@ class Laboratory:
     """Tries candidates against one float model, with everything that they share measured once."""
 
     def __init__(
-        self, job: Job, budget: Budget, judge: Judge, reference: OnnxRunner, seen: Mapping[str, Observed]
+        self,
+        job: Job,
+        budget: Budget,
+        judge: Judge,
+        reference: OnnxRunner,
+        seen: Mapping[str, Observed],
+        estimate: Callable[[QuantRecipe], float] | None = None,
     ) -> None:
+        """Take what all candidates share; with `estimate`, nothing is timed."""
         self.job = job
         self.budget = budget
+        self.estimate = estimate
         self.judge = judge
         self.reference = reference
         self.seen = seen
@@ -107,7 +119,7 @@ class Laboratory:
         One that a first look shows to be far from the budget is not judged on all samples.
         """
         recipe = self.calibrated(recipe)
-        known = next((t for t in self.trials if t.recipe == recipe and (t.latency or not timed)), None)
+        known = next((t for t in self.trials if t.recipe == recipe and (t.speed < float("inf") or not timed)), None)
         if known is not None:
             return known
         trial = Trial(name, recipe)
@@ -119,7 +131,9 @@ class Laboratory:
             trial.fidelity = self.judge.judge(runner, FIRST_LOOK)
             if not self.budget.hopeless(trial.fidelity):
                 trial.fidelity = self.judge.judge(runner)
-            if timed:
+            if timed and self.estimate is not None:
+                trial.estimate = self.estimate(recipe)
+            elif timed:
                 trial.latency = self.time(runner)
         except OnnxToolError as error:
             trial.note = str(error)

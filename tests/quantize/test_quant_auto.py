@@ -12,8 +12,9 @@ from onnx import helper
 from quant_models import build, weights
 
 import onnxtool
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
+from onnxtool.quantize.targets import this_machine
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OnnxRunner
 
@@ -117,3 +118,33 @@ def test_excluded_nodes_stay_float_in_every_candidate(fixtures: Path, digits_onn
         digits_onnx, tmp_path / "q.onnx", data=fixtures / "calib.npz", op_types=("Gemm",), time_limit=10, smallest=True
     )
     assert report.quantized.get("Conv", (0, 3))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "activations", "reduced"), [("avx2", "u8", True), ("vnni", "u8", False), ("arm64", "s8", False)]
+)
+def test_a_target_is_chosen_for_without_timing(
+    fixtures: Path, digits_onnx: Path, tmp_path: Path, target: str, activations: str, reduced: bool
+) -> None:
+    report = onnxtool.quantize(
+        digits_onnx, tmp_path / "q.onnx", data=fixtures / "calib.npz", target=target, time_limit=20, samples=16
+    )
+    assert report.recipe["activations"] == activations
+    assert report.recipe["reduced"] is reduced
+    assert all(c.latency is None for c in report.frontier if not c.chosen)
+    assert any("nothing was timed" in w for w in report.warnings)
+    weights = [
+        onnx.numpy_helper.to_array(t)
+        for t in onnx.load(tmp_path / "q.onnx").graph.initializer
+        if t.data_type == onnx.TensorProto.INT8 and len(t.dims) > 1
+    ]
+    assert weights
+    assert max(int(np.abs(w.astype(int)).max()) for w in weights) == (63 if reduced else 127)
+
+
+def test_machines_without_vnni_get_seven_bits() -> None:
+    assert this_machine({"AVX2"}, arm=False).reduced
+    assert not this_machine({"AVX2", "AVX512-VNNI"}, arm=False).reduced
+    assert not this_machine(set(), arm=True).reduced
+    with pytest.raises(UsageError, match="--target z80"):
+        onnxtool.quantize("a.onnx", "b.onnx", target="z80")
