@@ -12,12 +12,17 @@ from onnxtool.validate.layer_graph import LayerGraph, changed_weights
 
 @dataclass(frozen=True)
 class Measured:
-    """How far one tensor of B is from its partner in A; fields as in `LayerDifference`."""
+    """How far one tensor of B is from its partner in A; fields as in `LayerDifference`.
+
+    Attributes:
+        other: another shape or kind: it cannot be the same tensor.
+    """
 
     max_abs: float
     error: float
     ok: bool
     shape: tuple[int, ...]
+    other: bool = False
 
 
 def judge(
@@ -40,7 +45,8 @@ def judge(
     agreeing = {y for y, m in measured.items() if m.ok} | set(by_value)
     wrong = [y for y, m in measured.items() if not m.ok]
     outputs = set(b.output_names(b.model))
-    reused = _reused(b, [y for y in wrong if y not in outputs], agreeing, set(wrong))
+    reused = {y for y in wrong if measured[y].other and y not in outputs}
+    reused |= _reused(b, [y for y in wrong if y not in outputs | reused], agreeing, set(wrong) - reused)
     blamed = [y for y in sorted(wrong, key=b.order.__getitem__) if y not in reused]
     changed = changed_weights(a, b)
     culprit = None

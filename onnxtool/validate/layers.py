@@ -179,7 +179,7 @@ def measure(expected: Any, actual: Any, tolerance: Tolerance) -> Measured | None
     if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
         return None
     if expected.shape != actual.shape or (expected.dtype.kind in "OUS") != (actual.dtype.kind in "OUS"):
-        return Measured(np.inf, np.inf, False, actual.shape)
+        return Measured(np.inf, np.inf, False, actual.shape, other=True)
     if expected.size == 0:
         return Measured(0.0, 0.0, True, actual.shape)
     if expected.dtype.kind in "OUSbiu" and actual.dtype.kind in "OUSbiu":
