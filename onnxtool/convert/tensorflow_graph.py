@@ -71,10 +71,19 @@ def freeze(concrete: Any, trackable: Any = None, verbose: int = 0) -> FrozenGrap
 
 
 def _freeze_variables(concrete: Any) -> Any:
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+    from tensorflow.python.framework import convert_to_constants as freezing
 
-    frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False, aggressive_inlining=True)
-    return frozen.graph.as_graph_def(add_shapes=True)
+    try:
+        # The public function builds a concrete function of the result too, which takes longer than all else and is of
+        # no use here.
+        data = freezing._FunctionConverterDataInEager(concrete, lower_control_flow=False, aggressive_inlining=True)
+        graph_def, _ = freezing._replace_variables_by_constants(converter_data=data)
+        return graph_def
+    except (AttributeError, TypeError):  # another version of TensorFlow
+        frozen = freezing.convert_variables_to_constants_v2(
+            concrete, lower_control_flow=False, aggressive_inlining=True
+        )
+        return frozen.graph.as_graph_def(add_shapes=True)
 
 
 def to_onnx(
