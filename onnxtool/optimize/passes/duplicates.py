@@ -13,6 +13,8 @@ from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import has_subgraph
 
 _MAX_KEY_BYTES = 1 << 16
+_END = 64  # elements
+_PACKED = ("STRING", "INT4", "UINT4", "FLOAT4E2M1", "INT2", "UINT2")
 
 
 class EliminateCommonSubexpressions:
@@ -103,18 +105,38 @@ class MergeDuplicateInitializers:
                 continue
             groups.setdefault((tensor.dtype, tuple(tensor.shape)), []).append(value)
         merged = 0
-        for twins in groups.values():
-            if len(twins) < 2:
-                continue
-            first: dict[Any, ir.Value] = {}
-            for value in twins:
-                kept = first.setdefault(_content(value), value)
-                if kept is not value:
-                    for user, index in value.uses():
-                        user.replace_input_with(index, kept)
-                    model.graph.initializers.pop(value.name or "")
-                    merged += 1
+        for candidates in groups.values():
+            for twins in _alike(candidates):
+                merged += self._merge(twins, model)
         return merged
+
+    def _merge(self, twins: list[ir.Value], model: ir.Model) -> int:
+        first: dict[Any, ir.Value] = {}
+        merged = 0
+        for value in twins:
+            kept = first.setdefault(_content(value), value)
+            if kept is not value:
+                for user, index in value.uses():
+                    user.replace_input_with(index, kept)
+                model.graph.initializers.pop(value.name or "")
+                merged += 1
+        return merged
+
+
+def _alike(values: list[ir.Value]) -> list[list[ir.Value]]:
+    """Groups of two or more whose first and last bytes agree: only they are worth reading as a whole."""
+    groups: dict[Any, list[ir.Value]] = {}
+    for value in values if len(values) > 1 else ():
+        groups.setdefault(_ends(value), []).append(value)
+    return [g for g in groups.values() if len(g) > 1]
+
+
+def _ends(value: ir.Value) -> Any:
+    tensor = value.const_value
+    if tensor is None or tensor.size <= 2 * _END or tensor.dtype.name in _PACKED:
+        return None
+    flat = tensor.numpy().reshape(-1)
+    return flat[:_END].tobytes(), flat[-_END:].tobytes()
 
 
 def _content(value: ir.Value) -> Any:

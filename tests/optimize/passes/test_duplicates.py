@@ -99,3 +99,15 @@ def test_positive_and_negative_zero_are_not_the_same(optimized) -> None:
         weights={"p": np.array([0.0], np.float32), "n": np.array([-0.0], np.float32)},
     )
     assert len(result.proto.graph.initializer) == 2
+
+
+def test_large_weights_that_agree_at_both_ends_are_still_compared_in_full(optimized) -> None:
+    weight = np.random.default_rng(0).normal(size=(32, 32)).astype(np.float32)
+    other = weight.copy()
+    other[16, 16] += 1
+    result = optimized(
+        "g (float[b, 32] x) => (float[b, 32] y) { a = MatMul (x, v) c = MatMul (a, w) y = MatMul (c, u) }",
+        MERGE,
+        weights={"v": weight, "w": other, "u": weight.copy()},
+    )
+    assert len(result.proto.graph.initializer) == 2
