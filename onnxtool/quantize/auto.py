@@ -95,7 +95,7 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
     guess = _rule_of_thumb(macs(nodes, seen)) if target is not None else None
     lab = Laboratory(job, budget, judge, reference, seen, guess)
     outcome = _Hunt(lab, budget, nodes, base, time_limit, measured).run()
-    notes = (traits.note,) if traits.note else ()
+    notes: tuple[str, ...] = (traits.note,) if traits.note else ()
     if target is not None:
         notes += (f"chosen for {traits.name} by rules of thumb: nothing was timed on such a machine.",)
     return replace(outcome, notes=notes)
