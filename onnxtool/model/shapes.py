@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 import onnx
@@ -45,6 +46,25 @@ def skeleton(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
         del graph.initializer[:]
         graph.initializer.extend(onnx.TensorProto.FromString(data) for data in kept)
     return model
+
+
+def light_copy(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
+    """A `skeleton` that leaves the model as it is, and never copies its large initializers."""
+    copy = onnx.ModelProto(ir_version=model.ir_version)
+    copy.opset_import.extend(model.opset_import)
+    copy.functions.extend(model.functions)
+    source, graph = model.graph, copy.graph
+    graph.name = source.name or "graph"
+    graph.node.extend(source.node)
+    graph.input.extend(source.input)
+    graph.output.extend(source.output)
+    declared = {v.name for v in source.input}
+    for tensor in source.initializer:
+        if math.prod(tensor.dims) <= keep and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            graph.initializer.append(tensor)
+        elif tensor.name not in declared:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    return copy
 
 
 def bind_inputs(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, int]:

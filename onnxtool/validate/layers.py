@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.model import io
-from onnxtool.model.header import read_header
-from onnxtool.model.shapes import bind_inputs, infer, known_shapes, skeleton
+from onnxtool.model.graph import input_specs
+from onnxtool.model.limits import DEFAULT
+from onnxtool.model.shapes import bind_inputs, infer, known_shapes, light_copy
+from onnxtool.model.tensors import all_tensors, external_ref
 from onnxtool.report.layers import Layers
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, SessionOptions
@@ -42,12 +46,16 @@ class Side:
     feeds: Mapping[str, np.ndarray]
     options: SessionOptions
     sizes: Mapping[str, int]
+    inline: bool
     sketches: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Side:
-        graph = LayerGraph.of(io.load(path))
-        return cls(path, graph, feeds, options, _sizes(path, feeds))
+        """Read a model once: its graph and, when there are inputs, the sizes of its tensors for them."""
+        proto = io.read_proto(path)
+        inline = all(external_ref(t) is None for t in all_tensors(proto, DEFAULT))
+        graph = LayerGraph.of(io.from_proto(proto, path.parent))
+        return cls(path, graph, feeds, options, _sizes(proto, feeds) if feeds else {}, inline)
 
     @cached_property
     def typical(self) -> int:
@@ -62,17 +70,25 @@ class Side:
         """Run the model with these tensors as its outputs."""
         if not names:
             return {}
-        outputs = self.graph.model.graph.outputs
-        own = list(outputs)
-        wanted = [self.graph.value(name) for name in names]
-        try:
-            outputs.clear()
-            outputs.extend(wanted)
-            runner = OnnxRunner.open(self.graph.model, self.options)
-        finally:
-            outputs.clear()
-            outputs.extend(own)
-        return runner.run({s.name: self.feeds[s.name] for s in runner.inputs})
+        session = self._with_outputs(names)
+        runner = OnnxRunner.open(session, self.options)
+        fed = {s.name: self.feeds[s.name] for s in runner.inputs}
+        wanted = set(names)
+        runner.outputs = tuple(s for s in runner.outputs if s.name in wanted)
+        return runner.run(fed)
+
+    def _with_outputs(self, names: Sequence[str]) -> bytes | ir.Model:
+        """The model with more outputs."""
+        own = self.graph.output_names(self.graph.model)
+        if self.inline:
+            # Protobuf messages merge when their bytes are put one after the other: no need to write the weights anew.
+            patch = onnx.ModelProto()
+            patch.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in own)
+            return self.path.read_bytes() + bytes(patch.SerializeToString())
+        copy: ir.Model = self.graph.model.clone()
+        values = {o.name: o for node in copy.graph for o in node.outputs}
+        copy.graph.outputs.extend(values[n] for n in names if n not in own)
+        return copy
 
 
 Sides = tuple[Side, Side]
@@ -107,8 +123,11 @@ def compare_layers(
 def open_sides(a: Path, b: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Sides:
     """Two models, ready to be run with any of their tensors as outputs."""
     left = Side.open(a, feeds, options)
-    inputs = match_names(list(feeds), [s.name for s in read_header(io.read_proto(b)).inputs], "inputs")
-    return left, Side.open(b, {inputs[n]: array for n, array in feeds.items() if n in inputs}, options)
+    right = Side.open(b, {}, options)
+    inputs = match_names(list(feeds), [s.name for s in input_specs(right.graph.model)], "inputs")
+    right.feeds = {inputs[n]: array for n, array in feeds.items() if n in inputs}
+    right.sizes = left.sizes  # partners are as large, and the others are few
+    return left, right
 
 
 def compare_sides(sides: Sides, tolerance: Tolerance) -> Layers:
@@ -163,15 +182,15 @@ def _groups(
         yield group
 
 
-def _sizes(path: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Bytes of every tensor whose shape can be inferred for these inputs; eight for each element, to be safe."""
-    model = skeleton(io.read_proto(path))
+def _sizes(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Bytes of every tensor whose shape can be inferred for these inputs, at four for each element."""
+    model = light_copy(proto)
     bind_inputs(model, {name: tuple(array.shape) for name, array in feeds.items()})
     try:
         shapes = known_shapes(infer(model))
     except Exception:  # unknown sizes are assumed ones: nothing else depends on it
         return {}
-    return {n: 8 * math.prod(s) for n, s in shapes.items() if all(isinstance(d, int) for d in s)}  # type: ignore[arg-type]
+    return {n: 4 * math.prod(s) for n, s in shapes.items() if all(isinstance(d, int) for d in s)}  # type: ignore[arg-type]
 
 
 def measure(expected: Any, actual: Any, tolerance: Tolerance) -> Measured | None:

@@ -152,11 +152,25 @@ def test_memory_is_bounded_by_more_passes(
     reference: Path, feeds: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     onnx.save(damaged(chain(), "w4"), tmp_path / "b.onnx")
-    monkeypatch.setattr(module, "MEMORY", 2000)
+    monkeypatch.setattr(module, "MEMORY", 1000)
     found = compare_layers(reference, tmp_path / "b.onnx", feeds, Tolerance())
     assert found.passes > 3
     assert found.culprit is not None
     assert found.culprit.suspects[0].node == "matmul4"
+
+
+def test_external_weights_are_left_where_they_are(
+    reference: Path, feeds: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    folder = tmp_path / "external"
+    folder.mkdir()
+    onnx.save(
+        damaged(chain(), "w4"), folder / "b.onnx", save_as_external_data=True, location="b.data", size_threshold=0
+    )
+    found = compare_layers(reference, folder / "b.onnx", feeds, Tolerance())
+    assert found.culprit is not None
+    assert (found.culprit.tensor, found.culprit.suspects[0].node) == ("m4", "matmul4")
+    assert sorted(p.name for p in folder.iterdir()) == ["b.data", "b.onnx"]
 
 
 def test_constants_count_as_weights(reference: Path, feeds: dict[str, np.ndarray], tmp_path: Path) -> None:
