@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -125,6 +126,8 @@ def quantize(
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
     job = open_job(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures)
+    if job.is_large:
+        return _finish_large(job, recipe, path, began)
     if replayed is not None or recipe.mode != "auto":
         recipe = calibrate(job.prepared, recipe, job.data, None)
         return _saved(finish(job, recipe, path, began), recipe, recipe_file, replayed)
@@ -215,6 +218,48 @@ def finish(job: Job, recipe: QuantRecipe, target: Path, began: float) -> Quantiz
         seconds=time.perf_counter() - began,
         verdict="written",
         warnings=_warnings(job),
+    )
+
+
+def _finish_large(job: Job, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
+    """Write a model whose float weights should not be loaded: one tensor at a time, from and to mapped files.
+
+    The result is loaded and run from a folder beside the target before it gets the target's name.
+
+    Raises:
+        UsageError: a mode that has to run the float model.
+    """
+    if recipe.mode not in ("int4", "int8", "float16"):
+        raise UsageError(
+            f"{job.source}: with {io.weight_bytes(job.original) / 1e9:.1f} GB of weights, choose --mode int4, int8 or "
+            "float16, which do not have to run the float model."
+        )
+    recipe = recipe if recipe.ranges is not None else recipe.with_ranges({})
+    model = apply(job.prepared, recipe)
+    stamp(model, job, recipe)
+    with tempfile.TemporaryDirectory(prefix=".onnxtool-", dir=target.parent) as scratch:
+        draft = Path(scratch) / target.name
+        io.save(model, draft, external=True)
+        runner = job.runner(draft)
+        for output in runner.run(job.probes().first()).values():
+            if np.asarray(output).dtype.kind == "f" and not np.isfinite(output).all():
+                raise VerdictError(f"{job.source}: not written, because the quantized model's outputs are not finite.")
+        io.save(io.load(draft), target, external=True)
+    return QuantizeReport(
+        source=str(job.source),
+        output=str(target),
+        mode=recipe.mode,
+        summary=recipe.summary,
+        recipe=replace(recipe, ranges=None).to_dict(),
+        bytes_before=io.total_bytes(job.source),
+        bytes_after=io.total_bytes(target),
+        quantized=counts(job.prepared.graph, set(select(job.prepared.graph, recipe))),
+        kernels={},
+        latency=None,
+        fidelity=None,
+        seconds=time.perf_counter() - began,
+        verdict="written",
+        warnings=("the float model was not run, for its size: neither error nor latency are known.",),
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from onnxtool import progress
+from onnxtool.errors import UnsupportedError
 from onnxtool.quantize.apply import excluded, placement_of
 from onnxtool.quantize.budget import Budget
 from onnxtool.quantize.calibration import DataSource
@@ -86,8 +87,12 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
     measured, held_out = (None, job.probes()) if job.data is None else job.split()
     reference = job.runner(job.source)
     nodes = [n for n in job.prepared.graph if eligible(n) and _wanted(n, base) and not excluded(n, base)]
+    if not nodes:
+        raise UnsupportedError(
+            f"{job.source}: there is no Conv, Gemm or MatMul with constant float32 weights to quantize."
+        )
     seen = {}
-    if measured is not None and nodes:
+    if measured is not None:
         everything = replace(base, plan={n.name or "": "static" for n in nodes})
         needed = live_tensors(placement_of(job.prepared.graph, everything))
         seen = observe(job.prepared, needed, measured.limited(CALIBRATION_SAMPLES), histogram=True)

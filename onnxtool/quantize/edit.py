@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,24 @@ def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
         free = f"{name}_{number}"
     tensor = ir.Tensor(np.ascontiguousarray(array).reshape(np.shape(array)), name=free)
     value = ir.Value(name=free, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    graph.register_initializer(value)
+    return value
+
+
+def lazy_initializer(
+    graph: ir.Graph, name: str, compute: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: ir.DataType
+) -> ir.Value:
+    """An initializer whose bytes are computed when they are asked for (when the file is written), and not kept."""
+    free, number = name, 0
+    while free in graph.initializers:
+        number += 1
+        free = f"{name}_{number}"
+
+    def tensor() -> ir.TensorProtocol:
+        return ir.Tensor(np.ascontiguousarray(compute()), name=free)
+
+    lazy = ir.LazyTensor(tensor, dtype=dtype, shape=ir.Shape(shape), name=free, cache=False)
+    value = ir.Value(name=free, type=ir.TensorType(dtype), shape=ir.Shape(shape), const_value=lazy)
     graph.register_initializer(value)
     return value
 

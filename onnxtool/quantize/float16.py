@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.graph import constant_array
-from onnxtool.quantize.edit import attribute, is_standard, new_initializer, remove_unused
+from onnxtool.quantize.edit import attribute, is_standard, lazy_initializer, remove_unused
 
 _LARGEST = 65504.0  # the largest float16
 _HEADROOM = 0.5  # activations on other data may be larger than the ones observed
@@ -108,7 +108,9 @@ class _Narrowing:
         array = constant_array(value)
         if array is not None and target == ir.DataType.FLOAT16:
             if id(value) not in self._halves:
-                self._halves[id(value)] = new_initializer(self.graph, f"{value.name}_half", array.astype(np.float16))
+                self._halves[id(value)] = lazy_initializer(
+                    self.graph, f"{value.name}_half", lambda: _half(value), array.shape, target
+                )
             return self._halves[id(value)]
         key = (id(value), target)
         if key not in self._casts:
@@ -136,6 +138,12 @@ class _Narrowing:
         value.name = f"{name}_unconverted"
         result = self._cast(value, target, name or "output")
         self.graph.outputs[index] = result
+
+
+def _half(value: ir.Value) -> np.ndarray:
+    array = constant_array(value)
+    assert array is not None
+    return array.astype(np.float16)
 
 
 def _narrow_attribute(node: ir.Node) -> None:

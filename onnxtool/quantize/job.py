@@ -26,6 +26,7 @@ from onnxtool.validate.equality import probe_feeds
 FIDELITY_SAMPLES = 32
 _HELD_OUT = 4  # every fourth sample
 _MIN_TO_SPLIT = 8
+LARGE = 1_500_000_000
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Job:
     data: DataSource | None
     task: Task | None
     threads: int
+
+    @property
+    def is_large(self) -> bool:
+        """True when float model and result should not be in memory together."""
+        return io.weight_bytes(self.original) > LARGE
 
     def runner(self, model: ir.Model | Path | bytes) -> OnnxRunner:
         """A session as latency is measured with."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.quantize.edit import attribute, insert, is_standard, take_place
+from onnxtool.quantize.edit import attribute, insert, is_standard, lazy_initializer, take_place
 from onnxtool.quantize.recipe import QuantRecipe
 
 DOMAIN = "com.microsoft"
@@ -176,27 +176,19 @@ def _store(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRec
 
     name = weight.name or "weight"
     made = [
-        _lazy(
+        lazy_initializer(
             graph, f"{name}_{bits}bit", lambda: blocks().packed, (columns, count, size * bits // 8), ir.DataType.UINT8
         ),
-        _lazy(graph, f"{name}_scales", lambda: blocks().scales, (columns * count,), ir.DataType.FLOAT),
+        lazy_initializer(graph, f"{name}_scales", lambda: blocks().scales, (columns * count,), ir.DataType.FLOAT),
     ]
     if not recipe.symmetric:
         length = columns * (count if bits == 8 else -(-count // 2))
-        made.append(_lazy(graph, f"{name}_zero_points", lambda: _zero_points(blocks()), (length,), ir.DataType.UINT8))
+        made.append(
+            lazy_initializer(graph, f"{name}_zero_points", lambda: _zero_points(blocks()), (length,), ir.DataType.UINT8)
+        )
     return made
 
 
 def _zero_points(blocks: Blocks) -> np.ndarray:
     assert blocks.zero_points is not None
     return blocks.zero_points
-
-
-def _lazy(graph: ir.Graph, name: str, compute: object, shape: tuple[int, ...], dtype: ir.DataType) -> ir.Value:
-    def tensor() -> ir.TensorProtocol:
-        return ir.Tensor(np.ascontiguousarray(compute()), name=name)  # type: ignore[operator]
-
-    lazy = ir.LazyTensor(tensor, dtype=dtype, shape=ir.Shape(shape), name=name, cache=False)
-    value = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(shape), const_value=lazy)
-    graph.register_initializer(value)
-    return value

@@ -10,6 +10,7 @@ from onnx import helper
 from quant_models import build, weights
 
 import onnxtool
+from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.quantize.apply import apply
 from onnxtool.quantize.prepare import prepare
@@ -106,3 +107,25 @@ def test_external_weights_are_never_all_in_memory(tmp_path: Path) -> None:
     assert peak < 8 * one * 0.9, "8 weights of 4 MB passed through a few buffers of one"
     assert (tmp_path / "small.onnx.data").stat().st_size < 8 * one / 6
     OnnxRunner.open(tmp_path / "small.onnx").run({"h0": np.ones((1, size), np.float32)})
+
+
+@pytest.mark.parametrize(("mode", "ratio"), [("int4", 0.2), ("float16", 0.55)])
+def test_models_over_memory_are_written_without_running_the_float_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, ratio: float
+) -> None:
+    monkeypatch.setattr("onnxtool.quantize.job.LARGE", 1000)
+    nodes = [helper.make_node("MatMul", ["x", "v"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["y"])]
+    arrays = {"v": weights(128, 128), "w": weights(128, 128)}
+    io.save(
+        io.from_proto(build(nodes, arrays, {"x": ["n", 128]}, {"y": ["n", 128]})), tmp_path / "m.onnx", external=True
+    )
+    report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode=mode, keep_io=True)
+    assert report.fidelity is None
+    assert report.size_ratio < ratio
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data", "q.onnx", "q.onnx.data"]
+    x = np.random.default_rng(0).standard_normal((3, 128)).astype(np.float32)
+    expected = OnnxRunner.open(tmp_path / "m.onnx").run({"x": x})["y"]
+    error = OnnxRunner.open(tmp_path / "q.onnx").run({"x": x})["y"] - expected
+    assert (error**2).sum() < 0.03 * (expected**2).sum()
+    with pytest.raises(UsageError, match="choose --mode int4"):
+        onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "r.onnx")
