@@ -70,6 +70,8 @@ def declared_sizes(value: ir.Value) -> Sizes | None:
 def set_sizes(value: ir.Value, sizes: Iterable[Size]) -> None:
     """Record the dims, and show them in the value's shape as far as they have names in the file."""
     sizes = tuple(sizes)
+    if value.meta.get(_SIZES) == sizes and value.shape is not None:
+        return
     value.meta[_SIZES] = sizes
     if not value.is_graph_output() and not value.is_graph_input():
         value.shape = ir.Shape([s if isinstance(s, int) else None if s.anonymous else str(s) for s in sizes])
@@ -82,6 +84,8 @@ def items_of(value: ir.Value | None) -> Items | None:
     found: Items | None = value.meta.get(_ITEMS)
     if found is not None:
         return found
+    if value.is_graph_input():
+        return None  # a default that a caller may override says nothing
     if value.const_value is not None and value.const_value.size <= MAX_ITEMS and value.dtype is not None:
         if not (value.dtype.is_integer() or value.dtype == ir.DataType.BOOL):
             return None

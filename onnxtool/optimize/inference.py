@@ -61,7 +61,8 @@ def _light_proto(model: ir.Model) -> onnx.ModelProto:
     """The model with its large weights as graph inputs, so that nothing large is copied."""
     heavy = []
     for value in model.graph.initializers.values():
-        if value.const_value is not None and value.const_value.nbytes > _LARGE:
+        # A default that a caller may override goes too: ONNX's inference takes it for a constant.
+        if value.const_value is not None and (value.const_value.nbytes > _LARGE or value.is_graph_input()):
             heavy.append((value, value.const_value))
     originals = list(model.graph.inputs)
     try:

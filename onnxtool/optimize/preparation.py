@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.graph import all_nodes
+from onnxtool.optimize.nodes import STANDARD
 
 # What exporters leave on every node and value for debugging; it can outweigh the graph itself.
 _DEBUG_PREFIXES = ("pkg.torch.", "pkg.onnxscript.", "namespace", "pkg.onnx_ir.")
@@ -25,7 +26,7 @@ def prepare(model: ir.Model) -> int:
         node.doc_string = None
         for value in node.outputs:
             saved += _drop_debug(value.metadata_props)
-            if not value.is_graph_output():
+            if not value.is_graph_output() and node.domain in STANDARD:
                 value.shape = None
     return saved
 
@@ -34,7 +35,7 @@ def drop_shapes(model: ir.Model) -> None:
     """Forget inferred types and shapes of intermediate values: they take room, and every runtime infers them anew."""
     for graph in model.graphs():
         for node in graph:
-            for value in node.outputs:
+            for value in node.outputs if node.domain in STANDARD else ():
                 if not value.is_graph_output():
                     value.shape, value.type = None, None
 

@@ -66,6 +66,16 @@ def test_overridable_defaults_are_no_constants(optimized) -> None:
     assert [i.name for i in result.proto.graph.input] == ["x", "w"]
 
 
+def test_an_overridable_shape_is_not_believed(optimized) -> None:
+    result = optimized(
+        "g (float[b, 6] x, int64[2] s) => (float[p, q] y) { a = Reshape (x, s) c = Relu (a) y = Reshape (c, s) }",
+        weights={"s": np.array([-1, 3])},
+        feeds=[{"x": np.ones((2, 6), np.float32)}],
+    )
+    assert result.after["Reshape"] >= 1
+    assert "s" in result.proto.graph.node[0].input
+
+
 def test_folding_never_grows_the_file(optimized) -> None:
     text = """g (float[1000, 1000] x) => (float[1000, 1000] y) {
         r = Range (zero, thousand, one)
