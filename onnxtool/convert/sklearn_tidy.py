@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -66,25 +68,35 @@ def _double_trees(proto: onnx.ModelProto, rounds: bool) -> None:
 
 
 def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> None:
-    """One label for each row, [batch], and columns of scores: some converters give [batch, 1] for the one, [1, batch]
-    or [batch] for the other."""
-    wanted = {i: len(s.shape) for i, s in enumerate(model.outputs) if s.shape is not None}
+    """Give outputs the rank that the estimator's own results have (labels [batch], columns of scores): some converters
+    give [batch, 1] or [1, batch] for the one, [batch] for the other."""
     try:
         runner = OnnxRunner.open(proto, EXACT)
         feeds = random_feeds(runner.inputs, batch=2, domains=_domains(model, runner))
         found = list(runner.run(feeds).values())
-    except OnnxToolError:
+        renamed = zip((s.name for s in model.inputs), feeds.values(), strict=True)
+        expected = list(model.run(dict(renamed)).values())
+    except (OnnxToolError, ValueError):
         return  # the comparison will say what is wrong
-    for index, rank in wanted.items():
-        output = proto.graph.output[index]
-        if np.ndim(found[index]) == rank or output.type.WhichOneof("value") != "tensor_type":
+    specs = []
+    for spec, output, right, given in zip(model.outputs, proto.graph.output, expected, found, strict=True):
+        if output.type.WhichOneof("value") != "tensor_type" or isinstance(right, list):
+            specs.append(spec)
             continue
-        names = f"{output.name}_shape", f"{output.name}_shaped"
-        shape = [-1] if rank == 1 else [-1, 1]
-        proto.graph.initializer.append(helper.make_tensor(names[0], TensorProto.INT64, [len(shape)], shape))
-        proto.graph.node.append(helper.make_node("Reshape", [output.name, names[0]], [names[1]]))
-        kind = output.type.tensor_type.elem_type
-        output.CopyFrom(helper.make_tensor_value_info(names[1], kind, [None] * rank))
+        rank = np.ndim(right)
+        known = spec.shape is not None and len(spec.shape) == rank
+        specs.append(spec if known else replace(spec, shape=((spec.shape or (None,))[0], *(None,) * (rank - 1))))
+        if np.ndim(given) != rank and np.size(given) == np.size(right) and rank in (1, 2):
+            _reshape(proto, output, [-1] if rank == 1 else [-1, 1])
+    model.outputs = tuple(specs)
+
+
+def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[int]) -> None:
+    wanted, result = f"{output.name}_shape", f"{output.name}_shaped"
+    proto.graph.initializer.append(helper.make_tensor(wanted, TensorProto.INT64, [len(shape)], shape))
+    proto.graph.node.append(helper.make_node("Reshape", [output.name, wanted], [result]))
+    kind = output.type.tensor_type.elem_type
+    output.CopyFrom(helper.make_tensor_value_info(result, kind, [None] * len(shape)))
 
 
 def _domains(model: SklearnModel, runner: OnnxRunner) -> dict[str, Domain]:
