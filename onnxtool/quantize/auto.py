@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -81,6 +82,7 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
         time_limit: seconds for the whole search; it ends with the best found so far.
         target: another machine's traits: nothing is timed here, and speed goes by rules of thumb.
     """
+    began = time.perf_counter()
     traits = find_target(target)
     base = replace(base, reduced=traits.reduced, activations=traits.activations if target else base.activations)
     budget = Budget(max_drop, job.task is not None)
@@ -99,6 +101,7 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
     judge = Judge(job.original, reference, held_out.limited(HELD_OUT_SAMPLES))
     guess = _rule_of_thumb(macs(nodes, seen)) if target is not None else None
     lab = Laboratory(job, budget, judge, reference, seen, guess)
+    lab.began = began  # calibration counts towards the time limit
     outcome = _Hunt(lab, budget, nodes, base, time_limit, measured).run()
     notes: tuple[str, ...] = (traits.note,) if traits.note else ()
     if target is not None:
