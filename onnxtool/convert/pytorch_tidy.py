@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import onnx_ir as ir
@@ -17,6 +18,7 @@ def tidy(model: ir.Model, *, keep_metadata: bool = False) -> None:
         strip_metadata(model)
     _drop_wrapper_names(model)
     share_initializers(model.graph)
+    _forget_removed_inputs(model.graph)
 
 
 def strip_metadata(model: ir.Model) -> None:
@@ -54,6 +56,15 @@ def share_initializers(graph: ir.Graph) -> int:
             del graph.initializers[name]
             removed += 1
     return removed
+
+
+def _forget_removed_inputs(graph: ir.Graph) -> None:
+    """Weights were inputs of the exporter's graph once, and onnx_ir 1.1 goes on counting removed inputs, zero times
+    each: that keeps the weights in memory even when they have been moved to the disk."""
+    counter = getattr(graph.inputs, "_ref_counter", None)
+    if isinstance(counter, Counter):
+        for value in [v for v, count in counter.items() if count <= 0]:
+            del counter[value]
 
 
 def _identity(value: ir.Value) -> tuple[object, ...] | None:

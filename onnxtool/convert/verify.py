@@ -90,7 +90,9 @@ class Proof:
         if not self.probes:
             self.observe(graph)
         options, model = self._options, self._model
-        runner = OnnxRunner.open(graph, SessionOptions(custom_op_libraries=options.custom_op_libraries))
+        spilled = _unmap(graph)
+        session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled)
+        runner = OnnxRunner.open(graph, session)
         origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
         allowed = tolerance_for(graph, self._tolerance)
         remembered = Remembered(model, self.probes)
@@ -150,6 +152,23 @@ def tidied(graph: ir.Model, proof: Proof, notes: list[str]) -> tuple[ir.Model, C
     if plain.ok:
         notes.append(f"left as the exporter wrote it: tidying it up {trouble}")
     return untouched, plain
+
+
+def _unmap(graph: ir.Model) -> bool:
+    """Let go of the pages of weights on the disk that were read; the runtime maps the file for itself.
+
+    Returns:
+        Whether there are such weights.
+    """
+    external = [
+        value.const_value
+        for inner in graph.graphs()
+        for value in inner.initializers.values()
+        if isinstance(value.const_value, ir.ExternalTensor)
+    ]
+    for tensor in external:
+        tensor.release()
+    return bool(external)
 
 
 def tolerance_for(graph: ir.Model, tolerance: Tolerance) -> Tolerance:

@@ -42,6 +42,8 @@ class SessionOptions:
             because the runtime's optimizer is itself wrong at times (Pad followed by MaxPool).
         custom_op_libraries: shared libraries with custom operators; loading one runs its code.
         profile_prefix: when given, the runtime writes a profile with this path prefix.
+        prepack: rearrange weights for speed; without it they stay where they are, mapped from external data, and take
+            no memory of their own.
         stop_spinning: let the session's threads sleep as soon as a run ends; without it they keep a core busy for
             a moment, which slows whatever runs next (another session that is measured in alternation).
         optimized_path: when given, the runtime writes its own optimized graph there: which kernels really run.
@@ -53,6 +55,7 @@ class SessionOptions:
     custom_op_libraries: tuple[Path, ...] = ()
     profile_prefix: str | None = None
     stop_spinning: bool = False
+    prepack: bool = True
     optimized_path: Path | None = None
 
 
@@ -100,6 +103,8 @@ def create_session(
     if options.threads is not None:
         native.intra_op_num_threads = options.threads
     native.inter_op_num_threads = 1
+    if not options.prepack:
+        native.add_session_config_entry("session.disable_prepacking", "1")
     if options.stop_spinning:
         native.add_session_config_entry("session.force_spinning_stop", "1")
     if options.profile_prefix is not None:

@@ -440,3 +440,33 @@ class TestCustomOperators:
                 custom_op_libraries=(tmp_path / "later.so",),
             )
         assert not (tmp_path / "x.onnx").exists()
+
+
+def test_weights_are_let_go_once_they_are_on_the_disk(
+    converted: Callable[..., Conversion], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gc
+    import weakref
+
+    from onnxtool.convert import api
+
+    weights: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+    release, tidied = api._release, api.tidied
+
+    def watched_release(model: Any) -> None:
+        weights.extend(weakref.ref(p) for p in model.module.parameters() if p.numel() > 1000)
+        release(model)
+
+    def watched_tidied(*arguments: Any) -> Any:
+        gc.collect()
+        alive.append(sum(w() is not None for w in weights))
+        return tidied(*arguments)
+
+    monkeypatch.setattr(api, "_SPILL", 1000)
+    monkeypatch.setattr(api, "_release", watched_release)
+    monkeypatch.setattr(api, "tidied", watched_tidied)
+    done = converted("Tied", {"ids": ("b", "s")})
+    assert len(weights) == 1 and alive == [0]
+    ids = RNG.integers(0, 500, (1, 3))
+    np.testing.assert_allclose(done.run(ids=ids)[0], done.torch(t(ids)), rtol=1e-4, atol=1e-5)
