@@ -24,7 +24,7 @@ def command(
         typer.Option(
             "--level",
             metavar="basic|extended|all",
-            help="basic keeps every bit of the outputs; extended may round floats differently, with standard "
+            help="basic changes nothing that is computed; extended may round floats differently, with standard "
             "operators only; all also uses the runtime's own fused operators.",
         ),
     ] = "extended",

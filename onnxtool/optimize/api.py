@@ -64,7 +64,7 @@ def optimize(
     Args:
         source: the .onnx file.
         output: the file to write; may be the source.
-        level: "basic" (every bit kept), "extended" (floats may round differently) or "all" (the runtime's own
+        level: "basic" (nothing computed differently), "extended" (floats may round differently) or "all" (the runtime's own
             fused operators too).
         passes: run just these; see `list_passes`.
         skip: leave these out.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Level(Enum):
     """How far an optimization may go.
 
-    `basic` keeps every output bit; `extended` may round floats differently but uses standard operators only;
+    `basic` changes nothing that is computed; `extended` may round floats differently but uses standard operators only;
     `all` may also use the runtime's own fused operators (domain com.microsoft).
     """
 
