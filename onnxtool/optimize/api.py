@@ -64,8 +64,8 @@ def optimize(
     Args:
         source: the .onnx file.
         output: the file to write; may be the source.
-        level: "basic" (nothing computed differently), "extended" (floats may round differently) or "all" (the runtime's own
-            fused operators too).
+        level: "basic" (nothing computed differently), "extended" (floats may round differently) or "all" (the
+            runtime's own fused operators too).
         passes: run just these; see `list_passes`.
         skip: leave these out.
         data: inputs to compare on, as an .npz file or named arrays; random ones otherwise.
