@@ -84,7 +84,12 @@ def summarise_events(model: str, events: Sequence[Mapping[str, Any]], macs: Mapp
     total = sum(kept.values())
     nodes = [
         NodeTime(
-            node, operator, seconds, seconds / total if total else 0.0, macs.get(node.removeprefix("fused ")), sizes.get((node, operator))
+            node,
+            operator,
+            seconds,
+            seconds / total if total else 0.0,
+            macs.get(node.removeprefix("fused ")),
+            sizes.get((node, operator)),
         )
         for (node, operator), seconds in kept.items()
     ]

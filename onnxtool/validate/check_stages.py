@@ -86,8 +86,9 @@ def examine(
         work.stage("shapes", lambda: _shapes(work))
     else:
         work.skip("shapes", "the file does not meet the specification")
+    # One thread unless asked: making a pool of threads costs more than the one small run.
     options = SessionOptions(
-        provider, threads, optimization="basic", custom_op_libraries=tuple(Path(p) for p in custom_op_libraries)
+        provider, threads or 1, optimization="basic", custom_op_libraries=tuple(Path(p) for p in custom_op_libraries)
     )
     runners: list[Any] = []
     loaded = work.stage("load", lambda: _load(work, options, runners))
