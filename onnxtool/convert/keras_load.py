@@ -14,7 +14,7 @@ from typing import Any
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.factory import call_factory, importable
 from onnxtool.convert.source import Source
-from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.convert.tensorflow_quiet import quiet, reason
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsafeError, UnsupportedError
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -75,7 +75,7 @@ def _with_factory(source: Source, options: ConvertOptions, keras: Any) -> tuple[
                 model.load_weights(path)
         except Exception as error:
             raise InputError(
-                f"{source}: these weights do not fit the model of --factory {options.factory}: {_reason(error)}"
+                f"{source}: these weights do not fit the model of --factory {options.factory}: {reason(error)}"
             ) from error
     return model, "Keras weights + factory", []
 
@@ -173,15 +173,10 @@ def _code_in(config: Any) -> Iterator[str]:
 
 
 def _cannot_load(source: Source, error: Exception, keras: Any) -> OnnxToolError:
-    reason = _reason(error)
+    text = reason(error)
     if "Could not locate" in str(error) or "Unknown layer" in str(error) or "Unknown object" in str(error):
         return InputError(
-            f"{source}: it uses a class of your own: {reason} Build the model in a function and name it with "
+            f"{source}: it uses a class of your own: {text} Build the model in a function and name it with "
             "--factory file.py:function; the weights are read from this file."
         )
-    return InputError(f"{source}: Keras {keras.__version__} cannot load it: {reason}")
-
-
-def _reason(error: Exception, limit: int = 300) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return InputError(f"{source}: Keras {keras.__version__} cannot load it: {text}")

@@ -14,7 +14,7 @@ from onnxtool.convert.keras_interface import input_structure, output_names
 from onnxtool.convert.keras_trace import trace
 from onnxtool.convert.tensorflow_dims import follow_dims, swapped, swaps
 from onnxtool.convert.tensorflow_model import TO_NCHW, TO_NHWC
-from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.convert.tensorflow_quiet import quiet, reason
 from onnxtool.errors import InputError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec, parse_dtype
@@ -72,7 +72,7 @@ class KerasModel:
             try:
                 results = self.call(*(keras.ops.convert_to_tensor(feeds[s.name]) for s in self.inputs))
             except Exception as error:
-                raise InputError(f"the Keras model fails to run: {' '.join(str(error).split())[:300]}") from error
+                raise InputError(f"the Keras model fails to run: {reason(error)}") from error
             names = [s.name for s in self.outputs]
             return {n: keras.ops.convert_to_numpy(r) for n, r in zip(names, results, strict=True)}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.convert.tensorflow_quiet import quiet, reason
 from onnxtool.errors import InputError
 
 
@@ -29,8 +29,7 @@ def trace(model: Any, call: Callable[..., Any], signature: Sequence[Any]) -> Any
         try:
             return tf.function(call, input_signature=list(signature), autograph=False).get_concrete_function()
         except Exception as error:
-            reason = " ".join(str(error).split())[:300]
-            raise InputError(f"the Keras model cannot be traced: {type(error).__name__}: {reason}") from error
+            raise InputError(f"the Keras model cannot be traced: {type(error).__name__}: {reason(error)}") from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.interface import described, named
 from onnxtool.convert.tensorflow_dims import follow_dims, swapped, swaps
-from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.convert.tensorflow_quiet import quiet, reason
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
@@ -124,8 +124,7 @@ class TensorFlowModel:
                     function = tf.function(self.call, input_signature=signature, autograph=False)
                     self.concrete = function.get_concrete_function()
                 except Exception as error:
-                    reason = " ".join(str(error).split())[:300]
-                    raise InputError(f"the TensorFlow function cannot be traced: {reason}") from error
+                    raise InputError(f"the TensorFlow function cannot be traced: {reason(error)}") from error
         return self.concrete
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -142,4 +141,4 @@ class TensorFlowModel:
                 names = [s.name for s in self.outputs]
                 return {name: result.numpy() for name, result in zip(names, results, strict=True)}
             except Exception as error:
-                raise InputError(f"the TensorFlow model fails to run: {' '.join(str(error).split())[:300]}") from error
+                raise InputError(f"the TensorFlow model fails to run: {reason(error)}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 from onnxtool.errors import MissingExtraError
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LOGGERS = ("tensorflow", "absl", "tf2onnx", "h5py", "numba")
 
 
@@ -52,6 +54,12 @@ def import_keras(subject: str, verbose: int = 0) -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtraError(subject, "Keras", "keras") from error
     return keras
+
+
+def reason(error: Exception, limit: int = 300) -> str:
+    """The message of a framework's exception in one line, without colours and without Keras's list of arguments."""
+    text = " ".join(_COLOURS.sub("", str(error)).split("Arguments received by")[0].split()) or type(error).__name__
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 @contextmanager
