@@ -64,7 +64,16 @@ CASES = (
     text("MPNet", "MPNetModel", **_SMALL),
     text("GPT-2", "GPT2LMHeadModel", n_embd=32, n_layer=2, n_head=4, n_positions=64),
     text("GPT-NeoX", "GPTNeoXForCausalLM", **_SMALL),
-    text("OPT", "OPTForCausalLM", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=48, word_embed_proj_dim=32, max_position_embeddings=64),
+    text(
+        "OPT",
+        "OPTForCausalLM",
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=48,
+        word_embed_proj_dim=32,
+        max_position_embeddings=64,
+    ),
     text("LLaMA", "LlamaForCausalLM", **_LLAMA),
     text("Mistral", "MistralForCausalLM", **_LLAMA, sliding_window=None),
     text("Qwen2", "Qwen2ForCausalLM", **_LLAMA),
@@ -74,19 +83,95 @@ CASES = (
     text("T5 encoder", "T5EncoderModel", **_T5),
     Case("T5", "T5ForConditionalGeneration", {"vocab_size": 97, "decoder_start_token_id": 0, **_T5}, _BOTH),
     Case("BART", "BartForConditionalGeneration", {"vocab_size": 97, **_BART}, _BOTH),
-    Case("Marian", "MarianMTModel", {"vocab_size": 97, "pad_token_id": 96, "decoder_start_token_id": 96, **_BART}, _BOTH),
-    Case("Whisper encoder", "WhisperEncoder", {"num_mel_bins": 16, "max_source_positions": 50, **_BART, "max_position_embeddings": None}, {"input_features": ("batch", 16, 100)}),
-    Case("wav2vec 2.0", "Wav2Vec2Model", {**_SMALL, "conv_dim": (16, 16), "conv_kernel": (5, 3), "conv_stride": (4, 2), "num_feat_extract_layers": 2, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}, {"input_values": ("batch", 400)}),
+    Case(
+        "Marian", "MarianMTModel", {"vocab_size": 97, "pad_token_id": 96, "decoder_start_token_id": 96, **_BART}, _BOTH
+    ),
+    Case(
+        "Whisper encoder",
+        "WhisperEncoder",
+        {"num_mel_bins": 16, "max_source_positions": 50, **_BART, "max_position_embeddings": None},
+        {"input_features": ("batch", 16, 100)},
+    ),
+    Case(
+        "wav2vec 2.0",
+        "Wav2Vec2Model",
+        {
+            **_SMALL,
+            "conv_dim": (16, 16),
+            "conv_kernel": (5, 3),
+            "conv_stride": (4, 2),
+            "num_feat_extract_layers": 2,
+            "num_conv_pos_embeddings": 16,
+            "num_conv_pos_embedding_groups": 4,
+        },
+        {"input_values": ("batch", 400)},
+    ),
     Case("ViT (transformers)", "ViTForImageClassification", _VISION, _PIXELS),
     Case("DINOv2", "Dinov2Model", _VISION, _PIXELS),
     Case("CLIP vision", "CLIPVisionModel", _VISION, _PIXELS),
-    Case("CLIP text", "CLIPTextModel", {"vocab_size": 97, "max_position_embeddings": 64, "eos_token_id": 2, **_SMALL}, {"input_ids": ("batch", "length")}),
+    Case(
+        "CLIP text",
+        "CLIPTextModel",
+        {"vocab_size": 97, "max_position_embeddings": 64, "eos_token_id": 2, **_SMALL},
+        {"input_ids": ("batch", "length")},
+    ),
     Case("SigLIP vision", "SiglipVisionModel", _VISION, _PIXELS),
-    Case("SegFormer", "SegformerForSemanticSegmentation", {"hidden_sizes": (8, 16, 24, 32), "num_attention_heads": (1, 2, 2, 4), "depths": (1, 1, 1, 1), "decoder_hidden_size": 16}, {"pixel_values": ("batch", 3, 64, 64)}),
-    Case("DETR", "DetrForObjectDetection", {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "num_queries": 10, "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None, "backbone_config": "resnet"}, {"pixel_values": ("batch", 3, 64, 64)}),
-    Case("YOLOS", "YolosForObjectDetection", {**_VISION, "image_size": (32, 32), "num_detection_tokens": 10, "use_mid_position_embeddings": False}, _PIXELS),
-    Case("DPT", "DPTForDepthEstimation", {**_VISION, "num_hidden_layers": 4, "backbone_out_indices": (0, 1, 2, 3), "neck_hidden_sizes": (8, 8, 8, 8), "fusion_hidden_size": 8, "image_size": 32, "patch_size": 16}, _PIXELS),
-    Case("ResNet (transformers)", "ResNetModel", {"embedding_size": 8, "hidden_sizes": (8, 16), "depths": (1, 1)}, _PIXELS),
+    Case(
+        "SegFormer",
+        "SegformerForSemanticSegmentation",
+        {
+            "hidden_sizes": (8, 16, 24, 32),
+            "num_attention_heads": (1, 2, 2, 4),
+            "depths": (1, 1, 1, 1),
+            "decoder_hidden_size": 16,
+        },
+        {"pixel_values": ("batch", 3, 64, 64)},
+    ),
+    Case(
+        "DETR",
+        "DetrForObjectDetection",
+        {
+            "d_model": 32,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 48,
+            "num_queries": 10,
+            "use_timm_backbone": False,
+            "use_pretrained_backbone": False,
+            "backbone": None,
+            "backbone_config": "resnet",
+        },
+        {"pixel_values": ("batch", 3, 64, 64)},
+    ),
+    Case(
+        "YOLOS",
+        "YolosForObjectDetection",
+        {**_VISION, "image_size": (32, 32), "num_detection_tokens": 10, "use_mid_position_embeddings": False},
+        _PIXELS,
+    ),
+    Case(
+        "DPT",
+        "DPTForDepthEstimation",
+        {
+            **_VISION,
+            "num_hidden_layers": 4,
+            "backbone_out_indices": (0, 1, 2, 3),
+            "neck_hidden_sizes": (8, 8, 8, 8),
+            "fusion_hidden_size": 8,
+            "image_size": 32,
+            "patch_size": 16,
+        },
+        _PIXELS,
+    ),
+    Case(
+        "ResNet (transformers)",
+        "ResNetModel",
+        {"embedding_size": 8, "hidden_sizes": (8, 16), "depths": (1, 1)},
+        _PIXELS,
+    ),
     timm("resnet18"),
     timm("mobilenetv2_050"),
     timm("mobilenetv3_small_050"),
@@ -118,7 +203,7 @@ CASES = (
     timm("dla34"),
     timm("xcit_nano_12_p16_224", 64, img_size=64, depth=2),
     timm("hiera_tiny_224", 224, stages=(1, 1, 1, 1), embed_dim=24),
-)  # fmt: skip
+)
 
 
 def build(name: str) -> Any:
@@ -128,7 +213,7 @@ def build(name: str) -> Any:
     if case.build == "timm":
         import timm as library
 
-        return library.create_model(pretrained=False, **case.arguments)
+        return _without_zeros(library.create_model(pretrained=False, **case.arguments))
     import transformers
 
     cls = getattr(transformers, case.build, None) or _inner_class(case.build)
@@ -139,7 +224,18 @@ def build(name: str) -> Any:
         )
     config = cls.config_class(**arguments)
     config.use_cache = False
-    return cls(config)
+    return _without_zeros(cls(config))
+
+
+def _without_zeros(module: Any) -> Any:
+    """Some heads start as zeros, and their output says nothing: give them values."""
+    import torch
+
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.numel() and not parameter.any():
+                parameter.normal_(std=0.02)
+    return module
 
 
 def _inner_class(name: str) -> Any:
