@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.convert.adapter import ConvertOptions
+from onnxtool.convert.boosting_ubjson import is_whole
 from onnxtool.convert.interface import described, named
 from onnxtool.convert.sklearn_model import Compute, SklearnModel
 from onnxtool.convert.sklearn_schema import BATCH
@@ -95,6 +96,9 @@ def _zipped(compute: Compute, classes: Sequence[Any]) -> Compute:
 
 def _xgboost(source: Source, form: str, options: ConvertOptions) -> SklearnModel:
     xgboost = _import(source, "xgboost", "XGBoost")
+    assert source.path is not None
+    if "UBJSON" in form and not is_whole(source.path.read_bytes()):
+        raise InputError(f"{source}: the UBJSON file is damaged or cut off.")
     booster = _read(source, lambda path: xgboost.Booster(model_file=path))
     objective = _xgboost_objective(booster)
     is_classifier = objective.startswith(("binary:logistic", "multi:"))

@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from onnxtool.convert.api import convert, open_source
+from onnxtool.convert.boosting_ubjson import is_whole
 from onnxtool.convert.tensorflow_quiet import quiet
 from onnxtool.errors import InputError
 from onnxtool.runtime.runner import OnnxRunner
@@ -152,6 +153,14 @@ def test_a_cut_off_file_is_an_input_error(data: Arrays, tmp_path: Path, kind: st
     path.write_bytes(path.read_bytes()[: len(path.read_bytes()) // 2])
     with pytest.raises(InputError):
         open_source(path)
+
+
+def test_ubjson_is_whole_only_in_full(data: Arrays, tmp_path: Path) -> None:
+    content = save(fit("xgboost", data, "number"), tmp_path / "model.ubj").read_bytes()
+    assert is_whole(content)
+    assert not any(is_whole(content[:length]) for length in range(0, len(content), 97))
+    assert not is_whole(content + b"Z")
+    assert not is_whole(b"[" * 1000)
 
 
 def test_categorical_features_of_catboost_are_refused_in_words(tmp_path: Path) -> None:
