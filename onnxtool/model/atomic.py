@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# The process id in the name tells the next run whether anyone still writes there.
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}\.tmp", re.DOTALL)
+# The process id in the name tells the next run whether anyone still writes there. onnx_ir writes external data to a
+# temporary file of its own beside ours: a dot before our name, and some letters after it.
+_TEMPORARY = re.compile(r"\.\.?(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}\.tmp(\.\w+)?", re.DOTALL)
 
 
 def write_atomic(path: Path, payload: bytes | Iterable[bytes]) -> None:
@@ -69,7 +70,7 @@ def sweep(path: Path) -> None:
     with suppress(OSError):
         for entry in os.scandir(path.parent):
             found = _TEMPORARY.fullmatch(entry.name)
-            if found and found["name"] == path.name[:200] and not _alive(int(found["pid"])):
+            if found and found["name"].lstrip(".") == path.name[:200].lstrip(".") and not _alive(int(found["pid"])):
                 with suppress(OSError):
                     os.unlink(entry.path)
 

@@ -22,7 +22,7 @@ class Outcome:
         code: exit code; negative for a signal.
         stdout, stderr: what it printed.
         seconds: wall time.
-        peak: bytes of the largest process.
+        peak: bytes of the largest process, without what it had from this one when it was forked.
     """
 
     code: int
@@ -41,7 +41,7 @@ def warm() -> None:
 def run(arguments: Sequence[str], folder: Path, limit: float = 60.0) -> Outcome:
     """`onnxtool ARGUMENTS` in a forked process with `folder` as its working folder."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        began = time.monotonic()
+        began, inherited = time.monotonic(), _resident()
         child = os.fork()
         if child == 0:
             _become(arguments, folder, out.fileno(), err.fileno())
@@ -53,7 +53,12 @@ def run(arguments: Sequence[str], folder: Path, limit: float = 60.0) -> Outcome:
             texts.append(stream.read().decode("utf-8", "replace"))
     status, maximum = usage
     code = os.waitstatus_to_exitcode(status)
-    return Outcome(code, texts[0], texts[1], seconds, maximum * 1024)
+    return Outcome(code, texts[0], texts[1], seconds, maximum * 1024 - inherited)
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _wait(child: int, deadline: float) -> tuple[int, int]:

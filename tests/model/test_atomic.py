@@ -131,14 +131,15 @@ def test_sweep_spares_what_is_being_written(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     dead = tmp_path / f".m.onnx.{gone.pid}-0123456789ab.tmp"
+    inner = tmp_path / f"..m.onnx.{gone.pid}-0123456789ab.tmp.x7_abcde"
     other = tmp_path / f".n.onnx.{gone.pid}-0123456789ab.tmp"
-    for path in (dead, other):
+    for path in (dead, inner, other):
         path.write_bytes(b"half")
     with staged(tmp_path / "m.onnx") as alive:
         alive.write_bytes(b"half")
         sweep(tmp_path / "m.onnx")
         assert alive.exists()
-    assert (dead.exists(), other.exists(), alive.exists()) == (False, True, False)
+    assert (dead.exists(), inner.exists(), other.exists(), alive.exists()) == (False, False, True, False)
 
 
 def test_writes_odd_names_as_a_whole(tmp_path: Path) -> None:
