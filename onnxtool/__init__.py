@@ -22,6 +22,7 @@ _FUNCTIONS = {
     "inspect": ("onnxtool.model.inspect", "inspect"),
     "optimize": ("onnxtool", "optimize"),
     "quantize": ("onnxtool", "quantize"),
+    "quickstart": ("onnxtool.cli.quickstart_job", "quickstart"),
     "run": ("onnxtool.runtime.run", "run"),
     "verify": ("onnxtool.model.verify", "verify"),
 }
@@ -30,9 +31,13 @@ _PACKAGES = ("convert", "optimize", "quantize")
 __all__ = ["__version__", *sorted(_FUNCTIONS)]  # noqa: PLE0604  (names are served by __getattr__)
 
 if TYPE_CHECKING:  # what type checkers see of the lazy names
+    from onnxtool.cli.quickstart_job import quickstart as quickstart
+    from onnxtool.convert.api import convert as convert
     from onnxtool.model.diff import diff as diff
     from onnxtool.model.inspect import inspect as inspect
     from onnxtool.model.verify import verify as verify
+    from onnxtool.optimize.api import optimize as optimize
+    from onnxtool.quantize.api import quantize as quantize
     from onnxtool.runtime.doctor import doctor as doctor
     from onnxtool.runtime.run import run as run
     from onnxtool.validate.bench import bench as bench
