@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# The process id in the name tells the next run whether anyone still writes there. onnx_ir writes external data to a
-# temporary file of its own beside ours: a dot before our name, and some letters after it.
+# The process id in the name tells the next run whether anyone still writes there. onnx_ir writes external data in a
+# temporary folder of its own beside ours: a dot before our name, and some letters after it.
 _TEMPORARY = re.compile(r"\.\.?(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}\.tmp(\.\w+)?", re.DOTALL)
 
 
@@ -72,7 +73,10 @@ def sweep(path: Path) -> None:
             found = _TEMPORARY.fullmatch(entry.name)
             if found and found["name"].lstrip(".") == path.name[:200].lstrip(".") and not _alive(int(found["pid"])):
                 with suppress(OSError):
-                    os.unlink(entry.path)
+                    if entry.is_dir(follow_symlinks=False):
+                        shutil.rmtree(entry.path)
+                    else:
+                        os.unlink(entry.path)
 
 
 @contextmanager

@@ -133,7 +133,8 @@ def test_sweep_spares_what_is_being_written(tmp_path: Path) -> None:
     dead = tmp_path / f".m.onnx.{gone.pid}-0123456789ab.tmp"
     inner = tmp_path / f"..m.onnx.{gone.pid}-0123456789ab.tmp.x7_abcde"
     other = tmp_path / f".n.onnx.{gone.pid}-0123456789ab.tmp"
-    for path in (dead, inner, other):
+    inner.mkdir()
+    for path in (dead, inner / "part", other):
         path.write_bytes(b"half")
     with staged(tmp_path / "m.onnx") as alive:
         alive.write_bytes(b"half")
