@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 
 import onnx
 
 from onnxtool.errors import InputError
+
+Versions = Mapping[str, int]
 
 
 def verify_structure(model: onnx.ModelProto) -> None:
@@ -18,15 +21,19 @@ def verify_structure(model: onnx.ModelProto) -> None:
     Raises:
         InputError: names the node and the value.
     """
-    _verify_graph(model.graph, frozenset())
+    _verify_graph(model.graph, frozenset(), _versions(model))
     for function in model.functions:
         known = set(function.input)
-        _verify_nodes(function.node, known, f"function {function.name!r}")
+        _verify_nodes(function.node, known, f"function {function.name!r}", _versions(function))
         _require(function.output, known, f"function {function.name!r}")
     _verify_calls(model)
 
 
-def _verify_graph(graph: onnx.GraphProto, outer: frozenset[str]) -> None:
+def _versions(owner: onnx.ModelProto | onnx.FunctionProto) -> Versions:
+    return {o.domain if o.domain != "ai.onnx" else "": o.version for o in owner.opset_import}
+
+
+def _verify_graph(graph: onnx.GraphProto, outer: frozenset[str], versions: Versions) -> None:
     where = f"graph {graph.name!r}"
     initializers = [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer]
     _once(initializers, "initializer", where)
@@ -34,27 +41,53 @@ def _verify_graph(graph: onnx.GraphProto, outer: frozenset[str]) -> None:
     _once(inputs, "input", where)
     _once([v.name for v in graph.output], "output", where)
     known = {*outer, *inputs, *initializers}
-    _verify_nodes(graph.node, known, where)
+    _verify_nodes(graph.node, known, where, versions)
     _require((v.name for v in graph.output), known, where)
 
 
-def _verify_nodes(nodes: Iterable[onnx.NodeProto], known: set[str], where: str) -> None:
+def _verify_nodes(nodes: Iterable[onnx.NodeProto], known: set[str], where: str, versions: Versions) -> None:
     made: set[str] = set()
     for node in nodes:
         label = f"node {node.name or node.op_type!r} of {where}"
         if not node.op_type:
             raise InputError(f"{label} has no operator.")
+        _verify_signature(node, label, versions)
         for name in node.input:
             if name and name not in known:
                 raise InputError(f"{label} reads {name!r}, which nothing before it makes.")
         for attribute in node.attribute:
             for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                _verify_graph(graph, frozenset(known))
+                _verify_graph(graph, frozenset(known), versions)
         for name in filter(None, node.output):
             if name in made:
                 raise InputError(f"{label} makes {name!r} a second time.")
             made.add(name)
             known.add(name)
+
+
+def _verify_signature(node: onnx.NodeProto, label: str, versions: Versions) -> None:
+    """Hold the number of inputs and the attributes against the specification, for operators that it knows."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    signature = _signature(node.op_type, domain, versions.get(domain, 0))
+    if signature is None:
+        return
+    least, most, required = signature
+    if not least <= len(node.input) <= most:
+        raise InputError(f"{label} has {len(node.input)} inputs; {node.op_type} takes {least} to {most}.")
+    missing = required - {a.name for a in node.attribute}
+    if missing:
+        raise InputError(f"{label} lacks the attribute {min(missing)!r}.")
+
+
+@functools.cache
+def _signature(op_type: str, domain: str, version: int) -> tuple[int, int, frozenset[str]] | None:
+    """(fewest inputs, most inputs, required attributes); None for an operator that the onnx package does not know."""
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+    required = frozenset(name for name, attribute in schema.attributes.items() if attribute.required)
+    return schema.min_input, schema.max_input, required
 
 
 def _require(names: Iterable[str], known: set[str], where: str) -> None:

@@ -35,6 +35,9 @@ def subgraph(reads: str) -> onnx.NodeProto:
         (lambda m: m.graph.node[0].output.__setitem__(0, "other"), "reads 'h'"),
         (lambda m: m.graph.node[1].output.__setitem__(0, "h"), "makes 'h' a second time"),
         (lambda m: setattr(m.graph.node[1], "op_type", ""), "has no operator"),
+        (lambda m: m.graph.node[1].ClearField("input"), "node 'Relu' of graph 'relu' has 0 inputs; Relu takes 1 to 1"),
+        (lambda m: m.graph.node[1].input.append("x"), "has 2 inputs; Relu takes 1 to 1"),
+        (lambda m: setattr(m.graph.node[1], "op_type", "Concat"), "lacks the attribute 'axis'"),
         (lambda m: setattr(m.graph.output[0], "name", "gone"), "output 'gone' of graph 'relu' is made by nothing"),
         (
             lambda m: m.graph.initializer.append(m.graph.initializer[0]),
