@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hostile"))
 
 from hostile_cases import Case, codes, file
 from hostile_corpus import corpus, try_case
-from hostile_driver import warm
 from hostile_graphs import sound
 
 ANYTHING = codes(0, 1, 3, 4, 5, 6)
@@ -47,7 +46,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="only corpus cases whose name holds this")
     options = parser.parse_args()
-    warm()
     cases = [c for c in corpus() if options.only in c.name]
     commands = ["check", "optimize", "run", "inspect"]
     fuzz = [

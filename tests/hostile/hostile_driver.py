@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -39,6 +43,41 @@ def warm() -> None:
 
 
 def run(arguments: Sequence[str], folder: Path, limit: float = 60.0) -> Outcome:
+    """`onnxtool ARGUMENTS` with `folder` as its working folder.
+
+    The forking is done by a process of its own: a test worker has frameworks with threads, whose locks a fork copies.
+    """
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps([list(arguments), str(folder), limit]) + "\n")
+    server.stdin.flush()
+    return Outcome(**json.loads(server.stdout.readline()))
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    server = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(_stop, server)
+    return server
+
+
+def _stop(server: subprocess.Popen[str]) -> None:
+    for stream in (server.stdin, server.stdout):
+        if stream is not None:
+            stream.close()
+    server.wait()
+
+
+def serve() -> None:
+    """Answer one request in a line after the other."""
+    warm()
+    for line in sys.stdin:
+        arguments, folder, limit = json.loads(line)
+        print(json.dumps(asdict(_run(arguments, Path(folder), limit))), flush=True)
+
+
+def _run(arguments: Sequence[str], folder: Path, limit: float) -> Outcome:
     """`onnxtool ARGUMENTS` in a forked process with `folder` as its working folder."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began, inherited = time.monotonic(), _resident()
@@ -99,3 +138,7 @@ def _become(arguments: Sequence[str], folder: Path, out: int, err: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()

@@ -8,12 +8,6 @@ from pathlib import Path
 import pytest
 from hostile_cases import Case
 from hostile_corpus import corpus, some_commands, try_case
-from hostile_driver import warm
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _warm() -> None:
-    warm()
 
 
 def test_the_corpus_is_large() -> None:

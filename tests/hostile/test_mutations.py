@@ -7,10 +7,8 @@ import warnings
 from pathlib import Path
 
 import onnx
-import pytest
 from hostile_cases import Case, codes, file
 from hostile_corpus import try_case
-from hostile_driver import warm
 from hostile_graphs import sound
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,11 +30,6 @@ def mutate(edits: list[Edit]) -> bytes:
     for place, cut, put in edits:
         data = data[:place] + put + data[place + cut :]
     return data
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _warm() -> None:
-    warm()
 
 
 @settings(max_examples=400, deadline=None)
