@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import re
-import tempfile
-import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -21,13 +17,12 @@ from onnxtool.convert.pytorch_model import TorchModel
 from onnxtool.convert.pytorch_program import dim_labels, relabel
 from onnxtool.convert.pytorch_quiet import quiet
 from onnxtool.convert.pytorch_tidy import tidy
-from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError, UsageError
-from onnxtool.model import io as model_io
+from onnxtool.convert.pytorch_torchscript import TORCHSCRIPT_OPSETS, export_torchscript
+from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
 
-# What each exporter can write: torch.export's begins at the opset its operator library is written in.
+# What torch.export's exporter can write: it begins at the opset its operator library is written in.
 DYNAMO_OPSETS = (18, 23)
-TORCHSCRIPT_OPSETS = (9, 20)
 
 
 def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
@@ -71,7 +66,7 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
     if scripted or options.exporter == "torchscript" or opset < DYNAMO_OPSETS[0]:
         if opset < DYNAMO_OPSETS[0] and not scripted:
             model.notes.append(f"exported by the TorchScript exporter, the one that writes opset {opset}")
-        return _torchscript(model, options, opset)
+        return export_torchscript(model, options, opset)
     try:
         with quiet(options.verbose):
             return with_custom_operators(
@@ -84,7 +79,7 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
             raise
         first = error
     try:
-        graph = _torchscript(model, options, opset)
+        graph = export_torchscript(model, options, opset)
     except OnnxToolError:
         raise
     except Exception as error:
@@ -178,82 +173,3 @@ def _relabel(graph: ir.Model, labels: dict[str, str]) -> None:
         if value.shape is not None:
             dims = [d if isinstance(d, int) else relabel(d.value, labels) if d.value else None for d in value.shape]
             value.shape = ir.Shape(dims)
-
-
-def _torchscript(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
-    written = min(opset, TORCHSCRIPT_OPSETS[1])
-    names = [f"onnxtool_input_{i}" for i in range(len(model.inputs))]
-    axes = {
-        name: {axis: dim for axis, dim in enumerate(spec.shape or ()) if isinstance(dim, str)}
-        for name, spec in zip(names, model.inputs, strict=True)
-    }
-    module, args, kwargs = _for_tracing(model)
-    with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
-        path = Path(scratch) / "model.onnx"
-        with quiet(options.verbose, native=True) as caught:
-            torch.onnx.export(
-                module,
-                args,
-                str(path),
-                kwargs=kwargs,
-                dynamo=False,
-                opset_version=written,
-                do_constant_folding=False,  # it copies tied weights
-                input_names=names,
-                dynamic_axes={n: a for n, a in axes.items() if a},
-            )
-        graph = model_io.load(path)
-        ir.external_data.load_to_model(graph)
-    _note_frozen(model, caught)
-    _forget_traced_sizes(model, graph)
-    if options.opset is not None and options.opset > written:
-        _raise_opset(graph, options.opset)
-    return graph
-
-
-def _for_tracing(model: TorchModel) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any] | None]:
-    """Scripted modules go in as they are, so that their branches and loops are kept; others in their flat form."""
-    if not isinstance(model.module, torch.jit.ScriptModule):
-        return model.flat(), model.trace_inputs(), None
-    args, kwargs = model.plan.call(model.trace_inputs())
-    return model.module, args, kwargs or None
-
-
-def _note_frozen(model: TorchModel, caught: Iterable[warnings.WarningMessage]) -> None:
-    """Tracing keeps one side of a Python branch and warns; say so, for the comparison may not reach the other side."""
-    lines = {
-        f"{Path(w.filename).name} line {w.lineno}"
-        for w in caught
-        if "to a Python boolean" in str(w.message) and "/torch/" not in w.filename
-    }
-    if lines:
-        model.notes.append(f"tracing kept one side of the branch at {', '.join(sorted(lines)[:3])}")
-
-
-def _forget_traced_sizes(model: TorchModel, graph: ir.Model) -> None:
-    """The tracer declares sizes it saw as fixed output dims; any that could come from a dynamic dim is withdrawn."""
-    traced = {
-        size
-        for spec in model.inputs
-        for size, dim in zip(model.sample[spec.name].shape, spec.shape or (), strict=True)
-        if isinstance(dim, str)
-    }
-    known = {dim for spec in model.inputs for dim in spec.shape or () if isinstance(dim, str)}
-    for spec, value in zip(model.outputs, graph.graph.outputs, strict=False):
-        if not known or value.shape is None:
-            continue
-        dims: list[int | str] = []
-        for axis, dim in enumerate(value.shape):
-            name = dim if isinstance(dim, int) else dim.value
-            sure = (isinstance(name, int) and name not in traced) or name in known
-            dims.append(name if sure and name is not None else f"{spec.name}_dim_{axis}")
-        value.shape = ir.Shape(dims)
-
-
-def _raise_opset(graph: ir.Model, opset: int) -> None:
-    import onnxscript.version_converter
-
-    with quiet(0):
-        onnxscript.version_converter.convert_version(graph, opset)
-    if graph.opset_imports.get("", 0) != opset:
-        raise UsageError(f"--opset {opset}: the TorchScript exporter ends at opset {TORCHSCRIPT_OPSETS[1]}.")
