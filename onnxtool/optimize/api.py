@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.errors import OnnxToolError, VerdictError
+from onnxtool.errors import VerdictError
 from onnxtool.model import io
-from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs, operator_counts, output_specs
 from onnxtool.model.metadata import add_history, versions
 from onnxtool.model.spec import Dim
@@ -19,16 +18,12 @@ from onnxtool.optimize.bisect import Attempt, settle
 from onnxtool.optimize.families import choose
 from onnxtool.optimize.freezing import freeze_initializers as freeze_weights
 from onnxtool.optimize.freezing import freeze_inputs
+from onnxtool.optimize.judgement import Judgement
 from onnxtool.optimize.latency import measure_ratio
 from onnxtool.optimize.levels import Level, parse_level
 from onnxtool.optimize.opset import convert_opset
-from onnxtool.optimize.probes import Probe, find_probes, given_probes
 from onnxtool.optimize.registry import describe_passes, select
-from onnxtool.optimize.verify import first_fault, is_random, judge
-from onnxtool.report.compare import CompareReport
 from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
-from onnxtool.runtime.feeds import adapt, read_npz
-from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validate.tolerance import Tolerance
 
@@ -91,7 +86,9 @@ def optimize(
     source, output = Path(source), Path(output)
     io.check_output(output)
     level = parse_level(level)
-    names = [p.name for p in select(level, passes or None, skip)]
+    chosen = select(level, passes or None, skip)
+    names = [p.name for p in chosen]
+    exact = opset is None and not freeze_initializers and all(p.level is Level.BASIC for p in chosen)
 
     loaded: list[ir.Model] = []
 
@@ -109,13 +106,15 @@ def optimize(
     before = _size(model, io.total_bytes(source))
     inputs, outputs = input_specs(model), output_specs(model)
     digest = io.sha256(source)
-    judgement = _Judgement(source, model, data, Tolerance(rtol, atol), seed, options) if verify else None
+    judgement = Judgement(source, model, data, Tolerance(rtol, atol), seed, options, exact=exact) if verify else None
     slow: tuple[DroppedPass, ...] = ()
     if level is Level.ALL and judgement is not None and bench:
         sizes = [p.feeds for p in judgement.probes[:2]]
         choice = choose(fresh, names, sizes, options, max_folded_bytes)
         names, slow = list(choice.names), choice.dropped
     attempt, dropped = settle(fresh, judgement or _unjudged, level, names, max_folded_bytes)
+    if attempt.fault is not None and judgement is not None and judgement.relax():
+        attempt, dropped = settle(fresh, judgement, level, names, max_folded_bytes)
     if attempt.fault is not None:
         raise VerdictError(f"{source}: even without any pass, {attempt.fault}. Nothing was written.")
     warnings = list(judgement.warnings) if judgement is not None else []
@@ -156,78 +155,6 @@ def _size(model: ir.Model, size: int) -> ModelSize:
 
 def _unjudged(model: ir.Model) -> str | None:  # noqa: ARG001  (the signature of a verdict)
     return None
-
-
-class _Judgement:
-    """Knows what the source gives, and says what is wrong with a candidate."""
-
-    def __init__(
-        self,
-        source: Path,
-        model: ir.Model,
-        data: PathLike | Mapping[str, np.ndarray] | None,
-        tolerance: Tolerance,
-        seed: int,
-        options: SessionOptions,
-    ) -> None:
-        self._tolerance, self._source = tolerance, source
-        self._exact = SessionOptions(
-            options.provider, options.threads, "off", custom_op_libraries=options.custom_op_libraries
-        )
-        self._usual = options
-        self._random = is_random(model)
-        self._specs = input_specs(model)
-        self.warnings: list[str] = []
-        self.report: CompareReport | None = None
-        self.origin = f"random, seed {seed}" if data is None else "given data"
-        runner = OnnxRunner.open(source, self._exact)
-        try:
-            self.probes: Sequence[Probe] = self._probe(runner, model, data, seed)
-        except OnnxToolError as error:
-            raise type(error)(f"{source}: {error}") from error
-        if self._random:
-            self.warnings.append("the model draws random numbers, so only types and shapes were compared.")
-        self._source_is_changed: bool | None = None
-
-    def _probe(
-        self, runner: OnnxRunner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
-    ) -> Sequence[Probe]:
-        if data is None:
-            return find_probes(runner, self._specs, seed, input_domains(model))
-        arrays = data if isinstance(data, Mapping) else read_npz(data)
-        return given_probes(runner, [adapt(runner.inputs, arrays)])
-
-    def __call__(self, candidate: ir.Model) -> str | None:
-        try:
-            report = self._judge(OnnxRunner.open(candidate, self._exact))
-        except OnnxToolError as error:
-            return str(error)
-        self.report = report
-        if not report.ok:
-            return first_fault(report)
-        try:
-            usual = self._judge(OnnxRunner.open(candidate, self._usual))
-        except OnnxToolError as error:
-            return None if self._source_changes_too() else f"with the runtime's own optimizations: {error}"
-        if usual.ok or self._source_changes_too():
-            return None
-        return f"with the runtime's own optimizations, {first_fault(usual)}"
-
-    def _judge(self, runner: OnnxRunner) -> CompareReport:
-        return judge(runner, self.probes, self._tolerance, random=self._random)
-
-    def _source_changes_too(self) -> bool:
-        """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
-        if self._source_is_changed is None:
-            try:
-                self._source_is_changed = not self._judge(OnnxRunner.open(self._source, self._usual)).ok
-            except OnnxToolError:
-                self._source_is_changed = True
-            if self._source_is_changed:
-                self.warnings.append(
-                    "the runtime's own optimizations change the results of the source; it was compared without them."
-                )
-        return self._source_is_changed
 
 
 def _write(

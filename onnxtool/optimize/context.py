@@ -13,6 +13,8 @@ from onnxtool.optimize.nodes import STANDARD, attribute, is_op, walk
 _SPLAT_DTYPES = "biuf"
 _ROW = 16_384  # bytes; a bias that happens to be uniform is not worth a node, as long as there is room
 _SMALL = 256  # bytes; a constant of this size costs about as much as the node that computes it
+# Operator -> operands that the runtime packs when they are constants, whereupon the product rounds differently.
+_PACKED = {"MatMul": (1,), "Gemm": (1,), "LSTM": (1, 2), "GRU": (1, 2), "RNN": (1, 2), "Attention": (1, 2)}
 
 
 class PassContext:
@@ -23,13 +25,23 @@ class PassContext:
         max_folded_bytes: a folded tensor may be larger than what it replaces by this much; None lets all folded
             tensors together grow the file by `growth_budget` bytes.
         growth_budget: bytes by which folding may grow the file in total.
+        exact: results must stay equal to the last bit, so a computed weight does not become a constant where the
+            runtime then takes another kernel.
 
     Attributes:
         refused: nodes that constant folding has tried in vain, so that it need not try again.
     """
 
-    def __init__(self, model: ir.Model, *, max_folded_bytes: int | None = None, growth_budget: int = 0) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        *,
+        max_folded_bytes: int | None = None,
+        growth_budget: int = 0,
+        exact: bool = False,
+    ) -> None:
         self.model = model
+        self.exact = exact
         self.max_folded_bytes = max_folded_bytes
         self.growth_budget = growth_budget
         self.refused: set[ir.Node] = set()
@@ -83,6 +95,12 @@ class PassContext:
         if node is None:
             return False
         return is_op(node, "Constant") or (is_op(node, "ConstantOfShape") and self.is_constant(node.inputs[0]))
+
+    def changes_kernel(self, value: ir.Value) -> bool:
+        """Whether results may round differently once this computed value is a constant, and must not."""
+        if not self.exact or (value.dtype is not None and not value.dtype.is_floating_point()):
+            return False
+        return any(u.node.domain not in STANDARD or u.idx in _PACKED.get(u.node.op_type, ()) for u in value.uses())
 
     # -- editing -------------------------------------------------------------------------------------------
 
@@ -222,9 +240,10 @@ class PassContext:
 
         Returns:
             False when that cannot be done (nothing was changed): `old` is a graph output, and `new` is an input,
-            a constant, another output, or lives in another graph.
+            a constant, another output, or lives in another graph; or `new` is a constant, and where `old` is read
+            the runtime would then take another kernel.
         """
-        if old is new:
+        if old is new or (_initialized(new) and self.changes_kernel(old)):
             return False
         if old.is_graph_output():
             graph = old.graph
@@ -241,6 +260,10 @@ class PassContext:
         for user, index in old.uses():
             user.replace_input_with(index, new)
         return True
+
+
+def _initialized(value: ir.Value) -> bool:
+    return value.const_value is not None or is_op(value.producer(), "Constant")
 
 
 def _splat(node: ir.Node) -> np.ndarray | None:

@@ -27,6 +27,7 @@ def optimize_model(
     only: Collection[str] | None = None,
     skip: Collection[str] = (),
     max_folded_bytes: int | None = None,
+    exact: bool | None = None,
 ) -> PipelineResult:
     """Optimize a model in place. Nothing is read or written, and nothing is compared: see `optimize.api`.
 
@@ -40,6 +41,8 @@ def optimize_model(
         skip: leave these passes out.
         max_folded_bytes: how much larger than what it replaces a folded tensor may be; None lets no folding grow
             the file noticeably.
+        exact: keep results equal to the last bit on the runtime without its own optimizations; None does so when all
+            passes are of level basic.
 
     Returns:
         What each pass did.
@@ -49,8 +52,10 @@ def optimize_model(
     """
     level = parse_level(level)
     passes = select(level, only, skip)
+    if exact is None:
+        exact = all(p.level is Level.BASIC for p in passes)
     budget = prepare(model)
-    context = PassContext(model, max_folded_bytes=max_folded_bytes, growth_budget=budget)
+    context = PassContext(model, max_folded_bytes=max_folded_bytes, growth_budget=budget, exact=exact)
     infer_types(model)
     return run_passes(model, passes, context, level)
 

@@ -71,8 +71,8 @@ def judge(
         outputs=tuple(_typed(d.result(), retyped.get(d.name)) for d in differences.values()),
         runs=tuple({name: tuple(np.shape(a)) for name, a in p.feeds.items()} for p in probes),
         data="probes",
-        rtol=tolerance.rtol,
-        atol=tolerance.atol,
+        rtol=0.0 if exact else tolerance.rtol,
+        atol=0.0 if exact else tolerance.atol,
     )
 
 

@@ -40,7 +40,7 @@ def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
         common.InlinePass()(ready)
     ready = _raised(ready)
     if level != "none":
-        optimize_model(ready, level)
+        optimize_model(ready, level, exact=False)
     common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(ready)
     _fold_moved_weights(ready)
     _absorb_gemm_factors(ready)

@@ -248,7 +248,7 @@ def test_a_model_that_never_runs_needs_data(tmp_path: Path) -> None:
 def test_nothing_is_written_when_even_the_source_is_wrong(added: Any, tmp_path: Path, monkeypatch: Any) -> None:
     import onnxtool.optimize.api as api
 
-    monkeypatch.setattr(api._Judgement, "__call__", lambda self, model: "output 'y' differs")
+    monkeypatch.setattr(api.Judgement, "__call__", lambda self, model: "output 'y' differs")
     with pytest.raises(VerdictError, match="Nothing was written"):
         onnxtool.optimize(write(tmp_path / "m.onnx", RELU), tmp_path / "o.onnx", bench=False)
     assert not (tmp_path / "o.onnx").exists()

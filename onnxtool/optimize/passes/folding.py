@@ -73,6 +73,9 @@ class FoldConstants:
             return True
         if any(v not in known for v in needed):
             return False
+        if any(context.changes_kernel(v) for v in needed):
+            context.refused.add(node)
+            return False
         if is_op(node, "ConstantOfShape") and not context.fits_inline(known[needed[0]]):
             return False  # already the compact form of this constant
         after = sum(context.stored_bytes(known[v]) for v in needed)

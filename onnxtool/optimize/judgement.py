@@ -1,0 +1,127 @@
+"""What the source gives, and what is wrong with a candidate beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.errors import OnnxToolError
+from onnxtool.model.domains import input_domains
+from onnxtool.model.graph import input_specs
+from onnxtool.optimize.probes import Probe, find_probes, given_probes
+from onnxtool.optimize.verify import first_fault, is_random, judge
+from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.feeds import adapt, read_npz
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validate.tolerance import Tolerance
+
+PathLike = str | os.PathLike[str]
+
+
+class Judgement:
+    """Knows what the source gives, and says what is wrong with a candidate.
+
+    Args:
+        source: the file.
+        model: what was read from it, with the dims that the user froze.
+        data: inputs to compare on; None for random ones.
+        tolerance: for floats.
+        seed: of the random inputs.
+        options: provider, threads and custom operators.
+        exact: on the runtime without its own optimizations, floats must be equal to the last bit.
+
+    Attributes:
+        probes: inputs, with the source's outputs.
+        report: the last comparison without the runtime's own optimizations.
+        warnings: what the user should know.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        model: ir.Model,
+        data: PathLike | Mapping[str, np.ndarray] | None,
+        tolerance: Tolerance,
+        seed: int,
+        options: SessionOptions,
+        *,
+        exact: bool = False,
+    ) -> None:
+        self._tolerance, self._source, self._bits = tolerance, source, exact
+        self._plain = SessionOptions(
+            options.provider, options.threads, "off", custom_op_libraries=options.custom_op_libraries
+        )
+        self._usual = options
+        self._random = is_random(model)
+        self._specs = input_specs(model)
+        self.warnings: list[str] = []
+        self.report: CompareReport | None = None
+        self.origin = f"random, seed {seed}" if data is None else "given data"
+        runner = OnnxRunner.open(source, self._plain)
+        try:
+            self.probes: Sequence[Probe] = self._probe(runner, model, data, seed)
+        except OnnxToolError as error:
+            raise type(error)(f"{source}: {error}") from error
+        if self._random:
+            self.warnings.append("the model draws random numbers, so only types and shapes were compared.")
+        self._source_is_changed: bool | None = None
+
+    def _probe(
+        self, runner: OnnxRunner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
+    ) -> Sequence[Probe]:
+        if data is None:
+            return find_probes(runner, self._specs, seed, input_domains(model))
+        arrays = data if isinstance(data, Mapping) else read_npz(data)
+        return given_probes(runner, [adapt(runner.inputs, arrays)])
+
+    def __call__(self, candidate: ir.Model) -> str | None:
+        try:
+            runner = OnnxRunner.open(candidate, self._plain)
+            report = self._judge(runner, exact=self._bits)
+            if self._bits and not report.ok and not self._source_repeats():
+                self.relax()
+                report = self._judge(runner)
+        except OnnxToolError as error:
+            return str(error)
+        self.report = report
+        if not report.ok:
+            return first_fault(report)
+        try:
+            usual = self._judge(OnnxRunner.open(candidate, self._usual))
+        except OnnxToolError as error:
+            return None if self._source_changes_too() else f"with the runtime's own optimizations: {error}"
+        if usual.ok or self._source_changes_too():
+            return None
+        return f"with the runtime's own optimizations, {first_fault(usual)}"
+
+    def relax(self) -> bool:
+        """No longer ask for equal bits; False when that was not asked for anyway."""
+        asked, self._bits = self._bits, False
+        if asked:
+            self.warnings.append("bits differ though no pass is to blame, so floats were compared within tolerance.")
+        return asked
+
+    def _source_repeats(self) -> bool:
+        """Whether the source itself gives the same bits each time (kernels on many threads may add in any order)."""
+        return self._judge(OnnxRunner.open(self._source, self._plain), exact=True).ok
+
+    def _judge(self, runner: OnnxRunner, *, exact: bool = False) -> CompareReport:
+        return judge(runner, self.probes, self._tolerance, random=self._random, exact=exact)
+
+    def _source_changes_too(self) -> bool:
+        """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
+        if self._source_is_changed is None:
+            try:
+                self._source_is_changed = not self._judge(OnnxRunner.open(self._source, self._usual)).ok
+            except OnnxToolError:
+                self._source_is_changed = True
+            if self._source_is_changed:
+                self.warnings.append(
+                    "the runtime's own optimizations change the results of the source; it was compared without them."
+                )
+        return self._source_is_changed
