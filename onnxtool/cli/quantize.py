@@ -160,6 +160,32 @@ def command(
     round_to_nearest: Annotated[
         bool, typer.Option("--rtn", help="int4: scales from each block's extreme, without the search for less error.")
     ] = False,
+    smooth: Annotated[
+        float,
+        typer.Option(
+            "--smooth",
+            metavar="ALPHA",
+            min=0.0,
+            max=0.99,
+            help="static, dynamic: move this share of the activations' outliers into the weights of linear layers "
+            "(SmoothQuant); 0.5 is usual. Needs --data. auto tries it by itself where accuracy is short.",
+        ),
+    ] = 0.0,
+    equalize: Annotated[
+        bool,
+        typer.Option(
+            "--equalize",
+            help="static: give the channels of neighbouring convolutions like ranges. auto tries it by itself.",
+        ),
+    ] = False,
+    bias_correction: Annotated[
+        bool,
+        typer.Option(
+            "--bias-correction",
+            help="static, dynamic: take the mean error of rounded weights out of the biases. Needs --data. auto tries "
+            "it by itself.",
+        ),
+    ] = False,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads while measuring latency.")] = 1,
     html: Annotated[
         Path | None,
@@ -204,6 +230,9 @@ def command(
             block_size=block_size,
             symmetric=symmetric,
             search_scale=not round_to_nearest,
+            smooth=smooth,
+            equalize=equalize,
+            bias_correction=bias_correction,
             threads=threads,
         )
         out.emit(report)

@@ -56,6 +56,9 @@ def quantize(
     block_size: int = 32,
     symmetric: bool = True,
     search_scale: bool = True,
+    smooth: float = 0.0,
+    equalize: bool = False,
+    bias_correction: bool = False,
     images: ImageOptions | str = "",
     target: str | None = None,
     threads: int = DEFAULT_THREADS,
@@ -93,6 +96,11 @@ def quantize(
             timing.
         images: how pictures become tensors (see `images.parse_options`).
         search_scale: int4: choose each block's scale by its squared error.
+        smooth: static, dynamic: share of the outliers in what linear layers read that goes into their weights
+            (SmoothQuant); 0.5 is usual, 0 leaves it off; needs `data`. auto: every candidate has it; without it, auto
+            tries it where it may help.
+        equalize: static: neighbouring convolutions share their range, channel by channel; likewise.
+        bias_correction: static, dynamic: biases take back the mean error of rounded weights; needs `data`; likewise.
         threads: of the runtime while measuring latency.
 
     Raises:
@@ -119,6 +127,9 @@ def quantize(
         block_size=block_size,
         symmetric=symmetric,
         search_scale=search_scale,
+        smooth=smooth,
+        equalize=equalize,
+        bias_correction=bias_correction,
     )
     if recipe.mode == "static" and data is None and recipe.ranges is None:
         raise UsageError(
@@ -206,7 +217,7 @@ def finish(job: Job, recipe: QuantRecipe, target: Path, began: float) -> Quantiz
         output=str(target),
         mode=recipe.mode,
         summary=recipe.summary,
-        recipe=replace(recipe, ranges=None).to_dict(),
+        recipe=recipe.without_measurements().to_dict(),
         bytes_before=before,
         bytes_after=io.total_bytes(target),
         quantized=counts(job.prepared.graph, set(plan)),
@@ -250,7 +261,7 @@ def _finish_large(job: Job, recipe: QuantRecipe, target: Path, began: float) -> 
         output=str(target),
         mode=recipe.mode,
         summary=recipe.summary,
-        recipe=replace(recipe, ranges=None).to_dict(),
+        recipe=recipe.without_measurements().to_dict(),
         bytes_before=io.total_bytes(job.source),
         bytes_after=io.total_bytes(target),
         quantized=counts(job.prepared.graph, set(select(job.prepared.graph, recipe))),
@@ -283,7 +294,7 @@ def stamp(model: ir.Model, job: Job, recipe: QuantRecipe) -> None:
     """Write provenance into the model: the recipe (ranges are in the graph itself) and what it was made from."""
     details = {
         "source_sha256": io.sha256(job.source),
-        "recipe": replace(recipe, ranges=None).to_dict(),
+        "recipe": recipe.without_measurements().to_dict(),
         "versions": versions("onnx", "onnx-ir", "onnxruntime"),
     }
     add_history(model, "quantize", details)

@@ -8,6 +8,8 @@ import onnx_ir as ir
 
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.quantize.calibration import DataSource
+from onnxtool.quantize.conditioning import conditioned, with_channels
+from onnxtool.quantize.correction import correct_biases, measure_shifts
 from onnxtool.quantize.dynamic import DYNAMIC, make_dynamic
 from onnxtool.quantize.edit import is_standard, remove_unused
 from onnxtool.quantize.float16 import make_float16, overflowing
@@ -83,14 +85,28 @@ def placement_of(graph: ir.Graph, recipe: QuantRecipe) -> Placement:
 
 
 def calibrate(prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, threads: int | None) -> QuantRecipe:
-    """The recipe with the ranges that its static part needs.
+    """The recipe with what it needs to know of activations: ranges, magnitudes of channels, shifts of means.
 
     Raises:
-        UsageError: ranges are needed and there is no data.
+        UsageError: something is needed and there is no data.
     """
     if recipe.mode == "float16":
         return _observe_extremes(prepared, recipe, data, threads)
-    needed = placement_of(prepared.graph, recipe).observed
+    recipe = with_channels(prepared, recipe, data, threads)
+    model = conditioned(prepared, recipe)
+    return _with_shifts(model, _with_ranges(model, recipe, data, threads), data, threads)
+
+
+def _with_shifts(model: ir.Model, recipe: QuantRecipe, data: DataSource | None, threads: int | None) -> QuantRecipe:
+    if not recipe.bias_correction or recipe.shifts is not None:
+        return recipe
+    if data is None:
+        raise UsageError("--bias-correction needs --data: the means of activations have to be measured on real inputs.")
+    return replace(recipe, shifts=measure_shifts(model, select(model.graph, recipe), recipe, data, threads))
+
+
+def _with_ranges(model: ir.Model, recipe: QuantRecipe, data: DataSource | None, threads: int | None) -> QuantRecipe:
+    needed = placement_of(model.graph, recipe).observed
     if recipe.ranges is not None and set(needed) <= set(recipe.ranges):
         return recipe
     if not needed:
@@ -100,7 +116,7 @@ def calibrate(prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, 
             "static quantization needs --data: the ranges of activations have to be measured on real inputs. "
             "Random inputs have other ranges than real ones, so that the file would look fine and predict badly."
         )
-    seen = observe(prepared, needed, data, histogram=recipe.method != "minmax", threads=threads)
+    seen = observe(model, needed, data, histogram=recipe.method != "minmax", threads=threads)
     return recipe.with_ranges(calibrated(seen, recipe))
 
 
@@ -127,7 +143,12 @@ def apply(prepared: ir.Model, recipe: QuantRecipe) -> ir.Model:
     Raises:
         UnsupportedError: nothing in the model can be quantized this way.
     """
-    model = prepared.clone()
+    return apply_conditioned(conditioned(prepared, recipe), recipe)
+
+
+def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
+    """`apply`, to a model that `conditioned` has been over already."""
+    model = ready.clone()
     if recipe.mode == "float16":
         make_float16(model, keep_io=recipe.keep_io, too_large=recipe.ranges or {})
         return model
@@ -136,6 +157,7 @@ def apply(prepared: ir.Model, recipe: QuantRecipe) -> ir.Model:
         kinds = ", ".join(recipe.op_types) or "Conv, Gemm or MatMul"
         raise UnsupportedError(f"there is no {kinds} with constant float32 weights to quantize in this model.")
     placement = placement_of(model.graph, recipe)
+    correct_biases(model, recipe.shifts or {})
     dynamic = [node for node in model.graph if plan.get(node.name or "") == "dynamic"]
     insert_qdq(model.graph, placement, recipe.ranges or {}, recipe)
     make_dynamic(model.graph, dynamic, recipe)

@@ -2,9 +2,10 @@
 
 1. Families: a handful of whole-model recipes (static or dynamic, which operators, one weight scale or one per
    channel), each judged and timed beside the float model.
-2. Paying: in the fastest ones, groups of nodes are put back to float where that is faster.
-3. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do.
-4. The winner is the fastest within the budget; among equally fast ones the most accurate. It is timed once more, and
+2. Conditioning: smoothing, equalization and bias correction, where accuracy is short and they help.
+3. Paying: in the fastest ones, groups of nodes are put back to float where that is faster.
+4. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do.
+5. The winner is the fastest within the budget; among equally fast ones the most accurate. It is timed once more, and
    nothing is written unless it beats float.
 """
 
@@ -21,6 +22,7 @@ from onnxtool.errors import UnsupportedError
 from onnxtool.quantize.apply import excluded, placement_of
 from onnxtool.quantize.budget import Budget
 from onnxtool.quantize.calibration import DataSource
+from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.cost import group_nodes, macs
 from onnxtool.quantize.dynamic import DYNAMIC
 from onnxtool.quantize.fidelity import Judge, noise_share
@@ -28,6 +30,7 @@ from onnxtool.quantize.job import Job
 from onnxtool.quantize.observe import observe
 from onnxtool.quantize.placement import eligible, live_tensors
 from onnxtool.quantize.recipe import Method, NodePlan, QuantRecipe
+from onnxtool.quantize.refine import condition
 from onnxtool.quantize.sensitivity import repair
 from onnxtool.quantize.targets import COST, find_target
 from onnxtool.quantize.trial import Laboratory, Trial
@@ -48,7 +51,7 @@ _METHODS: tuple[tuple[Method, float], ...] = (
     ("percentile", 0.9999),
     ("percentile", 0.99999),
 )
-_SHARES = {"families": 0.35, "paying": 0.6, "repair": 0.9}  # of the time limit, by when a stage ends
+_SHARES = {"families": 0.35, "condition": 0.5, "paying": 0.65, "repair": 0.9}  # of the time limit, by when a stage ends
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
         seen = observe(job.prepared, needed, measured.limited(CALIBRATION_SAMPLES), histogram=True)
     judge = Judge(job.original, reference, held_out.limited(HELD_OUT_SAMPLES))
     guess = _rule_of_thumb(macs(nodes, seen)) if target is not None else None
-    lab = Laboratory(job, budget, judge, reference, seen, guess)
+    samples = None if measured is None else measured.limited(CALIBRATION_SAMPLES)
+    lab = Laboratory(job, budget, judge, reference, seen, guess, Conditions(job.prepared, seen, samples))
     lab.began = began  # calibration counts towards the time limit
     outcome = _Hunt(lab, budget, nodes, base, time_limit, measured).run()
     notes: tuple[str, ...] = (traits.note,) if traits.note else ()
@@ -134,6 +138,7 @@ class _Hunt:
         self.lab, self.budget, self.nodes, self.base = lab, budget, nodes, base
         self.limit, self.static_possible = time_limit, measured is not None
         self.repaired: list[Trial] = []
+        self.replaced: list[Trial] = []
 
     def run(self) -> Outcome:
         with progress.task("searching recipes") as task:
@@ -141,6 +146,8 @@ class _Hunt:
             self._method()
             task.describe("trying families of recipes")
             self._families()
+            task.describe("smoothing, equalizing, correcting biases")
+            self._condition()
             task.describe("looking for nodes that do not pay")
             for trial in self._promising():
                 self._paying(trial)
@@ -184,6 +191,14 @@ class _Hunt:
         chosen = self._broken(winner)[:1] + hopeful + ([winner] if winner is not None else [])
         return list({id(t): t for t in chosen}.values())
 
+    def _condition(self) -> None:
+        """Lessen the error of what may win, where it costs no time; what that replaces is out of the race."""
+        for trial in self._promising() if self.static_possible else []:
+            accurate = trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
+            if not (accurate and self._keeps(trial)):
+                best = condition(self.lab, trial, self._keeps, lambda: self._in_time("condition"))
+                self.replaced += [] if best is trial else [trial]
+
     def _broken(self, winner: Trial | None) -> list[Trial]:
         """Faster than the winner but beyond the budget, not hopelessly; the fastest first."""
         limit = winner.speed * _CLEARLY_FASTER if winner is not None else float("inf")
@@ -221,7 +236,7 @@ class _Hunt:
         timed = [
             t
             for t in (self.lab.trials if among is None else among)
-            if t.speed < float("inf") and t.fidelity is not None
+            if t.speed < float("inf") and t.fidelity is not None and not any(t is r for r in self.replaced)
         ]
         return sorted(timed, key=lambda t: t.speed)[:count]
 

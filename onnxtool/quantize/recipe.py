@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -43,7 +43,11 @@ class QuantRecipe:
         block_size: int4 and int8: weights that share a scale.
         symmetric: int4 and int8: no zero point.
         search_scale: int4 and int8: choose each block's scale by its error, not by its extreme value.
-        smooth: SmoothQuant strength in (0, 1); 0 leaves it off.
+        smooth: SmoothQuant strength in (0, 1): share of the outliers that goes into the weights; 0 leaves it off.
+        channels: per tensor that is smoothed, the largest magnitude of each channel; None until calibrated.
+        equalize: neighbouring convolutions share their range, channel by channel.
+        bias_correction: the mean error of rounded weights goes into the biases.
+        shifts: per node name, what is added to its bias, by channel; None until calibrated.
         optimize: the level of graph optimization before quantizing.
     """
 
@@ -64,6 +68,10 @@ class QuantRecipe:
     symmetric: bool = True
     search_scale: bool = True
     smooth: float = 0.0
+    channels: Mapping[str, Sequence[float]] | None = field(default=None, repr=False)
+    equalize: bool = False
+    bias_correction: bool = False
+    shifts: Mapping[str, Sequence[float]] | None = field(default=None, repr=False)
     optimize: str = "extended"
 
     def __post_init__(self) -> None:
@@ -75,6 +83,12 @@ class QuantRecipe:
             raise UsageError("--activations s8 goes with --weights s8: the runtime has no integer kernel for s8 x u8.")
         if not 0.5 < self.coverage <= 1:
             raise UsageError(f"--percentile: {self.coverage:g} is no share of values in (0.5, 1].")
+        conditions = {"smooth": self.smooth, "equalize": self.equalize, "bias-correction": self.bias_correction}
+        for name, given in conditions.items():
+            if given and self.mode not in ("auto", "static", "dynamic"):
+                raise UsageError(f"--{name} goes with --mode auto, static or dynamic, not {self.mode}.")
+        if not 0 <= self.smooth < 1:
+            raise UsageError(f"--smooth {self.smooth:g}: choose a strength between 0 (off) and 1, such as 0.5.")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
             raise UsageError(f"--block-size {self.block_size}: choose a power of two from 16 up (32, 64, 128).")
 
@@ -89,6 +103,10 @@ class QuantRecipe:
     def with_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> QuantRecipe:
         """The recipe with calibrated ranges."""
         return replace(self, ranges=dict(ranges))
+
+    def with_channels(self, channels: Mapping[str, Sequence[float]]) -> QuantRecipe:
+        """The recipe with the magnitudes of channels that smoothing goes by."""
+        return replace(self, channels=dict(channels))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; fields at their default are kept, so that a recipe outlives a change of defaults."""
@@ -109,9 +127,21 @@ class QuantRecipe:
             words.append(self.method)
         if self.reduced:
             words.append("7-bit weights")
-        if self.smooth:
-            words.append(f"smooth {self.smooth:g}")
+        words += self._conditioning
         return " ".join(words)
+
+    @property
+    def _conditioning(self) -> list[str]:
+        """What is done to the float weights first."""
+        return [
+            *([f"smooth {self.smooth:g}"] if self.smooth else []),
+            *(["equalized"] if self.equalize else []),
+            *(["bias-corrected"] if self.bias_correction else []),
+        ]
+
+    def without_measurements(self) -> QuantRecipe:
+        """The choices alone, without what calibration found: for reports and provenance."""
+        return replace(self, ranges=None, channels=None, shifts=None)
 
     @property
     def _granularity(self) -> str:
@@ -141,6 +171,9 @@ def from_dict(data: Mapping[str, Any], where: str = "recipe") -> QuantRecipe:
             values[name] = tuple(values.get(name, ()))
         if values.get("ranges") is not None:
             values["ranges"] = {k: (float(v[0]), float(v[1])) for k, v in values["ranges"].items()}
+        for name in ("channels", "shifts"):
+            if values.get(name) is not None:
+                values[name] = {k: tuple(float(x) for x in v) for k, v in values[name].items()}
         return QuantRecipe(**values)
     except (TypeError, ValueError, AttributeError, IndexError) as error:
         raise InputError(f"{where}: not a valid recipe ({error}).") from error

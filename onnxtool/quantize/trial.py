@@ -10,12 +10,13 @@ import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
-from onnxtool.quantize.apply import apply, placement_of
+from onnxtool.quantize.apply import apply_conditioned
 from onnxtool.quantize.budget import Budget
+from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.latency import compare_latency
-from onnxtool.quantize.ranges import Observed, Range
+from onnxtool.quantize.ranges import Observed
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.report.quantize import Candidate, Fidelity, LatencyRatio, TaskMetric
 from onnxtool.runtime.runner import OnnxRunner
@@ -79,8 +80,9 @@ class Laboratory:
         reference: OnnxRunner,
         seen: Mapping[str, Observed],
         estimate: Callable[[QuantRecipe], float] | None = None,
+        conditions: Conditions | None = None,
     ) -> None:
-        """Take what all candidates share; with `estimate`, nothing is timed."""
+        """Take what all candidates share; with `estimate`, nothing is timed; `conditions` where there is data."""
         self.job = job
         self.budget = budget
         self.estimate = estimate
@@ -91,7 +93,7 @@ class Laboratory:
         self.began = time.perf_counter()
         self._float_metric: float | None = None
         self._sample = job.probes().first()
-        self._ranges: dict[tuple[str, str, float], Range] = {}
+        self.conditions = conditions or Conditions(job.prepared, seen, None)
 
     @property
     def spent(self) -> float:
@@ -99,19 +101,12 @@ class Laboratory:
         return time.perf_counter() - self.began
 
     def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
-        """The recipe with the ranges that it needs, from what was observed."""
-        needed = placement_of(self.job.prepared.graph, recipe).observed
-        return recipe.with_ranges({name: self._range(name, recipe) for name in needed})
-
-    def _range(self, name: str, recipe: QuantRecipe) -> Range:
-        key = (name, recipe.method, recipe.coverage)
-        if key not in self._ranges:
-            self._ranges[key] = self.seen[name].range(recipe.method, recipe.coverage)
-        return self._ranges[key]
+        """The recipe with what it needs to know of activations, from what was observed."""
+        return self.conditions.calibrated(recipe)
 
     def build(self, recipe: QuantRecipe) -> ir.Model:
         """The quantized model."""
-        return apply(self.job.prepared, recipe)
+        return apply_conditioned(self.conditions.model(recipe), recipe)
 
     def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
         """Build, judge and time one candidate; one that fails is kept with the reason.

@@ -1,0 +1,55 @@
+"""`auto`: smoothing, equalization and bias correction for candidates whose accuracy could be better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from onnxtool.quantize.correction import correctable
+from onnxtool.quantize.equalization import has_pairs
+from onnxtool.quantize.fidelity import noise_share
+from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.quantize.smoothing import LINEAR
+from onnxtool.quantize.trial import Laboratory, Trial
+
+_LESS_NOISE = 0.9  # what a change must bring the noise down to, to be kept
+_NO_SLOWER = 1.03  # within the noise of a quick timing
+
+
+def condition(lab: Laboratory, trial: Trial, keeps: Callable[[Trial], bool], in_time: Callable[[], bool]) -> Trial:
+    """Try what lessens a candidate's error at no cost in time, one after the other, and keep what does.
+
+    Returns:
+        The best of them; the candidate itself where nothing helps.
+    """
+    best = trial
+    for label, change in _changes(lab, trial.recipe):
+        if not in_time():
+            break
+        tried = lab.try_out(f"{best.name}, {label}", replace(best.recipe, shifts=None, **change))
+        if _better(tried, best, keeps):
+            best = tried
+    return best
+
+
+def _better(tried: Trial, best: Trial, keeps: Callable[[Trial], bool]) -> bool:
+    if tried.fidelity is None or best.fidelity is None or tried.speed > best.speed * _NO_SLOWER:
+        return False
+    if keeps(tried) != keeps(best):
+        return keeps(tried)
+    return noise_share(tried.fidelity) < _LESS_NOISE * noise_share(best.fidelity)
+
+
+def _changes(lab: Laboratory, recipe: QuantRecipe) -> list[tuple[str, dict[str, Any]]]:
+    """What could help a recipe, given what it quantizes."""
+    plan = recipe.plan or {}
+    nodes = [n for n in lab.job.prepared.graph if n.name in plan]
+    changes: list[tuple[str, dict[str, Any]]] = []
+    if not recipe.smooth and any(n.op_type in LINEAR for n in nodes):
+        changes += [(f"smooth {alpha:g}", {"smooth": alpha}) for alpha in (0.5, 0.75)]
+    if not recipe.equalize and has_pairs(lab.job.prepared.graph):
+        changes.append(("equalized", {"equalize": True}))
+    if not recipe.bias_correction and any(correctable(n) for n in nodes):
+        changes.append(("bias-corrected", {"bias_correction": True}))
+    return changes
