@@ -29,12 +29,16 @@ SECONDS_PER_BYTE = 20e-9
 BYTES_PER_BYTE = 3
 SECONDS_PER_INPUT_BYTE = 5e-6  # a megabyte of images is seconds of work for a large network
 BYTES_PER_INPUT_BYTE = 200
+# Time that the child waits for a processor is not counted, so that other work on the machine does not condemn a good
+# file; but a call may not take longer than so many times its limit, whatever the reason.
+MOST_STRETCH = 5.0
 
 _TERMINATED = 143
 _BUG = 70
 _ENDINGS = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (_TERMINATED, "terminated")}
 _POLL_MS = 20
 _IDLE_MS = 500
+_NAP = 2.0  # seconds without a look at the child, which are no time of its own
 
 Fail = Callable[[str, int], None]
 _channel: list[int] = []  # the pipe to the parent, in a supervised child
@@ -126,8 +130,9 @@ class _Call:
     """The risky call that the child is in."""
 
     what: str
-    deadline: float
+    began: float
     seconds: float
+    waited: dict[str, float]
     start_bytes: int
     extra_bytes: int
 
@@ -141,6 +146,7 @@ class _Watch:
         self.rest = b""
         self.open = True
         self.asked_to_end = 0
+        self.looked = time.monotonic()
 
     def run(self) -> NoReturn:
         """Watch until the child ends, then end with its exit code."""
@@ -164,11 +170,13 @@ class _Watch:
         *lines, self.rest = (self.rest + data).split(b"\n")
         if lines:
             message = json.loads(lines[-1])
+            self.looked = time.monotonic()
             self.call = (
                 _Call(
                     message["what"],
-                    time.monotonic() + message["seconds"],
+                    time.monotonic(),
                     message["seconds"],
+                    _waited(self.child),
                     _resident(self.child),
                     message["bytes"],
                 )
@@ -177,10 +185,20 @@ class _Watch:
             )
 
     def _enforce(self, call: _Call) -> None:
-        if time.monotonic() > call.deadline:
+        now = time.monotonic()
+        if now - self.looked > _NAP:
+            call.began += now - self.looked  # both of us were stopped (Ctrl-Z), or the machine slept
+        self.looked = now
+        taken = now - call.began
+        if taken > call.seconds and taken - self._stretch(call) > call.seconds:
             self._stop(f"it took longer than {call.seconds:.0f} s while {call.what}")
         if _resident(self.child) - call.start_bytes > call.extra_bytes:
             self._stop(f"it took more than {call.extra_bytes / 1e9:.1f} GB of memory while {call.what}")
+
+    def _stretch(self, call: _Call) -> float:
+        """How long the call has waited for a processor: the thread that waited longest, since threads wait together."""
+        waits = (now - call.waited.get(thread, 0.0) for thread, now in _waited(self.child).items())
+        return min(max(waits, default=0.0), (MOST_STRETCH - 1) * call.seconds)
 
     def _stop(self, reason: str) -> NoReturn:
         self._kill(signal.SIGKILL)
@@ -235,6 +253,16 @@ def _resident(pid: int) -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _waited(pid: int) -> dict[str, float]:
+    """Seconds for which each thread of a process was ready to run and had no processor; empty where Linux is not."""
+    found = {}
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
+                found[thread] = int(file.read().split()[1]) / 1e9
+    return found
 
 
 def _leave(code: int) -> NoReturn:

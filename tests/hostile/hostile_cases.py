@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-MODEL_COMMANDS = ("check", "inspect", "optimize", "quantize", "compare", "run", "convert")
-DATA_COMMANDS = ("compare", "run", "quantize")
+MODEL_COMMANDS = (
+    *("check", "inspect", "optimize", "quantize", "compare", "run", "convert"),
+    *("diff", "bench", "verify"),
+)
+DATA_COMMANDS = ("compare", "run", "quantize", "bench")
 
 Codes = dict[str, frozenset[int]]
 
@@ -17,19 +20,24 @@ def codes(*right: int, **exceptions: tuple[int, ...]) -> Codes:
     return {c: frozenset(exceptions.get(c, right)) for c in MODEL_COMMANDS}
 
 
+def shown(*right: int, **exceptions: tuple[int, ...]) -> Codes:
+    """As `codes`, for what can be read: `inspect` and `diff` may show it, and `verify` finds no digest in it."""
+    return codes(*right, **{"inspect": (0, 3), "diff": (0, 1, 3), "verify": (1, 3), "convert": (3, 4), **exceptions})
+
+
 # Nothing may ever end with 2 (usage), 70 (a bug), or a signal.
 UNREADABLE = codes(3)
 UNSAFE = codes(5, convert=(3, 5))  # convert looks no further than that it is an ONNX file
 LIMIT = codes(3, 6)
 # Readable protobuf that is no sound model: `inspect` may show it, nothing may be made of it.
-INVALID = codes(1, 3, 4, inspect=(0, 3), convert=(3, 4))
-TOLERATED = codes(1, 3, 4, inspect=(0, 3), convert=(3, 4), run=(0, 3), compare=(0, 3))
+INVALID = shown(1, 3, 4)
+TOLERATED = shown(1, 3, 4, run=(0, 3), compare=(0, 3), bench=(0, 3))
 # Sound by the letter, but what it asks for is beyond time or memory.
-EXCESSIVE = codes(1, 3, 4, 6, inspect=(0, 3, 6), convert=(3, 4, 6))
+EXCESSIVE = shown(1, 3, 4, 6, inspect=(0, 3, 6))
 # Odd, but a runtime or a specification may well accept it.
-ODD = codes(0, 1, 3, 4, inspect=(0, 3), convert=(3, 4))
+ODD = shown(0, 1, 3, 4)
 # Odd, and sound: it must work.
-VALID = codes(0, convert=(3, 4), quantize=(0, 1, 4), compare=(0, 3))  # 3: other dims than the sound model's
+VALID = shown(0, inspect=(0,), diff=(0, 1), verify=(1,), quantize=(0, 1, 4), compare=(0, 3))  # 3: other dims
 
 
 @dataclass(frozen=True)

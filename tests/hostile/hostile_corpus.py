@@ -14,7 +14,10 @@ from hostile_driver import Outcome, run
 
 # Room for the process itself: interpreter, ONNX, runtime; frameworks for convert.
 BASE_BYTES = 1_700_000_000
-BASE_SECONDS = 20.0  # a machine with other things to do; the promise is 10 s
+# The promise is 10 s in a native call, which may keep two threads busy, and what the command itself does. Held against
+# processor time: other work on the machine stretches wall time, which only has to be what such work can explain.
+BASE_SECONDS = 30.0
+STRETCH = 5.0
 
 
 @cache
@@ -44,6 +47,9 @@ def arguments(command: str, path: Path, sound: Path, data: bool) -> list[str]:
         "compare": ["compare", model, str(sound)],
         "run": ["run", model, "-o", "out.npz"],
         "convert": ["convert", model, "-o", "out.onnx"],
+        "diff": ["diff", model, str(sound)],
+        "bench": ["bench", model, "--budget", "0.05"],
+        "verify": ["verify", model],
     }[command]
     return [*line, "--data", str(path)] if data else line
 
@@ -59,8 +65,8 @@ def faults(case: Case, command: str, outcome: Outcome, folder: Path, size: int) 
         found.append(f"{len(outcome.stderr.splitlines())} lines of errors")
     if any(c in outcome.stdout + outcome.stderr for c in "\x1b\x07\u202e\u2066"):
         found.append("control characters reach the terminal")
-    if outcome.seconds > BASE_SECONDS + size / 5e6:
-        found.append(f"took {outcome.seconds:.1f} s")
+    if max(outcome.busy, outcome.seconds / STRETCH) > BASE_SECONDS + size / 5e6:
+        found.append(f"took {outcome.seconds:.1f} s, {outcome.busy:.1f} s of them busy")
     if outcome.peak > BASE_BYTES + 3 * size:
         found.append(f"took {outcome.peak / 1e9:.1f} GB")
     if (folder / hostile_files.MARKER).exists():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import gc
+import io
 import json
 import os
 import resource
@@ -12,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
@@ -26,6 +29,7 @@ class Outcome:
         code: exit code; negative for a signal.
         stdout, stderr: what it printed.
         seconds: wall time.
+        busy: processor time of the command and its children; unlike wall time it is not stretched by other work.
         peak: bytes of the largest process, without what it had from this one when it was forked.
     """
 
@@ -33,16 +37,33 @@ class Outcome:
     stdout: str
     stderr: str
     seconds: float
+    busy: float
     peak: int
 
 
 def warm() -> None:
     """Import what the commands import; no session is made, so no threads run when forking."""
-    for name in ("onnx.checker", "onnx.shape_inference", "onnx_ir", "onnxruntime", "rich.table", "onnxtool.cli.app"):
+    libraries = (
+        "onnx.checker",
+        "onnx.shape_inference",
+        "onnx.version_converter",
+        "onnx_ir",
+        "onnxruntime",
+        "rich.table",
+    )
+    rooms = ("cli.app", "optimize.api", "quantize.api", "validate.check", "validate.compare", "validate.bench")
+    for name in (*libraries, *(f"onnxtool.{room}" for room in rooms)):
         import_module(name)
+    from onnxtool.cli.app import COMMANDS, main
+
+    for command in COMMANDS:
+        import_module(f"onnxtool.cli.{command}")
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
+        main(["verify", "no-such-file.onnx"])  # what Typer imports when it is used
+    gc.freeze()
 
 
-def run(arguments: Sequence[str], folder: Path, limit: float = 60.0) -> Outcome:
+def run(arguments: Sequence[str], folder: Path, limit: float = 300.0) -> Outcome:
     """`onnxtool ARGUMENTS` with `folder` as its working folder.
 
     The forking is done by a process of its own: a test worker has frameworks with threads, whose locks a fork copies.
@@ -84,15 +105,15 @@ def _run(arguments: Sequence[str], folder: Path, limit: float) -> Outcome:
         child = os.fork()
         if child == 0:
             _become(arguments, folder, out.fileno(), err.fileno())
-        usage = _wait(child, began + limit)
+        status, usage = _wait(child, began + limit)
         seconds = time.monotonic() - began
         texts = []
         for stream in (out, err):
             stream.seek(0)
             texts.append(stream.read().decode("utf-8", "replace"))
-    status, maximum = usage
     code = os.waitstatus_to_exitcode(status)
-    return Outcome(code, texts[0], texts[1], seconds, maximum * 1024 - inherited)
+    busy = usage.ru_utime + usage.ru_stime
+    return Outcome(code, texts[0], texts[1], seconds, busy, usage.ru_maxrss * 1024 - inherited)
 
 
 def _resident() -> int:
@@ -100,15 +121,15 @@ def _resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _wait(child: int, deadline: float) -> tuple[int, int]:
+def _wait(child: int, deadline: float) -> tuple[int, resource.struct_rusage]:
     while time.monotonic() < deadline:
         ended, status, usage = os.wait4(child, os.WNOHANG)
         if ended:
-            return status, usage.ru_maxrss
+            return status, usage
         time.sleep(0.005)
     os.killpg(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
-    return status, usage.ru_maxrss
+    return status, usage
 
 
 def _become(arguments: Sequence[str], folder: Path, out: int, err: int) -> None:

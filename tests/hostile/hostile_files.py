@@ -116,7 +116,7 @@ def external_cases() -> Iterator[Case]:
     yield Case(
         "external-good",
         external({"location": "w.bin", "length": "48"}),
-        codes(0, convert=(3, 4), quantize=(0, 1, 4), compare=(1,)),
+        codes(0, convert=(3, 4), quantize=(0, 1, 4), compare=(1,), diff=(1,), verify=(1,)),
     )
 
 
