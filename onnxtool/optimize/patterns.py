@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.optimize.context import PassContext
-from onnxtool.optimize.nodes import is_op, producer
+from onnxtool.optimize.nodes import is_op, producer, sole_use
 
 
 def scalar(value: ir.Value | None, context: PassContext) -> float | None:
@@ -52,3 +52,15 @@ def factors(value: ir.Value | None, depth: int = 3) -> list[ir.Value | None]:
         alone = side is not None and len(side.uses()) == 1 and not side.is_graph_output()
         found += factors(side, depth - 1) if inner is not None and alone else [side]
     return found
+
+
+def unscaled(value: ir.Value | None, context: PassContext) -> tuple[ir.Value | None, float]:
+    """What stands behind a Mul or Div by one number, and that number as a factor; the value itself and 1 otherwise."""
+    node = producer(value, "Mul", "Div")
+    if node is None or value is None or sole_use(value) is None:
+        return value, 1.0
+    for index in (0, 1) if node.op_type == "Mul" else (0,):
+        number = scalar(node.inputs[1 - index], context)
+        if number:
+            return node.inputs[index], number if node.op_type == "Mul" else 1.0 / number
+    return value, 1.0

@@ -28,6 +28,7 @@ from onnxtool.optimize.passes.padding import FusePadConv
 from onnxtool.optimize.passes.reshapes import SimplifyReshapes
 from onnxtool.optimize.passes.scales import MoveScalesIntoWeights
 from onnxtool.optimize.passes.shapes import EliminateExpand, FoldShapes, ShareSizes
+from onnxtool.optimize.passes.softmax_guard import SimplifySoftmaxGuard
 from onnxtool.report.optimize import PassSummary
 
 ENTRY_POINTS = "onnxtool.passes"
@@ -67,6 +68,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FuseMatMulScale,
     MoveScalesIntoWeights,
     MergeProjections,
+    SimplifySoftmaxGuard,
     FuseConvActivation,
     FuseAttention,
 )

@@ -159,6 +159,13 @@ def _indices(node: ir.Node, opset: int) -> Sizes | None:
     return sizes_of(node.inputs[1])
 
 
+def _gather_nd(node: ir.Node, opset: int) -> Sizes | None:
+    data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+    if data is None or not indices or not isinstance(indices[-1], int):
+        return None
+    return (*indices[:-1], *data[attribute(node, "batch_dims", 0) + indices[-1] :])
+
+
 def _norm(node: ir.Node, opset: int) -> list[Sizes | None]:
     return [sizes_of(node.inputs[0]), *(None for _ in node.outputs[1:])]
 
@@ -194,6 +201,7 @@ RULES: dict[str, Rule] = {
     "BatchNormalization": _batchnorm,
     "LayerNormalization": _norm,
     "GatherElements": _indices,
+    "GatherND": _gather_nd,
     "ArgMax": _arg,
     "ArgMin": _arg,
     "TopK": _topk,

@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.optimize.context import PassContext
-from onnxtool.optimize.facts import Sizes, sizes_of
+from onnxtool.optimize.facts import Sizes, items_of, set_sizes, sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.microsoft import MICROSOFT, insert_fused
 from onnxtool.optimize.nodes import attribute, producer, sole_use
 from onnxtool.optimize.passes.chains import permutation
-from onnxtool.optimize.passes.fused_conv import MICROSOFT
-from onnxtool.optimize.patterns import scalar
+from onnxtool.optimize.patterns import unscaled
 
 _TO_HEADS = [0, 2, 1, 3]  # [batch, length, heads, width] -> [batch, heads, length, width]
 _TO_KEYS = [0, 2, 3, 1]  # ... -> [batch, heads, width, length]
@@ -23,7 +23,17 @@ _LAST_TWO = [0, 1, 3, 2]
 
 @dataclass(frozen=True)
 class _Attention:
-    """Softmax(query . key * scale + mask) . value, each still as [batch, length, heads, width]."""
+    """Softmax(query . key * scale + mask) . value, each still as [batch, length, heads, width].
+
+    Attributes:
+        query: one of the three factors.
+        key: one of the three factors.
+        value: one of the three factors.
+        scale: of the scores.
+        mask: added to the scores.
+        last: the Reshape that joins the heads.
+        empty: where rows of the result are zero because the mask leaves them no key: [batch, 1, length, 1].
+    """
 
     query: ir.Value
     key: ir.Value
@@ -31,14 +41,15 @@ class _Attention:
     scale: float
     mask: ir.Value | None
     last: ir.Node
+    empty: ir.Value | None
 
 
 class FuseAttention:
     """Scaled dot-product attention with its transposes becomes the runtime's MultiHeadAttention."""
 
-    # Masked attention whose softmax is guarded against rows without any key (IsNaN, Where) is left alone: the
-    # runtime's operator gives other values for such rows, and no random mask would show it. Without a mask there are
-    # no such rows.
+    # A softmax that is itself guarded against rows without any key (IsNaN, Where) is left alone: the runtime's operator
+    # gives NaN for such rows, and no random mask would show it. Usually simplify-softmax-guard has moved the guard
+    # behind the product of weights and values, where it can stay.
     name = "fuse-attention"
     level = Level.ALL
 
@@ -56,35 +67,37 @@ def _match(softmax: ir.Node, context: PassContext) -> _Attention | None:
     data = softmax.inputs[0]
     if data is None or data.dtype != ir.DataType.FLOAT or attribute(softmax, "axis", -1) not in (-1, 3):
         return None
-    weights, guarded = _past_guard(softmax.outputs[0])
+    weights = softmax.outputs[0]
     mixing = sole_use(weights)
     if mixing is None or mixing.op_type != "MatMul" or mixing.inputs[0] is not weights:
         return None
-    turned = sole_use(mixing.outputs[0])
+    mixed, empty = _past_guard(mixing.outputs[0], context)
+    turned = sole_use(mixed)
     last = sole_use(turned.outputs[0]) if turned is not None and turned.op_type == "Transpose" else None
     if turned is None or last is None or last.op_type != "Reshape" or permutation(turned) != _TO_HEADS:
         return None
     scores, scale, mask = _scores(data, softmax, context)
-    if scores is None or sole_use(scores.outputs[0]) is None or (guarded and mask is not None):
+    if scores is None or sole_use(scores.outputs[0]) is None:
         return None
-    query, first = _unscaled(scores.inputs[0], context)
-    key, second = _unscaled(scores.inputs[1], context)
+    query, first = unscaled(scores.inputs[0], context)
+    key, second = unscaled(scores.inputs[1], context)
     parts = [_before_transpose(query, _TO_HEADS), _key_before_transpose(key)]
     parts.append(_before_transpose(mixing.inputs[1], _TO_HEADS))
     if parts[0] is None or parts[1] is None or parts[2] is None:
         return None
-    return _Attention(parts[0], parts[1], parts[2], scale * first * second, mask, last)
+    return _Attention(parts[0], parts[1], parts[2], scale * first * second, mask, last, empty)
 
 
-def _past_guard(weights: ir.Value) -> tuple[ir.Value, bool]:
-    """What follows Where(IsNaN(p), 0, p), the guard that torch's exporter puts behind every softmax."""
-    readers = {use.node for use in weights.uses()}
-    test = next((n for n in readers if n.op_type == "IsNaN"), None)
-    choice = next((n for n in readers if n.op_type == "Where"), None)
-    if test is None or choice is None or len(readers) != 2 or weights.is_graph_output():
-        return weights, False
-    fits = choice.inputs[0] is test.outputs[0] and choice.inputs[2] is weights and choice.inputs[1] is not weights
-    return (choice.outputs[0], True) if fits and sole_use(test.outputs[0]) is choice else (weights, False)
+def _past_guard(mixed: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Value | None]:
+    """What follows Where(empty, 0, mixed), and `empty`; `mixed` itself where there is no such guard."""
+    choice = sole_use(mixed)
+    if choice is None or choice.op_type != "Where" or choice.inputs[2] is not mixed:
+        return mixed, None
+    zero, sizes = context.array(choice.inputs[1], limit=1), sizes_of(choice.inputs[0])
+    if zero is None or zero.item() != 0.0 or zero.ndim > 1 or sizes is None or len(sizes) != 4:
+        return mixed, None
+    fits = sizes[1] == 1 and sizes[3] == 1
+    return (choice.outputs[0], choice.inputs[0]) if fits else (mixed, None)
 
 
 def _scores(data: ir.Value, softmax: ir.Node, context: PassContext) -> tuple[ir.Node | None, float, ir.Value | None]:
@@ -94,23 +107,11 @@ def _scores(data: ir.Value, softmax: ir.Node, context: PassContext) -> tuple[ir.
     if add is not None and sole_use(data) is softmax:
         options = [(add.inputs[0], add.inputs[1]), (add.inputs[1], add.inputs[0])]
     for value, mask in options:
-        inner, scale = _unscaled(value, context)
+        inner, scale = unscaled(value, context)
         product = producer(inner, "MatMul")
         if product is not None and inner is not None and sole_use(inner) is not None:
             return product, scale, mask
     return None, 1.0, None
-
-
-def _unscaled(value: ir.Value | None, context: PassContext) -> tuple[ir.Value | None, float]:
-    """What stands behind a Mul or Div by one number, and that number as a factor."""
-    node = producer(value, "Mul", "Div")
-    if node is None or value is None or sole_use(value) is None:
-        return value, 1.0
-    for index in (0, 1) if node.op_type == "Mul" else (0,):
-        number = scalar(node.inputs[1 - index], context)
-        if number:
-            return node.inputs[index], number if node.op_type == "Mul" else 1.0 / number
-    return value, 1.0
 
 
 def _before_transpose(value: ir.Value | None, wanted: list[int]) -> ir.Value | None:
@@ -130,19 +131,49 @@ def _build(found: _Attention, context: PassContext) -> int:
     if any(s is None or len(s) != 4 or not isinstance(s[2], int) or not isinstance(s[3], int) for s in shapes):
         return 0
     query, key, value = (s for s in shapes if s is not None)
-    result = sizes_of(found.last.outputs[0])
-    if (query[2], query[3]) != (key[2], key[3]) or value[:3] != key[:3] or query[0] != key[0] or result is None:
-        return 0
     width = int(value[2]) * int(value[3])  # type: ignore[arg-type]
-    if len(result) != 3 or result != (query[0], query[1], width):
-        return 0
+    joined = (query[0], query[1], width)
     if found.mask is not None and not _mask_fits(sizes_of(found.mask), query, key):
+        return 0
+    same_shape = sizes_of(found.last.outputs[0]) == joined
+    if not same_shape and not _any_rank(found.last):
         return 0
     flat = [_flat(v, found.last, context) for v in (found.query, found.key, found.value)]
     settings = [ir.AttrInt64("num_heads", int(query[2])), ir.AttrFloat32("scale", found.scale)]  # type: ignore[arg-type]
     inputs = [*flat, *([None, None, found.mask] if found.mask is not None else [])]
-    context.morph(found.last, "MultiHeadAttention", inputs, settings, MICROSOFT)
+    if same_shape and found.empty is None:
+        context.morph(found.last, "MultiHeadAttention", inputs, settings, MICROSOFT)
+        return 1
+    base = f"{found.last.outputs[0].name}_heads"
+    made = insert_fused(context, found.last, "MultiHeadAttention", inputs, settings, base, joined)
+    if found.empty is not None:
+        made = _without_empty(made, joined, found, context)
+    found.last.replace_input_with(0, made)
     return 1
+
+
+def _without_empty(made: ir.Value, joined: Sizes, found: _Attention, context: PassContext) -> ir.Value:
+    """Zeros in the rows that the mask leaves no key."""
+    axes = context.initializer(np.array([1], np.int64), f"{made.name}_axes")
+    if context.opset >= 13:
+        rows = context.insert(found.last, "Squeeze", [found.empty, axes], base=f"{made.name}_empty")
+    else:
+        rows = context.insert(
+            found.last, "Squeeze", [found.empty], [ir.AttrInt64s("axes", [1])], base=f"{made.name}_empty"
+        )
+    rows.dtype = ir.DataType.BOOL
+    zero = context.initializer(np.array(0.0, np.float32), f"{made.name}_zero")
+    kept = context.insert(found.last, "Where", [rows, zero, made], base=f"{made.name}_kept")
+    kept.dtype = ir.DataType.FLOAT
+    set_sizes(kept, joined)
+    return kept
+
+
+def _any_rank(reshape: ir.Node) -> bool:
+    """Whether a Reshape gives the same from [batch, length, width] as from [batch, length, heads, width]."""
+    wanted = items_of(reshape.inputs[1])
+    copies = wanted is None or any(e is None or e == 0 for e in wanted.elements[2:])
+    return attribute(reshape, "allowzero", 0) == 1 or not copies
 
 
 def _mask_fits(mask: Sizes | None, query: Sizes, key: Sizes) -> bool:

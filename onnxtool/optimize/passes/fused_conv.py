@@ -9,10 +9,9 @@ import onnx_ir as ir
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import sizes_of
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.microsoft import MICROSOFT
 from onnxtool.optimize.nodes import attribute, is_op, producer, sole_use
 from onnxtool.optimize.passes.activations import clip_bounds
-
-MICROSOFT = "com.microsoft"
 
 
 class FuseConvActivation:

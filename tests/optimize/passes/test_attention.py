@@ -51,16 +51,46 @@ def test_a_mask_that_broadcasts_over_queries_stays(optimized) -> None:
 
 
 GUARD = "n = IsNaN (p) g = Where (n, zero, p)"
+MASKED = PLAIN.replace("w =", "m =") + " w = Add (m, mask)"
 
 
-def test_a_guarded_softmax_with_a_mask_stays(optimized) -> None:
-    # A row that is masked as a whole gives zeros here, and something else in the runtime's operator.
-    masked = text(PLAIN.replace("w =", "m =") + " w = Add (m, mask)", GUARD, ", float[b, 1, s, t] mask")
-    assert "Softmax" in optimized(masked, weights=WEIGHTS, level="all", exact=False).after
+def masks() -> list[dict[str, np.ndarray]]:
+    """Queries of which some have no key at all."""
+    generator = np.random.default_rng(0)
+    mask = np.where(generator.random((2, 1, 5, 7)) < 0.4, -np.inf, 0).astype(F)
+    mask[0, 0, 2], mask[1, 0, 0] = -np.inf, -np.inf
+    sizes = {"q": (2, 5, 8), "k": (2, 7, 8), "v": (2, 7, 8)}
+    return [{"mask": mask} | {n: generator.normal(size=s).astype(F) for n, s in sizes.items()}]
+
+
+def test_rows_without_a_key_stay_zero(optimized) -> None:
+    masked = text(MASKED, GUARD, ", float[b, 1, s, t] mask")
+    result = optimized(masked, weights=WEIGHTS, level="all", exact=False, feeds=masks())
+    assert result.after == {**FUSED, "ReduceMax": 1, "IsInf": 1, "Squeeze": 1, "Where": 1}
+
+
+def test_a_guard_of_single_weights_stays(optimized) -> None:
+    # The runtime's operator gives NaN for a row that is masked as a whole, where this gives zeros.
+    masked = text(MASKED, GUARD, ", float[b, 1, s, t] mask")
+    result = optimized(masked, "fuse-attention", weights=WEIGHTS, level="all", exact=False, feeds=masks())
+    assert "Softmax" in result.after
+
+
+def test_a_guard_that_differs_between_heads_stays(optimized) -> None:
+    masked = text(MASKED, GUARD, ", float[b, 2, s, t] mask")
+    feeds = [{**one, "mask": np.repeat(one["mask"], 2, axis=1)} for one in masks()]
+    assert "Softmax" in optimized(masked, weights=WEIGHTS, level="all", exact=False, feeds=feeds).after
 
 
 def test_a_guarded_softmax_without_a_mask_is_fused(optimized) -> None:
     assert optimized(text(guard=GUARD), weights=WEIGHTS, level="all", exact=False).after == FUSED
+
+
+def test_a_result_of_two_dims(optimized) -> None:
+    rows = text().replace("float[b, s, 8] y)", "float[n, 8] y)").replace("Reshape (t0, flat)", "Reshape (t0, rows)")
+    weights = WEIGHTS | {"rows": np.array([-1, 8])}
+    result = optimized(rows, weights=weights, level="all", exact=False)
+    assert result.after == {**FUSED, "Reshape": 1}
 
 
 @pytest.mark.parametrize(
