@@ -26,6 +26,7 @@ from onnxtool.model.saving import INLINE_LIMIT, check_output, save, spilled
 from onnxtool.model.serialize import to_proto, weight_bytes
 from onnxtool.model.structure import verify_structure
 from onnxtool.model.tensors import all_tensors, external_ref, other_tensors, verify_tensors
+from onnxtool.model.texts import verify_texts
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -63,6 +64,7 @@ def read_proto(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> onnx.M
     if not model.HasField("graph") or model.ir_version <= 0:
         raise InputError(f"{path}: {_why_not_onnx(data)}")
     try:
+        verify_texts(model, limits)
         verify_tensors(model, path.parent, limits)
     except OnnxToolError as error:
         raise type(error)(f"{path}: {error}") from error

@@ -89,7 +89,7 @@ def bind_inputs(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -
         wanted = shapes.get(value.name, spec.shape)
         if spec.shape is None or wanted is None or not value.type.HasField("tensor_type"):
             continue
-        for axis, (dim, want) in enumerate(zip(value.type.tensor_type.shape.dim, wanted, strict=True)):
+        for axis, (dim, want) in enumerate(zip(value.type.tensor_type.shape.dim, wanted, strict=False)):
             if isinstance(want, int):
                 dim.dim_value = want
                 continue

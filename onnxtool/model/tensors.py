@@ -38,6 +38,7 @@ _BITS: dict[int, int] = {
     onnx.TensorProto.INT4: 4,
     onnx.TensorProto.FLOAT4E2M1: 4,
 }
+_KNOWN_TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 _COMPLEX = (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
 # Where onnx.proto says that values lie which are not raw bytes.
 _FIELDS: dict[int, str] = {
@@ -203,6 +204,8 @@ def verify_tensors(model: onnx.ModelProto, folder: Path, limits: Limits) -> list
     for tensor in all_tensors(model, limits):
         if any(d < 0 for d in tensor.dims):
             raise InputError(f"tensor {tensor.name!r} has a negative dim.")
+        if tensor.data_type not in _KNOWN_TYPES:
+            raise InputError(f"tensor {tensor.name!r} has no known element type ({tensor.data_type}).")
         declared = declared_bytes(tensor)
         reference = external_ref(tensor)
         if reference is None:

@@ -29,6 +29,13 @@ def cases() -> Iterator[Case]:
         for position in generator.integers(0, len(whole), size=1 + index * 3):
             flipped[position] ^= 1 << int(generator.integers(0, 8))
         yield Case(f"bit-flips-{index}", file("m.onnx", bytes(flipped)), ODD)
+    for name, text in {"node": b"dense", "value": b"h"}.items():
+        letters = len(text).to_bytes() + text
+        yield Case(
+            f"no-utf8-in-{name}-name",
+            file("m.onnx", whole.replace(letters, len(text).to_bytes() + b"\xff" * len(text))),
+            UNREADABLE,
+        )
     yield Case("trailing-garbage", file("m.onnx", whole + b"\xff\xfe\xfd" * 7), UNREADABLE)
     yield Case("leading-bom", file("m.onnx", b"\xef\xbb\xbf" + whole), UNREADABLE)
     yield Case("twice", file("m.onnx", whole + whole), INVALID)

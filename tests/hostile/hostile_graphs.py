@@ -124,6 +124,9 @@ def unreadable() -> dict[str, Callable[[], ModelProto]]:
         "raw-odd-length": changed(raw(b"\0" * 47)),
         "typed-field-too-short": changed(typed),
         "no-data-at-all": changed(lambda m: m.graph.initializer[0].ClearField("raw_data")),
+        "weights-without-type": changed(lambda m: setattr(m.graph.initializer[0], "data_type", 0)),
+        "weights-of-unknown-type": changed(lambda m: setattr(m.graph.initializer[0], "data_type", 999)),
+        "opset-beyond-32-bits": changed(lambda m: setattr(m.opset_import[0], "version", 1 << 31)),
         "ir-version-zero": changed(lambda m: setattr(m, "ir_version", 0)),
         "ir-version-negative": changed(lambda m: setattr(m, "ir_version", -1)),
     }
@@ -319,6 +322,9 @@ def odd() -> dict[str, Callable[[], ModelProto]]:
         "output-is-an-input": changed(lambda m: m.graph.output.append(m.graph.input[0])),
         "output-twice": changed(lambda m: m.graph.output.append(m.graph.output[0])),
         "input-twice": changed(lambda m: m.graph.input.append(m.graph.input[0])),
+        "input-twice-of-other-ranks": changed(
+            lambda m: m.graph.input.append(helper.make_tensor_value_info("x", FLOAT, [2, "n", 3]))
+        ),
         "metadata-twice": changed(
             lambda m: [m.metadata_props.add(key="k", value="1"), m.metadata_props.add(key="k", value="2")]
         ),
