@@ -99,7 +99,7 @@ class Layers:
         changed: nodes of B that read an initializer whose content is another one in A, whether it matters on these
             inputs or not.
         reproducer: the part that differs, when it was asked for and there is one.
-        passes: runs that it took to hold memory within bounds.
+        passes: parts that the graphs were run in, to hold memory within bounds.
     """
 
     tensors: tuple[LayerDifference, ...]

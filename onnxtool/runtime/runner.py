@@ -63,9 +63,10 @@ class OnnxRunner:
         cls,
         model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
         options: SessionOptions = DEFAULT,
+        weights: Mapping[str, np.ndarray] | None = None,
     ) -> OnnxRunner:
-        """Load a model and wrap its session; raises as `create_session`."""
-        return cls(create_session(model, options))
+        """Load a model and wrap its session; arguments and errors as of `create_session`."""
+        return cls(create_session(model, options, weights))
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import onnx
 import onnxruntime as ort
 
@@ -83,13 +85,16 @@ def provider_name(name: str) -> str:
 
 
 def create_session(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model, options: SessionOptions = DEFAULT
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
+    options: SessionOptions = DEFAULT,
+    weights: Mapping[str, np.ndarray] | None = None,
 ) -> ort.InferenceSession:
     """Load a model into the runtime.
 
     Args:
         model: a file, serialized bytes, a ModelProto, or an onnx_ir model (external data stays where it is).
         options: how to run it.
+        weights: initializers that the model declares as external data, by name: taken from memory, not from a file.
 
     Raises:
         InputError: the runtime finds the model invalid.
@@ -114,6 +119,9 @@ def create_session(
         native.optimized_model_filepath = str(options.optimized_path)
     for library in options.custom_op_libraries:
         _register(native, library)
+    if weights:
+        values = [ort.OrtValue.ortvalue_from_numpy(w) for w in weights.values()]
+        native.add_external_initializers(list(weights), values)
     providers = [provider_name(options.provider)]
     if providers[0] != "CPUExecutionProvider":
         providers.append("CPUExecutionProvider")

@@ -134,8 +134,12 @@ def changed_weights(a: LayerGraph, b: LayerGraph) -> set[str]:
 def _same(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
     if a.dtype != b.dtype or tuple(a.shape) != tuple(b.shape):
         return False
+    x, y = a.numpy(), b.numpy()
+    if a.dtype == ir.DataType.STRING:
+        return bool(np.array_equal(x, y))
     # Bytes, not numbers: NaN is the same as NaN here.
-    return a.tobytes() == b.tobytes() if a.dtype != ir.DataType.STRING else bool(np.array_equal(a.numpy(), b.numpy()))
+    x, y = (np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in (x, y))
+    return bool(np.array_equal(x, y))
 
 
 def _is_constant(node: ir.Node) -> bool:

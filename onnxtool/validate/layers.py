@@ -4,92 +4,28 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnx_ir as ir
 
 from onnxtool import progress
-from onnxtool.model import io
 from onnxtool.model.graph import input_specs
-from onnxtool.model.limits import DEFAULT
-from onnxtool.model.shapes import bind_inputs, infer, known_shapes, light_copy
-from onnxtool.model.tensors import all_tensors, external_ref
 from onnxtool.report.layers import Layers
-from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, SessionOptions
+from onnxtool.validate import layer_side
 from onnxtool.validate.equality import match_names
 from onnxtool.validate.layer_graph import LayerGraph
+from onnxtool.validate.layer_side import Side
 from onnxtool.validate.layer_verdict import Measured, judge
 from onnxtool.validate.tolerance import Tolerance
 
-# Bytes of tensors held at one time, of both models together; what is beyond is fetched in further passes.
-MEMORY = 256 << 20
-# Least that is assumed for tensors whose shape inference does not know.
-_UNKNOWN_BYTES = 1 << 17
 # Rounding of float32 sums grows with the largest value in sight, not with the element's own.
 _SCALE_TOLERANCE = 1e-5
 _PROBES = 8
-
-
-@dataclass
-class Side:
-    """One model: its graph, its inputs, what is known of its tensors."""
-
-    path: Path
-    graph: LayerGraph
-    feeds: Mapping[str, np.ndarray]
-    options: SessionOptions
-    sizes: Mapping[str, int]
-    inline: bool
-    sketches: dict[str, np.ndarray] = field(default_factory=dict)
-
-    @classmethod
-    def open(cls, path: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Side:
-        """Read a model once: its graph and, when there are inputs, the sizes of its tensors for them."""
-        proto = io.read_proto(path)
-        inline = all(external_ref(t) is None for t in all_tensors(proto, DEFAULT))
-        graph = LayerGraph.of(io.from_proto(proto, path.parent))
-        return cls(path, graph, feeds, options, _sizes(proto, feeds) if feeds else {}, inline)
-
-    @cached_property
-    def typical(self) -> int:
-        """What is assumed for tensors whose shape is not known: the mean of the others, but no trifle."""
-        return max(sum(self.sizes.values()) // max(len(self.sizes), 1), _UNKNOWN_BYTES)
-
-    def size(self, name: str | None) -> int:
-        """Bytes of a tensor, as far as can be told beforehand."""
-        return 0 if name is None else self.sizes.get(name, self.typical)
-
-    def fetch(self, names: Sequence[str]) -> dict[str, Any]:
-        """Run the model with these tensors as its outputs."""
-        if not names:
-            return {}
-        session = self._with_outputs(names)
-        runner = OnnxRunner.open(session, self.options)
-        fed = {s.name: self.feeds[s.name] for s in runner.inputs}
-        wanted = set(names)
-        runner.outputs = tuple(s for s in runner.outputs if s.name in wanted)
-        return runner.run(fed)
-
-    def _with_outputs(self, names: Sequence[str]) -> bytes | ir.Model:
-        """The model with more outputs."""
-        own = self.graph.output_names(self.graph.model)
-        if self.inline:
-            # Protobuf messages merge when their bytes are put one after the other: no need to write the weights anew.
-            patch = onnx.ModelProto()
-            patch.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in own)
-            return self.path.read_bytes() + bytes(patch.SerializeToString())
-        copy: ir.Model = self.graph.model.clone()
-        values = {o.name: o for node in copy.graph for o in node.outputs}
-        copy.graph.outputs.extend(values[n] for n in names if n not in own)
-        return copy
-
 
 Sides = tuple[Side, Side]
 
@@ -104,7 +40,8 @@ def compare_layers(
     """Compare all tensors of two ONNX models in one run, and name the first that is wrong.
 
     Tensors are matched by name, and by value where names differ (a fusion may have renamed them). The runtime's own
-    optimizations are off: it would fuse the tensors away. Memory is bounded: `MEMORY` bytes of tensors at a time.
+    optimizations are off: it would fuse the tensors away. Memory is bounded: the graphs run part by part, see
+    `Side.stream`.
 
     Args:
         a: the reference.
@@ -134,27 +71,81 @@ def compare_sides(sides: Sides, tolerance: Tolerance) -> Layers:
     """As `compare_layers`, of models that are open already."""
     left, right = sides
     partners = _partners(left.graph, right.graph)
-    wanted: list[tuple[str | None, str | None]] = [(partners.get(name), name) for name in right.graph.producers]
-    wanted += [(name, None) for name in left.graph.producers if name not in set(partners.values())]
     measured: dict[str, Measured] = {}
-    passes = 0
-    with progress.task("comparing layers", len(wanted)) as task:
-        for group in _groups(wanted, left, right):
-            passes += 1
-            ours = left.fetch([x for x, _ in group if x is not None])
-            theirs = right.fetch([y for _, y in group if y is not None])
-            for x, y in group:
-                if x is not None and y is not None:
-                    found = measure(ours.get(x), theirs.get(y), tolerance)
-                    if found is not None:
-                        measured[y] = found
-                elif x is not None:
-                    _sketch(left, x, ours.get(x))
-                elif y is not None:
-                    _sketch(right, y, theirs.get(y))
-                task.advance()
+    with progress.task("comparing layers", len(right.graph.producers)) as task:
+        reference = _Reference(left, Counter(partners.values()))
+        for y, value in right.stream():
+            x = partners.get(y)
+            if x is None:
+                _sketch(right, y, value)
+            elif reference.advance_to(x):
+                _note(measured, y, measure(reference.take(x), value, tolerance))
+            task.advance()
+        reference.finish()
+        missed = [y for y, x in partners.items() if x in reference.dropped and y not in measured]
+        for group in right.groups(missed, layer_side.MEMORY // 4):
+            ours, theirs = left.fetch([partners[y] for y in group]), right.fetch(group)
+            for y in group:
+                _note(measured, y, measure(ours.get(partners[y]), theirs.get(y), tolerance))
     by_value = _match_by_value(left, right)
-    return judge(left.graph, right.graph, measured, partners, by_value, passes)
+    return judge(left.graph, right.graph, measured, partners, by_value, max(left.parts, right.parts))
+
+
+def _note(measured: dict[str, Measured], name: str, found: Measured | None) -> None:
+    if found is not None:
+        measured[name] = found
+
+
+class _Reference:
+    """A's tensors as they come, held until their partners in B come too."""
+
+    def __init__(self, side: Side, awaited: Counter[str]) -> None:
+        self._side, self._awaited = side, awaited
+        self._stream = side.stream()
+        self._held: dict[str, Any] = {}
+        self._bytes = 0
+        self.dropped: set[str] = set()
+
+    def advance_to(self, name: str) -> bool:
+        """Go on until this tensor is held; False when it was dropped for want of memory, or never comes."""
+        while name not in self._held and name not in self.dropped and self._step():
+            pass
+        return name in self._held
+
+    def take(self, name: str) -> Any:
+        """The tensor; it is let go after its last partner."""
+        self._awaited[name] -= 1
+        value = self._held[name]
+        if self._awaited[name] <= 0:
+            self._let_go(name)
+        return value
+
+    def finish(self) -> None:
+        """Run the rest, for what has no partner."""
+        while self._step():
+            pass
+
+    def _step(self) -> bool:
+        for name, value in self._stream:
+            if self._awaited[name] <= 0:
+                _sketch(self._side, name, value)
+                return True
+            # The other model runs its nodes in another order: what does not fit is fetched again at the end.
+            while self._held and self._bytes + _bytes_of(value) > layer_side.MEMORY // 4:
+                oldest = next(iter(self._held))
+                self._let_go(oldest)
+                self.dropped.add(oldest)
+            self._held[name] = value
+            self._bytes += _bytes_of(value)
+            return True
+        return False
+
+    def _let_go(self, name: str) -> None:
+        self._bytes -= _bytes_of(self._held.pop(name))
+
+
+def _bytes_of(value: Any) -> int:
+    return value.nbytes if isinstance(value, np.ndarray) else 0
 
 
 def _partners(a: LayerGraph, b: LayerGraph) -> dict[str, str]:
@@ -163,34 +154,6 @@ def _partners(a: LayerGraph, b: LayerGraph) -> dict[str, str]:
     partners = {name: name for name in b.producers if name in a.producers}
     partners |= {y: x for x, y in outputs.items() if x in a.producers and y in b.producers}
     return partners
-
-
-def _groups(
-    wanted: Sequence[tuple[str | None, str | None]], left: Side, right: Side
-) -> Iterator[list[tuple[str | None, str | None]]]:
-    """Parts of `wanted` whose tensors fit into MEMORY."""
-    group: list[tuple[str | None, str | None]] = []
-    held = 0
-    for x, y in wanted:
-        size = left.size(x) + right.size(y)
-        if group and held + size > MEMORY:
-            yield group
-            group, held = [], 0
-        group.append((x, y))
-        held += size
-    if group:
-        yield group
-
-
-def _sizes(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Bytes of every tensor whose shape can be inferred for these inputs, at four for each element."""
-    model = light_copy(proto)
-    bind_inputs(model, {name: tuple(array.shape) for name, array in feeds.items()})
-    try:
-        shapes = known_shapes(infer(model))
-    except Exception:  # unknown sizes are assumed ones: nothing else depends on it
-        return {}
-    return {n: 4 * math.prod(s) for n, s in shapes.items() if all(isinstance(d, int) for d in s)}  # type: ignore[arg-type]
 
 
 def measure(expected: Any, actual: Any, tolerance: Tolerance) -> Measured | None:
@@ -206,19 +169,38 @@ def measure(expected: Any, actual: Any, tolerance: Tolerance) -> Measured | None
     # float32 is enough for telling tensors apart, and four times as fast as the care that outputs get.
     a, b = (x.astype(np.float32, copy=False).ravel() for x in (expected, actual))
     with np.errstate(all="ignore"):
-        error = np.abs(a - b)
-        finite = np.isfinite(error).all()
-        if not finite:
-            same = (a == b) | (np.isnan(a) & np.isnan(b))
-            error = np.where(same, 0, np.where(np.isnan(error), np.inf, error))
-        largest = float(error.max())
-        scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
+        error = a - b
+        largest = float(max(error.max(), -error.min()))
+        scale = float(max(a.max(), -a.min()))
+        if not (np.isfinite(largest) and np.isfinite(scale)):
+            return _with_infinities(a, b, tolerance, actual.shape)
+        if largest == 0:
+            return Measured(0.0, 0.0, True, actual.shape)
         allowed = tolerance.atol + _SCALE_TOLERANCE * scale
-        ok = largest <= allowed or bool((error <= allowed + tolerance.rtol * np.abs(a)).all())
-        norm = float(np.linalg.norm(a)) if finite else np.inf
-        noise = float(np.linalg.norm(error)) if np.isfinite(largest) else np.inf
-    relative = 0.0 if largest == 0 else (noise / norm if 0 < norm < np.inf and noise < np.inf else np.inf)
-    return Measured(largest, relative, ok, actual.shape)
+        ok = largest <= allowed or bool((np.abs(error) <= allowed + tolerance.rtol * np.abs(a)).all())
+        return Measured(largest, _relative(error, a), ok, actual.shape)
+
+
+def _with_infinities(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, shape: tuple[int, ...]) -> Measured:
+    """As above, where a value or a difference is not finite: equal infinities agree, and NaN agrees with NaN."""
+    error = np.abs(a - b)
+    error = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, np.where(np.isnan(error), np.inf, error))
+    largest = float(error.max())
+    finite = np.isfinite(a)
+    scale = float(np.abs(a[finite]).max(initial=0.0))
+    allowed = tolerance.atol + _SCALE_TOLERANCE * scale + tolerance.rtol * np.where(finite, np.abs(a), 0)
+    ok = bool((error <= allowed).all())
+    relative = 0.0 if largest == 0 else (_relative(error[finite], a[finite]) if largest < np.inf else np.inf)
+    return Measured(largest, relative, ok, shape)
+
+
+def _relative(error: np.ndarray, a: np.ndarray) -> float:
+    """Ratio of the 2-norms; in float64 only where float32 leaves its range."""
+    noise, norm = float(np.dot(error, error)), float(np.dot(a, a))
+    if not (0 < noise < np.inf and 0 < norm < np.inf):
+        noise = float(np.dot(error.astype(np.float64), error.astype(np.float64)))
+        norm = float(np.dot(a.astype(np.float64), a.astype(np.float64)))
+    return math.sqrt(noise / norm) if norm > 0 else math.inf
 
 
 def _exact(expected: np.ndarray, actual: np.ndarray) -> Measured:

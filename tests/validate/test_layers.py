@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxtool.errors import UsageError
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validate import layers as module
+from onnxtool.validate import layer_side
 from onnxtool.validate.compare import compare
 from onnxtool.validate.layers import compare_layers, measure
 from onnxtool.validate.tolerance import Tolerance
@@ -152,7 +152,7 @@ def test_memory_is_bounded_by_more_passes(
     reference: Path, feeds: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     onnx.save(damaged(chain(), "w4"), tmp_path / "b.onnx")
-    monkeypatch.setattr(module, "MEMORY", 1000)
+    monkeypatch.setattr(layer_side, "MEMORY", 1000)
     found = compare_layers(reference, tmp_path / "b.onnx", feeds, Tolerance())
     assert found.passes > 3
     assert found.culprit is not None
@@ -203,6 +203,11 @@ def test_measure_knows_nan_shape_and_type() -> None:
     nan, one = np.float32(np.nan), np.float32(1)
     assert of([nan, one], [nan, one]) == (True, 0.0)
     assert of([nan, one], [one, one]) == (False, np.inf)
+    infinite = np.float32(np.inf)
+    assert of([infinite, one], [infinite, one]) == (True, 0.0)
+    assert of([infinite, one], [one, one]) == (False, np.inf)
+    assert of([infinite, one], [-infinite, one]) == (False, np.inf)
+    assert of([infinite, one], [infinite, np.float32(2)]) == (False, 1.0)
     assert of([1.0], [1.0, 2.0]) == (False, np.inf)
     assert of([1, 2], [1, 5]) == (False, 3.0)
     assert of(["a"], ["b"]) == (False, np.inf)
