@@ -12,6 +12,7 @@ from onnxtool.quantize.conditioning import conditioned, with_channels
 from onnxtool.quantize.correction import correct_biases, measure_shifts
 from onnxtool.quantize.dynamic import DYNAMIC, make_dynamic
 from onnxtool.quantize.edit import is_standard, remove_unused
+from onnxtool.quantize.filled import has_filled, refill
 from onnxtool.quantize.float16 import make_float16, overflowing
 from onnxtool.quantize.observe import calibrated, observe
 from onnxtool.quantize.placement import COMPUTE, Placement, eligible, place
@@ -120,6 +121,13 @@ def _with_ranges(model: ir.Model, recipe: QuantRecipe, data: DataSource | None, 
     return recipe.with_ranges(calibrated(seen, recipe))
 
 
+def _nothing_to_do(graph: ir.Graph, recipe: QuantRecipe) -> str:
+    kinds = " or ".join(recipe.op_types or _kinds(recipe))
+    convs = sum(1 for node in graph if node.op_type == "Conv" and eligible(node))
+    hint = f" Its {convs} Conv nodes are for --mode static or auto." if convs and _HOW[recipe.mode] != "static" else ""
+    return f"there is no {kinds} with constant float32 weights to quantize in this model.{hint}"
+
+
 def _observe_extremes(
     prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, threads: int | None
 ) -> QuantRecipe:
@@ -149,13 +157,15 @@ def apply(prepared: ir.Model, recipe: QuantRecipe) -> ir.Model:
 def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
     """`apply`, to a model that `conditioned` has been over already."""
     model = ready.clone()
+    filled = has_filled(model)
     if recipe.mode == "float16":
         make_float16(model, keep_io=recipe.keep_io, too_large=recipe.ranges or {})
+        if filled:
+            refill(model)
         return model
     plan = select(model.graph, recipe)
     if not plan:
-        kinds = ", ".join(recipe.op_types) or "Conv, Gemm or MatMul"
-        raise UnsupportedError(f"there is no {kinds} with constant float32 weights to quantize in this model.")
+        raise UnsupportedError(_nothing_to_do(model.graph, recipe))
     placement = placement_of(model.graph, recipe)
     correct_biases(model, recipe.shifts or {})
     dynamic = [node for node in model.graph if plan.get(node.name or "") == "dynamic"]
@@ -164,4 +174,6 @@ def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
     make_blocks(model.graph, [n for n in model.graph if plan.get(n.name or "") == "blocks"], recipe)
     model.graph.sort()
     remove_unused(model)
+    if filled:
+        refill(model)
     return model

@@ -20,6 +20,7 @@ from onnxtool.quantize.edit import (
     remove_unused,
     take_place,
 )
+from onnxtool.quantize.filled import note_filled
 from onnxtool.runtime.isolation import risky
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
@@ -42,6 +43,7 @@ def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
     if level != "none":
         optimize_model(ready, level, exact=False)
     common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(ready)
+    note_filled(ready)
     _fold_moved_weights(ready)
     _absorb_gemm_factors(ready)
     _pool_means(ready)
