@@ -26,7 +26,7 @@ from onnxtool.runtime.isolation import risky
 from onnxtool.validate.tolerance import Tolerance
 
 # Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
-_SPILL = 100_000_000
+_SPILL = 32_000_000
 
 
 def convert(
@@ -85,9 +85,10 @@ def convert(
             clock.stop("verify")
             task.advance()
             record(graph, opened, model, options, comparison, reproducible=reproducible)
+            size = 0
             target = output if comparison is None or comparison.ok else keep_failed
             if target is not None:
-                io.save(graph, target, spill=spill)
+                size = io.save(graph, target, spill=spill)
         clock.stop("save")
         task.advance()
     written = target == output
@@ -101,7 +102,7 @@ def convert(
         outputs=tuple(s.info() for s in output_specs(graph)),
         opset=graph.opset_imports.get("", 0),
         nodes=sum(1 for _ in all_nodes(graph)),
-        size_bytes=io.total_bytes(output) if written else 0,
+        size_bytes=size if written else 0,
         comparison=comparison,
         notes=tuple(model.notes),
         seconds=clock.seconds,

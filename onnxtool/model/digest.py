@@ -8,7 +8,7 @@ signature.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
@@ -27,6 +27,15 @@ def seal(body: bytes, external: Iterable[Path] = ()) -> bytes:
         external: its external data files, in the order of their names.
     """
     return _entry(_digest(memoryview(body), external))
+
+
+def sealed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces of a serialized model without external data, and at the end what `seal` gives for all of them."""
+    total = hashlib.sha256()
+    for piece in pieces:
+        total.update(piece)
+        yield piece
+    yield _entry(total.hexdigest())
 
 
 def check_seal(data: bytes, external: Iterable[Path]) -> tuple[str | None, str | None]:

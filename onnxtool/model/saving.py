@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import OnnxToolError, ResourceError, UsageError
-from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync, write_atomic
-from onnxtool.model.digest import DIGEST_KEY, seal
+from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync
+from onnxtool.model.digest import DIGEST_KEY, seal, sealed
 from onnxtool.model.limits import DEFAULT
 from onnxtool.model.serialize import (
     bytes_in,
     externalized,
     large_initializers,
     move_out,
-    serialize_inline,
     to_proto,
     weight_bytes,
 )
+from onnxtool.model.streaming import serialized_pieces
 from onnxtool.model.tensors import all_tensors
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def spilled(model: ir.Model, path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def save(
     model: ir.Model, path: str | os.PathLike[str], *, external: bool | None = None, spill: Path | None = None
-) -> None:
+) -> int:
     """Write a model atomically: a killed run leaves the old file or the new one, never a part.
 
     The file is self-contained up to 2 GB. Above (or with `external=True`) the weights go to `OUT.onnx.data`
@@ -68,6 +68,9 @@ def save(
         external: weights beside the model; None = when they are larger than 2 GB.
         spill: the file of `spilled`, which becomes the data file where it fits.
 
+    Returns:
+        Bytes written: the .onnx file, and its external data.
+
     Raises:
         UsageError: `path` is a folder or its folder does not exist.
         ResourceError: no space, no permission.
@@ -79,18 +82,20 @@ def save(
         external = weight_bytes(model) > INLINE_LIMIT
     try:
         if external and large_initializers(model):
-            _save_external(model, path, spill)
-        else:
-            body = serialize_inline(model)
-            sweep(path.with_name(path.name + ".data"))
+            return _save_external(model, path, spill)
+        sweep(path.with_name(path.name + ".data"))
+        with staged(path) as temporary:
+            fill(temporary, sealed(serialized_pieces(model)))
+            size = temporary.stat().st_size
             with locked(path.parent):
-                write_atomic(path, [body, seal(body)])
+                replace(temporary, path)
                 _remove_left_data(path, None)
+        return size
     except OSError as error:
         raise _cannot_write(path, error) from error
 
 
-def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> None:
+def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> int:
     with staged(path.with_name(path.name + ".data")) as fresh, staged(path) as temporary:
         # A spill with much that the model no longer refers to (merged duplicates) is not worth keeping.
         fits = spill is not None and spill.parent == path.parent
@@ -108,6 +113,7 @@ def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> No
                         entry.value = final.name
             body = proto.SerializeToString()
             fill(temporary, [body, seal(body, [data])])
+            size = temporary.stat().st_size + data.stat().st_size
             os.replace(data, final)
             try:
                 replace(temporary, path)
@@ -115,6 +121,7 @@ def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> No
                 final.unlink(missing_ok=True)
                 raise
             _remove_left_data(path, final.name)
+    return size
 
 
 def _remove_left_data(path: Path, used: str | None) -> None:

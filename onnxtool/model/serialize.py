@@ -1,4 +1,4 @@
-"""A model to bytes: all in one message, or the large weights in a data file."""
+"""A model to protobuf: as it is, or with the large weights in a data file."""
 
 from __future__ import annotations
 
@@ -18,25 +18,6 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     import onnx_ir as ir
 
     return map_types.restore(model, ir.to_proto(model))
-
-
-def serialize_inline(model: ir.Model) -> bytes:
-    """The model as one message, external weights brought in."""
-    import onnx_ir as ir
-
-    swapped = [
-        (value, value.const_value)
-        for graph in model.graphs()
-        for value in graph.initializers.values()
-        if isinstance(value.const_value, ir.ExternalTensor)
-    ]
-    try:
-        for value, tensor in swapped:
-            value.const_value = ir.Tensor(tensor.numpy(), name=tensor.name)
-        return bytes(to_proto(model).SerializeToString())
-    finally:
-        for value, tensor in swapped:
-            value.const_value = tensor
 
 
 def externalized(model: ir.Model, data: Path) -> onnx.ModelProto:

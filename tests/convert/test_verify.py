@@ -117,7 +117,7 @@ def test_a_graph_that_fails_at_another_size_is_a_verdict() -> None:
 
 
 def test_tidying_that_harms_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    def harm(model: ir.Model, level: str) -> None:
+    def harm(model: ir.Model, level: str, **_: object) -> None:
         next(n for n in model.graph if n.op_type == "Add").op_type = "Sub"
 
     monkeypatch.setattr(verify, "optimize_model", harm)
@@ -128,7 +128,7 @@ def test_tidying_that_harms_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_tidying_that_crashes_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(model: ir.Model, level: str) -> None:
+    def crash(model: ir.Model, level: str, **_: object) -> None:
         model.graph.outputs.clear()
         raise RuntimeError("pass is broken")
 
