@@ -186,6 +186,14 @@ def command(
             "it by itself.",
         ),
     ] = False,
+    compact: Annotated[
+        bool,
+        typer.Option(
+            "--compact",
+            help="Store the weights of nodes that stay float (embeddings, recurrent layers, ...) in 8 bits: a quarter "
+            "of the size, the same speed. auto does so where the budget allows it.",
+        ),
+    ] = False,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads while measuring latency.")] = 1,
     html: Annotated[
         Path | None,
@@ -233,6 +241,7 @@ def command(
             smooth=smooth,
             equalize=equalize,
             bias_correction=bias_correction,
+            compact=compact,
             threads=threads,
         )
         out.emit(report)

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.quantize.calibration import DataSource
+from onnxtool.quantize.compact import compactable, store_compactly
 from onnxtool.quantize.conditioning import conditioned, with_channels
 from onnxtool.quantize.correction import correct_biases, measure_shifts
 from onnxtool.quantize.dynamic import DYNAMIC, make_dynamic
@@ -164,7 +165,7 @@ def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
             refill(model)
         return model
     plan = select(model.graph, recipe)
-    if not plan:
+    if not plan and not (recipe.compact and compactable(model.graph)):
         raise UnsupportedError(_nothing_to_do(model.graph, recipe))
     placement = placement_of(model.graph, recipe)
     correct_biases(model, recipe.shifts or {})
@@ -174,6 +175,8 @@ def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
     make_blocks(model.graph, [n for n in model.graph if plan.get(n.name or "") == "blocks"], recipe)
     model.graph.sort()
     remove_unused(model)
+    if recipe.compact:
+        store_compactly(model)
     if filled:
         refill(model)
     return model

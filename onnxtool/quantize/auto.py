@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -22,17 +21,19 @@ from onnxtool.errors import UnsupportedError
 from onnxtool.quantize.apply import excluded, placement_of
 from onnxtool.quantize.budget import Budget
 from onnxtool.quantize.calibration import DataSource
+from onnxtool.quantize.compact import compactable
 from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.cost import group_nodes, macs
-from onnxtool.quantize.dynamic import DYNAMIC
+from onnxtool.quantize.families import rule_of_thumb, whole_model_plans
 from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
+from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.observe import observe
 from onnxtool.quantize.placement import eligible, live_tensors
 from onnxtool.quantize.recipe import Method, NodePlan, QuantRecipe
 from onnxtool.quantize.refine import condition
 from onnxtool.quantize.sensitivity import repair
-from onnxtool.quantize.targets import COST, find_target
+from onnxtool.quantize.targets import find_target
 from onnxtool.quantize.trial import Laboratory, Trial
 
 CALIBRATION_SAMPLES = 128
@@ -40,6 +41,7 @@ HELD_OUT_SAMPLES = 64
 _CLEARLY_FASTER = 0.985  # what a change must gain to be kept: above the noise of a quick timing
 _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _TOO_CLOSE = 1.12  # quick timings this near each other do not rank
+_AS_SMALL = 1.05  # of files about as small, the fastest
 _FINALISTS = 4
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
@@ -102,7 +104,7 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
         needed = live_tensors(placement_of(job.prepared.graph, everything))
         seen = observe(job.prepared, needed, measured.limited(CALIBRATION_SAMPLES), histogram=True)
     judge = Judge(job.original, reference, held_out.limited(HELD_OUT_SAMPLES))
-    guess = _rule_of_thumb(macs(nodes, seen)) if target is not None else None
+    guess = rule_of_thumb(macs(nodes, seen)) if target is not None else None
     samples = None if measured is None else measured.limited(CALIBRATION_SAMPLES)
     lab = Laboratory(job, budget, judge, reference, seen, guess, Conditions(job.prepared, seen, samples))
     lab.began = began  # calibration counts towards the time limit
@@ -111,18 +113,6 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
     if target is not None:
         notes += (f"chosen for {traits.name} by rules of thumb: nothing was timed on such a machine.",)
     return replace(outcome, notes=notes)
-
-
-def _rule_of_thumb(cost: dict[str, float]) -> Callable[[QuantRecipe], float]:
-    """Latency ratio by the share of multiply-accumulates that each kind of kernel takes over."""
-    total = sum(cost.values()) or 1.0
-
-    def estimate(recipe: QuantRecipe) -> float:
-        plan = recipe.plan or {}
-        shares = (own / total * (COST[plan[name]] if name in plan else 1.0) for name, own in cost.items())
-        return sum(shares) + (0.01 if recipe.per_channel else 0.0)
-
-    return estimate
 
 
 class _Hunt:
@@ -153,6 +143,8 @@ class _Hunt:
                 self._paying(trial)
             task.describe("repairing accuracy")
             self._repairs()
+            task.describe("storing float weights in 8 bits")
+            self._compact()
             task.describe("choosing")
             return self._choose()
 
@@ -174,7 +166,7 @@ class _Hunt:
                 self.base = replace(self.base, method=method, coverage=coverage)
 
     def _families(self) -> None:
-        for name, plan in _plans(self.nodes, self.static_possible):
+        for name, plan in whole_model_plans(self.nodes, self.static_possible):
             for per_channel in (True, False):
                 if not self._in_time("families") and any(t.speed < float("inf") for t in self.lab.trials):
                     return
@@ -232,6 +224,22 @@ class _Hunt:
             self.repaired.append(untried[0])
             repair(self.lab, untried[0], self._keeps, lambda: self._in_time("repair"), self.nodes)
 
+    def _compact(self) -> None:
+        """What float weights the winner has left go into 8 bits, at the same speed; without a winner, all of them."""
+        winner = self._winner()
+        if winner is not None and winner.speed < 1:
+            recipe, label = winner.recipe, f"{winner.name}, float weights in 8 bits"
+        else:
+            recipe, label = replace(self.base, plan={}), "float, weights in 8 bits"
+        left = self.lab.build(recipe) if recipe.plan else self.lab.job.prepared
+        if recipe.compact or not compactable(left.graph):
+            return
+        tried = self.lab.try_out(label, replace(recipe, compact=True))
+        if self._keeps(tried) and recipe.plan and winner is not None:
+            # The same kernels take the same time, whatever a quick timing says.
+            smaller, kernels = count_kernels(self.lab.build(tried.recipe)), count_kernels(left)
+            self.replaced += [winner] if smaller == kernels else []
+
     def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
         timed = [
             t
@@ -266,7 +274,8 @@ class _Hunt:
             self.lab.time_again(close[:_FINALISTS])
             winner = self._winner(close[:_FINALISTS])
         kept = [t for t in self.lab.trials if t.fidelity is not None and (t is winner or self._kept_already(t))]
-        smallest = min(kept, key=lambda t: t.bytes, default=None)
+        least = min((t.bytes for t in kept), default=0)
+        smallest = min((t for t in kept if t.bytes <= _AS_SMALL * least), key=lambda t: t.speed, default=None)
         best, verdict = winner, ""
         if winner is None:
             verdict = "no recipe keeps the accuracy budget"
@@ -282,25 +291,6 @@ class _Hunt:
         if trial.fidelity is None or (self.budget.labelled and trial.metric is None):
             return False
         return self.budget.allows(trial.fidelity, trial.metric)
-
-
-def _plans(nodes: list[ir.Node], static_possible: bool) -> list[tuple[str, dict[str, NodePlan]]]:
-    """Whole-model plans worth a trial, each under a name; the likeliest first."""
-    linear = [n.name or "" for n in nodes if n.op_type in DYNAMIC]
-    convs = [n.name or "" for n in nodes if n.op_type == "Conv"]
-    plans: list[tuple[str, dict[str, NodePlan]]] = []
-    if static_possible:
-        everything: dict[str, NodePlan] = dict.fromkeys([*convs, *linear], "static")
-        plans.append(("static", everything))
-        if convs and linear:
-            plans.append(
-                ("static Conv, dynamic MatMul", {**dict.fromkeys(convs, "static"), **dict.fromkeys(linear, "dynamic")})
-            )
-            plans.append(("static MatMul", dict.fromkeys(linear, "static")))
-            plans.append(("static Conv", dict.fromkeys(convs, "static")))
-    if linear:
-        plans.append(("dynamic MatMul", dict.fromkeys(linear, "dynamic")))
-    return [(name, plan) for name, plan in plans if plan]
 
 
 def _wanted(node: ir.Node, base: QuantRecipe) -> bool:

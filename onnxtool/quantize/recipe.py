@@ -48,6 +48,7 @@ class QuantRecipe:
         equalize: neighbouring convolutions share their range, channel by channel.
         bias_correction: the mean error of rounded weights goes into the biases.
         shifts: per node name, what is added to its bias, by channel; None until calibrated.
+        compact: weights of nodes that stay float are stored in 8 bits, and made float when the model is loaded.
         optimize: the level of graph optimization before quantizing.
     """
 
@@ -72,6 +73,7 @@ class QuantRecipe:
     equalize: bool = False
     bias_correction: bool = False
     shifts: Mapping[str, Sequence[float]] | None = field(default=None, repr=False)
+    compact: bool = False
     optimize: str = "extended"
 
     def __post_init__(self) -> None:
@@ -84,6 +86,8 @@ class QuantRecipe:
         if not 0.5 < self.coverage <= 1:
             raise UsageError(f"--percentile: {self.coverage:g} is no share of values in (0.5, 1].")
         conditions = {"smooth": self.smooth, "equalize": self.equalize, "bias-correction": self.bias_correction}
+        if self.compact and self.mode == "float16":
+            raise UsageError("--compact goes with integer modes, not float16: there all weights have 16 bits.")
         for name, given in conditions.items():
             if given and self.mode not in ("auto", "static", "dynamic"):
                 raise UsageError(f"--{name} goes with --mode auto, static or dynamic, not {self.mode}.")
@@ -119,7 +123,10 @@ class QuantRecipe:
             return "float16" + (", float32 inputs and outputs" if self.keep_io else "")
         if self.mode in ("int4", "int8"):
             kind = "symmetric" if self.symmetric else "asymmetric"
-            return f"{self.mode} weights, blocks of {self.block_size}, {kind}"
+            blocks = f"{self.mode} weights, blocks of {self.block_size}, {kind}"
+            return blocks + (", compact" if self.compact else "")
+        if self.compact and self.plan is not None and not self.plan:
+            return "float, weights stored in 8 bits"
         plans: set[str] = {*(self.plan or {}).values()} or {self.mode}
         words = ["+".join(sorted(plans)), f"{self.activations}{self.weights}"]
         words.append(self._granularity)
@@ -132,11 +139,12 @@ class QuantRecipe:
 
     @property
     def _conditioning(self) -> list[str]:
-        """What is done to the float weights first."""
+        """What is done to float weights besides."""
         return [
             *([f"smooth {self.smooth:g}"] if self.smooth else []),
             *(["equalized"] if self.equalize else []),
             *(["bias-corrected"] if self.bias_correction else []),
+            *(["compact"] if self.compact else []),
         ]
 
     def without_measurements(self) -> QuantRecipe:
