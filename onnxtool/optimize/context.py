@@ -8,7 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.graph import constant_array
-from onnxtool.optimize.nodes import STANDARD, attribute, is_op, walk
+from onnxtool.optimize.nodes import STANDARD, is_op, walk
+from onnxtool.optimize.repeats import distinct, expanded, splat
 
 _SPLAT_DTYPES = "biuf"
 _ROW = 16_384  # bytes; a bias that happens to be uniform is not worth a node, as long as there is room
@@ -25,6 +26,7 @@ class PassContext:
         max_folded_bytes: a folded tensor may be larger than what it replaces by this much; None lets all folded
             tensors together grow the file by `growth_budget` bytes.
         growth_budget: bytes by which folding may grow the file in total.
+        source_bytes: size of the file before any pass, 0 when it does not matter.
         exact: results must stay equal to the last bit, so a computed weight does not become a constant where the
             runtime then takes another kernel.
 
@@ -38,12 +40,14 @@ class PassContext:
         *,
         max_folded_bytes: int | None = None,
         growth_budget: int = 0,
+        source_bytes: int = 0,
         exact: bool = False,
     ) -> None:
         self.model = model
         self.exact = exact
         self.max_folded_bytes = max_folded_bytes
         self.growth_budget = growth_budget
+        self.source_bytes = source_bytes
         self.refused: set[ir.Node] = set()
         self._names: set[str] = set()
         self.rename_duplicates()
@@ -68,7 +72,7 @@ class PassContext:
         """The array behind a value that is constant for certain; None otherwise.
 
         Initializers that a caller may override (graph inputs with a default) are no constants. A ConstantOfShape
-        with a constant shape counts as the constant that it makes.
+        with a constant shape counts as the constant that it makes, and so does an Expand of an initializer.
 
         Args:
             value: what to read.
@@ -79,8 +83,8 @@ class PassContext:
         if limit is not None and value.const_value is not None and value.const_value.size > limit:
             return None
         found = constant_array(value)
-        if found is None and (node := value.producer()) is not None and is_op(node, "ConstantOfShape"):
-            found = _splat(node)
+        if found is None and (node := value.producer()) is not None and self.is_constant(value):
+            found = splat(node) if is_op(node, "ConstantOfShape") else expanded(node)
         if found is None or (limit is not None and found.size > limit):
             return None
         return found
@@ -94,6 +98,8 @@ class PassContext:
         node = value.producer()
         if node is None:
             return False
+        if is_op(node, "Expand"):
+            return all(v is not None and v.const_value is not None and not v.is_graph_input() for v in node.inputs)
         return is_op(node, "Constant") or (is_op(node, "ConstantOfShape") and self.is_constant(node.inputs[0]))
 
     def changes_kernel(self, value: ir.Value) -> bool:
@@ -154,6 +160,8 @@ class PassContext:
     def constant(self, array: np.ndarray, base: str, before: ir.Node, *, keep_name: bool = False) -> ir.Value:
         """Store an array; a large one of equal elements becomes a ConstantOfShape, which takes no space.
 
+        A view that repeats a few numbers along some dims (`np.broadcast_to`) becomes an Expand of these.
+
         Args:
             array: the value.
             base: name to derive a unique one from.
@@ -164,20 +172,31 @@ class PassContext:
         if row or self.fits_inline(array):
             return self.initializer(array, base, keep_name=keep_name)
         shape = self.initializer(np.array(array.shape, np.int64), f"{base}_shape")
-        fill = ir.AttrTensor("value", ir.tensor(array.reshape(-1)[:1]))
-        value = self.insert(before, "ConstantOfShape", [shape], [fill], base=base)
+        if self._is_splat(array):
+            fill = ir.AttrTensor("value", ir.tensor(array.reshape(-1)[:1]))
+            value = self.insert(before, "ConstantOfShape", [shape], [fill], base=base)
+        else:
+            value = self.insert(before, "Expand", [self.initializer(distinct(array), f"{base}_rows"), shape], base=base)
         value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
         return value
 
     def fits_inline(self, array: np.ndarray) -> bool:
         """Whether `constant` would store the array itself: it is small, or its elements differ."""
-        return array.nbytes <= max(_SMALL, self.max_folded_bytes or 0) or not self._is_splat(array)
+        if array.nbytes <= max(_SMALL, self.max_folded_bytes or 0):
+            return True
+        return not self._is_repeated(array) and not self._is_splat(array)
 
     def stored_bytes(self, array: np.ndarray) -> int:
         """Bytes that `constant` would take in the file."""
-        return array.nbytes if self.fits_inline(array) else _SMALL // 2
+        if self.fits_inline(array):
+            return array.nbytes
+        return _SMALL // 2 + (0 if self._is_splat(array) else distinct(array).nbytes)
 
-    def _is_splat(self, array: np.ndarray) -> bool:
+    def _is_repeated(self, array: np.ndarray) -> bool:
+        """True for the weights of a convolution that are a view of one number for each channel."""
+        return self.opset >= 9 and array.ndim > 2 and not any(array.strides[1:]) and array[:, 0].size < array.size
+
+    def x(self, array: np.ndarray) -> bool:
         if self.opset < 9 or array.size < 2 or array.dtype.kind not in _SPLAT_DTYPES:
             return False
         if not any(array.strides):
@@ -264,13 +283,3 @@ class PassContext:
 
 def _initialized(value: ir.Value) -> bool:
     return value.const_value is not None or is_op(value.producer(), "Constant")
-
-
-def _splat(node: ir.Node) -> np.ndarray | None:
-    shape = constant_array(node.inputs[0])
-    if shape is None or (shape < 0).any():
-        return None
-    fill = attribute(node, "value")
-    one = np.zeros(1, np.float32) if fill is None else fill.numpy().reshape(-1)[:1]
-    # A view of one element: nothing of the full size is allocated until somebody computes with it.
-    return np.broadcast_to(one.reshape((1,) * len(shape)), tuple(int(d) for d in shape)) if len(shape) else one[0]

@@ -27,7 +27,7 @@ def infer_types(model: ir.Model) -> None:
     Shapes that a file declares for intermediate values are not believed: `preparation` has removed them.
     """
     try:
-        light = _light_proto(model)
+        light, _ = light_proto(model)
         with risky("inferring shapes", light.ByteSize()):
             inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
     except Exception:  # it raises whatever it likes on odd models; our own rules do without
@@ -57,8 +57,8 @@ def _collect(graph: onnx.GraphProto, found: dict[str, onnx.TypeProto]) -> None:
                 _collect(body, found)
 
 
-def _light_proto(model: ir.Model) -> onnx.ModelProto:
-    """The model with its large weights as graph inputs, so that nothing large is copied."""
+def light_proto(model: ir.Model) -> tuple[onnx.ModelProto, int]:
+    """The model with its large weights as graph inputs, so that nothing large is copied; and their bytes."""
     heavy = []
     for value in model.graph.initializers.values():
         # A default that a caller may override goes too: ONNX's inference takes it for a constant.
@@ -74,7 +74,7 @@ def _light_proto(model: ir.Model) -> onnx.ModelProto:
             model.graph.initializers.pop(value.name or "")
             if not value.is_graph_input():
                 model.graph.inputs.append(value)
-        return ir.to_proto(model)
+        return ir.to_proto(model), sum(tensor.nbytes for _, tensor in heavy)
     finally:
         model.graph.inputs.clear()
         model.graph.inputs.extend(originals)
@@ -120,6 +120,8 @@ def infer_node(node: ir.Node, opset: int) -> None:
             sizes = tuple(g if isinstance(g, int) else s for g, s in zip(given, sizes, strict=True))
         if sizes is not None:
             set_sizes(value, sizes)
+        elif standard:
+            forget_sizes(value)  # what a file declares for an output may be wrong (a real recognizer gives another rank)
     items_rule = ITEM_RULES.get(node.op_type) if standard and _small_integer(node) else None
     items = _items(items_rule, node)
     for index, value in enumerate(node.outputs):

@@ -66,3 +66,15 @@ class Pass(Protocol):
         Returns:
             The number of rewrites; 0 means that nothing was touched.
         """
+
+
+@runtime_checkable
+class FinishingPass(Pass, Protocol):
+    """A pass that has something left to do once, when no pass finds anything more."""
+
+    def finish(self, model: ir.Model, context: PassContext) -> int:
+        """Rewrite the settled model in place.
+
+        Returns:
+            The number of rewrites.
+        """

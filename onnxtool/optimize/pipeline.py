@@ -10,9 +10,10 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.inference import infer_shapes, infer_types
-from onnxtool.optimize.levels import Level, Pass, parse_level
+from onnxtool.optimize.levels import FinishingPass, Level, Pass, parse_level
 from onnxtool.optimize.preparation import prepare
 from onnxtool.optimize.registry import select
+from onnxtool.optimize.room import may_repeat, message_bytes
 from onnxtool.report.optimize import PassResult, PipelineResult
 
 __all__ = ["Level", "Pass", "optimize_model", "run_passes"]
@@ -54,8 +55,11 @@ def optimize_model(
     passes = select(level, only, skip)
     if exact is None:
         exact = all(p.level is Level.BASIC for p in passes)
+    size = message_bytes(model) if may_repeat(model) else 0
     budget = prepare(model)
-    context = PassContext(model, max_folded_bytes=max_folded_bytes, growth_budget=budget, exact=exact)
+    context = PassContext(
+        model, max_folded_bytes=max_folded_bytes, growth_budget=budget, source_bytes=size, exact=exact
+    )
     infer_types(model)
     return run_passes(model, passes, context, level)
 
@@ -89,6 +93,9 @@ def run_passes(model: ir.Model, passes: Collection[Pass], context: PassContext, 
                     rewrites[one.name] += count
                     changed = changed or count > 0
                 task.advance()
+    for one in passes:
+        if isinstance(one, FinishingPass):
+            rewrites[one.name] += one.finish(model, context)
     infer_shapes(model, context)
     results = tuple(PassResult(p.name, p.level.value, rewrites[p.name], seconds[p.name]) for p in passes)
     return PipelineResult(level.value, results, rounds, time.perf_counter() - began, settled)

@@ -124,6 +124,10 @@ def _scaled(linear: ir.Node, weight: np.ndarray, scale: np.ndarray) -> np.ndarra
     if uniform(weight) and bool((scale == scale[0]).all()):
         one = np.asarray(np.asarray(weight.reshape(-1)[:1], np.float64) * scale[:1]).astype(weight.dtype)
         return np.broadcast_to(one.reshape((1,) * weight.ndim), weight.shape)
+    if linear.op_type == "Conv" and weight.size > 1 and not any(weight.strides[1:]):
+        # One number for each channel, repeated: stays so.
+        rows = np.asarray(weight[:, :1].reshape(len(weight), -1)[:, :1], np.float64).reshape(-1) * scale
+        return np.broadcast_to(rows.astype(weight.dtype).reshape(factor.shape), weight.shape)
     if weight.dtype == np.float32:
         # float32 times a float64 factor, rounded once; the factor alone would be rounded before otherwise.
         return np.asarray(weight * factor, np.float32)

@@ -11,8 +11,10 @@ from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.evaluate import CannotEvaluateError, evaluate, foldable
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import is_op, static_shape
+from onnxtool.optimize.room import message_bytes, repeated_constants
 
 _MAX_COMPUTED_BYTES = 1 << 28
+_PROVENANCE = 1024  # bytes that the record of what was done takes in the file
 
 
 class FoldConstants:
@@ -41,6 +43,33 @@ class FoldConstants:
             if node in folded and node.graph is not None and not any(o.uses() for o in node.outputs):
                 node.graph.remove(node, safe=True)
         return count
+
+    def finish(self, model: ir.Model, context: PassContext) -> int:
+        """Write out repeated constants, the smallest first, as long as the file stays smaller than it was."""
+        nodes = repeated_constants(model) if context.source_bytes else []
+        if not nodes:
+            return 0
+        room = context.source_bytes - message_bytes(model) - _PROVENANCE
+        found = [(array, node) for node in nodes if (array := self._writable(node, context)) is not None]
+        count = 0
+        for array, node in sorted(found, key=lambda pair: pair[0].nbytes):
+            room -= array.nbytes
+            if room < 0:
+                break
+            value = node.outputs[0]
+            name = value.name or "folded"
+            value.name = context.unique(f"{name}_folded")
+            constant = context.initializer(array, name, keep_name=True)
+            for user, index in value.uses():
+                user.replace_input_with(index, constant)
+            assert node.graph is not None
+            node.graph.remove(node, safe=True)
+            count += 1
+        return count
+
+    def _writable(self, node: ir.Node, context: PassContext) -> np.ndarray | None:
+        value = node.outputs[0]
+        return None if value.is_graph_output() or context.changes_kernel(value) else context.array(value)
 
     def _compute(self, node: ir.Node, known: dict[ir.Value, np.ndarray], context: PassContext) -> bool:
         if node in context.refused or not foldable(node) or is_op(node, "Constant") or not node.outputs:

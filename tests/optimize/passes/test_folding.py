@@ -186,3 +186,41 @@ def test_folds_inside_subgraphs(optimized) -> None:
         feeds=[{"c": np.array(flag), "x": np.ones((2, 2), np.float32)} for flag in (True, False)],
     )
     assert result.after == {"If": 1, "Mul": 1, "Neg": 1}
+
+
+def test_writes_out_repeated_weights_as_far_as_the_file_was_larger(optimized) -> None:
+    # 30 nodes fold away; what they took pays for the smaller weight, not for the larger one.
+    chain = " ".join(f"i{n} = Identity (i{n - 1})" for n in range(1, 400))
+    result = optimized(
+        f"""g (float[b, 64] x) => (float[b, 512] y) {{
+            i0 = Neg (x) {chain}
+            w = ConstantOfShape <value = float[1] {{0.5}}> (s) v = ConstantOfShape <value = float[1] {{0.25}}> (t)
+            m = Mul (i399, w) y = MatMul (m, v)
+        }}""",
+        "eliminate-identity",
+        "fold-constants",
+        "eliminate-dead-code",
+        weights={"s": np.array([32, 64]), "t": np.array([64, 512])},
+        feeds=[{"x": np.ones((32, 64), np.float32)}],
+    )
+    assert result.after == {"ConstantOfShape": 1, "MatMul": 1, "Mul": 1, "Neg": 1}
+
+
+def test_a_convolution_with_one_number_per_channel_stays_small(optimized) -> None:
+    rng = np.random.default_rng(0)
+    numbers = {n: rng.uniform(0.5, 1.5, 32).astype(np.float32) for n in ("a", "b", "c", "d", "e")}
+    result = optimized(
+        """g (float[b, 64, 5, 5] x) => (float[b, 32, 3, 3] y) {
+            w = ConstantOfShape <value = float[1] {0.5}> (s)
+            v = Conv (x, w)
+            n = BatchNormalization (v, a, b, c, d)
+            r = Reshape (e, t)
+            y = Mul (n, r)
+        }""",
+        weights={"s": np.array([32, 64, 3, 3]), "t": np.array([32, 1, 1]), **numbers},
+        feeds=[{"x": rng.uniform(0.1, 1, (2, 64, 5, 5)).astype(np.float32)}],
+        exact=False,
+    )
+    # Scaled by channel, the weight no longer is one number 73,728 bytes long, but 32 of them.
+    assert result.after == {"Conv": 1, "Expand": 1}
+    assert result.proto.ByteSize() < 2000
