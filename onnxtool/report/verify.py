@@ -23,6 +23,9 @@ class VerifyReport(Report):
         source: the file given to hold against the history.
         source_sha256: its SHA-256.
         source_step: the command of the step whose source it is; None when it is the source of none.
+        signature: the file of the signature that was made or verified.
+        signature_made: it was made just now.
+        signature_fault: why it is not good for this model; None when it is, or none was asked for.
     """
 
     kind: ClassVar[str] = "verify"
@@ -35,6 +38,9 @@ class VerifyReport(Report):
     source: str | None = None
     source_sha256: str | None = None
     source_step: str | None = None
+    signature: str | None = None
+    signature_made: bool = False
+    signature_fault: str | None = None
 
     @property
     def unchanged(self) -> bool:
@@ -43,5 +49,9 @@ class VerifyReport(Report):
 
     @property
     def ok(self) -> bool:
-        """Unchanged, and made from the given source when there is one."""
-        return self.unchanged and (self.source is None or self.source_step is not None)
+        """Unchanged, made from the given source when there is one, and well signed when a signature was asked for.
+
+        A signature also stands for a file that bears no digest of onnxtool.
+        """
+        whole = self.unchanged or (self.signature is not None and self.recorded is None)
+        return whole and self.signature_fault is None and (self.source is None or self.source_step is not None)

@@ -11,7 +11,7 @@ from onnxtool.report.doctor import CpuFeature, DoctorReport, Extra
 from onnxtool.runtime import cpu
 
 _BASE = ("onnx", "onnx-ir", "onnxscript", "numpy", "onnxruntime", "typer", "rich")
-_EXTRAS = ("pytorch", "keras", "sklearn", "boosting", "images")
+_EXTRAS = ("pytorch", "keras", "sklearn", "boosting", "images", "signing")
 # Other distributions that bring the same module: any of them satisfies the requirement.
 _SAME = {
     "onnxruntime": ("onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml"),

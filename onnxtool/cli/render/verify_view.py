@@ -17,6 +17,8 @@ def render(report: VerifyReport, console: Console, verbose: int = 0) -> None:
     rows = [("model", report.model), ("external data", ", ".join(report.external)), ("digest", report.recorded)]
     if not report.unchanged:
         rows.append(("actual digest", report.actual))
+    if report.signature is not None:
+        rows.append(("signature", report.signature))
     console.print(facts(rows))
     if report.history:
         steps = table("step", "onnxtool", "source", "SHA-256 of the source")
@@ -28,6 +30,14 @@ def render(report: VerifyReport, console: Console, verbose: int = 0) -> None:
 
 
 def _sentence(report: VerifyReport) -> str:
+    if report.signature_fault is not None:
+        return f"{_provenance(report)}; the signature is not good: {report.signature_fault}"
+    if report.signature is not None:
+        return f"{_provenance(report)}; {'signed' if report.signature_made else 'the signature is good'}"
+    return _provenance(report)
+
+
+def _provenance(report: VerifyReport) -> str:
     if report.recorded is None:
         return "the file bears no digest of onnxtool at its end: not written by it, or written over since"
     if not report.unchanged:
