@@ -121,7 +121,7 @@ def infer_node(node: ir.Node, opset: int) -> None:
         if sizes is not None:
             set_sizes(value, sizes)
         elif standard:
-            forget_sizes(value)  # what a file declares for an output may be wrong (a real recognizer gives another rank)
+            forget_sizes(value)  # what a file declares for an output may be wrong: real recognizers give another rank
     items_rule = ITEM_RULES.get(node.op_type) if standard and _small_integer(node) else None
     items = _items(items_rule, node)
     for index, value in enumerate(node.outputs):
