@@ -196,7 +196,7 @@ class PassContext:
         """True for the weights of a convolution that are a view of one number for each channel."""
         return self.opset >= 9 and array.ndim > 2 and not any(array.strides[1:]) and array[:, 0].size < array.size
 
-    def x(self, array: np.ndarray) -> bool:
+    def _is_splat(self, array: np.ndarray) -> bool:
         if self.opset < 9 or array.size < 2 or array.dtype.kind not in _SPLAT_DTYPES:
             return False
         if not any(array.strides):
