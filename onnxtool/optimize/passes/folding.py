@@ -105,7 +105,7 @@ class FoldConstants:
         if any(context.changes_kernel(v) for v in needed):
             context.refused.add(node)
             return False
-        if is_op(node, "ConstantOfShape") and not context.fits_inline(known[needed[0]]):
+        if is_op(node, "ConstantOfShape", "Expand") and not context.fits_inline(known[needed[0]]):
             return False  # already the compact form of this constant
         after = sum(context.stored_bytes(known[v]) for v in needed)
         if not context.may_grow(_freed_bytes(node), after):

@@ -224,3 +224,16 @@ def test_a_convolution_with_one_number_per_channel_stays_small(optimized) -> Non
     # Scaled by channel, the weight no longer is one number 73,728 bytes long, but 32 of them.
     assert result.after == {"Conv": 1, "Expand": 1}
     assert result.proto.ByteSize() < 2000
+
+
+def test_an_expand_that_is_compact_already_is_left_alone() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]> g (float[b, 8, 64, 64] x) => (float[b, 8, 64, 64] y)
+        <int64[3] s = {8, 64, 64}> { e = Expand (v, s) y = Mul (x, e) }"""
+    )
+    rows = np.arange(8, dtype=np.float32).reshape(8, 1, 1)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(rows, "v"))
+    model = io.from_proto(proto)
+    statistics = optimize_model(model, only=["fold-constants"])
+    assert operator_counts(model) == {"Expand": 1, "Mul": 1}
+    assert statistics.rounds == 1
