@@ -18,14 +18,19 @@ from onnxtool.optimize.passes.constants import LiftConstants
 from onnxtool.optimize.passes.dead_code import EliminateDeadCode
 from onnxtool.optimize.passes.duplicates import EliminateCommonSubexpressions, MergeDuplicateInitializers
 from onnxtool.optimize.passes.folding import FoldConstants
+from onnxtool.optimize.passes.fused_activations import FuseBiasGelu, FuseQuickGelu
 from onnxtool.optimize.passes.fused_conv import FuseConvActivation
+from onnxtool.optimize.passes.fused_matmul import FuseMatMulTransposes
+from onnxtool.optimize.passes.fused_norm import FuseSkipLayerNorm, FuseSkipRMSNorm
 from onnxtool.optimize.passes.gemm import FuseMatMulAdd, FuseTransposeGemm
 from onnxtool.optimize.passes.identities import EliminateIdentity, EliminateNoOps
 from onnxtool.optimize.passes.inlining import InlineConstantIf, InlineFunctions
 from onnxtool.optimize.passes.neutral import EliminateAddZero, EliminateNeutral
 from onnxtool.optimize.passes.normalization import FuseLayerNorm, FuseRMSNorm
+from onnxtool.optimize.passes.packed_attention import FusePackedAttention
 from onnxtool.optimize.passes.padding import FusePadConv
 from onnxtool.optimize.passes.reshapes import SimplifyReshapes
+from onnxtool.optimize.passes.rotary import FuseRotaryEmbedding
 from onnxtool.optimize.passes.scales import MoveScalesIntoWeights
 from onnxtool.optimize.passes.shapes import EliminateExpand, FoldShapes, ShareSizes
 from onnxtool.optimize.passes.softmax_guard import SimplifySoftmaxGuard
@@ -70,7 +75,14 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     MergeProjections,
     SimplifySoftmaxGuard,
     FuseConvActivation,
+    FuseRotaryEmbedding,
     FuseAttention,
+    FusePackedAttention,
+    FuseQuickGelu,
+    FuseBiasGelu,
+    FuseMatMulTransposes,
+    FuseSkipLayerNorm,
+    FuseSkipRMSNorm,
 )
 
 

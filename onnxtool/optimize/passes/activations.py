@@ -25,39 +25,47 @@ class FuseGelu:
             return 0
         count = 0
         for node in context.nodes(model, "Mul"):
-            parts = factors(node.outputs[0])
-            if len(parts) != 3:
-                continue
-            for index, value in enumerate(parts):
-                rest = [p for i, p in enumerate(parts) if i != index]
-                half = [p for p in rest if near(scalar(p, context), 0.5)]
-                source = next((p for p in rest if not any(p is h for h in half)), None)
-                if len(half) != 1 or source is None or value is None or sole_use(value) is None:
-                    continue
-                form = self._bracket(value, source, context)
-                if form is not None:
-                    context.morph(node, "Gelu", [source], [ir.AttrString("approximate", form)])
-                    count += 1
-                    break
+            found = gelu_of(node, context)
+            if found is not None:
+                context.morph(node, "Gelu", [found[0]], [ir.AttrString("approximate", found[1])])
+                count += 1
         return count
 
-    def _bracket(self, value: ir.Value, source: ir.Value, context: PassContext) -> str | None:
-        inner = operand(producer(value, "Add"), "Add", 1.0, context)
-        if (erf := producer(inner, "Erf")) is not None:
-            scaled = erf.inputs[0].producer() if erf.inputs[0] is not None else None
-            plain = operand(scaled, "Mul", math.sqrt(0.5), context)
-            plain = plain or operand(scaled, "Div", math.sqrt(2.0), context, ordered=True)
-            return "none" if plain is source else None
-        if (tanh := producer(inner, "Tanh")) is not None:
-            scaled = tanh.inputs[0].producer() if tanh.inputs[0] is not None else None
-            sum_value = operand(scaled, "Mul", math.sqrt(2.0 / math.pi), context)
-            add = producer(sum_value, "Add")
-            for first, second in ((0, 1), (1, 0)) if add is not None else ():
-                assert add is not None
-                cube = operand(producer(add.inputs[second], "Mul"), "Mul", 0.044715, context)
-                if add.inputs[first] is source and _is_cube(cube, source, context):
-                    return "tanh"
+
+def gelu_of(node: ir.Node, context: PassContext) -> tuple[ir.Value, str] | None:
+    """What a Mul gives the Gelu of, and whether by "none" or the "tanh" approximation; None when it does not."""
+    parts = factors(node.outputs[0])
+    if len(parts) != 3:
         return None
+    for index, value in enumerate(parts):
+        rest = [p for i, p in enumerate(parts) if i != index]
+        half = [p for p in rest if near(scalar(p, context), 0.5)]
+        source = next((p for p in rest if not any(p is h for h in half)), None)
+        if len(half) != 1 or source is None or value is None or sole_use(value) is None:
+            continue
+        form = _bracket(value, source, context)
+        if form is not None:
+            return source, form
+    return None
+
+
+def _bracket(value: ir.Value, source: ir.Value, context: PassContext) -> str | None:
+    inner = operand(producer(value, "Add"), "Add", 1.0, context)
+    if (erf := producer(inner, "Erf")) is not None:
+        scaled = erf.inputs[0].producer() if erf.inputs[0] is not None else None
+        plain = operand(scaled, "Mul", math.sqrt(0.5), context)
+        plain = plain or operand(scaled, "Div", math.sqrt(2.0), context, ordered=True)
+        return "none" if plain is source else None
+    if (tanh := producer(inner, "Tanh")) is not None:
+        scaled = tanh.inputs[0].producer() if tanh.inputs[0] is not None else None
+        sum_value = operand(scaled, "Mul", math.sqrt(2.0 / math.pi), context)
+        add = producer(sum_value, "Add")
+        for first, second in ((0, 1), (1, 0)) if add is not None else ():
+            assert add is not None
+            cube = operand(producer(add.inputs[second], "Mul"), "Mul", 0.044715, context)
+            if add.inputs[first] is source and _is_cube(cube, source, context):
+                return "tanh"
+    return None
 
 
 def _is_cube(value: ir.Value | None, source: ir.Value, context: PassContext) -> bool:

@@ -9,6 +9,7 @@ from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import sizes_of
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import is_op, on_disk, producer, rank_of, sole_use
+from onnxtool.optimize.passes.activations import gelu_of
 from onnxtool.optimize.passes.batchnorm import Affine, absorb_after, batchnorm_affine
 
 _ARITHMETIC = ("Mul", "Add", "Sub", "Div")
@@ -152,6 +153,8 @@ def _scale_before(node: ir.Node, context: PassContext) -> int:
     scaling = producer(data, "Mul", "Div")
     if scaling is None or data is None or sole_use(data) is not node or weight is None or weight.ndim != 2:
         return 0
+    if gelu_of(scaling, context) is not None:
+        return 0  # the runtime makes one operator of a Gelu's parts, and it needs all of them
     for source in scaling.inputs:
         if source is None:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +18,30 @@ _TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 @dataclass(frozen=True)
-class _Found:
-    """x normalized over its last dim: by its deviation, or (root mean square) by itself."""
+class Norm:
+    """x normalized over its last dim, by its deviation or (root mean square) by itself.
+
+    Attributes:
+        source: x.
+        epsilon: what is added to the variance, or to the mean square.
+        last: the node that gives the result.
+        scale: a constant row; None where there is none.
+        bias: likewise.
+    """
 
     source: ir.Value
     epsilon: float
+    last: ir.Node
+    scale: ir.Value | None
+    bias: ir.Value | None = None
+
+    def scale_or_ones(self, context: PassContext) -> ir.Value:
+        """The scale, as the operators ask for one."""
+        if self.scale is not None:
+            return self.scale
+        sizes, dtype = sizes_of(self.source), self.source.dtype
+        assert sizes is not None and dtype is not None
+        return context.initializer(np.ones(int(sizes[-1]), dtype.numpy()), f"{self.last.outputs[0].name}_scale")  # type: ignore[arg-type]
 
 
 class FuseLayerNorm:
@@ -32,16 +52,7 @@ class FuseLayerNorm:
 
     def apply(self, model: ir.Model, context: PassContext) -> int:
         """Start from the quotient; scale and bias that follow are taken along."""
-        if context.opset < 17:
-            return 0
-        count = 0
-        for node in context.nodes(model, "Div", "Mul"):
-            if node.graph is None:
-                continue
-            found = _deviation_over_root(node, context)
-            if found is not None:
-                count += _build(node, found, "LayerNormalization", context)
-        return count
+        return _replace(model, context, 17, "LayerNormalization", _layer_norm)
 
 
 class FuseRMSNorm:
@@ -52,31 +63,80 @@ class FuseRMSNorm:
 
     def apply(self, model: ir.Model, context: PassContext) -> int:
         """Start from the quotient; the scale that follows is taken along."""
-        if context.opset < 23:
-            return 0
-        count = 0
-        for node in context.nodes(model, "Div", "Mul"):
-            if node.graph is None:
-                continue
-            for data, root in _quotients(node):
-                epsilon = _root_mean_square(root, data, context)
-                if epsilon is not None and _build(node, _Found(data, epsilon), "RMSNormalization", context):
-                    count += 1
-                    break
-        return count
+        return _replace(model, context, 23, "RMSNormalization", rms_norm)
 
 
-def _quotients(node: ir.Node) -> list[tuple[ir.Value, ir.Value]]:
+def _replace(
+    model: ir.Model,
+    context: PassContext,
+    opset: int,
+    op_type: str,
+    find: Callable[[ir.Node, PassContext], Norm | None],
+) -> int:
+    if context.opset < opset:
+        return 0
+    count = 0
+    for node in context.nodes(model, "Div", "Mul"):
+        found = find(node, context) if node.graph is not None else None
+        if found is None:
+            continue
+        inputs = [found.source, found.scale_or_ones(context), *([found.bias] if found.bias is not None else [])]
+        settings = [ir.AttrInt64("axis", -1), ir.AttrFloat32("epsilon", found.epsilon)]
+        context.morph(found.last, op_type, inputs, settings)
+        count += 1
+    return count
+
+
+def _layer_norm(node: ir.Node, context: PassContext) -> Norm | None:
+    """Layer normalization whose quotient is `node`."""
+    for deviation, root in _quotients(node, context):
+        subtraction = producer(deviation, "Sub")
+        if subtraction is None or subtraction.inputs[0] is None:
+            continue
+        source, mean = subtraction.inputs[0], producer(subtraction.inputs[1], "ReduceMean")
+        if mean is None or mean.inputs[0] is not source or not _over_last(mean):
+            continue
+        # TorchScript computes the deviation twice: once for the variance, once for the quotient. Common
+        # subexpressions have made them one by now, unless the model asks for both.
+        epsilon = _root_mean_square(root, deviation, context)
+        width = _width(source)
+        if epsilon is not None and width is not None:
+            last, scale = constant_step(node, "Mul", width, context)
+            last, bias = constant_step(last, "Add", width, context)
+            return Norm(source, epsilon, last, scale, bias)
+    return None
+
+
+def rms_norm(node: ir.Node, context: PassContext) -> Norm | None:
+    """Normalization by the root mean square whose quotient is `node`."""
+    for data, root in _quotients(node, context):
+        epsilon, width = _root_mean_square(root, data, context), _width(data)
+        if epsilon is not None and width is not None:
+            return Norm(data, epsilon, *constant_step(node, "Mul", width, context))
+    return None
+
+
+def _width(source: ir.Value) -> int | None:
+    """The last dim, when it is a number and the operators take the type."""
+    sizes = sizes_of(source)
+    if not sizes or not isinstance(sizes[-1], int) or source.dtype not in _TYPES:
+        return None
+    return sizes[-1]
+
+
+def _quotients(node: ir.Node, context: PassContext) -> list[tuple[ir.Value, ir.Value]]:
     """(numerator, denominator) of a Div, or of a Mul by Reciprocal or by Div(1, ...)."""
     found = []
     if node.op_type == "Div" and node.inputs[0] is not None and node.inputs[1] is not None:
         found.append((node.inputs[0], node.inputs[1]))
     if node.op_type == "Mul":
         for first, second in ((0, 1), (1, 0)):
-            inverse = producer(node.inputs[second], "Reciprocal")
-            data = node.inputs[first]
-            if inverse is not None and inverse.inputs[0] is not None and data is not None:
-                found.append((data, inverse.inputs[0]))
+            inverse, data = producer(node.inputs[second], "Reciprocal", "Div"), node.inputs[first]
+            below = None if inverse is None else inverse.inputs[-1]
+            if inverse is None or below is None or data is None:
+                continue
+            if inverse.op_type == "Reciprocal" or scalar(inverse.inputs[0], context) == 1.0:
+                found.append((data, below))
     return found
 
 
@@ -109,42 +169,7 @@ def _over_last(mean: ir.Node) -> bool:
     return int(axes[0]) in (-1, rank - 1)
 
 
-def _deviation_over_root(node: ir.Node, context: PassContext) -> _Found | None:
-    for deviation, root in _quotients(node):
-        subtraction = producer(deviation, "Sub")
-        if subtraction is None or subtraction.inputs[0] is None:
-            continue
-        source, mean = subtraction.inputs[0], producer(subtraction.inputs[1], "ReduceMean")
-        if mean is None or mean.inputs[0] is not source or not _over_last(mean):
-            continue
-        epsilon = _root_mean_square(root, deviation, context)
-        if epsilon is None:
-            # TorchScript computes the deviation twice: once for the variance, once for the quotient. Common
-            # subexpressions have made them one by now, unless the model asks for both.
-            continue
-        return _Found(source, epsilon)
-    return None
-
-
-def _build(node: ir.Node, found: _Found, op_type: str, context: PassContext) -> int:
-    sizes = sizes_of(found.source)
-    if not sizes or not isinstance(sizes[-1], int) or found.source.dtype not in _TYPES:
-        return 0
-    width = sizes[-1]
-    last, scale = _constant_step(node, "Mul", width, context)
-    bias = None
-    if op_type == "LayerNormalization":
-        last, bias = _constant_step(last, "Add", width, context)
-    if scale is None:
-        kind = found.source.dtype.numpy()
-        scale = context.initializer(np.ones(width, kind), f"{node.outputs[0].name}_scale")
-    inputs = [found.source, scale, *([bias] if bias is not None else [])]
-    settings = [ir.AttrInt64("axis", -1), ir.AttrFloat32("epsilon", found.epsilon)]
-    context.morph(last, op_type, inputs, settings)
-    return 1
-
-
-def _constant_step(node: ir.Node, op_type: str, width: int, context: PassContext) -> tuple[ir.Node, ir.Value | None]:
+def constant_step(node: ir.Node, op_type: str, width: int, context: PassContext) -> tuple[ir.Node, ir.Value | None]:
     """The node after `node` and its constant, when it is `op_type` with a row of `width` numbers."""
     after = sole_use(node.outputs[0])
     if after is None or after.op_type != op_type or after.domain != "" or len(after.inputs) != 2:
