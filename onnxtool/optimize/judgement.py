@@ -12,10 +12,10 @@ import onnx_ir as ir
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs
-from onnxtool.optimize.probes import Probe, find_probes, given_probes
 from onnxtool.optimize.verify import first_fault, is_random, judge
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import adapt, read_npz
+from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validate.tolerance import Tolerance
@@ -75,7 +75,8 @@ class Judgement:
         self, runner: OnnxRunner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
     ) -> Sequence[Probe]:
         if data is None:
-            return find_probes(runner, self._specs, seed, input_domains(model))
+            advice = "Give --data FILE.npz or --input-shape NAME:DIMS, or take the risk with --no-verify."
+            return find_probes(runner, self._specs, seed, input_domains(model), advice=advice)
         arrays = data if isinstance(data, Mapping) else read_npz(data)
         return given_probes(runner, [adapt(runner.inputs, arrays)])
 

@@ -11,8 +11,8 @@ import onnx_ir as ir
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.graph import all_nodes
 from onnxtool.optimize.evaluate import RANDOM
-from onnxtool.optimize.probes import Probe
 from onnxtool.report.compare import CompareReport, TensorDifference
+from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validate.equality import flatten

@@ -19,6 +19,7 @@ from onnxtool.quantize.calibration import DataSource, open_data
 from onnxtool.quantize.casting import CastingRunner
 from onnxtool.quantize.images import ImageOptions
 from onnxtool.quantize.prepare import prepare
+from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validate.equality import probe_feeds
@@ -63,7 +64,10 @@ class Job:
         if self.data is not None:
             return self.data.limited(FIDELITY_SAMPLES)
         specs = input_specs(self.original)
-        feeds = probe_feeds(specs, domains=input_domains(self.original))
+        domains = input_domains(self.original)
+        if self.is_large:
+            return open_data(probe_feeds(specs, domains=domains), specs)
+        feeds = runnable_feeds(self.runner(self.original), specs, 0, domains, wanted=3)
         return open_data(feeds, specs)
 
     def split(self) -> tuple[DataSource, DataSource]:

@@ -15,10 +15,10 @@ import numpy as np
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model import io
 from onnxtool.model.atomic import write_atomic
-from onnxtool.model.spec import TensorSpec
 from onnxtool.report.run import ArraySummary, RunReport
-from onnxtool.runtime.feeds import adapt, random_feeds, read_npz
+from onnxtool.runtime.feeds import adapt, read_npz
 from onnxtool.runtime.outputs import flatten
+from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
 
@@ -61,7 +61,7 @@ def run(
     began = time.perf_counter()
     runner = OnnxRunner.open(Path(model), options)
     loaded = time.perf_counter()
-    feeds, origin = _feeds(runner.inputs, data, inputs, batch, seed)
+    feeds, origin = _feeds(runner, data, inputs, batch, seed)
     started = time.perf_counter()
     values = flatten(runner.run(feeds))
     ended = time.perf_counter()
@@ -98,14 +98,15 @@ def read_data(source: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def _feeds(
-    specs: Sequence[TensorSpec],
+    runner: OnnxRunner,
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
     inputs: Mapping[str, str | os.PathLike[str]] | None,
     batch: int | None,
     seed: int,
 ) -> tuple[dict[str, np.ndarray], str]:
+    specs = runner.inputs
     if data is None and not inputs:
-        return random_feeds(specs, seed, batch=batch), f"random, seed {seed}"
+        return runnable_feeds(runner, specs, seed, batch=batch)[0], f"random, seed {seed}"
     arrays: dict[str, np.ndarray] = {}
     origins = []
     if data is not None:

@@ -21,8 +21,9 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.report.bench import BenchedModel, BenchReport, Latency
 from onnxtool.report.profile import Profile
 from onnxtool.runtime import cpu
-from onnxtool.runtime.feeds import adapt, random_feeds
+from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.load_cost import load_cost
+from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.profile import profile
 from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, check_feeds
@@ -92,7 +93,7 @@ def bench(
     with progress.task("measuring", len(settings) + len(paths)) as task:
         for path in paths:
             runner = OnnxRunner.open(path, _quiet(options, settings[0].threads))
-            feeds = _feeds(path, runner.inputs, arrays, settings[0].batch, seed)
+            feeds = _feeds(path, runner, arrays, settings[0].batch, seed)
             runner.run(feeds)  # a model that fails is reported from here, with the runtime's own words
             cost = load_cost(path, feeds, options)
             benched.append(BenchedModel(str(path), io.total_bytes(path), cost))
@@ -163,7 +164,7 @@ def _open_all(
     for path in paths:
         runner = OnnxRunner.open(path, _quiet(options, setting.threads))
         if not shared:
-            shared = feeds = _feeds(path, runner.inputs, arrays, setting.batch, seed)
+            shared = feeds = _feeds(path, runner, arrays, setting.batch, seed)
         else:
             feeds = _same_feeds(path, runner.inputs, shared)
         runner.run(feeds)
@@ -238,13 +239,17 @@ def median_interval(timing: Timing, *, confidence: float = 0.95, seed: int = 0) 
 
 
 def _feeds(
-    path: Path, specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray] | None, batch: int | None, seed: int
+    path: Path, runner: OnnxRunner, arrays: Mapping[str, np.ndarray] | None, batch: int | None, seed: int
 ) -> Feeds:
+    specs = runner.inputs
     fixed = {s.shape[0] for s in specs if s.shape and isinstance(s.shape[0], int)}
     if batch is not None and fixed and batch not in fixed and all(s.shape for s in specs):
         raise UsageError(f"--batch {batch}: {path} has a fixed batch of {min(fixed)}.")
     if arrays is None:
-        return random_feeds(specs, seed, batch=batch or 1)
+        try:
+            return runnable_feeds(runner, specs, seed, batch=batch or 1)[0]
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
     try:
         feeds = adapt(specs, arrays)
     except InputError as error:

@@ -17,10 +17,11 @@ from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.edge_feeds import edge_feeds
 from onnxtool.runtime.feeds import adapt, random_feeds
 from onnxtool.runtime.outputs import flatten
+from onnxtool.runtime.probes import find_probes, runnable_feeds
 from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.validate.equality import compare_runners, match_names, probe_feeds
+from onnxtool.validate.equality import compare_runners, match_names
 from onnxtool.validate.rounding import excuse_rounding
 from onnxtool.validate.tolerance import Tolerance
 
@@ -166,14 +167,14 @@ def make_feeds(
     """
     if data is None:
         domains = _domains(sources)
-        if batches or samples:
-            sizes = batches or (2, 1, 5)
-            feeds = [
-                random_feeds(runner.inputs, seed + i, batch=sizes[i % len(sizes)], domains=domains)
-                for i in range(samples or len(sizes))
-            ]
-        else:
-            feeds = probe_feeds(runner.inputs, seed=seed, domains=domains)
+        if not batches and not samples:
+            return runnable_feeds(runner, runner.inputs, seed, domains, wanted=3), f"random, seed {seed}"
+        sizes = batches or (2, 1, 5)
+        length = find_probes(runner, runner.inputs, seed, domains, wanted=1, batch=sizes[0])[0].length
+        feeds = [
+            random_feeds(runner.inputs, seed + i, batch=sizes[i % len(sizes)], length=length, domains=domains)
+            for i in range(samples or len(sizes))
+        ]
         return feeds, f"random, seed {seed}"
     arrays = data if isinstance(data, Mapping) else read_data(data)
     try:

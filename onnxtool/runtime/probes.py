@@ -1,0 +1,163 @@
+"""Inputs on which a model really runs, at several sizes of its dynamic dims, with the outputs it gives there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxtool import progress
+from onnxtool.errors import InputError, ResourceError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import DEFAULT_LENGTH, concrete_shape, dim_values, random_feeds
+
+if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check do without
+    from onnxtool.model.domains import Domain
+    from onnxtool.runtime.runner import Runner
+
+Feeds = dict[str, np.ndarray]
+# Usual sizes first; the odd ones show dims that were frozen or swapped, the others fit models that need multiples.
+_PAIRS = ((2, 16), (1, 9), (5, 23), (1, 32), (2, 48), (1, 48), (1, 64), (1, 224), (1, 128), (2, 8), (1, 1), (1, 256))
+# For detectors that go down to 1/32 of the image several times, and for sound in samples.
+_LARGE_LENGTHS = (320, 512, 640, 1024, 4096, 16000, 48000)
+_OTHER_LENGTHS = (96, 23, 160, 64, 7, 320)
+_MAX_ELEMENTS = 1 << 24  # of one input at a size that is only tried
+
+
+@dataclass
+class Probe:
+    """One set of inputs and what the source gives for it.
+
+    Attributes:
+        feeds: the inputs.
+        outputs: what the source gave.
+        length: number that stands for the dynamic dims other than the first.
+    """
+
+    feeds: Feeds
+    outputs: dict[str, Any] = field(default_factory=dict)
+    length: int = DEFAULT_LENGTH
+
+
+def given_probes(runner: Runner, feeds: Sequence[Feeds]) -> list[Probe]:
+    """Run the source on inputs of the user's.
+
+    Raises:
+        InputError: the source does not run on them.
+    """
+    return [Probe(f, runner.run(f)) for f in feeds]
+
+
+def find_probes(
+    runner: Runner,
+    specs: Sequence[TensorSpec],
+    seed: int,
+    domains: Mapping[str, Domain] | None = None,
+    *,
+    wanted: int = 3,
+    batch: int | None = None,
+    advice: str = "Give --data FILE.npz.",
+) -> list[Probe]:
+    """Random inputs at up to `wanted` sizes that the source accepts; one when all dims are fixed.
+
+    Some models take only some sizes (a fixed text height in a dynamic dim, multiples of 32, at least one window of
+    sound): what the source itself refuses is no test of it, so other sizes are tried until enough have worked.
+
+    Args:
+        runner: the source.
+        specs: its inputs, with the dims that the user froze.
+        seed: of the random numbers.
+        domains: values that integer inputs may take.
+        wanted: how many are enough.
+        batch: the only size of the first dim to try.
+        advice: what the user may do when nothing works.
+
+    Raises:
+        InputError: the source runs on none of them.
+        UnsupportedError: an input that random data cannot fill.
+    """
+    dynamic = _is_dynamic(specs)
+    found: list[Probe] = []
+    failure: InputError | None = None
+    with progress.task("running the source", wanted) as task:
+        for index, sizes in enumerate(_sizes(specs, found, batch) if dynamic else ({},)):
+            if index and _elements(specs, sizes) > _MAX_ELEMENTS:
+                continue
+            feeds = random_feeds(specs, seed + index, domains=domains, **sizes)
+            try:
+                found.append(Probe(feeds, runner.run(feeds), sizes.get("length", DEFAULT_LENGTH)))
+            except (InputError, ResourceError) as error:
+                failure = failure or InputError(str(error))
+                continue
+            task.advance()
+            if len(found) == wanted:
+                break
+    if not found:
+        reason = str(failure).removesuffix(".")
+        raise InputError(
+            f"the model does not run on random inputs{' of any usual size' * dynamic} ({reason}). {advice}"
+        )
+    return found
+
+
+def runnable_feeds(
+    runner: Runner,
+    specs: Sequence[TensorSpec],
+    seed: int,
+    domains: Mapping[str, Domain] | None = None,
+    *,
+    wanted: int = 1,
+    batch: int | None = None,
+) -> list[Feeds]:
+    """Random inputs at up to `wanted` sizes that the model accepts: the usual sizes where those work.
+
+    Fixed shapes leave nothing to choose: one set, and the model is not run.
+
+    Raises:
+        InputError: the model runs on none.
+        UnsupportedError: an input that random data cannot fill.
+    """
+    if not _is_dynamic(specs):
+        return [random_feeds(specs, seed, domains=domains)]
+    return [p.feeds for p in find_probes(runner, specs, seed, domains, wanted=wanted, batch=batch)]
+
+
+def _is_dynamic(specs: Sequence[TensorSpec]) -> bool:
+    return any(not isinstance(d, int) for s in specs for d in ((None,) if s.shape is None else s.shape))
+
+
+def _sizes(specs: Sequence[TensorSpec], found: list[Probe], only: int | None) -> Iterator[dict[str, Any]]:
+    """Sizes to try; `found` grows meanwhile and steers what comes next."""
+    pairs = (*_PAIRS, *((1, length) for length in _LARGE_LENGTHS))
+    if only is not None:
+        pairs = tuple(dict.fromkeys((only, length) for _, length in pairs))
+    for index, (batch, length) in enumerate(pairs):
+        yield {"batch": batch, "length": length}
+        if found and index == 2 and len(found) > 1:
+            return
+        if len(found) == 1 and index > 2:
+            break
+    if not found:
+        return
+    # One size works: now vary each named dim alone, the others staying as they are.
+    base = dict(_named_sizes(specs, found[0].feeds))
+    for length in _OTHER_LENGTHS:
+        for name in reversed(list(base)):
+            yield {"dims": {**base, name: length}}
+
+
+def _elements(specs: Sequence[TensorSpec], sizes: Mapping[str, Any]) -> float:
+    """Of the largest input at these sizes."""
+    numbers = dim_values(specs, sizes.get("dims"), batch=sizes.get("batch"), length=sizes.get("length"))
+    batch, length = sizes.get("batch"), sizes.get("length")
+    shapes = [concrete_shape(s.shape, numbers, batch=batch, length=length) for s in specs]
+    return max((float(np.prod([float(d) for d in shape])) for shape in shapes), default=0.0)
+
+
+def _named_sizes(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[tuple[str, int]]:
+    for spec in specs:
+        for dim, size in zip(spec.shape or (), feeds[spec.name].shape, strict=False):
+            if isinstance(dim, str):
+                yield dim, size

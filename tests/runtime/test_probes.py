@@ -1,0 +1,71 @@
+"""Random inputs for models that take only some sizes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+from onnxtool.errors import InputError
+from onnxtool.runtime.probes import find_probes, runnable_feeds
+from onnxtool.runtime.runner import OnnxRunner
+
+# A window of 400 samples, as a front end for speech has it; and halves that fit only where the width divides by 32.
+_SPEECH = """
+g (float[N, samples] x) => (float[N, F] y) <int64[4] pads = {0, 200, 0, 200}> { y = Pad <mode = "reflect"> (x, pads) }
+"""
+_IMAGE = """
+g (float[N, 3, H, W] x) => (float[N, 3, P, Q] y)
+<int64[4] target = {0, 0, 4, -1}, int64[4] rest = {0, 3, 32, -1}>
+{
+    rows = Reshape(x, rest)
+    y = Reshape(rows, target)
+}
+"""
+_NEVER = "g (float[N, M] x) => (float[N, K] y) <int64[1] wrong = {7919}> { y = Reshape(x, wrong) }"
+
+
+def _model(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]>\n{text}')
+
+
+@pytest.mark.parametrize("text", [_SPEECH, _IMAGE], ids=["speech", "image"])
+def test_finds_sizes_that_the_model_takes(text: str) -> None:
+    runner = OnnxRunner.open(_model(text))
+    probes = find_probes(runner, runner.inputs, 0)
+    assert len(probes) == 3
+    assert len({p.feeds["x"].shape for p in probes}) == 3
+    feeds = runnable_feeds(runner, runner.inputs, 0, batch=3)[0]
+    assert feeds["x"].shape[0] == 3
+    runner.run(feeds)
+
+
+def test_says_that_no_size_works() -> None:
+    runner = OnnxRunner.open(_model(_NEVER))
+    with pytest.raises(InputError, match=r"does not run on random inputs of any usual size .* Give --data"):
+        find_probes(runner, runner.inputs, 0)
+
+
+def test_commands_find_a_size_too(tmp_path: Path) -> None:
+    path = tmp_path / "speech.onnx"
+    onnx.save(_model(_SPEECH), path)
+    commands = (
+        ["run", path],
+        ["compare", path, path],
+        ["compare", path, path, "--batch-sizes", "1,4"],
+        ["bench", path, "--budget", "0.05"],
+        ["optimize", path, "-o", tmp_path / "o.onnx"],
+        ["quantize", path, "-o", tmp_path / "h.onnx", "--mode", "float16"],
+    )
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "onnxtool", *map(str, command)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
