@@ -10,26 +10,42 @@ import onnx_ir as ir
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import attribute, is_op, producer, sole_use
-from onnxtool.optimize.patterns import factors, near, operand, scalar
+from onnxtool.optimize.patterns import factors, near, operand, pairs, scalar
 
 
 class FuseGelu:
-    """x * 0.5 * (1 + erf(x / sqrt(2))), and the tanh form, become Gelu (opset 20 and newer)."""
+    """x * 0.5 * (1 + erf(x / sqrt(2))), and the tanh form, become Gelu; below opset 20, parts in the usual order."""
 
+    # torch's newer exporter writes x * (0.5 * (1 + erf)), of which the runtime makes no single operator at load.
     name = "fuse-gelu"
     level = Level.EXTENDED
 
     def apply(self, model: ir.Model, context: PassContext) -> int:
         """Start from the last Mul, whose factors are x, 0.5 and the bracket, in any order."""
-        if context.opset < 20:
-            return 0
         count = 0
         for node in context.nodes(model, "Mul"):
             found = gelu_of(node, context)
-            if found is not None:
+            if found is None:
+                continue
+            if context.opset >= 20:
                 context.morph(node, "Gelu", [found[0]], [ir.AttrString("approximate", found[1])])
                 count += 1
+            else:
+                count += _arrange(node, found[0], context)
         return count
+
+
+def _arrange(node: ir.Node, source: ir.Value, context: PassContext) -> int:
+    """x * (0.5 * bracket) as (x * bracket) * 0.5."""
+    for outer, inner in pairs(node):
+        halved = producer(inner, "Mul")
+        for half, bracket in pairs(halved) if halved is not None and outer is source else ():
+            if near(scalar(half, context), 0.5) and bracket is not source:
+                product = context.insert(node, "Mul", [source, bracket], base=f"{node.outputs[0].name}_product")
+                product.dtype = source.dtype or ir.DataType.FLOAT
+                context.morph(node, "Mul", [product, half])
+                return 1
+    return 0
 
 
 def gelu_of(node: ir.Node, context: PassContext) -> tuple[ir.Value, str] | None:

@@ -36,6 +36,15 @@ def test_gelu(optimized, steps: str) -> None:
     assert result.after == {"Gelu": 1}
 
 
+@pytest.mark.parametrize("steps", GELUS.values(), ids=GELUS)
+def test_below_opset_20_the_half_comes_last_or_first(optimized, steps: str) -> None:
+    text = f"g (float[b, 8] x) => (float[b, 8] y) {{ {steps} }}"
+    nodes = optimized(text, weights=NUMBERS, opset=17, ir_version=8, exact=False).proto.graph.node
+    last = next(n for n in nodes if n.output[0] == "y")
+    inner = next(n for n in nodes if n.output[0] in last.input and n.op_type == "Mul")
+    assert "x" in inner.input  # what the runtime takes for a Gelu: (x * bracket) * 0.5, or (x * 0.5) * bracket
+
+
 def test_gelu_does_not_exist_below_opset_20(optimized) -> None:
     steps = GELUS["x * half * bracket"]
     result = optimized(f"g (float[b, 8] x) => (float[b, 8] y) {{ {steps} }}", weights=NUMBERS, opset=17, ir_version=8)
