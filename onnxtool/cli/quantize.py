@@ -194,6 +194,13 @@ def command(
             "of the size, the same speed. auto does so where the budget allows it.",
         ),
     ] = False,
+    attention: Annotated[
+        bool,
+        typer.Option(
+            "--attention",
+            help="static: quantize the products of two activations in attention too. auto tries it by itself.",
+        ),
+    ] = False,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads while measuring latency.")] = 1,
     html: Annotated[
         Path | None,
@@ -242,6 +249,7 @@ def command(
             equalize=equalize,
             bias_correction=bias_correction,
             compact=compact,
+            attention=attention,
             threads=threads,
         )
         out.emit(report)

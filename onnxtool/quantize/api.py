@@ -60,6 +60,7 @@ def quantize(
     equalize: bool = False,
     bias_correction: bool = False,
     compact: bool = False,
+    attention: bool = False,
     images: ImageOptions | str = "",
     target: str | None = None,
     threads: int = DEFAULT_THREADS,
@@ -95,6 +96,7 @@ def quantize(
         symmetric: int8 and int4: no zero points.
         target: auto: another machine's traits ("avx2", "avx512", "vnni", "amx", "arm64", "generic"), to choose without
             timing.
+        attention: static: products of two activations are quantized too; auto tries it where that may be faster.
         images: how pictures become tensors (see `images.parse_options`).
         search_scale: int4: choose each block's scale by its squared error.
         smooth: static, dynamic: share of the outliers in what linear layers read that goes into their weights
@@ -134,6 +136,7 @@ def quantize(
         equalize=equalize,
         bias_correction=bias_correction,
         compact=compact,
+        attention=attention,
     )
     if recipe.mode == "static" and data is None and recipe.ranges is None:
         raise UsageError(

@@ -16,7 +16,7 @@ from onnxtool.quantize.edit import is_standard, remove_unused
 from onnxtool.quantize.filled import has_filled, refill
 from onnxtool.quantize.float16 import make_float16, overflowing
 from onnxtool.quantize.observe import calibrated, observe
-from onnxtool.quantize.placement import COMPUTE, Placement, eligible, place
+from onnxtool.quantize.placement import COMPUTE, Placement, eligible, is_product, place
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
 from onnxtool.quantize.static import insert_qdq
 from onnxtool.quantize.weight_only import blockable, make_blocks
@@ -50,7 +50,9 @@ def select(graph: ir.Graph, recipe: QuantRecipe) -> dict[str, NodePlan]:
     return {
         node.name or "": how
         for node in graph
-        if is_standard(node, *kinds) and fits(node) and not excluded(node, recipe)
+        if is_standard(node, *kinds)
+        and (fits(node) or (recipe.attention and is_product(node)))
+        and not excluded(node, recipe)
     }
 
 

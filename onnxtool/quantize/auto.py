@@ -24,12 +24,13 @@ from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.compact import compactable
 from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.cost import group_nodes, macs
-from onnxtool.quantize.families import rule_of_thumb, whole_model_plans
+from onnxtool.quantize.families import MINOR, rule_of_thumb, share_of_linear, whole_model_plans
 from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.observe import observe
-from onnxtool.quantize.placement import eligible, live_tensors
+from onnxtool.quantize.paying import CLEARLY_FASTER, with_attention, without_gates, without_groups
+from onnxtool.quantize.placement import eligible, is_product, live_tensors
 from onnxtool.quantize.recipe import Method, NodePlan, QuantRecipe
 from onnxtool.quantize.refine import condition
 from onnxtool.quantize.sensitivity import repair
@@ -38,14 +39,12 @@ from onnxtool.quantize.trial import Laboratory, Trial
 
 CALIBRATION_SAMPLES = 128
 HELD_OUT_SAMPLES = 64
-_CLEARLY_FASTER = 0.985  # what a change must gain to be kept: above the noise of a quick timing
 _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 _AS_SMALL = 1.05  # of files about as small, the fastest
 _FINALISTS = 4
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
-_GATES = ("Sigmoid", "HardSigmoid")
 _LOST_DB = 4.0  # so noisy that leaving nodes in float is no repair
 _METHODS: tuple[tuple[Method, float], ...] = (
     ("minmax", 1.0),
@@ -127,6 +126,7 @@ class _Hunt:
     ) -> None:
         self.lab, self.budget, self.nodes, self.base = lab, budget, nodes, base
         self.limit, self.static_possible = time_limit, measured is not None
+        self.cost = macs(nodes, lab.seen)
         self.repaired: list[Trial] = []
         self.replaced: list[Trial] = []
 
@@ -166,7 +166,7 @@ class _Hunt:
                 self.base = replace(self.base, method=method, coverage=coverage)
 
     def _families(self) -> None:
-        for name, plan in whole_model_plans(self.nodes, self.static_possible):
+        for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible):
             for per_channel in (True, False):
                 if not self._in_time("families") and any(t.speed < float("inf") for t in self.lab.trials):
                     return
@@ -188,32 +188,29 @@ class _Hunt:
         for trial in self._promising() if self.static_possible else []:
             accurate = trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
             if not (accurate and self._keeps(trial)):
-                best = condition(self.lab, trial, self._keeps, lambda: self._in_time("condition"))
+                linear = share_of_linear(self.nodes, self.cost) > MINOR
+                best = condition(self.lab, trial, self._keeps, lambda: self._in_time("condition"), linear=linear)
                 self.replaced += [] if best is trial else [trial]
 
     def _broken(self, winner: Trial | None) -> list[Trial]:
         """Faster than the winner but beyond the budget, not hopelessly; the fastest first."""
-        limit = winner.speed * _CLEARLY_FASTER if winner is not None else float("inf")
+        limit = winner.speed * CLEARLY_FASTER if winner is not None else float("inf")
         repairable = [t for t in self._fastest(len(self.lab.trials)) if t.fidelity and t.fidelity.channel_db > _LOST_DB]
         return [t for t in repairable if t.speed < limit and not self._keeps(t)]
 
     def _paying(self, trial: Trial) -> None:
         """Put groups of nodes back to float, and keep what is clearly faster."""
-        best = trial
-        placement = placement_of(self.lab.job.prepared.graph, best.recipe)
-        gates = tuple(n.name or "" for n in placement.carried if n.op_type in _GATES)
-        if gates and self._in_time("paying"):
-            # A table look-up and a product on integers can take longer than one fused float activation.
-            recipe = replace(best.recipe, exclude=(*best.recipe.exclude, *gates))
-            best = min(best, self.lab.try_out(f"{best.name}, activations float", recipe), key=lambda t: t.speed)
-        for label, group in group_nodes(self.nodes, macs(self.nodes, self.lab.seen)):
-            plan = dict(best.recipe.plan or {})
-            left = {k: v for k, v in plan.items() if k not in group}
-            if len(left) == len(plan) or not left or not self._in_time("paying"):
-                continue
-            tried = self.lab.try_out(f"{best.name}, {label} float", replace(best.recipe, plan=left))
-            if tried.speed < best.speed * _CLEARLY_FASTER:
-                best = tried
+
+        def in_time() -> bool:
+            return self._in_time("paying")
+
+        best = without_gates(self.lab, trial, in_time)
+        if self.static_possible:
+            products = [n for n in self.lab.job.prepared.graph if is_product(n) and _wanted(n, self.base)]
+            best = with_attention(self.lab, best, [n for n in products if not excluded(n, self.base)], in_time)
+        # What breaks the budget is to be repaired, and stretches would take the time for that.
+        groups = group_nodes(self.nodes, self.cost, stretches=self._keeps(trial))
+        without_groups(self.lab, best, groups, in_time)
 
     def _repairs(self) -> None:
         """Bring the fastest that break the budget back within it, as long as they could still win."""
@@ -270,7 +267,8 @@ class _Hunt:
         winner = self._winner()
         if winner is not None and winner.latency is not None:
             # Quick timings have misled: the leaders once more, all in one alternation.
-            close = [t for t in self._fastest(12) if t.speed <= winner.speed * _TOO_CLOSE and self._keeps(t)]
+            near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= winner.speed * _TOO_CLOSE]
+            close = [t for t in near if self._keeps(t)]
             self.lab.time_again(close[:_FINALISTS])
             winner = self._winner(close[:_FINALISTS])
         kept = [t for t in self.lab.trials if t.fidelity is not None and (t is winner or self._kept_already(t))]

@@ -12,7 +12,7 @@ from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.conditioning import conditioned, with_channels
 from onnxtool.quantize.correction import correctable, measure_shifts
 from onnxtool.quantize.observe import observe
-from onnxtool.quantize.placement import eligible, live_tensors
+from onnxtool.quantize.placement import eligible, is_product, live_tensors
 from onnxtool.quantize.ranges import Observed, Range
 from onnxtool.quantize.recipe import QuantRecipe
 
@@ -61,17 +61,21 @@ class Conditions:
         condition = (recipe.smooth, recipe.equalize)
         key = (condition, name, recipe.method, recipe.coverage)
         if key not in self._ranges:
-            if condition not in self._seen:
-                self._seen[condition] = self._observe(recipe)
+            if name not in self._seen.get(condition, {}):
+                self._seen[condition] = {**self._seen.get(condition, {}), **self._observe(recipe)}
             self._ranges[key] = self._seen[condition][name].range(recipe.method, recipe.coverage)
         return self._ranges[key]
 
     def _observe(self, recipe: QuantRecipe) -> Mapping[str, Observed]:
         """Of every tensor that some choice of static nodes may need."""
         assert self.data is not None
-        model = self.model(recipe)
-        everything = replace(recipe, plan={n.name or "": "static" for n in model.graph if eligible(n)})
-        return observe(model, live_tensors(placement_of(model.graph, everything)), self.data, histogram=True)
+        graph = self.model(recipe).graph
+        products = [n.name or "" for n in graph if is_product(n) and n.name in (recipe.plan or {})]
+        names = [*(n.name or "" for n in graph if eligible(n)), *products]
+        everything = replace(recipe, plan=dict.fromkeys(names, "static"))
+        known = self._seen.get((recipe.smooth, recipe.equalize), {})
+        needed = [name for name in live_tensors(placement_of(graph, everything)) if name not in known]
+        return observe(self.model(recipe), needed, self.data, histogram=True)
 
     def _measured_shifts(self, recipe: QuantRecipe) -> Shifts:
         key = (

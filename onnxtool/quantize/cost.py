@@ -29,7 +29,9 @@ def macs(nodes: Sequence[ir.Node], seen: Mapping[str, Observed]) -> dict[str, fl
     return result
 
 
-def group_nodes(nodes: Sequence[ir.Node], cost: Mapping[str, float]) -> list[tuple[str, set[str]]]:
+def group_nodes(
+    nodes: Sequence[ir.Node], cost: Mapping[str, float], *, stretches: bool = True
+) -> list[tuple[str, set[str]]]:
     """Groups worth trying in float together: kinds of convolution, small nodes, and stretches of the graph."""
     groups: dict[str, set[str]] = {}
 
@@ -37,22 +39,24 @@ def group_nodes(nodes: Sequence[ir.Node], cost: Mapping[str, float]) -> list[tup
         groups.setdefault(label, set()).add(node.name or "")
 
     total = sum(cost.values()) or 1.0
-    stored = sum(_weights(n) for n in nodes) or 1
+    stored = sum(weight_count(n) for n in nodes) or 1
     edges = np.linspace(0, total, _SEGMENTS + 1)[1:-1]
     done = 0.0
     for node in nodes:
         own = cost.get(node.name or "", 0.0)
         if node.op_type == "Conv":
             put(_conv_kind(node), node)
-        if own < 0.002 * total and _weights(node) < 0.01 * stored:
+        if own < 0.002 * total and weight_count(node) < 0.01 * stored:
             put("small nodes", node)
-        put(f"part {int(np.searchsorted(edges, done)) + 1} of {_SEGMENTS}", node)
+        if stretches:
+            put(f"part {int(np.searchsorted(edges, done)) + 1} of {_SEGMENTS}", node)
         done += own
     everything = {n.name for n in nodes}
     return [(label, group) for label, group in groups.items() if group != everything]
 
 
-def _weights(node: ir.Node) -> int:
+def weight_count(node: ir.Node) -> int:
+    """Weights of a compute node."""
     weight = float_constant(node.inputs[1])
     return 0 if weight is None else int(weight.size)
 

@@ -6,28 +6,54 @@ from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir as ir
 
+from onnxtool.quantize.cost import weight_count
 from onnxtool.quantize.dynamic import DYNAMIC
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
 from onnxtool.quantize.targets import COST
 
+MINOR = 0.1  # share of the multiply-accumulates below which a kind of node needs no plan of its own ...
+_FEW = 0.5  # ... unless it has this share of the weights, which have to come from memory
 
-def whole_model_plans(nodes: Sequence[ir.Node], static_possible: bool) -> list[tuple[str, dict[str, NodePlan]]]:
-    """Whole-model plans worth a trial, each under a name; the likeliest first."""
+
+def whole_model_plans(
+    nodes: Sequence[ir.Node], cost: Mapping[str, float], static_possible: bool
+) -> list[tuple[str, dict[str, NodePlan]]]:
+    """Whole-model plans worth a trial, each under a name; the likeliest first.
+
+    Args:
+        nodes: eligible compute nodes.
+        cost: their multiply-accumulates.
+        static_possible: there is calibration data.
+    """
     linear = [n.name or "" for n in nodes if n.op_type in DYNAMIC]
     convs = [n.name or "" for n in nodes if n.op_type == "Conv"]
+    share = share_of_linear(nodes, cost)
     plans: list[tuple[str, dict[str, NodePlan]]] = []
     if static_possible:
         everything: dict[str, NodePlan] = dict.fromkeys([*convs, *linear], "static")
         plans.append(("static", everything))
-        if convs and linear:
+        if convs and linear and share > MINOR:
             plans.append(
                 ("static Conv, dynamic MatMul", {**dict.fromkeys(convs, "static"), **dict.fromkeys(linear, "dynamic")})
             )
             plans.append(("static MatMul", dict.fromkeys(linear, "static")))
+        if convs and linear and share > MINOR:
             plans.append(("static Conv", dict.fromkeys(convs, "static")))
-    if linear:
+    if linear and (share > MINOR or not static_possible):
         plans.append(("dynamic MatMul", dict.fromkeys(linear, "dynamic")))
     return [(name, plan) for name, plan in plans if plan]
+
+
+def share_of_linear(nodes: Sequence[ir.Node], cost: Mapping[str, float]) -> float:
+    """What part of the work MatMul and Gemm do: of the multiply-accumulates, or of the weights if those are most."""
+    linear = [n for n in nodes if n.op_type in DYNAMIC]
+    work, stored = (_share(linear, nodes, lambda n: cost.get(n.name or "", 0.0)), _share(linear, nodes, weight_count))
+    return max(work, stored if stored >= _FEW else 0.0)
+
+
+def _share(some: Sequence[ir.Node], every: Sequence[ir.Node], size: Callable[[ir.Node], float]) -> float:
+    total = sum(size(n) for n in every)
+    return sum(size(n) for n in some) / total if total else 1.0
 
 
 def rule_of_thumb(cost: Mapping[str, float]) -> Callable[[QuantRecipe], float]:

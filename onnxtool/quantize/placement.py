@@ -28,7 +28,7 @@ class Placement:
     """What runs in integers.
 
     Attributes:
-        compute: chosen Conv, Gemm and MatMul nodes.
+        compute: chosen Conv, Gemm and MatMul nodes, products of two activations among them.
         carried: nodes between them that run in integers too.
         tensors: activations that get a Q/DQ pair, in graph order.
         same_as: tensor -> the tensor whose scale it shares (the input of a mover).
@@ -77,6 +77,15 @@ def eligible(node: ir.Node) -> bool:
     return node.op_type != "MatMul" or weight.ndim >= 2
 
 
+def is_product(node: ir.Node) -> bool:
+    """True for a MatMul of two activations (attention), which an integer kernel can take."""
+    if not is_standard(node, "MatMul") or len(node.inputs) != 2:
+        return False
+    if node.inputs[0] is node.inputs[1] or any(v is None or constant_array(v) is not None for v in node.inputs):
+        return False
+    return all(v is not None and v.dtype in (None, ir.DataType.FLOAT) for v in (*node.inputs, *node.outputs))
+
+
 def output_channel_axis(node: ir.Node, rank: int) -> int | None:
     """The axis of a compute node's weights that has one scale per output channel; None where there is none."""
     if node.op_type == "Conv":
@@ -91,7 +100,7 @@ def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.No
 
     Args:
         graph: the main graph; not changed.
-        chosen: eligible compute nodes.
+        chosen: nodes for which `eligible` or `is_product` holds.
         stay_float: nodes that must not be carried.
     """
     nodes = list(graph)
@@ -104,7 +113,8 @@ def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.No
     for node in nodes:
         if node in compute:
             placement.compute.append(node)
-            _add(placement, node.inputs[0])
+            for operand in operands(node):
+                _add(placement, operand)
             if node.op_type == "Conv" or result_of(node) in directly:
                 _finish(placement, node, result_of(node))
         elif node not in kept_float and _can_carry(node, placement.results) and not wanted.isdisjoint(results_of(node)):
@@ -153,10 +163,15 @@ def _wanted(
     wanted: set[ir.Value] = set()
     for node in reversed(nodes):
         if node in compute:
-            wanted.add(node.inputs[0])  # type: ignore[arg-type]
+            wanted.update(operands(node))
         elif is_standard(node, *through) and node not in kept_float and not wanted.isdisjoint(results_of(node)):
             wanted.update(v for v in _data_inputs(node) if constant_array(v) is None)
     return wanted
+
+
+def operands(node: ir.Node) -> list[ir.Value]:
+    """What a compute node reads as integers besides weights: two tensors where it has no weights."""
+    return [v for v in (node.inputs if is_product(node) else node.inputs[:1]) if v is not None]
 
 
 def _can_carry(node: ir.Node, integer: set[ir.Value]) -> bool:

@@ -48,6 +48,7 @@ class QuantRecipe:
         equalize: neighbouring convolutions share their range, channel by channel.
         bias_correction: the mean error of rounded weights goes into the biases.
         shifts: per node name, what is added to its bias, by channel; None until calibrated.
+        attention: static: products of two activations are quantized too.
         compact: weights of nodes that stay float are stored in 8 bits, and made float when the model is loaded.
         optimize: the level of graph optimization before quantizing.
     """
@@ -73,6 +74,7 @@ class QuantRecipe:
     equalize: bool = False
     bias_correction: bool = False
     shifts: Mapping[str, Sequence[float]] | None = field(default=None, repr=False)
+    attention: bool = False
     compact: bool = False
     optimize: str = "extended"
 
@@ -86,6 +88,8 @@ class QuantRecipe:
         if not 0.5 < self.coverage <= 1:
             raise UsageError(f"--percentile: {self.coverage:g} is no share of values in (0.5, 1].")
         conditions = {"smooth": self.smooth, "equalize": self.equalize, "bias-correction": self.bias_correction}
+        if self.attention and self.mode not in ("auto", "static"):
+            raise UsageError(f"--attention goes with --mode static, not {self.mode}: its ranges have to be calibrated.")
         if self.compact and self.mode == "float16":
             raise UsageError("--compact goes with integer modes, not float16: there all weights have 16 bits.")
         for name, given in conditions.items():
@@ -141,6 +145,7 @@ class QuantRecipe:
     def _conditioning(self) -> list[str]:
         """What is done to float weights besides."""
         return [
+            *(["with attention"] if self.attention else []),
             *([f"smooth {self.smooth:g}"] if self.smooth else []),
             *(["equalized"] if self.equalize else []),
             *(["bias-corrected"] if self.bias_correction else []),

@@ -17,14 +17,18 @@ _LESS_NOISE = 0.9  # what a change must bring the noise down to, to be kept
 _NO_SLOWER = 1.03  # within the noise of a quick timing
 
 
-def condition(lab: Laboratory, trial: Trial, keeps: Callable[[Trial], bool], in_time: Callable[[], bool]) -> Trial:
+def condition(
+    lab: Laboratory, trial: Trial, keeps: Callable[[Trial], bool], in_time: Callable[[], bool], *, linear: bool = True
+) -> Trial:
     """Try what lessens a candidate's error at no cost in time, one after the other, and keep what does.
+
+    Smoothing is for linear layers, and not worth a try unless there is something `linear` to speak of.
 
     Returns:
         The best of them; the candidate itself where nothing helps.
     """
     best = trial
-    for label, change in _changes(lab, trial.recipe):
+    for label, change in _changes(lab, trial.recipe, linear):
         if not in_time():
             break
         tried = lab.try_out(f"{best.name}, {label}", replace(best.recipe, shifts=None, **change))
@@ -41,12 +45,12 @@ def _better(tried: Trial, best: Trial, keeps: Callable[[Trial], bool]) -> bool:
     return noise_share(tried.fidelity) < _LESS_NOISE * noise_share(best.fidelity)
 
 
-def _changes(lab: Laboratory, recipe: QuantRecipe) -> list[tuple[str, dict[str, Any]]]:
+def _changes(lab: Laboratory, recipe: QuantRecipe, linear: bool) -> list[tuple[str, dict[str, Any]]]:
     """What could help a recipe, given what it quantizes."""
     plan = recipe.plan or {}
     nodes = [n for n in lab.job.prepared.graph if n.name in plan]
     changes: list[tuple[str, dict[str, Any]]] = []
-    if not recipe.smooth and any(n.op_type in LINEAR for n in nodes):
+    if linear and not recipe.smooth and any(n.op_type in LINEAR for n in nodes):
         changes += [(f"smooth {alpha:g}", {"smooth": alpha}) for alpha in (0.5, 0.75)]
     if not recipe.equalize and has_pairs(lab.job.prepared.graph):
         changes.append(("equalized", {"equalize": True}))

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxtool.model.graph import constant_array
 from onnxtool.quantize.arithmetic import QuantParams, activation_params, quantize_weight, quantize_with, weight_params
 from onnxtool.quantize.edit import attribute, float_constant, insert, is_standard, new_initializer, sole_user
-from onnxtool.quantize.placement import Placement, output_channel_axis
+from onnxtool.quantize.placement import Placement, is_product, output_channel_axis
 from onnxtool.quantize.ranges import Range
 from onnxtool.quantize.recipe import QuantRecipe
 
@@ -29,6 +29,8 @@ def insert_qdq(graph: ir.Graph, placement: Placement, ranges: Mapping[str, Range
     params = {v: _params(v, placement, ranges, recipe) for v in placement.tensors}
     weights = _Weights(graph, recipe)
     for node in placement.compute:
+        if is_product(node):
+            continue
         weights.quantize(node, params[node.inputs[0]])  # type: ignore[index]
     _shield_float_convs(graph, placement)
     for node in placement.carried:

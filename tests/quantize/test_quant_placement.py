@@ -12,6 +12,7 @@ from onnxtool.model.graph import input_specs
 from onnxtool.quantize.apply import apply, calibrate, placement_of
 from onnxtool.quantize.calibration import open_data
 from onnxtool.quantize.kernels import count_kernels
+from onnxtool.quantize.placement import is_product
 from onnxtool.quantize.prepare import prepare
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
@@ -103,3 +104,31 @@ def test_linear_layers_hand_on_integers_only_to_each_other() -> None:
     assert kernels["QuantizeLinear"] == 2, "the input, and what comes out of Tanh"
     assert "DequantizeLinear" not in kernels
     assert "Relu" not in kernels
+
+
+def attention_kernels(proto: onnx.ModelProto, feeds: dict[str, np.ndarray], recipe: QuantRecipe) -> dict[str, int]:
+    prepared = prepare(io.from_proto(proto), "none")
+    done = calibrate(prepared, recipe, open_data(feeds, input_specs(prepared)), None)
+    model = apply(prepared, done)
+    expected = OnnxRunner.open(proto).run(feeds)["y"]
+    error = OnnxRunner.open(model).run(feeds)["y"] - expected
+    assert (error**2).sum() < 3e-3 * (expected**2).sum()
+    return count_kernels(model)
+
+
+def test_attention_runs_on_integers_when_asked(
+    transformer: onnx.ModelProto, transformer_data: dict[str, np.ndarray]
+) -> None:
+    plain = attention_kernels(transformer, transformer_data, QuantRecipe())
+    asked = attention_kernels(transformer, transformer_data, QuantRecipe(attention=True))
+    kinds = ("MatMulIntegerToFloat", "QLinearMatMul", "QGemm")
+    assert sum(plain.get(k, 0) for k in kinds) == 6
+    assert sum(asked.get(k, 0) for k in kinds) == 8
+    assert not {"MatMul", "FusedMatMul"} & set(asked)
+    assert "DequantizeLinear" not in asked, "no strays"
+
+
+def test_a_product_of_a_tensor_with_itself_or_of_other_types_stays_as_it_is() -> None:
+    square = build([node("MatMul", ["x", "x"], ["y"])], {}, {"x": [4, 4]}, {"y": [4, 4]})
+    prepared = prepare(io.from_proto(square), "none")
+    assert not any(is_product(n) for n in prepared.graph)
