@@ -43,10 +43,11 @@ _NAP = 2.0  # seconds without a look at the child, which are no time of its own
 Fail = Callable[[str, int], None]
 _channel: list[int] = []  # the pipe to the parent, in a supervised child
 _within: list[str] = []  # the risky call that this process is in
+_crashed: list[str] = []  # the risky call in which an earlier child of this command crashed
 
 
 @contextmanager
-def risky(what: str, size: int = 0, inputs: int = 0, scale: float = 1.0) -> Iterator[None]:
+def risky(what: str, size: int = 0, inputs: int = 0, scale: float = 1.0, retry: bool = False) -> Iterator[None]:
     """Mark a native call that malformed data may crash, hang or inflate.
 
     Args:
@@ -54,6 +55,8 @@ def risky(what: str, size: int = 0, inputs: int = 0, scale: float = 1.0) -> Iter
         size: bytes of the file at hand; the limits grow with it.
         inputs: bytes that a model is run on; the limits grow faster with these.
         scale: multiplies the base of both limits.
+        retry: a crash may be due to the inputs (sound shorter than a window, say, makes one real model divide by
+            zero): the command is started once more, and `crashed_before` then tells it so.
     """
     if not _channel or _within:
         yield  # the limits of the outer call hold
@@ -63,6 +66,7 @@ def risky(what: str, size: int = 0, inputs: int = 0, scale: float = 1.0) -> Iter
         {
             "what": what,
             "seconds": scale * DEFAULT.max_seconds + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs,
+            "retry": retry,
             "bytes": int(scale * DEFAULT.max_memory_bytes) + BYTES_PER_BYTE * size + BYTES_PER_INPUT_BYTE * inputs,
         }
     )
@@ -84,6 +88,17 @@ def supervise(fail: Fail) -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
+    while not _in_child(fail):
+        pass
+
+
+def crashed_before() -> bool:
+    """True in the second attempt of a command, after a crash on inputs that another choice may avoid."""
+    return bool(_crashed)
+
+
+def _in_child(fail: Fail) -> bool:
+    """Fork. True in the child; the parent ends with the child, or comes back when another attempt is worth it."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -94,9 +109,15 @@ def supervise(fail: Fail) -> None:
             import resource
 
             resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-        return
+        return True
     os.close(writer)
-    _Watch(child, reader, fail).run()
+    _crashed.append(_Watch(child, reader, fail).run())
+    os.close(reader)
+    return False
+
+
+def _is_crash(status: int) -> bool:
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) not in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
 def _tell(message: dict[str, Any]) -> None:
@@ -135,6 +156,7 @@ class _Call:
     waited: dict[str, float]
     start_bytes: int
     extra_bytes: int
+    retry: bool
 
 
 class _Watch:
@@ -148,8 +170,12 @@ class _Watch:
         self.asked_to_end = 0
         self.looked = time.monotonic()
 
-    def run(self) -> NoReturn:
-        """Watch until the child ends, then end with its exit code."""
+    def run(self) -> str:
+        """Watch until the child ends, then end with its exit code.
+
+        Returns:
+            The call in which it crashed, when another attempt is worth it.
+        """
         signal.signal(signal.SIGINT, self._pass_on)
         signal.signal(signal.SIGTERM, self._pass_on)
         signal.signal(signal.SIGALRM, lambda *_: self._kill(signal.SIGKILL))
@@ -161,6 +187,8 @@ class _Watch:
                 self.open = bool(data)
                 self._listen(data)
             ended, status = os.waitpid(self.child, 0 if not self.open else os.WNOHANG)
+            if ended and self.call and self.call.retry and not _crashed and _is_crash(status):
+                return self.call.what
             if ended:
                 self._exit(status)
             if self.call and not self.asked_to_end:
@@ -179,6 +207,7 @@ class _Watch:
                     _waited(self.child),
                     _resident(self.child),
                     message["bytes"],
+                    message["retry"],
                 )
                 if message
                 else None
@@ -226,7 +255,9 @@ class _Watch:
             _leave(ResourceError.exit_code)
         if self.call:
             self.fail(
-                f"native code crashed ({name}) while {self.call.what}; the file is malformed.", InputError.exit_code
+                f"native code crashed ({name}) while {self.call.what}; the file is malformed"
+                + (", or cannot take such inputs." if self.call.retry else "."),
+                InputError.exit_code,
             )
             _leave(InputError.exit_code)
         self.fail(f"this is a bug in onnxtool or a library it uses, please report it: crash ({name}).", _BUG)

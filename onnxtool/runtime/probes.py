@@ -12,6 +12,7 @@ from onnxtool import progress
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import DEFAULT_LENGTH, concrete_shape, dim_values, random_feeds
+from onnxtool.runtime.isolation import crashed_before
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check do without
     from onnxtool.model.domains import Domain
@@ -22,6 +23,7 @@ Feeds = dict[str, np.ndarray]
 _PAIRS = ((2, 16), (1, 9), (5, 23), (1, 32), (2, 48), (1, 48), (1, 64), (1, 224), (1, 128), (2, 8), (1, 1), (1, 256))
 # For detectors that go down to 1/32 of the image several times, and for sound in samples.
 _LARGE_LENGTHS = (320, 512, 640, 1024, 4096, 16000, 48000)
+_AFTER_CRASH = ((1, 1024), (2, 1600), (1, 4096), (1, 16000))  # small sizes may have been the cause
 _OTHER_LENGTHS = (96, 23, 160, 64, 7, 320)
 _MAX_ELEMENTS = 1 << 24  # of one input at a size that is only tried
 
@@ -130,7 +132,7 @@ def _is_dynamic(specs: Sequence[TensorSpec]) -> bool:
 
 def _sizes(specs: Sequence[TensorSpec], found: list[Probe], only: int | None) -> Iterator[dict[str, Any]]:
     """Sizes to try; `found` grows meanwhile and steers what comes next."""
-    pairs = (*_PAIRS, *((1, length) for length in _LARGE_LENGTHS))
+    pairs = _AFTER_CRASH if crashed_before() else (*_PAIRS, *((1, length) for length in _LARGE_LENGTHS))
     if only is not None:
         pairs = tuple(dict.fromkeys((only, length) for _, length in pairs))
     for index, (batch, length) in enumerate(pairs):

@@ -55,7 +55,7 @@ class OnnxRunner:
         self.session = session
         self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
         self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
-        self._ran = False
+        self._ran_on: set[tuple[tuple[int, ...], ...]] = set()  # shapes that have worked
         self._bfloat16 = any(s.dtype == _BFLOAT16 for s in (*self.inputs, *self.outputs))
 
     @classmethod
@@ -78,11 +78,13 @@ class OnnxRunner:
         check_feeds(self.inputs, feeds)
         names = [o.name for o in self.outputs]
         try:
-            if self._ran:
+            shapes = tuple(f.shape for f in feeds.values())
+            if shapes in self._ran_on:
                 return self._run(feeds, names)
-            with risky("running the model for the first time", inputs=sum(f.nbytes for f in feeds.values())):
+            again = "for the first time" if not self._ran_on else "on another size"
+            with risky(f"running the model {again}", inputs=sum(f.nbytes for f in feeds.values()), retry=True):
                 outputs = self._run(feeds, names)
-            self._ran = True
+            self._ran_on.add(shapes)
             return outputs
         except Exception as error:
             failure = classify(error)

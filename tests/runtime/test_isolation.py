@@ -41,6 +41,24 @@ def test_a_crash_in_a_risky_call_is_the_files_fault(number: signal.Signals) -> N
     )
 
 
+def test_a_crash_on_inputs_gets_a_second_attempt() -> None:
+    body = """
+from onnxtool.runtime.isolation import crashed_before
+print("again" if crashed_before() else "first", flush=True)
+with risky("running", retry=True):
+    if not crashed_before():
+        os.kill(os.getpid(), signal.SIGFPE)
+"""
+    done = run(body)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "first\nagain\n", "")
+
+
+def test_two_crashes_are_enough() -> None:
+    done = run("print(1, flush=True)\nwith risky('running', retry=True):\n    os.kill(os.getpid(), signal.SIGFPE)")
+    assert (done.returncode, done.stdout) == (3, "1\n1\n")
+    assert "crashed (SIGFPE) while running; the file is malformed, or cannot take such inputs." in done.stderr
+
+
 def test_a_crash_elsewhere_is_our_fault() -> None:
     done = run("with risky('loading'):\n    pass\nos.kill(os.getpid(), signal.SIGSEGV)")
     assert done.returncode == 70

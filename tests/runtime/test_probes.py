@@ -26,6 +26,16 @@ g (float[N, 3, H, W] x) => (float[N, 3, P, Q] y)
 }
 """
 _NEVER = "g (float[N, M] x) => (float[N, K] y) <int64[1] wrong = {7919}> { y = Reshape(x, wrong) }"
+# Divides by zero, which ends the process, where fewer than 1000 samples go in.
+_CRASH = """
+g (float[N, samples] x) => (int64[1] y)
+<int64[1] window = {1000}, int64[1] one = {1}>
+{
+    length = Shape <start = 1> (x)
+    windows = Div(length, window)
+    y = Div(one, windows)
+}
+"""
 
 
 def _model(text: str) -> onnx.ModelProto:
@@ -61,11 +71,18 @@ def test_commands_find_a_size_too(tmp_path: Path) -> None:
         ["quantize", path, "-o", tmp_path / "h.onnx", "--mode", "float16"],
     )
     for command in commands:
-        done = subprocess.run(
-            [sys.executable, "-m", "onnxtool", *map(str, command)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = _onnxtool(*command)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_crash_on_small_inputs_is_not_held_against_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "crash.onnx"
+    onnx.save(_model(_CRASH), path)
+    for command in (["run", path], ["check", path], ["compare", path, path], ["optimize", path, "-o", tmp_path / "o"]):
+        done = _onnxtool(*command)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _onnxtool(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "onnxtool", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
