@@ -68,15 +68,34 @@ def command(
     rtol: o.RtolOption = 1e-3,
     atol: o.AtolOption = 1e-5,
     seed: o.SeedOption = 0,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="|".join(("avx2", "avx512", "vnni", "amx", "arm64", "generic")),
+            help="Choose the fusions of level all for another kind of processor, by a table, instead of by timing them "
+            "here.",
+            show_default=False,
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 when a pass had to be left out because it was wrong.")
     ] = False,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not compare the result with the source.")] = False,
     no_bench: Annotated[bool, typer.Option("--no-bench", help="Do not measure the latency.")] = False,
     provider: o.ProviderOption = "cpu",
-    threads: o.ThreadsOption = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            min=1,
+            help="Threads of the runtime. Unless given, one where latency is measured, all cores elsewhere.",
+            show_default=False,
+        ),
+    ] = None,
     custom_op_library: o.CustomOpOption = None,
     json: o.JsonOption = None,
+    html: o.HtmlOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
 ) -> None:
@@ -85,7 +104,7 @@ def command(
     The result is compared with the source on several sizes of every dynamic dim before it is written. A pass that
     would change the outputs is left out and named; with --strict that is exit 1.
     """
-    with Output(json, verbose, quiet) as out:
+    with Output(json, verbose, quiet, {"html": html}) as out:
         from onnxtool.errors import UsageError
 
         if list_passes:
@@ -120,6 +139,7 @@ def command(
                 verify=not no_verify,
                 bench=not no_bench,
                 strict=strict,
+                target=target,
                 options=SessionOptions(provider, threads, custom_op_libraries=tuple(custom_op_library or ())),
             )
         )

@@ -9,20 +9,23 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.errors import VerdictError
+from onnxtool.errors import UsageError, VerdictError
 from onnxtool.model import io
+from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs, operator_counts, output_specs
+from onnxtool.model.mapped import lies_beside, lies_inside
 from onnxtool.model.metadata import add_history, versions
 from onnxtool.model.spec import Dim
 from onnxtool.optimize.bisect import Attempt, settle
-from onnxtool.optimize.families import choose
+from onnxtool.optimize.families import Choice, choose
 from onnxtool.optimize.freezing import freeze_initializers as freeze_weights
 from onnxtool.optimize.freezing import freeze_inputs
 from onnxtool.optimize.judgement import Judgement
-from onnxtool.optimize.latency import measure_ratio
+from onnxtool.optimize.latency import measure_ratio, timing_feeds
 from onnxtool.optimize.levels import Level, parse_level
 from onnxtool.optimize.opset import convert_opset
 from onnxtool.optimize.registry import describe_passes, select
+from onnxtool.optimize.targets import by_table
 from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validate.tolerance import Tolerance
@@ -49,6 +52,7 @@ def optimize(
     verify: bool = True,
     bench: bool = True,
     strict: bool = False,
+    target: str | None = None,
     options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
 ) -> OptimizeReport:
     """Optimize a model file, and write the result only when it is equal to the source.
@@ -75,6 +79,8 @@ def optimize(
         verify: compare; without it the result is written unchecked.
         bench: measure the latency ratio, and at level all which fusions pay; without it all of them stay.
         strict: a pass that had to be dropped makes the report's verdict bad.
+        target: choose the fusions of level all for this kind of processor, by a table (see `runtime.cpu.TARGETS`),
+            instead of by timing them on this machine.
         options: provider, threads and custom operators for running the models.
 
     Raises:
@@ -86,6 +92,8 @@ def optimize(
     source, output = Path(source), Path(output)
     io.check_output(output)
     level = parse_level(level)
+    if target is not None and level is not Level.ALL:
+        raise UsageError("--target chooses fusions of --level all; the other levels are the same for every processor.")
     chosen = select(level, passes or None, skip)
     names = [p.name for p in chosen]
     exact = opset is None and not freeze_initializers and all(p.level is Level.BASIC for p in chosen)
@@ -95,7 +103,7 @@ def optimize(
     def fresh() -> ir.Model:
         if loaded:
             return loaded.pop()  # so far it has only been looked at
-        model = io.load(source)
+        model = io.load(source, in_place=True)
         freeze_inputs(model, input_shapes or {})
         if freeze_initializers:
             freeze_weights(model)
@@ -104,14 +112,18 @@ def optimize(
     model = fresh()
     loaded.append(model)
     before = _size(model, io.total_bytes(source))
-    inputs, outputs = input_specs(model), output_specs(model)
+    inputs, outputs, domains = input_specs(model), output_specs(model), input_domains(model)
     digest = io.sha256(source)
     judgement = Judgement(source, model, data, Tolerance(rtol, atol), seed, options, exact=exact) if verify else None
-    slow: tuple[DroppedPass, ...] = ()
-    if level is Level.ALL and judgement is not None and bench:
-        sizes = [p.feeds for p in judgement.probes[:2]]
-        choice = choose(fresh, names, sizes, options, max_folded_bytes)
-        names, slow = list(choice.names), choice.dropped
+    choice = Choice(tuple(names), ())
+    if target is not None:
+        choice = by_table(names, target)
+    elif level is Level.ALL and judgement is not None and bench:
+        feeds = [p.feeds for p in judgement.probes[:2]]
+        if data is None:
+            feeds = timing_feeds(inputs, seed, domains, judgement.probes)
+        choice = choose(fresh, names, feeds, options, max_folded_bytes)
+    names = list(choice.names)
     attempt, dropped = settle(fresh, judgement or _unjudged, level, names, max_folded_bytes)
     if attempt.fault is not None and judgement is not None and judgement.relax():
         attempt, dropped = settle(fresh, judgement, level, names, max_folded_bytes)
@@ -123,7 +135,7 @@ def optimize(
     if bench and judgement is not None:
         latency = measure_ratio(source, attempt.model, judgement.probes[0].feeds, options)
     _write(attempt, output, before, level, digest, dropped)
-    dropped = (*slow, *dropped)
+    slow = (DroppedPass(t.name, t.reason, fault=False) for t in choice.trials if not t.kept)
     return OptimizeReport(
         source=str(source),
         output=str(output),
@@ -137,7 +149,9 @@ def optimize(
         seconds=attempt.result.seconds,
         comparison=judgement.report if judgement is not None else None,
         latency=latency,
-        dropped=dropped,
+        dropped=(*slow, *dropped),
+        families=choice.trials,
+        target=target,
         strict=strict,
         warnings=tuple(warnings),
     )
@@ -170,9 +184,9 @@ def _write(
     }
     add_history(model, "optimize", details)
     external = _stays_external(model)
-    io.save(model, output, external=external)
-    if io.total_bytes(output) <= before.bytes:
-        return
+    inside = any(lies_inside(v.const_value) for v in model.graph.initializers.values())
+    if io.save(model, output, external=external) <= before.bytes or inside:
+        return  # and where weights lie in the source, it may just have been replaced
     # Nothing much was gained, and the provenance made the file larger: write it without.
     model.metadata_props.clear()
     model.metadata_props.update(plain)
@@ -181,7 +195,6 @@ def _write(
 
 def _stays_external(model: ir.Model) -> bool | None:
     """Large weights that lie beside the source go beside the result too: that takes a tenth of the memory."""
-    held = sum(
-        v.const_value.nbytes for v in model.graph.initializers.values() if isinstance(v.const_value, ir.ExternalTensor)
-    )
+    weights = (v.const_value for v in model.graph.initializers.values())
+    held = sum(w.nbytes for w in weights if w is not None and lies_beside(w))
     return True if held > _LARGE_EXTERNAL else None

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool import progress
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
 from onnxtool.report.optimize import LatencyRatio
+from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.runtime.timing import clock_for, measure, ratio
 
+_LENGTHS = (16, 128)
 _BUDGET = 1.0  # seconds
 _SLOW = 0.25  # a model slower than this gets fewer rounds
+
+
+def timing_feeds(
+    specs: Sequence[TensorSpec], seed: int, domains: Mapping[str, Domain], probes: Sequence[Probe]
+) -> list[dict[str, np.ndarray]]:
+    """Inputs to time fusions on: lengths 16 and 128 where a length is dynamic, then those the source has run on.
+
+    What pays at 16 need not pay at 128, and the model may refuse either.
+    """
+    usual = [random_feeds(specs, seed, batch=1, length=length, domains=domains) for length in _LENGTHS]
+    shapes = [{name: np.shape(array) for name, array in feeds.items()} for feeds in usual]
+    return [*(usual if shapes[0] != shapes[1] else usual[:1]), *(p.feeds for p in probes[:2])]
 
 
 def measure_ratio(

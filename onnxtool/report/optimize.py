@@ -129,6 +129,23 @@ class DroppedPass:
 
 
 @dataclass(frozen=True)
+class FamilyTrial:
+    """A family of fusions into the runtime's own operators, at level all.
+
+    Attributes:
+        name: the pass.
+        kept: whether it is in the result.
+        ratio: latency with it over latency without it, at the size where it did worst; None when it was not timed.
+        reason: why it was kept or not, in a few words.
+    """
+
+    name: str
+    kept: bool
+    ratio: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class OptimizeReport(Report):
     """What optimizing did.
 
@@ -147,6 +164,9 @@ class OptimizeReport(Report):
             None when it was not asked for.
         latency: None when it was not measured.
         dropped: passes that were left out, and why.
+        families: at level all, the fusions into the runtime's own operators that were tried, or that the table for
+            `target` has.
+        target: the kind of processor that the fusions were chosen for; None for this machine.
         strict: whether a faulty pass makes the verdict bad.
         warnings: one line each.
     """
@@ -166,6 +186,8 @@ class OptimizeReport(Report):
     comparison: CompareReport | None = None
     latency: LatencyRatio | None = None
     dropped: tuple[DroppedPass, ...] = ()
+    families: tuple[FamilyTrial, ...] = ()
+    target: str | None = None
     strict: bool = False
     warnings: tuple[str, ...] = ()
 

@@ -19,6 +19,8 @@ BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 
+KINDS = ("check", "compare", "bench", "optimize")
+
 
 class Balance(HTMLParser):
     """Counts open tags, and remembers what the page refers to."""
@@ -53,15 +55,16 @@ def pages(onnxtool: Command, digits_onnx: Path, tmp_path_factory: pytest.TempPat
     tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
     model.graph.initializer.add(name="<script>alert(1)</script>\x1b[2J", data_type=1, dims=[1], float_data=[1.0])
     onnx.save(model, folder / "bad.onnx")
-    bad, made = folder / "bad.onnx", {kind: folder / f"{kind}.html" for kind in ("check", "compare", "bench")}
+    bad, made = folder / "bad.onnx", {kind: folder / f"{kind}.html" for kind in KINDS}
     onnxtool("check", bad, digits_onnx, "--html", made["check"], "-q")
     onnxtool("compare", digits_onnx, bad, "--layers", "--html", made["compare"], "-q")
     quick = ("--threads", "1", "--budget", "0.05", "--profile")
     onnxtool("bench", digits_onnx, bad, *quick, "--html", made["bench"], "-q")
+    onnxtool("optimize", digits_onnx, "-o", folder / "out.onnx", "--level", "all", "--html", made["optimize"], "-q")
     return made
 
 
-@pytest.mark.parametrize("kind", ["check", "compare", "bench"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_page_is_whole_and_asks_for_nothing(kind: str, pages: dict[str, Path]) -> None:
     text = pages[kind].read_text(encoding="utf-8")
     parser = Balance()
@@ -83,10 +86,16 @@ def test_pages_tell_what_they_are_for(pages: dict[str, Path]) -> None:
     bench = pages["bench"].read_text(encoding="utf-8")
     assert bench.count('class="box"') == 2
     assert "time by operator" in bench
+    optimize = pages["optimize"].read_text(encoding="utf-8")
+    for part in ("Operators", "Biggest changes", "Fusions into the runtime", "Passes"):
+        assert f"<h2>{part}" in optimize
+    assert re.search(r"latency</td>.*\[\d\.\d+, \d\.\d+\]", optimize)
+    assert optimize.count('class="bar pale"') == optimize.count('class="bar"') > 3
+    assert "com.microsoft.FusedConv" in optimize
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("kind", ["check", "compare", "bench"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_browser_shows_the_page_without_complaint(kind: str, pages: dict[str, Path], tmp_path: Path) -> None:
     assert BROWSER is not None
     picture = tmp_path / "page.png"

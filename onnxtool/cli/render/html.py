@@ -14,6 +14,7 @@ from onnxtool.report.bench import BenchReport
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import LOWEST_DECADE, CompareReport, TensorDifference
 from onnxtool.report.layers import Layers
+from onnxtool.report.optimize import OptimizeReport
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --good: #1a7f37; --bad: #cf222e; --warn: #b35900; --bar: #0969da; }
@@ -26,7 +27,9 @@ td { overflow-wrap: break-word; } .scroll { margin: .75rem 0; } td.n, th.n { tex
 td.n { font-variant-numeric: tabular-nums; }
 .good { color: var(--good); } .bad { color: var(--bad); } .warn { color: var(--warn); } .dim { opacity: .7; }
 svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: currentColor; } .grid { stroke: var(--line); }
-.bar { fill: var(--bar); } .dot-good { fill: var(--good); } .dot-bad { fill: var(--bad); }
+.bar { fill: var(--bar); } .pale { fill-opacity: .35; } svg .small { font-size: 10px; }
+.key { display: inline-block; width: .8em; height: .8em; background: var(--bar); } .key.pale { opacity: .35; }
+.dot-good { fill: var(--good); } .dot-bad { fill: var(--bad); }
 .whisker { stroke: currentColor; } .box { fill: var(--bar); fill-opacity: .35; stroke: var(--bar); }
 footer { margin-top: 3rem; font-size: .85rem; opacity: .7; }
 """
@@ -54,20 +57,24 @@ def _body(report: Report) -> Iterator[str]:
         yield from _check(report)
     elif isinstance(report, ChecksReport):
         rows = [(r.model, "passed" if r.ok else "failed", *(str(r.count(s)) for s in Severity)) for r in report.reports]
-        yield _table(("model", "result", "errors", "warnings", "notes"), rows, right=3)
-        yield from (f'<p class="bad">{_text(u.error)}</p>' for u in report.unreadable)
+        yield table(("model", "result", "errors", "warnings", "notes"), rows, right=3)
+        yield from (f'<p class="bad">{text(u.error)}</p>' for u in report.unreadable)
         for one in report.reports:
             yield from _check(one)
     elif isinstance(report, CompareReport):
         yield from _compare(report)
     elif isinstance(report, BenchReport):
         yield from _bench(report)
+    elif isinstance(report, OptimizeReport):
+        from onnxtool.cli.render import optimize_html
+
+        yield from optimize_html.body(report)
     else:
         raise UsageError(f"--html: there is no page for a {report.kind} report.")
 
 
 def _check(report: CheckReport) -> Iterator[str]:
-    yield f"<h2>{_text(report.model)}</h2>"
+    yield f"<h2>{text(report.model)}</h2>"
     facts = [
         ("size", size(report.bytes)),
         ("nodes", str(report.nodes)),
@@ -77,17 +84,17 @@ def _check(report: CheckReport) -> Iterator[str]:
         *(("input", str(i)) for i in report.inputs),
         *(("output", str(o)) for o in report.outputs),
     ]
-    yield _table((), facts)
+    yield table((), facts)
     stages = [(s.name, s.state, duration(s.seconds) if s.state != "skipped" else "", s.detail) for s in report.stages]
-    yield _table(("stage", "result", "time", ""), stages)
+    yield table(("stage", "result", "time", ""), stages)
     if report.findings:
         rows = [(f.severity.value, f.id, f.where, f.message, f.fix) for f in report.findings]
-        yield _table(("severity", "id", "where", "finding", "fix"), rows)
+        yield table(("severity", "id", "where", "finding", "fix"), rows)
 
 
 def _compare(report: CompareReport) -> Iterator[str]:
     tolerance = f"rtol {report.rtol:g}, atol {report.atol:g}"
-    yield f"<p>{_text(report.a)} against {_text(report.b)}, {_text(report.data)}, {tolerance}</p>"
+    yield f"<p>{text(report.a)} against {text(report.b)}, {text(report.data)}, {tolerance}</p>"
     rows = [
         (
             o.name,
@@ -98,8 +105,8 @@ def _compare(report: CompareReport) -> Iterator[str]:
         for o in report.outputs
     ]
     columns = ("output", "shape", "verdict", "max abs", "max rel", "mean abs", "cosine", "SQNR dB")
-    yield _table(columns, rows, right=5)
-    yield from (f'<p class="warn">{_text(line)}</p>' for line in report.warnings)
+    yield table(columns, rows, right=5)
+    yield from (f'<p class="warn">{text(line)}</p>' for line in report.warnings)
     for output in report.outputs:
         yield from _histogram(output)
     if report.layers is not None:
@@ -109,12 +116,12 @@ def _compare(report: CompareReport) -> Iterator[str]:
 def _histogram(output: TensorDifference) -> Iterator[str]:
     if sum(output.error_decades[1:]) == 0:
         return
-    yield f"<h2>{_text(output.name)}: elements by their error</h2>"
+    yield f"<h2>{text(output.name)}: elements by their error</h2>"
     labels = ["0", *(f"1e{LOWEST_DECADE + i}" for i in range(len(output.error_decades) - 1))]
     yield bars([Bar(label, n, str(n)) for label, n in zip(labels, output.error_decades, strict=True)])
     if output.worst_index is not None:
         where = f"worst at {list(output.worst_index)}: {output.expected} against {output.actual}"
-        yield f'<p class="dim">{_text(where)}</p>'
+        yield f'<p class="dim">{text(where)}</p>'
 
 
 def _layers(layers: Layers) -> Iterator[str]:
@@ -122,18 +129,18 @@ def _layers(layers: Layers) -> Iterator[str]:
     points = [(t.depth, t.error, t.ok or t.reused, f"{t.operator} {t.name}: {t.error:.3g}") for t in layers.tensors]
     yield depth_plot(points)
     if layers.culprit is not None:
-        yield f'<p>First wrong tensor: <strong class="bad">{_text(layers.culprit.tensor)}</strong>, made by</p>'
+        yield f'<p>First wrong tensor: <strong class="bad">{text(layers.culprit.tensor)}</strong>, made by</p>'
         suspects = layers.culprit.suspects
     else:
         yield "<p>Every tensor agrees" + (" on these inputs, but weights differ:</p>" if layers.changed else ".</p>")
         suspects = layers.changed
     rows = [(s.model, s.operator, s.node, ", ".join(s.inputs), ", ".join(s.changed_weights)) for s in suspects]
     if rows:
-        yield _table(("model", "operator", "node", "reads", "changed weights"), rows)
+        yield table(("model", "operator", "node", "reads", "changed weights"), rows)
 
 
 def _bench(report: BenchReport) -> Iterator[str]:
-    yield f"<p>{_text(report.runtime)} on {_text(report.cpu)}, {report.cores} cores; {_text(report.data)}</p>"
+    yield f"<p>{text(report.runtime)} on {text(report.cpu)}, {report.cores} cores; {text(report.data)}</p>"
     held = [
         (
             m.model,
@@ -143,7 +150,7 @@ def _bench(report: BenchReport) -> Iterator[str]:
         )
         for m in report.models
     ]
-    yield _table(("model", "file", "load", "peak memory"), held, right=3)
+    yield table(("model", "file", "load", "peak memory"), held, right=3)
     yield "<h2>Size of the files</h2>"
     yield bars([Bar(m.model, m.bytes, size(m.bytes)) for m in report.models], horizontal=True)
     for batch, threads in dict.fromkeys((i.batch, i.threads) for i in report.latencies):
@@ -159,22 +166,22 @@ def _bench(report: BenchReport) -> Iterator[str]:
             )
             for i in items
         ]
-        yield _table(("model", "verdict", "median", "p90", "p99", "items/s", "ratio [95 %]"), rows, right=5)
+        yield table(("model", "verdict", "median", "p90", "p99", "items/s", "ratio [95 %]"), rows, right=5)
         yield box_plot([(i.model, i.quantiles) for i in items if len(i.quantiles) == 21])
     for profile in report.profiles:
-        yield f"<h2>{_text(profile.model)}: time by operator</h2>"
+        yield f"<h2>{text(profile.model)}: time by operator</h2>"
         shown = profile.operators[:15]
         yield bars([Bar(o.operator, o.seconds, f"{o.share:.1%}") for o in shown], horizontal=True)
-    yield from (f'<p class="bad">{_text(line)}</p>' for line in report.regressions)
+    yield from (f'<p class="bad">{text(line)}</p>' for line in report.regressions)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> str:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> str:
     """A table whose last `right` columns hold numbers."""
     width = len(columns)
-    head = "".join(f"<th{_align(i, width, right)}>{_text(c)}</th>" for i, c in enumerate(columns))
+    head = "".join(f"<th{_align(i, width, right)}>{text(c)}</th>" for i, c in enumerate(columns))
     lines = []
     for row in rows:
-        cells = "".join(f"<td{_align(i, len(row), right)}{_colour(c)}>{_text(c)}</td>" for i, c in enumerate(row))
+        cells = "".join(f"<td{_align(i, len(row), right)}{_colour(c)}>{text(c)}</td>" for i, c in enumerate(row))
         lines.append(f"<tr>{cells}</tr>")
     top = f"<thead><tr>{head}</tr></thead>" if columns else ""
     return f'<div class="scroll"><table>{top}<tbody>{"".join(lines)}</tbody></table></div>'
@@ -190,5 +197,6 @@ def _colour(text: str) -> str:
     return f' class="{name}"' if name else ""
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
+    """A value from a file or a report, safe to stand in the page."""
     return escape(clean(value, 500))

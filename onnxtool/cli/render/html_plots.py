@@ -39,6 +39,30 @@ def _lying(items: Sequence[Bar], longest: float) -> str:
     return _svg(row * len(items) + 4, parts)
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two bars for one thing: how it was and how it is."""
+
+    label: str
+    before: float
+    after: float
+
+
+def pairs(items: Sequence[Pair]) -> str:
+    """For each thing a pale bar and below it a full one, from zero, with their numbers."""
+    left, row, thick = 260, 30, 11
+    longest = max((max(i.before, i.after) for i in items), default=0) or 1
+    parts = []
+    for index, item in enumerate(items):
+        y = index * row
+        parts.append(f'<text x="{left - 8}" y="{y + 18}" text-anchor="end">{_short(item.label)}</text>')
+        for kind, value, top in (("bar pale", item.before, y + 2), ("bar", item.after, y + 2 + thick)):
+            width = (_WIDTH - left - 90) * value / longest
+            parts.append(f'<rect class="{kind}" x="{left}" y="{top}" width="{width:.1f}" height="{thick - 1}"/>')
+            parts.append(f'<text class="small" x="{left + width + 6:.1f}" y="{top + 9}">{value:g}</text>')
+    return _svg(row * len(items) + 4, parts)
+
+
 def _upright(items: Sequence[Bar], longest: float) -> str:
     height, bottom = 160, 20
     step = _WIDTH / max(len(items), 1)

@@ -25,7 +25,9 @@ def render(report: OptimizeReport, console: Console, verbose: int = 0) -> None:
     _operators(report, console, verbose)
     _passes(report, console, verbose)
     slow = ", ".join(f"{d.name} ({d.reason})" for d in report.dropped if not d.fault)
-    console.print(facts((("left out", slow), ("written", report.output))))
+    kept = ", ".join(f.name for f in report.families if f.kept)
+    target = ("chosen for", report.target or "")
+    console.print(facts((target, ("fusions kept", kept), ("left out", slow), ("written", report.output))))
     warnings(console, report.warnings)
     verdict(console, report.ok, _summary(report))
 

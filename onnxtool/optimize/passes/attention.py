@@ -13,6 +13,7 @@ from onnxtool.optimize.levels import Level
 from onnxtool.optimize.microsoft import MICROSOFT, insert_fused
 from onnxtool.optimize.nodes import attribute, producer, sole_use
 from onnxtool.optimize.passes.chains import permutation
+from onnxtool.optimize.passes.dead_code import EliminateDeadCode
 from onnxtool.optimize.patterns import unscaled
 
 _TO_HEADS = [0, 2, 1, 3]  # [batch, length, heads, width] -> [batch, heads, length, width]
@@ -60,6 +61,8 @@ class FuseAttention:
             found = _match(node, context)
             if found is not None:
                 count += _build(found, context)
+        if count:
+            EliminateDeadCode().apply(model, context)  # or other fusions would find the products that are left over
         return count
 
 
