@@ -140,7 +140,10 @@ def command(
     op: Annotated[
         list[str] | None,
         typer.Option(
-            "--op", metavar="TYPE", show_default=False, help="Quantize only this of Conv, Gemm, MatMul. Repeatable."
+            "--op",
+            metavar="TYPE",
+            show_default=False,
+            help="Quantize only this of Conv, Gemm, MatMul (dynamic: LSTM too). Repeatable.",
         ),
     ] = None,
     exclude: Annotated[

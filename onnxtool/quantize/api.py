@@ -26,6 +26,7 @@ from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.latency import DEFAULT_THREADS, compare_latency
 from onnxtool.quantize.placement import counts
 from onnxtool.quantize.recipe import ActivationType, Method, Mode, QuantRecipe, WeightType, dump_recipe, load_recipe
+from onnxtool.quantize.remarks import remarks
 from onnxtool.quantize.targets import find_target
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.runner import OnnxRunner
@@ -199,7 +200,7 @@ def _nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
         frontier=tuple(t.candidate(outcome.budget, False) for t in outcome.trials),
         seconds=time.perf_counter() - began,
         verdict=outcome.verdict + "; nothing was written. The smallest one within the budget: --smallest.",
-        warnings=_warnings(job),
+        warnings=remarks(job, QuantRecipe(mode="auto")),
     )
 
 
@@ -235,7 +236,7 @@ def finish(job: Job, recipe: QuantRecipe, target: Path, began: float) -> Quantiz
         calibration=_origin(job, recipe),
         seconds=time.perf_counter() - began,
         verdict="written",
-        warnings=_warnings(job),
+        warnings=remarks(job, recipe),
     )
 
 
@@ -312,9 +313,3 @@ def _origin(job: Job, recipe: QuantRecipe) -> str:
         return ""
     count = "" if job.data.count is None else f"{job.data.count} samples of "
     return f"{count}{job.data.label}, {recipe.method}"
-
-
-def _warnings(job: Job) -> tuple[str, ...]:
-    if job.data is not None:
-        return ()
-    return ("without --data the error is measured on random inputs, which says little about real ones.",)

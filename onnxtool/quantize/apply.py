@@ -18,6 +18,8 @@ from onnxtool.quantize.float16 import make_float16, overflowing
 from onnxtool.quantize.observe import calibrated, observe
 from onnxtool.quantize.placement import COMPUTE, Placement, eligible, is_product, place
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
+from onnxtool.quantize.recurrent import is_recurrent, make_recurrent
+from onnxtool.quantize.remarks import nothing_to_quantize
 from onnxtool.quantize.static import insert_qdq
 from onnxtool.quantize.weight_only import blockable, make_blocks
 
@@ -50,14 +52,17 @@ def select(graph: ir.Graph, recipe: QuantRecipe) -> dict[str, NodePlan]:
     return {
         node.name or "": how
         for node in graph
-        if is_standard(node, *kinds)
-        and (fits(node) or (recipe.attention and is_product(node)))
-        and not excluded(node, recipe)
+        if is_standard(node, *kinds) and (fits(node) or _fits_otherwise(node, recipe)) and not excluded(node, recipe)
     }
 
 
+def _fits_otherwise(node: ir.Node, recipe: QuantRecipe) -> bool:
+    """Without weights that a kernel for integers multiplies with: attention when asked for, and LSTM."""
+    return is_recurrent(node) if recipe.mode == "dynamic" else recipe.attention and is_product(node)
+
+
 def _kinds(recipe: QuantRecipe) -> tuple[str, ...]:
-    possible = COMPUTE if _HOW[recipe.mode] == "static" else DYNAMIC
+    possible = {"static": COMPUTE, "dynamic": (*DYNAMIC, "LSTM"), "blocks": DYNAMIC}[_HOW[recipe.mode]]
     for kind in recipe.op_types:
         if kind == "Conv" and recipe.mode == "dynamic":
             raise UsageError(
@@ -124,11 +129,11 @@ def _with_ranges(model: ir.Model, recipe: QuantRecipe, data: DataSource | None, 
     return recipe.with_ranges(calibrated(seen, recipe))
 
 
-def _nothing_to_do(graph: ir.Graph, recipe: QuantRecipe) -> str:
+def _nothing_to_do(model: ir.Model, recipe: QuantRecipe) -> str:
     kinds = " or ".join(recipe.op_types or _kinds(recipe))
-    convs = sum(1 for node in graph if node.op_type == "Conv" and eligible(node))
+    convs = sum(1 for node in model.graph if node.op_type == "Conv" and eligible(node))
     hint = f" Its {convs} Conv nodes are for --mode static or auto." if convs and _HOW[recipe.mode] != "static" else ""
-    return f"there is no {kinds} with constant float32 weights to quantize in this model.{hint}"
+    return nothing_to_quantize(model, kinds) + hint
 
 
 def _observe_extremes(
@@ -168,12 +173,13 @@ def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
         return model
     plan = select(model.graph, recipe)
     if not plan and not (recipe.compact and compactable(model.graph)):
-        raise UnsupportedError(_nothing_to_do(model.graph, recipe))
+        raise UnsupportedError(_nothing_to_do(model, recipe))
     placement = placement_of(model.graph, recipe)
     correct_biases(model, recipe.shifts or {})
     dynamic = [node for node in model.graph if plan.get(node.name or "") == "dynamic"]
     insert_qdq(model.graph, placement, recipe.ranges or {}, recipe)
-    make_dynamic(model.graph, dynamic, recipe)
+    make_dynamic(model.graph, [n for n in dynamic if not is_recurrent(n)], recipe)
+    make_recurrent(model.graph, [n for n in dynamic if is_recurrent(n)], recipe)
     make_blocks(model.graph, [n for n in model.graph if plan.get(n.name or "") == "blocks"], recipe)
     model.graph.sort()
     remove_unused(model)

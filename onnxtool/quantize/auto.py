@@ -24,15 +24,17 @@ from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.compact import compactable
 from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.cost import group_nodes, macs
-from onnxtool.quantize.families import MINOR, rule_of_thumb, share_of_linear, whole_model_plans
+from onnxtool.quantize.families import MINOR, natural_plan, rule_of_thumb, share_of_linear, whole_model_plans
 from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.observe import observe
 from onnxtool.quantize.paying import CLEARLY_FASTER, with_attention, without_gates, without_groups
 from onnxtool.quantize.placement import eligible, is_product, live_tensors
-from onnxtool.quantize.recipe import Method, NodePlan, QuantRecipe
+from onnxtool.quantize.recipe import Method, QuantRecipe
+from onnxtool.quantize.recurrent import is_recurrent
 from onnxtool.quantize.refine import condition
+from onnxtool.quantize.remarks import nothing_to_quantize
 from onnxtool.quantize.sensitivity import repair
 from onnxtool.quantize.targets import find_target
 from onnxtool.quantize.trial import Laboratory, Trial
@@ -92,14 +94,13 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
     budget = Budget(max_drop, job.task is not None)
     measured, held_out = (None, job.probes()) if job.data is None else job.split()
     reference = job.runner(job.source)
-    nodes = [n for n in job.prepared.graph if eligible(n) and _wanted(n, base) and not excluded(n, base)]
+    fitting = [n for n in job.prepared.graph if eligible(n) or is_recurrent(n)]
+    nodes = [n for n in fitting if _wanted(n, base) and not excluded(n, base)]
     if not nodes:
-        raise UnsupportedError(
-            f"{job.source}: there is no Conv, Gemm or MatMul with constant float32 weights to quantize."
-        )
+        raise UnsupportedError(f"{job.source}: {nothing_to_quantize(job.prepared)}")
     seen = {}
     if measured is not None:
-        everything = replace(base, plan={n.name or "": "static" for n in nodes})
+        everything = replace(base, plan=natural_plan(nodes))
         needed = live_tensors(placement_of(job.prepared.graph, everything))
         seen = observe(job.prepared, needed, measured.limited(CALIBRATION_SAMPLES), histogram=True)
     judge = Judge(job.original, reference, held_out.limited(HELD_OUT_SAMPLES))
@@ -153,10 +154,9 @@ class _Hunt:
 
     def _method(self) -> None:
         """The range method that loses least with everything static."""
-        if not self.static_possible or not self.nodes:
+        if not self.static_possible or "static" not in natural_plan(self.nodes).values():
             return
-        everything: dict[str, NodePlan] = {n.name or "": "static" for n in self.nodes}
-        base, best = replace(self.base, plan=everything), -float("inf")
+        base, best = replace(self.base, plan=natural_plan(self.nodes)), -float("inf")
         for method, coverage in _METHODS:
             recipe = replace(base, method=method, coverage=coverage)
             label = f"{method} {coverage:g}" if method == "percentile" else method

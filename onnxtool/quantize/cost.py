@@ -12,6 +12,7 @@ from onnxtool.quantize.placement import output_channel_axis, result_of
 from onnxtool.quantize.ranges import Observed
 
 _SEGMENTS = 4
+_STEPS = 32  # of a recurrent layer, whose real number nobody observes
 
 
 def macs(nodes: Sequence[ir.Node], seen: Mapping[str, Observed]) -> dict[str, float]:
@@ -20,6 +21,9 @@ def macs(nodes: Sequence[ir.Node], seen: Mapping[str, Observed]) -> dict[str, fl
     for node in nodes:
         weight = float_constant(node.inputs[1])
         if weight is None:
+            continue
+        if node.op_type == "LSTM":
+            result[node.name or ""] = float(_STEPS * weight_count(node))
             continue
         axis = output_channel_axis(node, weight.ndim)
         channels = weight.shape[axis if axis is not None else -1]
@@ -57,8 +61,8 @@ def group_nodes(
 
 def weight_count(node: ir.Node) -> int:
     """Weights of a compute node."""
-    weight = float_constant(node.inputs[1])
-    return 0 if weight is None else int(weight.size)
+    arrays = [float_constant(v) for v in node.inputs[1 : 3 if node.op_type == "LSTM" else 2]]
+    return sum(int(a.size) for a in arrays if a is not None)
 
 
 def _conv_kind(node: ir.Node) -> str:

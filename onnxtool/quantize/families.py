@@ -9,6 +9,7 @@ import onnx_ir as ir
 from onnxtool.quantize.cost import weight_count
 from onnxtool.quantize.dynamic import DYNAMIC
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
+from onnxtool.quantize.recurrent import is_recurrent
 from onnxtool.quantize.targets import COST
 
 MINOR = 0.1  # share of the multiply-accumulates below which a kind of node needs no plan of its own ...
@@ -41,12 +42,21 @@ def whole_model_plans(
             plans.append(("static Conv", dict.fromkeys(convs, "static")))
     if linear and (share > MINOR or not static_possible):
         plans.append(("dynamic MatMul", dict.fromkeys(linear, "dynamic")))
+    recurrent: dict[str, NodePlan] = {n.name or "": "dynamic" for n in nodes if is_recurrent(n)}
+    if recurrent:  # its integers have nothing to do with anybody else's
+        plans = [(f"{name}, dynamic LSTM", {**plan, **recurrent}) for name, plan in plans if plan]
+        plans.append(("dynamic LSTM", recurrent))
     return [(name, plan) for name, plan in plans if plan]
 
 
+def natural_plan(nodes: Sequence[ir.Node]) -> dict[str, NodePlan]:
+    """Every node static, but for LSTM, which are dynamic or float."""
+    return {n.name or "": "dynamic" if is_recurrent(n) else "static" for n in nodes}
+
+
 def share_of_linear(nodes: Sequence[ir.Node], cost: Mapping[str, float]) -> float:
-    """What part of the work MatMul and Gemm do: of the multiply-accumulates, or of the weights if those are most."""
-    linear = [n for n in nodes if n.op_type in DYNAMIC]
+    """What part of the work MatMul, Gemm and LSTM do: by multiply-accumulates, or by weights if most are theirs."""
+    linear = [n for n in nodes if n.op_type in (*DYNAMIC, "LSTM")]
     work, stored = (_share(linear, nodes, lambda n: cost.get(n.name or "", 0.0)), _share(linear, nodes, weight_count))
     return max(work, stored if stored >= _FEW else 0.0)
 

@@ -21,6 +21,7 @@ INTEGER = {
     "MatMulIntegerToFloat",
     "DynamicQuantizeMatMul",
     "ConvInteger",
+    "DynamicQuantizeLSTM",
     "MatMulNBits",
 }
 

@@ -229,7 +229,7 @@ def counts(graph: ir.Graph, quantized: Mapping[str, object] | set[str]) -> dict[
     """Per compute operator type: (nodes quantized, nodes of that type)."""
     result: dict[str, tuple[int, int]] = {}
     for node in graph:
-        if is_standard(node, *COMPUTE):
+        if is_standard(node, *COMPUTE, "LSTM"):
             done, total = result.get(node.op_type, (0, 0))
             result[node.op_type] = (done + (node.name in quantized), total + 1)
     return result

@@ -1,0 +1,85 @@
+"""What a report says beside its numbers: what stays float and why, and what the numbers rest on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import onnx_ir as ir
+
+from onnxtool.model.graph import all_nodes
+from onnxtool.quantize.edit import is_standard
+from onnxtool.quantize.job import Job
+from onnxtool.quantize.placement import COMPUTE
+from onnxtool.quantize.recipe import QuantRecipe
+
+_INTEGER = (
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "DynamicQuantizeLinear",
+    "MatMulInteger",
+    "ConvInteger",
+    "QLinearConv",
+    "QLinearMatMul",
+)
+_INTEGER_HERE = (
+    "MatMulNBits",
+    "QGemm",
+    "QAttention",
+    "DynamicQuantizeLSTM",
+    "DynamicQuantizeMatMul",
+    "GatherBlockQuantized",
+)
+_NO_KERNEL = ("GRU", "RNN", "ConvTranspose")
+
+
+def remarks(job: Job, recipe: QuantRecipe) -> tuple[str, ...]:
+    """The warnings of a report."""
+    found = []
+    if recipe.mode != "float16":
+        found += _inside_subgraphs(job.prepared) + _without_kernel(job.prepared)
+    if quantized_nodes(job.original):
+        found.append("the model holds quantized nodes already; those stay as they are.")
+    if job.data is None:
+        found.append("without --data the error is measured on random inputs, which says little about real ones.")
+    return tuple(found)
+
+
+def nothing_to_quantize(model: ir.Model, kinds: str = "Conv, Gemm or MatMul") -> str:
+    """Why there is nothing to do in a model."""
+    if quantized_nodes(model):
+        return (
+            f"the model is quantized already, and no float {kinds} with constant weights is left in it. "
+            "Give the float model that it was made from."
+        )
+    inside = sum(_counts_in_subgraphs(model).values())
+    where = f" ({inside} of them are inside If, Loop or Scan, where nodes stay float)" if inside else ""
+    return f"there is no {kinds} with constant float32 weights to quantize in this model{where}."
+
+
+def quantized_nodes(model: ir.Model) -> int:
+    """Number of nodes that are quantized in a model as it comes."""
+    return sum(
+        is_standard(n, *_INTEGER) or (n.domain == "com.microsoft" and n.op_type in _INTEGER_HERE)
+        for n in all_nodes(model)
+    )
+
+
+def _counts_in_subgraphs(model: ir.Model) -> Counter[str]:
+    outer = set(model.graph)
+    return Counter(n.op_type for n in model.graph.all_nodes() if n not in outer and is_standard(n, *COMPUTE, "LSTM"))
+
+
+def _inside_subgraphs(model: ir.Model) -> list[str]:
+    counts = _counts_in_subgraphs(model)
+    if not counts:
+        return []
+    words = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
+    return [f"inside If, Loop or Scan, nodes stay float: {words}."]
+
+
+def _without_kernel(model: ir.Model) -> list[str]:
+    counts = Counter(n.op_type for n in model.graph if is_standard(n, *_NO_KERNEL))
+    if not counts:
+        return []
+    words = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
+    return [f"the runtime has no integer kernel for {words}: float (--compact stores their weights in 8 bits)."]
