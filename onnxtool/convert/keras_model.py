@@ -11,6 +11,7 @@ import numpy as np
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.interface import described, named
 from onnxtool.convert.keras_interface import input_structure, output_names
+from onnxtool.convert.keras_layers import See, watched_layers
 from onnxtool.convert.keras_trace import trace
 from onnxtool.convert.tensorflow_dims import follow_dims, swapped, swaps
 from onnxtool.convert.tensorflow_model import TO_NCHW, TO_NHWC
@@ -75,6 +76,11 @@ class KerasModel:
                 raise InputError(f"the Keras model fails to run: {reason(error)}") from error
             names = [s.name for s in self.outputs]
             return {n: keras.ops.convert_to_numpy(r) for n, r in zip(names, results, strict=True)}
+
+    def layers(self, feeds: Mapping[str, np.ndarray], see: See) -> None:
+        """One forward pass; `see` gets name, kind and value of what each layer gives, as it is made."""
+        with watched_layers(self.model, see):
+            self.run(feeds)
 
     def trace(self) -> Any:
         """The forward pass as a concrete TensorFlow function with the inputs' dynamic dims; traced once.

@@ -13,6 +13,7 @@ import torch
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.interface import named
 from onnxtool.convert.pytorch_inputs import InputPlan, plan_inputs
+from onnxtool.convert.pytorch_layers import See, watch_program, watched_modules
 from onnxtool.convert.pytorch_load import Loaded
 from onnxtool.convert.pytorch_program import plan_program
 from onnxtool.convert.pytorch_tensors import named_tensors, numpy_dtype, to_numpy, to_torch
@@ -109,6 +110,15 @@ class TorchModel:
         """
         tensors = [tensor for _, tensor in self._forward(feeds)]
         return {s.name: to_numpy(t) for s, t in zip(self.outputs, tensors, strict=True)}
+
+    def layers(self, feeds: Mapping[str, np.ndarray], see: See) -> None:
+        """One forward pass; `see` gets name, kind and value of what each module inside gives; see `pytorch_layers`."""
+        if self.program is not None:
+            args, kwargs = self.plan.call([to_torch(np.asarray(feeds[s.name])) for s in self.inputs])
+            watch_program(self.module, (*args, *kwargs.values()), see)
+            return
+        with watched_modules(self.module, see):
+            self._forward(feeds)
 
     def release(self) -> None:
         """Give back the weights; the model cannot be run after this."""

@@ -10,7 +10,7 @@ class LayerDifference:
     """One tensor inside both models.
 
     Attributes:
-        name: in A.
+        name: in A; of a framework model, the name of the layer.
         other_name: in B.
         operator: what makes it in B.
         depth: position of that node in B, counted from 0.
@@ -18,7 +18,8 @@ class LayerDifference:
         max_abs: largest |a - b|.
         error: relative error, |a - b| over |a| as 2-norms; infinite when only one side is finite.
         ok: within tolerance: |a - b| <= atol + rtol * |a| + 1e-5 * max |a|, element by element.
-        matched_by: "name", or "value" when the names differ.
+        matched_by: "name", "value" when the names differ, or "provenance": a framework's layer by its name in a node or
+            weight of B.
         reused: it is off, but everything made of it agrees: another tensor by the same name.
     """
 
@@ -42,7 +43,7 @@ class Suspect:
         model: "A", "B" or "A and B".
         node: its name, or the name of its first output.
         operator: its type.
-        inputs: the tensors it reads.
+        inputs: the tensors it reads; not told of a framework's layer.
         changed_weights: initializers it reads that A and B both have, with other content.
     """
 

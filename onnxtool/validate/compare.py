@@ -60,17 +60,18 @@ def compare(
         batches: batch sizes of the random inputs, one run for each.
         samples: how many runs on random inputs; the sizes go round.
         edge: also run on zeros, extremes and an empty batch; what A itself cannot take is left out, with a warning.
-        layers: compare every tensor inside too, and name the first that is wrong; both must be .onnx files.
+        layers: compare every tensor inside too, and name the first that is wrong. B must be an .onnx file; A may be a
+            framework model that shows its layers (PyTorch, Keras).
         bisect: folder for the smallest part that differs, as two models with their inputs; implies `layers`.
         reference: ask ONNX's reference implementation of A, an .onnx file, on the run with the worst element.
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
-        UsageError: `layers` with a framework model, or `tolerances` for what is no output.
+        UsageError: `layers` with a framework model that has none, or `tolerances` for what is no output.
     """
     layers = layers or bisect is not None
-    if layers and (isinstance(a, Runner) or isinstance(b, Runner)):
-        raise UsageError("--layers takes two .onnx files; convert the framework model first.")
+    if layers:
+        _can_look_inside(a, b, bisect)
     left, right = _runner(a, options), _runner(b, options)
     feeds, origin = make_feeds(left, (a, b), data=data, seed=seed, batches=batches, samples=samples)
     skipped: list[str] = []
@@ -85,13 +86,27 @@ def compare(
     report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
     if not isinstance(a, Runner) and not tolerances:
         report = excuse_rounding(report, a, left, feeds, options)
-    if layers and not isinstance(a, Runner) and not isinstance(b, Runner):
-        report = _look_inside(report, Path(a), Path(b), feeds, Tolerance(rtol, atol), options, bisect)
+    if layers and not isinstance(b, Runner):
+        report = _look_inside(report, a, Path(b), feeds, Tolerance(rtol, atol), options, bisect)
     if reference:
         if isinstance(a, Runner):
             raise UsageError("--reference takes an .onnx file as A.")
         report = _ask_reference(report, a, left, right, feeds)
     return report
+
+
+def _can_look_inside(
+    a: str | os.PathLike[str] | Runner, b: str | os.PathLike[str] | Runner, bisect: str | os.PathLike[str] | None
+) -> None:
+    """Raises UsageError when there are no layers to compare."""
+    from onnxtool.validate.layer_source import LayeredRunner
+
+    if isinstance(b, Runner):
+        raise UsageError("--layers takes an .onnx file as B; a framework model goes first, as A.")
+    if isinstance(a, Runner) and bisect is not None:
+        raise UsageError("--bisect takes two .onnx files; convert the framework model first.")
+    if isinstance(a, Runner) and not isinstance(a, LayeredRunner):
+        raise UsageError("--layers can look into PyTorch and Keras models and .onnx files; A is none of these.")
 
 
 def _worst_feeds(report: CompareReport, feeds: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -124,7 +139,7 @@ def _ask_reference(
 
 def _look_inside(
     report: CompareReport,
-    a: Path,
+    a: str | os.PathLike[str] | Runner,
     b: Path,
     feeds: Sequence[dict[str, np.ndarray]],
     tolerance: Tolerance,
@@ -132,9 +147,14 @@ def _look_inside(
     bisect: str | os.PathLike[str] | None,
 ) -> CompareReport:
     """Add the layers, on the inputs of the run with the worst element, and the part that differs."""
+    from onnxtool.validate.layer_source import LayeredRunner, compare_source
     from onnxtool.validate.layers import compare_sides, open_sides
 
-    sides = open_sides(a, b, _worst_feeds(report, feeds), replace(options, optimization="off"))
+    worst, exact = _worst_feeds(report, feeds), replace(options, optimization="off")
+    if isinstance(a, LayeredRunner):
+        return replace(report, layers=compare_source(a, b, worst, tolerance, exact))
+    assert not isinstance(a, Runner)  # _can_look_inside has seen to it
+    sides = open_sides(Path(a), b, worst, exact)
     layers = compare_sides(sides, tolerance)
     if bisect is not None:
         from onnxtool.validate.bisect import reproduce

@@ -21,6 +21,7 @@ from onnxtool.model.tensors import all_tensors, declared_bytes, external_ref
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validate.layer_graph import LayerGraph
+from onnxtool.validate.layer_sketch import Sketch
 
 # Bytes of tensors held at one time, of both models together.
 MEMORY = 256 << 20
@@ -50,7 +51,7 @@ class Side:
     sizes: Mapping[str, int]
     inline: bool
     parts: int = 0
-    sketches: dict[str, np.ndarray] = field(default_factory=dict)
+    sketches: dict[str, Sketch] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Side:

@@ -43,22 +43,14 @@ def judge(
         passes: runs that it took.
     """
     agreeing = {y for y, m in measured.items() if m.ok} | set(by_value)
-    wrong = [y for y, m in measured.items() if not m.ok]
-    outputs = set(b.output_names(b.model))
-    reused = {y for y in wrong if measured[y].other and y not in outputs}
-    reused |= _reused(b, [y for y in wrong if y not in outputs | reused], agreeing, set(wrong) - reused)
-    blamed = [y for y in sorted(wrong, key=b.order.__getitem__) if y not in reused]
+    first, reused = first_wrong(b, measured, agreeing)
     changed = changed_weights(a, b)
-    culprit = None
-    for tensor in blamed:
-        if not b.behind(tensor, agreeing | set(blamed))[1] & set(blamed):
-            culprit = _culprit(a, b, tensor, {**partners, **by_value}, agreeing, changed)
-            break
+    culprit = None if first is None else _culprit(a, b, first, {**partners, **by_value}, agreeing, changed)
     tensors = [
         LayerDifference(
             name=partners[y],
             other_name=y,
-            operator=_operator(b, y),
+            operator=operator_of(b, y),
             depth=b.order[y],
             shape=m.shape,
             max_abs=m.max_abs,
@@ -70,7 +62,7 @@ def judge(
         for y, m in measured.items()
     ]
     tensors += [
-        LayerDifference(x, y, _operator(b, y), b.order[y], (), 0.0, 0.0, True, "value") for y, x in by_value.items()
+        LayerDifference(x, y, operator_of(b, y), b.order[y], (), 0.0, 0.0, True, "value") for y, x in by_value.items()
     ]
     matched = len(tensors)
     return Layers(
@@ -83,7 +75,27 @@ def judge(
     )
 
 
-def _operator(graph: LayerGraph, tensor: str) -> str:
+def first_wrong(b: LayerGraph, measured: Mapping[str, Measured], agreeing: set[str]) -> tuple[str | None, set[str]]:
+    """The first tensor of B that is wrong while all that it is made of agrees, and the tensors that only share a name.
+
+    Args:
+        b: the model that is judged.
+        measured: by B's tensor.
+        agreeing: B's tensors that are as they should be.
+    """
+    wrong = [y for y, m in measured.items() if not m.ok]
+    outputs = set(b.output_names(b.model))
+    reused = {y for y in wrong if measured[y].other and y not in outputs}
+    reused |= _reused(b, [y for y in wrong if y not in outputs | reused], agreeing, set(wrong) - reused)
+    blamed = [y for y in sorted(wrong, key=b.order.__getitem__) if y not in reused]
+    for tensor in blamed:
+        if not b.behind(tensor, agreeing | set(blamed))[1] & set(blamed):
+            return tensor, reused
+    return None, reused
+
+
+def operator_of(graph: LayerGraph, tensor: str) -> str:
+    """What makes a tensor."""
     node = graph.producers[tensor]
     return operator_name(node.domain, node.op_type)
 

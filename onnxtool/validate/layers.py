@@ -20,12 +20,12 @@ from onnxtool.validate import layer_side
 from onnxtool.validate.equality import match_names
 from onnxtool.validate.layer_graph import LayerGraph
 from onnxtool.validate.layer_side import Side
+from onnxtool.validate.layer_sketch import sketch
 from onnxtool.validate.layer_verdict import Measured, judge
 from onnxtool.validate.tolerance import Tolerance
 
 # Rounding of float32 sums grows with the largest value in sight, not with the element's own.
 _SCALE_TOLERANCE = 1e-5
-_PROBES = 8
 
 Sides = tuple[Side, Side]
 
@@ -213,36 +213,19 @@ def _exact(expected: np.ndarray, actual: np.ndarray) -> Measured:
 
 
 def _sketch(side: Side, name: str, value: Any) -> None:
-    """Keep a few random projections of a tensor, so that it can be known again when it is gone."""
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 1:
-        flat = value.astype(np.float32, copy=False).ravel()
-        generator = np.random.default_rng(value.size)  # the same directions for every tensor of this size
-        block = generator.standard_normal((_PROBES, min(flat.size, 4096)), dtype=np.float32)
-        usable = flat[: flat.size // block.shape[1] * block.shape[1]].reshape(-1, block.shape[1])
-        with np.errstate(all="ignore"):
-            weights = np.arange(1, len(usable) + 1, dtype=np.float32) / len(usable)
-            side.sketches[name] = np.concatenate([[*value.shape, np.linalg.norm(flat)], block @ (weights @ usable)])
+    found = sketch(value)
+    if found is not None:
+        side.sketches[name] = found
 
 
 def _match_by_value(left: Side, right: Side) -> dict[str, str]:
     """B's tensor -> A's tensor of the same shape and, as far as the sketches tell, the same content."""
     found: dict[str, str] = {}
     taken: set[str] = set()
-    for y, sketch in right.sketches.items():
+    for y, ours in right.sketches.items():
         for x, other in left.sketches.items():
-            if x not in taken and sketch.shape == other.shape and _alike(sketch, other):
+            if x not in taken and ours.shape == other.shape and ours.distance(other) <= 1:
                 found[y] = x
                 taken.add(x)
                 break
     return found
-
-
-def _alike(a: np.ndarray, b: np.ndarray) -> bool:
-    rank = a.size - 1 - _PROBES
-    scale = float(np.abs(b[rank])) * 64
-    return bool(
-        np.array_equal(a[:rank], b[:rank])
-        and np.isfinite(scale)
-        and scale > 0
-        and np.all(np.abs(a[rank:] - b[rank:]) <= 1e-5 * scale)
-    )

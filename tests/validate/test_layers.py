@@ -214,6 +214,9 @@ def test_measure_knows_nan_shape_and_type() -> None:
     assert of(np.zeros((0,), np.float32), np.zeros((0,), np.float32)) == (True, 0.0)
 
 
-def test_layers_needs_files(digits_onnx: Path) -> None:
-    with pytest.raises(UsageError, match=r"two \.onnx files"):
-        compare(OnnxRunner.open(digits_onnx), digits_onnx, layers=True)
+def test_layers_needs_a_file_to_judge(digits_onnx: Path) -> None:
+    runner = OnnxRunner.open(digits_onnx)
+    with pytest.raises(UsageError, match=r"an \.onnx file as B"):
+        compare(digits_onnx, runner, layers=True)
+    with pytest.raises(UsageError, match="PyTorch and Keras models"):
+        compare(runner, digits_onnx, layers=True)

@@ -71,9 +71,13 @@ def _layers(layers: Layers, console: Console, verbose: int) -> None:
         if previous is not None and layers.tensors.index(item) != layers.tensors.index(previous) + 1:
             made.add_row("", "...")
         state = "[green]equal[/]" if item.ok else ("[yellow]other tensor[/]" if item.reused else "[red]differs[/]")
-        name = item.name if item.matched_by == "name" else f"{item.other_name} = {item.name}"
-        shape = "x".join(map(str, item.shape)) if item.matched_by == "name" else "by value"
-        measured = (number(item.max_abs), number(item.error)) if item.matched_by == "name" else ("", "")
+        # Tensors that were known again by their sketches alone have no shape, and no error was measured.
+        unmeasured = item.matched_by == "value" and not item.shape
+        # A framework's layer is called what people call it; the tensor in the file is told with -v.
+        both = item.name != item.other_name and (unmeasured or item.matched_by == "name" or verbose)
+        name = f"{item.other_name} = {item.name}" if both else item.name
+        shape = "by value" if unmeasured else "x".join(map(str, item.shape))
+        measured = ("", "") if unmeasured else (number(item.max_abs), number(item.error))
         made.add_row(str(item.depth), markup(item.operator), markup(name, 60), markup(shape), *measured, state)
     console.print(made)
     if layers.unmatched_b:
@@ -87,7 +91,8 @@ def _layers(layers: Layers, console: Console, verbose: int) -> None:
         for suspect in layers.changed[: 20 if verbose else 5]:
             console.print(f"  {_suspect(suspect)}", soft_wrap=True)
     else:
-        console.print("[green]every tensor agrees[/]")
+        others = " other" if any(t.reused for t in layers.tensors) else ""
+        console.print(f"[green]every{others} tensor agrees[/]")
     if layers.reproducer is not None:
         _reproducer(layers.reproducer, console)
 
@@ -104,8 +109,8 @@ def _reproducer(found: Reproducer, console: Console) -> None:
 
 def _suspect(suspect: Suspect) -> str:
     changed = f", which reads changed {markup(', '.join(suspect.changed_weights))}" if suspect.changed_weights else ""
-    inputs = markup(", ".join(suspect.inputs), 160)
-    return f"{suspect.model}: {markup(suspect.operator)} [bold]{markup(suspect.node)}[/] ({inputs}){changed}"
+    inputs = f" ({markup(', '.join(suspect.inputs), 160)})" if suspect.inputs else ""
+    return f"{suspect.model}: {markup(suspect.operator)} [bold]{markup(suspect.node)}[/]{inputs}{changed}"
 
 
 def _excerpt(layers: Layers) -> list[LayerDifference]:
