@@ -31,6 +31,9 @@ _SAMPLE_ROWS = (32, 1, 5)
 # are what two correct implementations differ by.
 _HALF = {"FLOAT16": (1e-2, 1e-2), "BFLOAT16": (5e-2, 5e-2)}
 
+# Elements looked at in one go.
+_CHUNK = 1 << 18
+
 Feeds = Mapping[str, np.ndarray]
 
 
@@ -115,18 +118,28 @@ class Proof:
         scaled = {}
         for spec in self._model.outputs:
             found = [p.outputs.get(spec.name) for p in self.probes]
-            arrays = [a for a in found if isinstance(a, np.ndarray) and a.dtype.kind in "fV"]
-            values = [a[np.isfinite(a)].astype(np.float64) for a in arrays]
-            values = [v for v in values if v.size]
-            if not values:
+            sizes = [_size(a) for a in found if isinstance(a, np.ndarray) and a.dtype.kind in "fV" and a.size]
+            if not sizes:
                 continue
-            level = max(float(np.sqrt(np.mean(v**2))) for v in values)
-            largest = max(float(np.abs(v).max()) for v in values)
+            level, largest = (max(s[i] for s in sizes) for i in (0, 1))
             scaled[spec.name] = replace(allowed, atol=allowed.atol * max(1.0, level))
             note = f"output {spec.name} never exceeds {largest:.1g}: within atol {allowed.atol:g} that proves little"
             if largest < 10 * allowed.atol and note not in self._model.notes:
                 self._model.notes.append(note)
         return scaled
+
+
+def _size(array: np.ndarray) -> tuple[float, float]:
+    """The root mean square and the largest magnitude of the finite values of an array."""
+    total, count, largest = 0.0, 0, 0.0
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        part = flat[start : start + _CHUNK].astype(np.float64)
+        part = part[np.isfinite(part)]
+        if part.size:
+            total, count = total + float(part @ part), count + part.size
+            largest = max(largest, float(np.abs(part).max()))
+    return (total / count) ** 0.5 if count else 0.0, largest
 
 
 def tidied(graph: ir.Model, proof: Proof, notes: list[str]) -> tuple[ir.Model, CompareReport]:

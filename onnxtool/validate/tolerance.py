@@ -9,6 +9,9 @@ import numpy as np
 
 from onnxtool.report.compare import DECADES, LOWEST_DECADE, TensorDifference
 
+# Elements looked at in one go: a dozen arrays of doubles are needed for each.
+_CHUNK = 1 << 18
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -20,7 +23,7 @@ class Tolerance:
 
 @dataclass
 class Difference:
-    """Accumulates the difference of one tensor over several runs, in constant memory.
+    """Accumulates the difference of one tensor over several runs, in constant memory beside the tensors.
 
     Sums are kept in float64. Equal infinities and NaN against NaN count as equal.
     """
@@ -70,7 +73,9 @@ class Difference:
         if a.dtype.kind in "OUS":
             self._add_exact(a, b, run)
         else:
-            self._add_numbers(a, b, run)
+            flat = a.reshape(-1), b.reshape(-1)
+            for start in range(0, a.size, _CHUNK):
+                self._add_numbers(flat[0][start : start + _CHUNK], flat[1][start : start + _CHUNK], a, b, start)
             self._add_extras(a, b)
 
     def _add_extras(self, a: np.ndarray, b: np.ndarray) -> None:
@@ -80,7 +85,10 @@ class Difference:
             infinite = (int(np.isinf(a).sum()), int(np.isinf(b).sum()))
             self.infinities = (self.infinities[0] + infinite[0], self.infinities[1] + infinite[1])
             if a.dtype == b.dtype and a.dtype.itemsize <= 4:
-                self.max_ulp = max(self.max_ulp or 0, ulp_distance(a, b))
+                x, y = a.reshape(-1), b.reshape(-1)
+                for start in range(0, a.size, _CHUNK):
+                    part = slice(start, start + _CHUNK)
+                    self.max_ulp = max(self.max_ulp or 0, ulp_distance(x[part], y[part]))
             if a.ndim >= 2 and a.shape[-1] >= 2 and not any(self.nans):
                 self._rows += a.size // a.shape[-1]
                 self._same_rows += int((a.argmax(axis=-1) == b.argmax(axis=-1)).sum())
@@ -105,14 +113,15 @@ class Difference:
         self._noise += count
         self._abs_sum += count
 
-    def _add_numbers(self, a: np.ndarray, b: np.ndarray, run: int) -> None:
+    def _add_numbers(self, a: np.ndarray, b: np.ndarray, whole_a: np.ndarray, whole_b: np.ndarray, start: int) -> None:
+        """Take in a flat part of the tensors, which begins at `start`."""
         exact = a.dtype.kind in "biu" and b.dtype.kind in "biu"
         wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
         with np.errstate(all="ignore"):
-            x, y = a.astype(wide).ravel(), b.astype(wide).ravel()
+            x, y = a.astype(wide), b.astype(wide)
             same = (x == y) | (np.isnan(x) & np.isnan(y))
             if exact:
-                same = (a == b).ravel()  # int64 beyond 2**53 is not exact in float64
+                same = a == b  # int64 beyond 2**53 is not exact in float64
             error = np.where(same, 0.0, np.abs(x - y))
             error = np.where(np.isnan(error), np.inf, error)
             if exact:
@@ -130,7 +139,7 @@ class Difference:
         worst = int(np.argmax(excess))
         if excess[worst] > self._excess:
             self._excess = float(excess[worst])
-            self._remember(a, b, worst, run)
+            self._remember(whole_a, whole_b, start + worst, self.runs - 1)
         finite = np.isfinite(x) & np.isfinite(y)
         x, y, error = x[finite], y[finite], error[finite]
         self._abs_sum += float(error.sum()) if finite.all() else np.inf

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from onnxtool.report.compare import TensorDifference
+from onnxtool.validate import tolerance
 from onnxtool.validate.tolerance import Difference, Tolerance
 
 
@@ -49,6 +50,22 @@ def test_metrics_match_numpy() -> None:
     assert result.mean_abs == pytest.approx(np.abs(a - b).mean())
     assert result.cosine == pytest.approx((a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b))
     assert result.sqnr_db == pytest.approx(10 * np.log10((a**2).sum() / ((a - b) ** 2).sum()))
+
+
+def test_large_tensors_are_judged_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = np.random.default_rng(1).standard_normal((40, 30)).astype(np.float32)
+    b = a + np.random.default_rng(2).standard_normal(a.shape).astype(np.float32) * 1e-4
+    b[31, 7] += 5
+    whole = Difference("y", Tolerance())
+    whole.add(a, b)
+    monkeypatch.setattr(tolerance, "_CHUNK", 7)
+    parts = Difference("y", Tolerance())
+    parts.add(a, b)
+    assert parts.result().worst_index == (31, 7) and parts.result().expected == float(a[31, 7])
+    for name in ("mismatched", "total", "max_abs", "max_rel", "max_ulp", "error_decades", "top1"):
+        assert getattr(parts.result(), name) == getattr(whole.result(), name), name
+    for name in ("mean_abs", "cosine", "sqnr_db"):
+        np.testing.assert_allclose(getattr(parts.result(), name), getattr(whole.result(), name), rtol=1e-12)
 
 
 def test_the_worst_element_is_shown() -> None:

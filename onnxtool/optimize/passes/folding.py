@@ -82,6 +82,9 @@ class FoldConstants:
         shapes = [static_shape(o) for o in node.outputs]
         if any(s is not None and math.prod(s) * 4 > _MAX_COMPUTED_BYTES for s in shapes):
             return False
+        if any(context.changes_kernel(o) for o in node.outputs) and not _goes_on(node, known, context):
+            context.refused.add(node)  # it would be computed, which takes three times its size, and not stored
+            return False
         arrays = [None if v is None else known[v] if v in known else context.array(v) for v in node.inputs]
         if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
             return False
@@ -118,6 +121,15 @@ class FoldConstants:
             for user, index in value.uses():
                 user.replace_input_with(index, constant)
         return True
+
+
+def _goes_on(node: ir.Node, known: dict[ir.Value, np.ndarray], context: PassContext) -> bool:
+    """Whether a node that reads this one's result is constant as well."""
+    readers = {u.node for o in node.outputs for u in o.uses()}
+    return any(
+        foldable(r) and all(v is None or v in known or v in node.outputs or context.is_constant(v) for v in r.inputs)
+        for r in readers
+    )
 
 
 def _freed_bytes(node: ir.Node) -> int:
