@@ -21,6 +21,7 @@ from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model import map_types
 from onnxtool.model.atomic import write_atomic
 from onnxtool.model.limits import DEFAULT, Limits
+from onnxtool.model.mapped import mark_inside, read_without_weights
 from onnxtool.model.pickle_scan import pickled_imports
 from onnxtool.model.saving import INLINE_LIMIT, check_output, save, spilled
 from onnxtool.model.serialize import to_proto, weight_bytes
@@ -47,8 +48,13 @@ __all__ = [
 ]
 
 
-def read_proto(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> onnx.ModelProto:
+def read_proto(path: str | os.PathLike[str], limits: Limits = DEFAULT, *, in_place: bool = False) -> onnx.ModelProto:
     """Read an .onnx file without its external data, and verify all declared sizes.
+
+    Args:
+        path: the file.
+        limits: how large it may be.
+        in_place: large weights of a large file become references into it, as if they were external data.
 
     Raises:
         InputError: missing, empty, no ONNX model, or damaged.
@@ -56,13 +62,9 @@ def read_proto(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> onnx.M
         ResourceError: larger than the limits.
     """
     path = Path(path)
-    data = _read_regular(path, limits.max_model_bytes)
-    try:
-        model: onnx.ModelProto = onnx.ModelProto.FromString(data)
-    except DecodeError as error:
-        raise InputError(f"{path}: {_why_not_onnx(data)}") from error
-    if not model.HasField("graph") or model.ir_version <= 0:
-        raise InputError(f"{path}: {_why_not_onnx(data)}")
+    model = read_without_weights(path) if in_place else None
+    if model is None or not model.HasField("graph") or model.ir_version <= 0:
+        model = _read_whole(path, limits)
     try:
         verify_texts(model, limits)
         verify_tensors(model, path.parent, limits)
@@ -71,20 +73,37 @@ def read_proto(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> onnx.M
     return model
 
 
-def load(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> ir.Model:
+def _read_whole(path: Path, limits: Limits) -> onnx.ModelProto:
+    data = _read_regular(path, limits.max_model_bytes)
+    try:
+        model: onnx.ModelProto = onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        raise InputError(f"{path}: {_why_not_onnx(data)}") from error
+    if not model.HasField("graph") or model.ir_version <= 0:
+        raise InputError(f"{path}: {_why_not_onnx(data)}")
+    return model
+
+
+def load(path: str | os.PathLike[str], limits: Limits = DEFAULT, *, in_place: bool = False) -> ir.Model:
     """Load a model; external data is memory-mapped when touched, never copied up front.
+
+    With `in_place` the weights of a large file are treated in the same way, and the file has to stay as it is for as
+    long as the model is used.
 
     Raises:
         InputError, UnsafeError, ResourceError: as `read_proto`.
     """
-    proto = read_proto(path, limits)
+    proto = read_proto(path, limits, in_place=in_place)
     try:
         verify_structure(proto)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     _load_attribute_tensors(proto, Path(path).parent)
     _forget_negative_dims(proto)
-    return from_proto(proto, Path(path).parent)
+    model = from_proto(proto, Path(path).parent)
+    if in_place:
+        mark_inside(model, Path(path).name)
+    return model
 
 
 def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
@@ -179,8 +198,8 @@ def _why_not_onnx(data: bytes) -> str:
 def external_files(path: Path) -> list[Path]:
     """The external data files that the model at `path` uses now; none when it cannot be read."""
     try:
-        proto = read_proto(path)
+        proto = read_proto(path, in_place=True)
         names = {r.location for t in all_tensors(proto, DEFAULT) if (r := external_ref(t)) is not None}
     except (OnnxToolError, OSError):
         return []
-    return [path.parent / name for name in sorted(names)]
+    return [path.parent / name for name in sorted(names - {path.name})]

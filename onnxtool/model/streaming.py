@@ -47,7 +47,7 @@ def serialized_pieces(model: ir.Model) -> Iterator[bytes]:
     total = len(graph_before) + len(graph_after) + sum(part.size for part in parts)
     if total > _LIMIT:
         raise ResourceError("the model is larger than the 2 GB that fit into one file; its weights must be external.")
-    yield before + _tag(_GRAPH_OF_MODEL, total) + graph_before
+    yield before + tag(_GRAPH_OF_MODEL, total) + graph_before
     for part in parts:
         yield part.before
         if part.tensor is not None:
@@ -71,11 +71,11 @@ class _Initializer:
 
 def _initializer(proto: onnx.TensorProto, tensor: ir.TensorProtocol | None) -> _Initializer:
     if tensor is None:
-        return _Initializer(_tag(_INITIALIZER_OF_GRAPH, proto.ByteSize()) + proto.SerializeToString())
+        return _Initializer(tag(_INITIALIZER_OF_GRAPH, proto.ByteSize()) + proto.SerializeToString())
     before, after = _around(_header(proto.name, tensor), _RAW_DATA_OF_TENSOR)
-    before += _tag(_RAW_DATA_OF_TENSOR, tensor.nbytes)
+    before += tag(_RAW_DATA_OF_TENSOR, tensor.nbytes)
     length = len(before) + tensor.nbytes + len(after)
-    return _Initializer(_tag(_INITIALIZER_OF_GRAPH, length) + before, tensor, after)
+    return _Initializer(tag(_INITIALIZER_OF_GRAPH, length) + before, tensor, after)
 
 
 def _without(model: ir.Model, large: dict[str, ir.TensorProtocol]) -> onnx.ModelProto:
@@ -123,7 +123,7 @@ def _header(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
     return header
 
 
-def _tag(number: int, length: int) -> bytes:
+def tag(number: int, length: int) -> bytes:
     """What stands in front of a field with a length: its key, and the length, both as varints."""
     return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(length)
 

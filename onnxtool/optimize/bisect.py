@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.pipeline import optimize_model
-from onnxtool.optimize.preparation import drop_shapes
+from onnxtool.optimize.preparation import drop_shapes, unmap
 from onnxtool.report.optimize import DroppedPass, PipelineResult
 
 Verdict = Callable[[ir.Model], str | None]
@@ -68,6 +68,7 @@ def _attempt(
     model = fresh()
     result = optimize_model(model, level, only=names, max_folded_bytes=max_folded_bytes)
     drop_shapes(model)
+    unmap(model)
     return Attempt(model, result, verdict(model))
 
 

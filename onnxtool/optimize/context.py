@@ -201,8 +201,11 @@ class PassContext:
             return False
         if not any(array.strides):
             return True
+        first = array[(0,) * array.ndim].tobytes()
+        if first != array[(-1,) * array.ndim].tobytes():
+            return False  # so for nearly all weights, which may be large
         flat = np.ascontiguousarray(array).view(np.uint8).reshape(array.size, -1)
-        return bool((flat == flat[0]).all())
+        return bool((flat == np.frombuffer(first, np.uint8)).all())
 
     def may_grow(self, before: int, after: int) -> bool:
         """Whether a rewrite may turn `before` bytes of constants into `after`; takes the difference off the budget."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
+from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs
+from onnxtool.model.mapped import WORTHWHILE
 from onnxtool.optimize.verify import first_fault, is_random, judge
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import adapt, read_npz
@@ -53,18 +56,17 @@ class Judgement:
         exact: bool = False,
     ) -> None:
         self._tolerance, self._source, self._bits = tolerance, source, exact
-        self._plain = SessionOptions(
-            options.provider, options.threads, "off", custom_op_libraries=options.custom_op_libraries
-        )
-        self._usual = options
+        # The runtime's packed copies of large weights take as long to make as all else here, and as much memory.
+        self._usual = replace(options, prepack=options.prepack and io.weight_bytes(model) < WORTHWHILE)
+        self._plain = replace(self._usual, optimization="off")
         self._random = is_random(model)
         self._specs = input_specs(model)
         self.warnings: list[str] = []
         self.report: CompareReport | None = None
         self.origin = f"random, seed {seed}" if data is None else "given data"
-        runner = OnnxRunner.open(source, self._plain)
+        runner = self._open_source(self._plain)
         try:
-            self.probes: Sequence[Probe] = self._probe(runner, model, data, seed)
+            self.probes: Sequence[Probe] = [_own(p) for p in self._probe(runner, model, data, seed)]
         except OnnxToolError as error:
             raise type(error)(f"{source}: {error}") from error
         if self._random:
@@ -76,17 +78,14 @@ class Judgement:
     ) -> Sequence[Probe]:
         if data is None:
             advice = "Give --data FILE.npz or --input-shape NAME:DIMS, or take the risk with --no-verify."
-            return find_probes(runner, self._specs, seed, input_domains(model), advice=advice)
+            wanted = 3 if self._usual.prepack else 2  # a large model takes long for each
+            return find_probes(runner, self._specs, seed, input_domains(model), advice=advice, wanted=wanted)
         arrays = data if isinstance(data, Mapping) else read_npz(data)
         return given_probes(runner, [adapt(runner.inputs, arrays)])
 
     def __call__(self, candidate: ir.Model) -> str | None:
         try:
-            runner = OnnxRunner.open(candidate, self._plain)
-            report = self._judge(runner, exact=self._bits)
-            if self._bits and not report.ok and not self._source_repeats():
-                self.relax()
-                report = self._judge(runner)
+            report = self._compare(candidate)
         except OnnxToolError as error:
             return str(error)
         self.report = report
@@ -100,6 +99,15 @@ class Judgement:
             return None
         return f"with the runtime's own optimizations, {first_fault(usual)}"
 
+    def _compare(self, candidate: ir.Model) -> CompareReport:
+        """Without the runtime's own optimizations."""
+        runner = OnnxRunner.open(candidate, self._plain)
+        report = self._judge(runner, exact=self._bits)
+        if self._bits and not report.ok and not self._source_repeats():
+            self.relax()
+            report = self._judge(runner)
+        return report
+
     def relax(self) -> bool:
         """No longer ask for equal bits; False when that was not asked for anyway."""
         asked, self._bits = self._bits, False
@@ -109,7 +117,12 @@ class Judgement:
 
     def _source_repeats(self) -> bool:
         """Whether the source itself gives the same bits each time (kernels on many threads may add in any order)."""
-        return self._judge(OnnxRunner.open(self._source, self._plain), exact=True).ok
+        return self._judge(self._open_source(self._plain), exact=True).ok
+
+    def _open_source(self, options: SessionOptions) -> OnnxRunner:
+        if self._source.stat().st_size < WORTHWHILE:
+            return OnnxRunner.open(self._source, options)
+        return OnnxRunner.open(io.load(self._source, in_place=True), options)
 
     def _judge(self, runner: OnnxRunner, *, exact: bool = False) -> CompareReport:
         return judge(runner, self.probes, self._tolerance, random=self._random, exact=exact)
@@ -118,7 +131,7 @@ class Judgement:
         """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
         if self._source_is_changed is None:
             try:
-                self._source_is_changed = not self._judge(OnnxRunner.open(self._source, self._usual)).ok
+                self._source_is_changed = not self._judge(self._open_source(self._usual)).ok
             except OnnxToolError:
                 self._source_is_changed = True
             if self._source_is_changed:
@@ -126,3 +139,9 @@ class Judgement:
                     "the runtime's own optimizations change the results of the source; it was compared without them."
                 )
         return self._source_is_changed
+
+
+def _own(probe: Probe) -> Probe:
+    """With copies of the outputs: the arrays that the runtime gives keep all working memory of their session."""
+    outputs = {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in probe.outputs.items()}
+    return replace(probe, outputs=outputs)

@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxtool.model.mapped import lies_beside
 from onnxtool.optimize.facts import sizes_of
 
 STANDARD = ("", "ai.onnx")
@@ -73,4 +74,4 @@ def static_shape(value: ir.Value | None) -> tuple[int, ...] | None:
 
 def on_disk(value: ir.Value) -> bool:
     """True for a large weight in external data, which is better left there than rewritten in memory."""
-    return isinstance(value.const_value, ir.ExternalTensor) and value.const_value.nbytes > _KEPT_ON_DISK
+    return lies_beside(value.const_value) and value.const_value is not None and value.const_value.nbytes > _KEPT_ON_DISK

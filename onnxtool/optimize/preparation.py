@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import onnx_ir as ir
 
 from onnxtool.model.graph import all_nodes
@@ -55,3 +57,11 @@ def _free_initializers(model: ir.Model) -> None:
 def _drop_debug(properties: dict[str, str]) -> int:
     names = [name for name in properties if name.startswith(_DEBUG_PREFIXES)]
     return sum(len(name) + len(properties.pop(name)) for name in names)
+
+
+def unmap(model: ir.Model) -> None:
+    """Let go of the pages of weights on the disk that were read; whoever reads them again maps the file again."""
+    for value in model.graph.initializers.values():
+        if isinstance(value.const_value, ir.ExternalTensor):
+            with suppress(BufferError):  # a folded weight may be a view of it
+                value.const_value.release()

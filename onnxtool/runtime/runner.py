@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.runtime.isolation import risky
 from onnxtool.runtime.session import DEFAULT, SessionOptions, classify, create_session
@@ -87,10 +87,8 @@ class OnnxRunner:
             self._ran_on.add(shapes)
             return outputs
         except Exception as error:
-            failure = classify(error)
-            if type(failure) is InputError:
-                failure = InputError(str(failure).replace("the runtime refuses this model", "the model fails to run"))
-            raise failure from error
+            # Not kept in a variable here: error, frame and session would hold each other, and all of its memory.
+            raise _failure(error) from error
 
     def _run(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
         if self._bfloat16:
@@ -112,6 +110,13 @@ class OnnxRunner:
             name: (_bfloat16_array(r) if spec.dtype == _BFLOAT16 else r.numpy())
             for name, spec, r in zip(names, self.outputs, results, strict=True)
         }
+
+
+def _failure(error: Exception) -> OnnxToolError:
+    failure = classify(error)
+    if type(failure) is InputError:
+        return InputError(str(failure).replace("the runtime refuses this model", "the model fails to run"))
+    return failure
 
 
 def _bfloat16_array(value: ort.OrtValue) -> np.ndarray:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -31,6 +32,11 @@ _LEVELS = {
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 _FATAL_ONLY = 4
+_SMALL = 1 << 20
+# Weights of this size are lent to the runtime, when together they have that size.
+_LENT, _WORTH_LENDING = 1 << 16, 1 << 25
+_LENDABLE = ("FLOAT", "DOUBLE", "FLOAT16", "INT8", "UINT8", "INT32", "INT64")
+_NOWHERE = "."
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,10 @@ def _create(
     folder = _external_folder(model)
     if folder is not None:
         native.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+    with _lent_weights(model) as lent:
+        if lent:
+            native.add_external_initializers(list(lent), list(lent.values()))
+            return _start(io.to_proto(model).SerializeToString(), native, providers)
     if folder is None and io.weight_bytes(model) > io.INLINE_LIMIT:
         # Too large for one protobuf message: the runtime has to read it from disk.
         with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
@@ -149,6 +159,36 @@ def _create(
             io.save(model, path, external=True)
             return _start(str(path), native, providers)
     return _start(io.to_proto(model).SerializeToString(), native, providers)
+
+
+@contextmanager
+def _lent_weights(model: ir.Model) -> Iterator[dict[str, ort.OrtValue]]:
+    """Inside the block, a model with much weight in memory refers to it as external data, by the given names.
+
+    The runtime then takes the weights from where they are. As part of the model they would be in memory as protobuf
+    objects, as bytes, and as the runtime's own protobuf objects at the same time.
+    """
+    import onnx_ir as ir
+
+    large = {
+        name: (value, value.const_value)
+        for name, value in model.graph.initializers.items()
+        if isinstance(value.const_value, ir.Tensor)
+        and value.const_value.nbytes >= _LENT
+        and value.const_value.dtype.name in _LENDABLE
+    }
+    if sum(tensor.nbytes for _, tensor in large.values()) < _WORTH_LENDING:
+        yield {}
+        return
+    try:
+        for name, (value, tensor) in large.items():
+            value.const_value = ir.ExternalTensor(
+                "memory", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name, base_dir=_NOWHERE
+            )
+        yield {name: ort.OrtValue.ortvalue_from_numpy(tensor.numpy()) for name, (_, tensor) in large.items()}
+    finally:
+        for value, tensor in large.values():
+            value.const_value = tensor
 
 
 def _external_folder(model: ir.Model) -> Path | None:
@@ -173,7 +213,10 @@ def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str])
 def _bytes_beside(path: Path) -> int:
     """A model file and what may be its external data, without reading it."""
     try:
-        return path.stat().st_size + sum(f.stat().st_size for f in path.parent.iterdir() if f.suffix != ".onnx")
+        own = path.stat().st_size
+        if own < _SMALL and b"location" not in path.read_bytes():
+            return own  # the word stands before every name of an external file; a folder may hold thousands of others
+        return own + sum(f.stat().st_size for f in path.parent.iterdir() if f.suffix != ".onnx")
     except OSError:
         return 0
 
