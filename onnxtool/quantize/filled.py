@@ -6,11 +6,15 @@ written out, and what quantization makes of them is uniform again and becomes a 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.model import io
 from onnxtool.model.graph import constant_array
 from onnxtool.quantize.edit import attribute, is_standard, new_initializer
+from onnxtool.runtime.isolation import risky
 
 _WORTH = 1024  # elements; smaller arrays stay as they are
 _FILLABLE = (
@@ -59,3 +63,12 @@ def refill(model: ir.Model) -> None:
         ir.convenience.replace_all_uses_with(value, result, replace_graph_outputs=True)
         result.name = name
         graph.insert_before(graph[0], node)
+
+
+def loading(model: ir.Model) -> AbstractContextManager[None]:
+    """Surrounds the loading of a model made of `model`: its file is small, but what the runtime unfolds is not."""
+    values = [node.outputs[0].const_value for node in model.graph if is_standard(node, "ConstantOfShape")]
+    unfolded = sum(tensor.nbytes for tensor in values if tensor is not None)
+    if not unfolded:
+        return nullcontext()
+    return risky("loading the model into the runtime", io.weight_bytes(model) + 2 * unfolded)

@@ -17,6 +17,7 @@ from onnxtool.model.graph import input_specs
 from onnxtool.quantize.accuracy import Task, open_task
 from onnxtool.quantize.calibration import DataSource, open_data
 from onnxtool.quantize.casting import CastingRunner
+from onnxtool.quantize.filled import loading
 from onnxtool.quantize.images import ImageOptions
 from onnxtool.quantize.prepare import prepare
 from onnxtool.runtime.probes import runnable_feeds
@@ -57,7 +58,8 @@ class Job:
 
     def runner(self, model: ir.Model | Path | bytes) -> OnnxRunner:
         """A session as latency is measured with."""
-        return CastingRunner.open(model, SessionOptions(threads=self.threads))
+        with loading(self.prepared):
+            return CastingRunner.open(model, SessionOptions(threads=self.threads))
 
     def probes(self) -> DataSource:
         """Samples to judge on: the calibration data, or seeded random inputs."""

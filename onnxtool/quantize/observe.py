@@ -1,8 +1,11 @@
 """Calibration: run the float model over the samples once and keep, of each tensor, only what a range needs.
 
-The statistics are taken inside the runtime: of every observed tensor its extremes, its sum (which tells NaN) and,
-where a histogram is wanted, a strided sample of its values become extra outputs. The tensors themselves never leave
-the runtime's arena, so that memory is that of plain inference, whatever the number of samples.
+The statistics are taken inside the runtime: of every observed tensor its extremes and, where a histogram is wanted, a
+strided sample of its values become extra outputs. The tensors themselves never leave the runtime's arena, so that
+memory is that of plain inference, whatever the number of samples. Every node more costs time (the runtime has to undo
+its blocked layout for each), so that there are as few as possible: what a first run can tell (sizes, strides) is
+constant afterwards, results that cannot be negative have no minimum taken, and NaN is looked for in the model's
+outputs and in the sampled values; only when it is found, that sample is looked at tensor by tensor.
 """
 
 from __future__ import annotations
@@ -15,14 +18,19 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.errors import InputError
 from onnxtool.quantize.calibration import DataSource
-from onnxtool.quantize.edit import new_initializer
+from onnxtool.quantize.edit import float_constant, is_standard, new_initializer
+from onnxtool.quantize.filled import loading
 from onnxtool.quantize.ranges import Observed, Range
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 
-_VALUES = 4096  # values of one tensor that go into the histogram for each sample, at most about
-_OFFSET = "onnxtool_sample_offset"
+_VALUES = 1 << 18  # values of one tensor that go into its histogram, about, over all samples
+_PER_SAMPLE = (1024, 8192)  # the least and the most of one sample
+_UNKNOWN_COUNT = 128  # samples to expect where the number is not known
+_NEVER_NEGATIVE = ("Relu", "Sigmoid", "HardSigmoid", "Softmax", "Exp", "Sqrt", "Abs", "Softplus", "ReduceL2")
+_START = "onnxtool_start_"
+Feeds = Mapping[str, np.ndarray]
 
 
 def observe(
@@ -39,7 +47,7 @@ def observe(
         model: the prepared float model; left as it is.
         tensors: names of float tensors of the main graph.
         data: calibration samples.
-        histogram: keep histograms too (for percentile, mse and entropy).
+        histogram: keep histograms too (for percentile, mse and entropy), and how many elements a tensor has.
         threads: of the runtime.
 
     Returns:
@@ -51,16 +59,14 @@ def observe(
     seen = {name: Observed(histogram) for name in tensors}
     if not tensors:
         return seen
-    watched, outputs = _watched(model, tensors, histogram)
-    runner = OnnxRunner.open(watched, SessionOptions(threads=threads))
-    names = [o for group in outputs.values() for o in group]
+    strides = _strides(model, tensors, data, seen, threads) if histogram else {}
+    watch = _Watch(model, tensors, strides)
+    runner = watch.open(threads)
     count = 0
     with progress.task("calibrating", data.count) as task:
         for index, feeds in enumerate(data.samples()):
-            extra = {_OFFSET: np.array([index % 7919], np.int64)} if histogram else {}
-            values = dict(zip(names, runner.session.run(names, feeds | extra), strict=True))
-            for name, group in outputs.items():
-                _take(seen[name], name, [values[o] for o in group], f"{data.label}, sample {index}")
+            if watch.take(runner.run({**feeds, **watch.starts(index)}), seen):
+                _blame(model, tensors, feeds, f"{data.label}, sample {index}", threads)
             count += 1
             task.advance()
     if not count:
@@ -73,78 +79,147 @@ def calibrated(seen: Mapping[str, Observed], recipe: QuantRecipe) -> dict[str, R
     return {name: o.range(recipe.method, recipe.coverage) for name, o in seen.items()}
 
 
-def _take(observed: Observed, name: str, values: list[np.ndarray], where: str) -> None:
-    low, high, elements, total = (float(v) for v in values[:4])
-    observed.elements = max(observed.elements, int(elements))
-    if low > high:  # the reduction of an empty tensor
-        return
-    # ReduceMin and ReduceMax pass over NaN; the sum does not.
-    if np.isnan(total) or not (np.isfinite(low) and np.isfinite(high)):
-        kind = "infinity" if np.isinf(low) or np.isinf(high) else "NaN"
-        raise InputError(
-            f"{where}: tensor {name!r} becomes {kind} in the float model, so that no range can be measured. "
-            "Drop this sample, or mend the model."
-        )
-    observed.add(low, high, values[4] if len(values) > 4 else None)
+def _strides(
+    model: ir.Model, tensors: Sequence[str], data: DataSource, seen: Mapping[str, Observed], threads: int | None
+) -> dict[str, int]:
+    """How far apart the values of each tensor lie that go into its histogram; notes sizes in `seen`.
 
-
-def _watched(model: ir.Model, tensors: Sequence[str], histogram: bool) -> tuple[ir.Model, dict[str, list[str]]]:
-    copy = model.clone()
-    graph = copy.graph
-    values = {v.name: v for v in graph.inputs}
-    values |= {v.name: v for node in graph for v in node.outputs}
-    extras: dict[str, list[str]] = {}
-    offset = _offset(graph) if histogram else None
-    constants = {n: new_initializer(graph, f"onnxtool_{n}", np.array(a, np.int64)) for n, a in _CONSTANTS.items()}
-    graph.outputs.clear()
-    for position, name in enumerate(tensors):
-        prefix = f"onnxtool_watch_{position}"
-        made = [_append(graph, "ReduceMin", [values[name]], f"{prefix}_low", {"keepdims": 0})]
-        made.append(_append(graph, "ReduceMax", [values[name]], f"{prefix}_high", {"keepdims": 0}))
-        made.append(_append(graph, "Size", [values[name]], f"{prefix}_elements"))
-        made.append(_append(graph, "ReduceSum", [values[name]], f"{prefix}_sum", {"keepdims": 0}))
-        if offset is not None:
-            made.append(_sample(graph, values[name], offset, constants, prefix))
-        for value in made:
-            is_size = value.name is not None and value.name.endswith("_elements")
-            value.type = ir.TensorType(ir.DataType.INT64 if is_size else ir.DataType.FLOAT)
-        graph.outputs.extend(made)
-        extras[name] = [value.name or "" for value in made]
-    return copy, extras
-
-
-_CONSTANTS = {"flat": [-1], "one": [1], "many": [_VALUES], "end": [2**62], "axis": [0], "two": [2]}
-
-
-def _offset(graph: ir.Graph) -> ir.Value:
-    value = ir.Value(name=_OFFSET, type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([1]))
-    graph.inputs.append(value)
-    return value
-
-
-def _sample(
-    graph: ir.Graph, value: ir.Value, offset: ir.Value, constants: Mapping[str, ir.Value], prefix: str
-) -> ir.Value:
-    """About _VALUES values at an odd stride.
-
-    The first one moves from sample to sample, so that no channel of a channels-last tensor is passed over for good.
+    Odd, so that no channel of a channels-last tensor is passed over.
     """
+    probe = _Probe(model)
+    sizes = [probe.add("Size", probe.values[n], f"size_{i}", ir.DataType.INT64) for i, n in enumerate(tensors)]
+    found = probe.open(threads).run(data.first())
+    least, most = _PER_SAMPLE
+    wanted = min(max(_VALUES // (data.count or _UNKNOWN_COUNT), least), most)
+    strides = {}
+    for name, size in zip(tensors, sizes, strict=True):
+        seen[name].elements = int(found[size])
+        stride = int(found[size]) // wanted
+        strides[name] = stride - stride % 2 + 1
+    return strides
 
-    def step(op_type: str, inputs: list[ir.Value], name: str) -> ir.Value:
-        return _append(graph, op_type, inputs, f"{prefix}_{name}")
 
-    flat = step("Reshape", [value, constants["flat"]], "flat")
-    parts = step("Div", [step("Shape", [flat], "size"), constants["many"]], "parts")
-    even = step("Sub", [parts, step("Mod", [parts, constants["two"]], "odd")], "even")
-    stride = step("Add", [even, constants["one"]], "stride")
-    start = step("Mod", [offset, stride], "start")
-    return step("Slice", [flat, start, constants["end"], constants["axis"], stride], "values")
+def _blame(model: ir.Model, tensors: Sequence[str], feeds: Feeds, where: str, threads: int | None) -> None:
+    """Name the first tensor that holds NaN or infinity.
+
+    Raises:
+        InputError: one of them does.
+    """
+    probe = _Probe(model)
+    checks = []
+    for kind, operator in (("NaN", "IsNaN"), ("infinity", "IsInf")):
+        for position, name in enumerate(tensors):
+            flags = probe.step(operator, [probe.values[name]], f"{kind}_{position}_flags")
+            single = probe.step("Cast", [flags], f"{kind}_{position}_number", {"to": int(ir.DataType.FLOAT)})
+            checks.append((position, kind, probe.add("ReduceMax", single, f"{kind}_{position}")))
+    found = probe.open(threads).run(feeds)
+    bad = [(position, kind) for position, kind, name in checks if found[name] > 0]
+    if bad:
+        position, kind = min(bad, key=lambda b: b[0])
+        raise InputError(
+            f"{where}: tensor {tensors[position]!r} becomes {kind} in the float model, so that no range can be "
+            "measured. Drop this sample, or mend the model."
+        )
 
 
-def _append(
-    graph: ir.Graph, op_type: str, inputs: list[ir.Value], name: str, attributes: dict[str, int] | None = None
-) -> ir.Value:
-    node = ir.node(op_type, inputs, attributes, name=name)
-    node.outputs[0].name = name
-    graph.append(node)
-    return node.outputs[0]
+class _Probe:
+    """A copy of a model with other outputs."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.model = model.clone()
+        self.graph = self.model.graph
+        self.values = {v.name: v for v in self.graph.inputs} | {v.name: v for n in self.graph for v in n.outputs}
+        self.results = list(self.graph.outputs)
+        self.graph.outputs.clear()
+        self._loading = loading(model)
+
+    def step(
+        self, op_type: str, inputs: list[ir.Value], name: str, attributes: dict[str, int] | None = None
+    ) -> ir.Value:
+        """A node more at the end."""
+        node = ir.node(op_type, inputs, attributes, name=f"onnxtool_{name}")
+        node.outputs[0].name = f"onnxtool_{name}"
+        self.graph.append(node)
+        return node.outputs[0]
+
+    def add(self, op_type: str, value: ir.Value, name: str, dtype: ir.DataType = ir.DataType.FLOAT) -> str:
+        """An output more: a reduction of a tensor to one number."""
+        attributes = {"keepdims": 0} if op_type.startswith("Reduce") else None
+        return self.output(self.step(op_type, [value], name, attributes), dtype)
+
+    def output(self, result: ir.Value, dtype: ir.DataType = ir.DataType.FLOAT) -> str:
+        """Make a value an output; its name."""
+        result.type = ir.TensorType(dtype)
+        self.graph.outputs.append(result)
+        return result.name or ""
+
+    def open(self, threads: int | None) -> OnnxRunner:
+        """Load it; the runtime computes nothing that no output needs."""
+        with self._loading:
+            return OnnxRunner.open(self.model, SessionOptions(threads=threads, outputs_early=True))
+
+
+class _Watch(_Probe):
+    """A model whose outputs are statistics of some of its tensors."""
+
+    def __init__(self, model: ir.Model, tensors: Sequence[str], strides: Mapping[str, int]) -> None:
+        super().__init__(model)
+        self.lows: dict[str, str] = {}
+        self.highs: dict[str, str] = {}
+        self.sampled: dict[str, str] = {}
+        self._starts = {stride: self._start(stride) for stride in sorted(set(strides.values()))}
+        self._constants = {
+            n: new_initializer(self.graph, f"onnxtool_{n}", np.array([v], np.int64))
+            for n, v in {"flat": -1, "axis": 0, "end": 2**62, **{f"by_{s}": s for s in self._starts}}.items()
+        }
+        for position, name in enumerate(tensors):
+            value = self.values[name]
+            self.highs[name] = self.add("ReduceMax", value, f"high_{position}")
+            if not _never_negative(value):
+                self.lows[name] = self.add("ReduceMin", value, f"low_{position}")
+            if name in strides:
+                self.sampled[name] = self.output(self._sample(value, strides[name], f"values_{position}"))
+        floats = [v for v in self.results if v.dtype == ir.DataType.FLOAT]
+        self._sums = [self.add("ReduceSum", v, f"sum_{i}") for i, v in enumerate(floats)]
+
+    def starts(self, index: int) -> dict[str, np.ndarray]:
+        """Feeds that move the first sampled value from sample to sample."""
+        return {f"{_START}{s}": np.array([index % s], np.int64) for s in self._starts}
+
+    def take(self, found: Mapping[str, np.ndarray], seen: Mapping[str, Observed]) -> bool:
+        """Take in one sample; True when some value may be NaN or infinity, and then `seen` is of no use."""
+        extremes = [
+            (n, float(found[self.lows[n]]) if n in self.lows else 0.0, float(found[self.highs[n]])) for n in seen
+        ]
+        with np.errstate(invalid="ignore"):
+            suspect = any(np.isnan(found[s]) for s in self._sums)
+        for name, low, high in extremes:
+            # The reductions of an empty tensor are infinite the other way round.
+            empty = high == -np.inf and low >= 0
+            if empty:
+                continue
+            if not (np.isfinite(low) and np.isfinite(high)):
+                return True
+            seen[name].add(low, high, found[self.sampled[name]] if name in self.sampled else None)
+        return suspect
+
+    def _start(self, stride: int) -> ir.Value:
+        value = ir.Value(name=f"{_START}{stride}", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([1]))
+        self.graph.inputs.append(value)
+        return value
+
+    def _sample(self, value: ir.Value, stride: int, name: str) -> ir.Value:
+        constants = self._constants
+        flat = self.step("Reshape", [value, constants["flat"]], f"{name}_flat")
+        window = [self._starts[stride], constants["end"], constants["axis"], constants[f"by_{stride}"]]
+        return self.step("Slice", [flat, *window], name)
+
+
+def _never_negative(value: ir.Value) -> bool:
+    node = value.producer()
+    if node is None:
+        return False
+    if is_standard(node, *_NEVER_NEGATIVE):
+        return True
+    low = float_constant(node.inputs[1]) if is_standard(node, "Clip") and len(node.inputs) > 1 else None
+    return low is not None and low.size == 1 and float(low.reshape(-1)[0]) >= 0

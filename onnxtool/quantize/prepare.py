@@ -9,6 +9,7 @@ import onnx_ir.passes.common as common
 
 from onnxtool.model import io
 from onnxtool.model.graph import constant_array
+from onnxtool.optimize.inference import light_proto
 from onnxtool.optimize.pipeline import optimize_model
 from onnxtool.quantize.affine import fold_affine
 from onnxtool.quantize.edit import (
@@ -62,16 +63,32 @@ def _raised(model: ir.Model) -> ir.Model:
     from onnx import version_converter
 
     try:
-        proto = io.to_proto(model)
-        with risky("raising the opset", proto.ByteSize()):
-            raised = version_converter.convert_version(proto, MINIMUM_OPSET)
+        light, _ = light_proto(model)
+        with risky("raising the opset", light.ByteSize()):
+            raised = version_converter.convert_version(light, MINIMUM_OPSET)
             onnx.checker.check_model(raised)
     except Exception:  # the converter raises RuntimeError, ConvertError, ... for operators it does not know
         # Operators between these opsets changed little: saying the newer version holds for nearly every model,
         # and the runtime's own check of the result, before anything is written, tells when it does not.
         model.opset_imports[""] = MINIMUM_OPSET
         return model
-    return io.from_proto(raised)
+    result = io.from_proto(raised)
+    _take_weights_back(result, model)
+    return result
+
+
+def _take_weights_back(light: ir.Model, model: ir.Model) -> None:
+    """The large weights, which were inputs of the copy, without another copy of their bytes."""
+    given = {v.name for v in model.graph.inputs}
+    slots = {v.name: v for v in light.graph.inputs}
+    for name, value in model.graph.initializers.items():
+        slot = slots.get(name)
+        if name in light.graph.initializers or slot is None:
+            continue
+        slot.const_value = value.const_value
+        if name not in given:
+            light.graph.inputs.remove(slot)
+        light.graph.register_initializer(slot)
 
 
 def _fold_moved_weights(model: ir.Model) -> None:
