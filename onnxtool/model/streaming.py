@@ -41,6 +41,9 @@ def serialized_pieces(model: ir.Model) -> Iterator[bytes]:
         and value.const_value.dtype.name != "STRING"
     }
     proto = _without(model, large)
+    if not large:
+        yield bytes(proto.SerializeToString())
+        return
     before, after = _around(proto, _GRAPH_OF_MODEL)
     graph_before, graph_after = _around(proto.graph, _INITIALIZER_OF_GRAPH)
     parts = [_initializer(t, large.get(t.name)) for t in proto.graph.initializer]
