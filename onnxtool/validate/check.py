@@ -59,6 +59,7 @@ def check(
     view = ModelView.read(path)
     outcome = examine(
         str(path),
+        view.proto,
         provider=options.provider,
         threads=options.threads,
         custom_op_libraries=[str(p) for p in options.custom_op_libraries],

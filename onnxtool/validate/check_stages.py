@@ -27,6 +27,7 @@ Progress = Callable[[str], None]
 @dataclass
 class _Examination:
     path: Path
+    proto: onnx.ModelProto
     stages: list[dict[str, Any]] = field(default_factory=list)
     findings: list[dict[str, str]] = field(default_factory=list)
     announce: Progress = lambda _: None
@@ -54,12 +55,14 @@ class _Examination:
 _BEYOND_RUNTIME = ("Unrecognized attribute", "Exception during initialization", "in node ().")
 _SIZES = ((1, None), (2, None), (1, 64), (1, 224))  # batch and length of random inputs
 _AFTER_CRASH = ((1, 1024), (1, 16000))  # sound shorter than a window can crash the runtime
+_COPIED = 1 << 20
 # Findings of the stages that are errors; severities and texts are in check_catalog.
 FATAL = {"OT001", "OT002", "OT101", "OT103", "OT111", "OT114"}
 
 
 def examine(
     path: str,
+    proto: onnx.ModelProto,
     *,
     provider: str = "cpu",
     threads: int | None = None,
@@ -71,7 +74,8 @@ def examine(
     """Put a model file through all four stages.
 
     Args:
-        path: an .onnx file that `read_proto` accepts.
+        path: an .onnx file.
+        proto: what `read_proto` gave for it; it is left as it is.
         provider, threads, custom_op_libraries: how to run it.
         data: .npz with inputs for the run; random ones unless given.
         seed: of random inputs.
@@ -82,7 +86,7 @@ def examine(
     """
     from onnxtool.runtime.session import SessionOptions
 
-    work = _Examination(Path(path), announce=announce)
+    work = _Examination(Path(path), proto, announce=announce)
     sound = work.stage("specification", lambda: _specification(work))
     if sound:
         work.stage("shapes", lambda: _shapes(work))
@@ -111,13 +115,22 @@ def _specification(work: _Examination) -> str:
 
 
 def _shapes(work: _Examination) -> str:
-    model = read_proto(work.path)
+    model = _own_copy(work)
     failure = _inference_failure(model, data_prop=True)
     # Following values as well, onnx 1.23 takes the 640 numbers that a Div of constants gives for a shape, and refuses
     # what is right: such a failure counts only where shapes alone fail too.
     if failure is not None and (failure := _inference_failure(model, data_prop=False)) is not None:
         work.find("OT003" if _inside_standard_function(failure) else "OT002", failure)
     return "strict shape and type inference"
+
+
+def _own_copy(work: _Examination) -> onnx.ModelProto:
+    """The model to be changed at will: read anew where a copy would hold all weights twice."""
+    if work.path.stat().st_size > _COPIED:
+        return read_proto(work.path)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(work.proto)
+    return copy
 
 
 def _inference_failure(model: onnx.ModelProto, *, data_prop: bool) -> str | None:
@@ -154,7 +167,7 @@ def _load(work: _Examination, options: Any, runners: list[Any]) -> str:
     try:
         runners.append(OnnxRunner.open(work.path, options))
     except UnsupportedError as error:
-        custom = "custom" if _has_custom_operators(work.path) and not options.custom_op_libraries else ""
+        custom = "custom" if _has_custom_operators(work.proto) and not options.custom_op_libraries else ""
         work.find("OT103" if custom else "OT102", str(error))
     except InputError as error:
         beyond = not work.findings and any(part in str(error) for part in _BEYOND_RUNTIME)
@@ -162,11 +175,11 @@ def _load(work: _Examination, options: Any, runners: list[Any]) -> str:
     return f"onnxruntime {onnxruntime.__version__}"
 
 
-def _has_custom_operators(path: Path) -> bool:
+def _has_custom_operators(proto: onnx.ModelProto) -> bool:
     from onnxtool.model.header import read_header
 
     standard = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "ai.onnx.preview"}
-    names = read_header(read_proto(path)).operators
+    names = read_header(proto).operators
     return any(name.rpartition(".")[0] not in standard for name in names)
 
 
@@ -181,7 +194,7 @@ def _run(work: _Examination, runner: Any, data: str | None, seed: int) -> str:
         except (InputError, UnsupportedError) as error:
             work.find("OT111", str(error))
         return f"on {data}"
-    declared = specs(v for v in read_proto(work.path).graph.input)
+    declared = specs(work.proto.graph.input)
     failure = ""
     for batch, length in _AFTER_CRASH if crashed_before() else _SIZES:
         try:
