@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
@@ -70,6 +71,8 @@ class Output(AbstractContextManager["Output"]):
         return self._consoles[stderr]
 
     def __enter__(self) -> Output:
+        if not self.verbose:
+            logging.lastResort = None  # what libraries log is no part of a command's one line
         if not self.quiet and sys.stderr.isatty():
             self._listening = progress.listen(RichProgress())
             self._listening.__enter__()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from onnxtool.convert.pytorch_quiet import quiet
 from onnxtool.convert.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError
 
@@ -40,12 +40,12 @@ def load_exported_program(source: Source, trust: bool) -> torch.export.ExportedP
     if not trust:
         _screen(source)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet(0):  # torch logs the whole traceback when it fails
             program = torch.export.load(str(source.path))
     except Exception as error:
+        reason = _line(error).removesuffix(" Please check the warnings above for possible errors.")
         raise InputError(
-            f"{source}: this exported program cannot be loaded by torch {torch.__version__} ({_line(error)})."
+            f"{source}: this exported program cannot be loaded by torch {torch.__version__} ({reason})."
         ) from error
     for node in program.graph.nodes:
         if _trains(node):

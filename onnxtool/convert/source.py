@@ -10,12 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.io import sha256
 
 _MAX_ENTRIES = 100_000
 _MAX_MEMBER = 64 << 20
 _MAX_FILES = 10_000
+# An archive that is larger unpacked than both of these is taken for a bomb.
+_UNPACKED_LIMIT = 1 << 30
+_RATIO_LIMIT = 200
 
 
 class Source:
@@ -82,12 +85,20 @@ class Source:
             return ()
         try:
             with zipfile.ZipFile(self.path) as archive:
-                return tuple(archive.namelist()[:_MAX_ENTRIES])
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+                names = tuple(archive.namelist()[:_MAX_ENTRIES])
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
             return ()
+        if unpacked > max(_UNPACKED_LIMIT, _RATIO_LIMIT * self.size):
+            raise ResourceError(f"{self.path}: the archive unpacks to {unpacked} bytes, which is taken for a zip bomb.")
+        return names
 
     def zip_names(self) -> tuple[str, ...]:
-        """Entries of a zip archive; empty when it is none (or cut off)."""
+        """Entries of a zip archive; empty when it is none (or cut off).
+
+        Raises:
+            ResourceError: it unpacks to far more than its size.
+        """
         return self._zip
 
     def zip_read(self, name: str) -> bytes:

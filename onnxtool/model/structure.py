@@ -13,6 +13,16 @@ import onnx
 from onnxtool.errors import InputError
 
 Versions = Mapping[str, int]
+_CONSTANT = {
+    "value": onnx.AttributeProto.TENSOR,
+    "sparse_value": onnx.AttributeProto.SPARSE_TENSOR,
+    "value_float": onnx.AttributeProto.FLOAT,
+    "value_floats": onnx.AttributeProto.FLOATS,
+    "value_int": onnx.AttributeProto.INT,
+    "value_ints": onnx.AttributeProto.INTS,
+    "value_string": onnx.AttributeProto.STRING,
+    "value_strings": onnx.AttributeProto.STRINGS,
+}
 
 
 def verify_structure(model: onnx.ModelProto) -> None:
@@ -68,6 +78,8 @@ def _verify_nodes(nodes: Iterable[onnx.NodeProto], known: set[str], where: str, 
 def _verify_signature(node: onnx.NodeProto, label: str, versions: Versions) -> None:
     """Hold the number of inputs and the attributes against the specification, for operators that it knows."""
     domain = "" if node.domain == "ai.onnx" else node.domain
+    if (domain, node.op_type) == ("", "Constant"):
+        _verify_constant(node, label)
     signature = _signature(node.op_type, domain, versions.get(domain, 0))
     if signature is None:
         return
@@ -77,6 +89,15 @@ def _verify_signature(node: onnx.NodeProto, label: str, versions: Versions) -> N
     missing = required - {a.name for a in node.attribute}
     if missing:
         raise InputError(f"{label} lacks the attribute {min(missing)!r}.")
+
+
+def _verify_constant(node: onnx.NodeProto, label: str) -> None:
+    """Exactly one attribute, of the type that its name stands for; the specification calls them all optional."""
+    if len(node.attribute) != 1:
+        raise InputError(f"{label} has {len(node.attribute)} attributes; a Constant has exactly one.")
+    attribute = node.attribute[0]
+    if attribute.type != _CONSTANT.get(attribute.name, -1):
+        raise InputError(f"{label}: its attribute {attribute.name!r} is none that holds a constant.")
 
 
 @functools.cache

@@ -53,6 +53,7 @@ _FIELDS: dict[int, str] = {
     onnx.TensorProto.COMPLEX128: "double_data",
     onnx.TensorProto.STRING: "string_data",
 }
+_ALL_FIELDS = frozenset(_FIELDS.values())
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,10 @@ def resolve_inside(folder: Path, location: str) -> Path:
 
 def _verify_inline(tensor: onnx.TensorProto, declared: int | None) -> None:
     """Hold dims against what the file holds; a typed field has one entry for each element (4-bit: for two)."""
+    filled = [name for name in _ALL_FIELDS if len(getattr(tensor, name))]
     if tensor.HasField("raw_data"):
+        if filled:
+            raise InputError(f"tensor {tensor.name!r} holds its values twice; the file is damaged.")
         if declared is not None and len(tensor.raw_data) != declared:
             raise InputError(
                 f"tensor {tensor.name!r} calls for {declared} bytes but holds {len(tensor.raw_data)}; "
@@ -182,6 +186,8 @@ def _verify_inline(tensor: onnx.TensorProto, declared: int | None) -> None:
     bits = _BITS.get(tensor.data_type, 8)
     called_for = (elements + 1) // 2 if bits == 4 else elements * (2 if tensor.data_type in _COMPLEX else 1)
     present = len(getattr(tensor, field))
+    if any(name != field for name in filled):
+        raise InputError(f"tensor {tensor.name!r} holds values of another type than it declares; the file is damaged.")
     if present != called_for:
         raise InputError(
             f"tensor {tensor.name!r} calls for {called_for} values but holds {present}; the file is damaged."

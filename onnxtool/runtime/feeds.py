@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run
 
 DEFAULT_BATCH = 2
 DEFAULT_LENGTH = 16
-_MAX_ELEMENTS = 1 << 31
+_MAX_ELEMENTS = 1 << 26  # of all inputs together; half a gigabyte while they are drawn
 
 
 # A compressed archive that is larger unpacked than both of these is taken for a bomb.
@@ -96,14 +96,16 @@ def random_feeds(
 
     Raises:
         UnsupportedError: an input that is no tensor (sequence, map, optional).
-        InputError: the shapes call for more than 2**31 elements.
+        InputError: the shapes call for more than 2**26 elements.
     """
     generator = np.random.default_rng(seed)
     numbers = dim_values(specs, dims, batch=batch, length=length)
     feeds = {}
+    total = 0.0
     for spec in specs:
         shape = concrete_shape(spec.shape, numbers, batch=batch, length=length)
-        if int(np.prod([float(d) for d in shape])) > _MAX_ELEMENTS:
+        total += float(np.prod([float(d) for d in shape]))
+        if total > _MAX_ELEMENTS:
             raise InputError(f"input {spec.name!r} of shape {list(shape)} is too large for random data; give --data.")
         feeds[spec.name] = _random(spec, shape, generator, (domains or {}).get(spec.name))
     return feeds

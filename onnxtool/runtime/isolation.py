@@ -253,6 +253,9 @@ class _Watch:
                 "the process was killed, most likely because the machine is out of memory.", ResourceError.exit_code
             )
             _leave(ResourceError.exit_code)
+        if number == signal.SIGBUS:  # what reading beyond the end of a mapped file gives
+            self.fail("a file was cut off, or could not be read, while it was in use.", InputError.exit_code)
+            _leave(InputError.exit_code)
         if self.call:
             self.fail(
                 f"native code crashed ({name}) while {self.call.what}; the file is malformed"

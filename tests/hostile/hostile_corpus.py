@@ -7,7 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import hostile_bytes
+import hostile_excess
 import hostile_files
+import hostile_frameworks
 import hostile_graphs
 from hostile_cases import Case, unique
 from hostile_driver import Outcome, run
@@ -18,18 +20,21 @@ BASE_BYTES = 1_700_000_000
 # processor time: other work on the machine stretches wall time, which only has to be what such work can explain.
 BASE_SECONDS = 30.0
 STRETCH = 5.0
+KINDS = (hostile_bytes, hostile_graphs, hostile_excess, hostile_files, hostile_frameworks)
 
 
 @cache
 def corpus() -> tuple[Case, ...]:
     """Every case."""
-    return tuple(unique([*hostile_bytes.cases(), *hostile_graphs.cases(), *hostile_files.cases()]))
+    return tuple(unique([c for kind in KINDS for c in kind.cases()]))
 
 
 def some_commands(case: Case, count: int) -> list[str]:
     """`check` and a choice of the others that differs from case to case, and not from run to run."""
     first = [c for c in ("check", "run") if c in case.commands][:1]
-    if case.name.startswith(("pickle", "joblib", "torch", "keras", "skops", "safetensors", "zip")):
+    if case.name.startswith(
+        ("pickle", "joblib", "torch", "keras", "skops", "safetensors", "zip", "framework", "folder")
+    ):
         first.append("convert")
     rest = [c for c in case.commands if c not in first]
     start = zlib.crc32(case.name.encode()) % max(1, len(rest))

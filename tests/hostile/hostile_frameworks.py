@@ -1,0 +1,268 @@
+"""Files of frameworks that are damaged, lie about their sizes, or nest without end; and small whole ones to mutate."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hostile_cases import Case, codes, file
+from hostile_files import framework, zip_bomb, zipped
+from hostile_mutations import change_bytes
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+DEEP = 200_000
+
+
+def cases() -> Iterator[Case]:
+    """All of them; `convert` looks into these, to the other commands they are no model."""
+    refused = framework(2, 3, 4)
+    for name, content in texts().items():
+        yield Case(f"framework-{name}", file(name.rpartition("-")[2], content), refused)
+    for name, content in archives().items():
+        yield Case(f"framework-{name}", file(name.rpartition("-")[2], content), framework(2, 3, 4, 5, 6))
+    for name, members in folders().items():
+        yield Case(f"folder-{name}", folder(members), codes(3, convert=(2, 3, 4, 5), compare=(2, 3, 4, 5), diff=(2, 3)))
+    yield Case("folder-symlinked-savedmodel", symlinked, codes(3, convert=(3, 4, 5), compare=(3, 4, 5), diff=(2, 3)))
+
+
+def texts() -> dict[str, bytes]:
+    """XGBoost, LightGBM and safetensors files: JSON that nests, numbers that lie."""
+    learner = {
+        "learner_model_param": {"num_feature": "4", "num_class": "0", "base_score": "5E-1", "num_target": "1"},
+        "objective": {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}},
+        "gradient_booster": {
+            "name": "gbtree",
+            "model": {"gbtree_model_param": {"num_trees": "1000000000", "num_parallel_tree": "1"}, "trees": []},
+        },
+    }
+    tree = {
+        "tree_param": {"num_nodes": "3", "num_feature": "4", "num_deleted": "0", "size_leaf_vector": "1"},
+        "left_children": [1 << 30, -1, -1],
+        "right_children": [0, -1, -1],
+        "parents": [0, 0, 0],
+        "split_indices": [1 << 30, 0, 0],
+        "split_conditions": [0.5, 1.0, 2.0],
+        "default_left": [0, 0, 0],
+        "base_weights": [0, 1, 2],
+        "loss_changes": [0, 0, 0],
+        "sum_hessian": [1, 1, 1],
+        "id": 0,
+        "split_type": [0, 0, 0],
+        "categories": [],
+        "categories_nodes": [],
+        "categories_segments": [],
+        "categories_sizes": [],
+    }
+    looped = json.loads(json.dumps(learner))
+    looped["gradient_booster"]["model"].update(
+        gbtree_model_param={"num_trees": "1", "num_parallel_tree": "1"}, trees=[tree], tree_info=[0]
+    )
+    booster = "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nlabel_index=0\nmax_feature_idx=3\n"
+    names = "objective=regression\nfeature_names=a b c d\nfeature_infos=[0:1] [0:1] [0:1] [0:1]\n"
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}}).encode()
+    twice = json.dumps({"__metadata__": {str(i): "x" for i in range(50_000)}}).encode()
+    return {
+        "nested-xgboost.json": b'{"learner":' + b"[" * DEEP + b"]" * DEEP + b"}",
+        "many-trees-xgboost.json": json.dumps({"learner": learner, "version": [3, 0, 0]}).encode(),
+        "looping-tree-xgboost.json": json.dumps({"learner": looped, "version": [3, 0, 0]}).encode(),
+        "unclosed-xgboost.json": b'{"learner":{"gradient_booster":',
+        "lying-xgboost.ubj": b"{L\0\0\0\0\0\0\0\x07learner[$d#L" + struct.pack(">q", 1 << 40),
+        "header-only-lightgbm.txt": (booster + names).encode(),
+        "lying-lightgbm.txt": (booster + names + "tree_sizes=99999999999\n\nTree=0\nnum_leaves=2000000000\n").encode(),
+        "negative-lightgbm.txt": (booster + names + "tree_sizes=80\n\nTree=0\nnum_leaves=-5\nnum_cat=0\n").encode(),
+        "negative-range-model.safetensors": struct.pack("<Q", len(header)) + header + bytes(8),
+        "header-alone-model.safetensors": struct.pack("<Q", len(twice)) + twice,
+        "nested-model.safetensors": struct.pack("<Q", 2 * DEEP) + b"[" * DEEP + b"]" * DEEP,
+        "tflite-of-offsets-model.tflite": b"\x1c\0\0\0TFL3" + b"\xff\xff\xff\x7f" * 64,
+        "catboost-of-noise-model.cbm": b"CBM1" + struct.pack("<I", 1 << 30) + bytes(200),
+    }
+
+
+def archives() -> dict[str, bytes]:
+    """Zip archives of PyTorch, Keras and skops with parts cut off, swapped or inflated; HDF5 cut off."""
+    keras = (FIXTURES / "digits_keras.keras").read_bytes()
+    torch = (FIXTURES / "digits_cnn.pt").read_bytes()
+    skops = (FIXTURES / "digits_forest.skops").read_bytes()
+    weights = members(keras)["model.weights.h5"]
+    deep = b"[" * DEEP + b"]" * DEEP
+    script = {"m/version": b"3\n", "m/constants.pkl": b"\x80\x02).", "m/data.pkl": b"\x80\x02N."}
+    program = {"m/archive_format": b"pt2", "m/archive_version": b"0", "m/models/model.json": b"{}"}
+    return {
+        "weights-cut-model.keras": swapped(keras, "model.weights.h5", weights[: len(weights) // 2]),
+        "weights-of-noise-model.keras": swapped(keras, "model.weights.h5", weights[:64] + b"\xff" * 5000),
+        "weights-missing-model.keras": swapped(keras, "model.weights.h5", None),
+        "config-nested-model.keras": swapped(keras, "config.json", deep),
+        "config-of-numbers-model.keras": swapped(keras, "config.json", b"[1, 2]"),
+        "weights-bomb-model.keras": zip_bomb("model.weights.h5"),
+        "cut-model.h5": weights[: len(weights) // 3],
+        "no-model-model.h5": weights,
+        "schema-nested-model.skops": swapped(skops, "schema.json", deep),
+        "schema-bomb-model.skops": zip_bomb("schema.json"),
+        "array-missing-model.skops": swapped(skops, next(n for n in members(skops) if n.endswith(".npy")), None),
+        "storage-missing-model.pt": swapped(torch, next(n for n in members(torch) if n.endswith("/data/0")), None),
+        "storage-cut-model.pt": swapped(torch, next(n for n in members(torch) if n.endswith("/data/0")), b"\0" * 4),
+        "script-without-code-model.pt": zipped(script),
+        "script-cut-model.pt": zipped({**script, "m/code/__torch__.py": b"class M(Module):\n" * 50})[:-60],
+        "script-of-noise-model.pt": zipped({**script, "m/code/__torch__.py": b"\xff\xfe" * 500}),
+        "program-empty-model.pt2": zipped(program),
+        "program-nested-model.pt2": zipped({**program, "m/models/model.json": deep}),
+        "program-of-lies-model.pt2": zipped(
+            {**program, "m/models/model.json": b'{"graph_module": 1, "opset_version": {"aten": -1}}'}
+        ),
+    }
+
+
+def folders() -> dict[str, dict[str, bytes]]:
+    """Folders of Hugging Face and TensorFlow."""
+    deep = b"[" * DEEP + b"]" * DEEP
+    bert = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 1 << 40, "num_hidden_layers": 1 << 30}
+    remote = {"model_type": "evil", "auto_map": {"AutoModel": "evil.Model"}, "architectures": ["Model"]}
+    return {
+        "config-nested": {"config.json": deep, "model.safetensors": b""},
+        "config-no-object": {"config.json": b"[]", "model.safetensors": b""},
+        "config-of-a-giant": {"config.json": json.dumps(bert).encode(), "model.safetensors": b""},
+        "config-with-code": {
+            "config.json": json.dumps(remote).encode(),
+            "evil.py": b"open('ran', 'w')\nclass Model: pass\n",
+            "model.safetensors": struct.pack("<Q", 2) + b"{}",
+        },
+        "savedmodel-of-noise": {"saved_model.pb": b"\xff" * 500, "variables/variables.index": b"\0" * 50},
+        "savedmodel-empty": {"saved_model.pb": b""},
+        "empty": {},
+    }
+
+
+def folder(content: dict[str, bytes]) -> Callable[[Path], Path]:
+    """A writer of a folder."""
+
+    def write(where: Path) -> Path:
+        made = where / "model"
+        made.mkdir()
+        for name, data in content.items():
+            (made / name).parent.mkdir(exist_ok=True)
+            (made / name).write_bytes(data)
+        return made
+
+    return write
+
+
+def symlinked(where: Path) -> Path:
+    """A SavedModel whose variables lie elsewhere."""
+    made = folder({"saved_model.pb": b"\x08\x01\x12\x00"})(where)
+    (where / "elsewhere").mkdir()
+    (where / "elsewhere" / "variables.index").write_bytes(b"S" * 4096)
+    (made / "variables").symlink_to("../elsewhere")
+    return made
+
+
+def members(archive: bytes) -> dict[str, bytes]:
+    """What a zip archive holds."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
+
+
+def swapped(archive: bytes, member: str, content: bytes | None) -> bytes:
+    """The archive with another content of a member, or without it."""
+    held = members(archive)
+    if content is None:
+        del held[member]
+    else:
+        held[member] = content
+    return stored(held)
+
+
+def stored(held: dict[str, bytes]) -> bytes:
+    """An archive without compression, as PyTorch needs it."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as packed:
+        for name, content in held.items():
+            packed.writestr(zipfile.ZipInfo(name), content)
+    return buffer.getvalue()
+
+
+def change_file(content: bytes, generator: np.random.Generator) -> bytes:
+    """Change a framework's file: a member of an archive, a value of a JSON text, or bytes."""
+    if content.startswith(b"PK") and generator.random() < 0.8:
+        held = members(content)
+        name = list(held)[int(generator.integers(0, len(held)))]
+        kind = generator.random()
+        if kind < 0.1:
+            del held[name]
+        else:
+            held[name] = change_file(held[name], generator)
+        return stored(held)
+    if content[:1] == b"{" and generator.random() < 0.7:
+        try:
+            return json.dumps(change_json(json.loads(content), generator)).encode()
+        except ValueError:
+            pass
+    return change_bytes(content, generator)
+
+
+def change_json(value: Any, generator: np.random.Generator) -> Any:
+    """Put something else in one place."""
+    odd: tuple[Any, ...] = (None, -1, 0, 1 << 40, 1e300, "", "x", [], {}, True, "-1", [[]], "os.system")
+    if isinstance(value, (dict, list)) and value and generator.random() < 0.9:
+        key = list(value)[int(generator.integers(0, len(value)))] if isinstance(value, dict) else None
+        place = key if key is not None else int(generator.integers(0, len(value)))
+        if generator.random() < 0.05:
+            del value[place]
+        else:
+            value[place] = change_json(value[place], generator)
+        return value
+    return odd[int(generator.integers(0, len(odd)))]
+
+
+def seeds() -> dict[str, bytes]:
+    """Small whole files of the frameworks that are installed, by name."""
+    found: dict[str, bytes] = {}
+    data = np.random.default_rng(0).random((60, 4))
+    target = (data[:, 0] > data[:, 1]).astype(int)
+    with tempfile.TemporaryDirectory() as name:
+        where = Path(name)
+        for make in (_boosted, _torch, _keras):
+            try:
+                make(where, data, target)
+            except ImportError:
+                continue
+        for path in sorted(where.iterdir()):
+            found[path.name] = path.read_bytes()
+    return found
+
+
+def _boosted(where: Path, data: np.ndarray, target: np.ndarray) -> None:
+    import lightgbm
+    import xgboost
+
+    for suffix in ("json", "ubj"):
+        model = xgboost.XGBClassifier(n_estimators=3, max_depth=2).fit(data, target)
+        model.save_model(where / f"xgboost.{suffix}")
+    made = lightgbm.LGBMClassifier(n_estimators=3, num_leaves=4, min_child_samples=2, verbose=-1).fit(data, target)
+    made.booster_.save_model(where / "lightgbm.txt")
+
+
+def _torch(where: Path, data: np.ndarray, target: np.ndarray) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2)).eval()
+    example = torch.zeros(2, 4)
+    torch.jit.trace(model, example).save(str(where / "script.pt"))
+    torch.export.save(torch.export.export(model, (example,)), str(where / "program.pt2"))
+    torch.save(model.state_dict(), where / "weights.pt")
+    save_file(model.state_dict(), where / "weights.safetensors")
+
+
+def _keras(where: Path, data: np.ndarray, target: np.ndarray) -> None:
+    import keras
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "relu"), keras.layers.Dense(2)])
+    model.save(where / "small.keras")
+    model.save(where / "small.h5")
