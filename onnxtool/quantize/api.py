@@ -88,7 +88,7 @@ def quantize(
         op_types: quantize only these of Conv, Gemm, MatMul.
         exclude: nodes that stay float: names, or glob patterns of node names or output tensors.
         max_drop: auto: the accuracy budget; 0.01 is one point.
-        time_limit: auto: seconds that the search may take.
+        time_limit: auto: seconds that all of it may take; what was found by then is written.
         smallest: auto: when nothing beats float, write the smallest within the budget all the same.
         recipe_file: replay the recipe in this file (no data needed, same bytes); where there is no such file, the
             recipe that was found is saved to it.
@@ -150,7 +150,7 @@ def quantize(
     if replayed is not None or recipe.mode != "auto":
         recipe = calibrate(job.prepared, recipe, job.data, None)
         return _saved(finish(job, recipe, path, began), recipe, recipe_file, replayed)
-    outcome = search(job, recipe, max_drop, time_limit, target)
+    outcome = search(job, recipe, max_drop, time_limit, target, began)
     best = outcome.best or (outcome.smallest if smallest else None)
     if best is None:
         return _nothing(job, outcome, began)

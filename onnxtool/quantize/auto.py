@@ -54,7 +54,7 @@ _METHODS: tuple[tuple[Method, float], ...] = (
     ("percentile", 0.9999),
     ("percentile", 0.99999),
 )
-_SHARES = {"families": 0.35, "condition": 0.5, "paying": 0.65, "repair": 0.9}  # of the time limit, by when a stage ends
+_SHARES = {"families": 0.35, "condition": 0.5, "paying": 0.65, "repair": 0.85}  # of the time limit, by when a stage ends
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,14 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
-def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, target: str | None = None) -> Outcome:
+def search(
+    job: Job,
+    base: QuantRecipe,
+    max_drop: float,
+    time_limit: float,
+    target: str | None = None,
+    began: float | None = None,
+) -> Outcome:
     """Find the fastest recipe within the budget.
 
     Args:
@@ -87,8 +94,9 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
         max_drop: the budget; see `Budget`.
         time_limit: seconds for the whole search; it ends with the best found so far.
         target: another machine's traits: nothing is timed here, and speed goes by rules of thumb.
+        began: reading of the clock that the time limit counts from; now unless given.
     """
-    began = time.perf_counter()
+    began = time.perf_counter() if began is None else began
     traits = find_target(target)
     base = replace(base, reduced=traits.reduced, activations=traits.activations if target else base.activations)
     budget = Budget(max_drop, job.task is not None)
@@ -107,7 +115,7 @@ def search(job: Job, base: QuantRecipe, max_drop: float, time_limit: float, targ
     guess = rule_of_thumb(macs(nodes, seen)) if target is not None else None
     samples = None if measured is None else measured.limited(CALIBRATION_SAMPLES)
     lab = Laboratory(job, budget, judge, reference, seen, guess, Conditions(job.prepared, seen, samples))
-    lab.began = began  # calibration counts towards the time limit
+    lab.began = began  # preparation and calibration count towards the time limit
     outcome = _Hunt(lab, budget, nodes, base, time_limit, measured).run()
     notes: tuple[str, ...] = (traits.note,) if traits.note else ()
     if target is not None:
@@ -250,6 +258,7 @@ class _Hunt:
             return False
         if self.budget.hopeless(trial.fidelity):
             return False
+        self.lab.look_closely(trial)
         return self.budget.allows(trial.fidelity, self.lab.score(trial))
 
     def _winner(self, among: list[Trial] | None = None) -> Trial | None:
@@ -271,7 +280,11 @@ class _Hunt:
             close = [t for t in near if self._keeps(t)]
             self.lab.time_again(close[:_FINALISTS])
             winner = self._winner(close[:_FINALISTS])
-        kept = [t for t in self.lab.trials if t.fidelity is not None and (t is winner or self._kept_already(t))]
+        kept = [
+            t
+            for t in self.lab.trials
+            if t.fidelity is not None and (t is winner or (not t.glanced and self.lab.within(t)))
+        ]
         least = min((t.bytes for t in kept), default=0)
         smallest = min((t for t in kept if t.bytes <= _AS_SMALL * least), key=lambda t: t.speed, default=None)
         best, verdict = winner, ""
@@ -284,11 +297,6 @@ class _Hunt:
                 f"{winner.latency.value:.2f} times as long"
             )
         return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict)
-
-    def _kept_already(self, trial: Trial) -> bool:
-        if trial.fidelity is None or (self.budget.labelled and trial.metric is None):
-            return False
-        return self.budget.allows(trial.fidelity, trial.metric)
 
 
 def _wanted(node: ir.Node, base: QuantRecipe) -> bool:

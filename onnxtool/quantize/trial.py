@@ -40,6 +40,7 @@ class Trial:
         estimate: latency ratio by rule of thumb, where nothing is timed.
         metric: on labelled data; None when it was not measured.
         note: why it was dropped.
+        glanced: `fidelity` is of the first few samples alone.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Trial:
     estimate: float | None = None
     metric: TaskMetric | None = None
     note: str = ""
+    glanced: bool = False
 
     @property
     def speed(self) -> float:
@@ -60,12 +62,15 @@ class Trial:
 
     def candidate(self, budget: Budget, chosen: bool) -> Candidate:
         """What the report keeps of it."""
-        within = self.fidelity is not None and budget.allows(self.fidelity, self.metric)
+        within = self.fidelity is not None and not self.glanced and budget.allows(self.fidelity, self.metric)
         if budget.labelled and self.metric is None:
             within = False
         fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
+        note = self.note or (
+            "judged on a few samples only: slower than another within the budget" if self.glanced else ""
+        )
         return Candidate(
-            self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, within, chosen, self.note
+            self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, within, chosen, note
         )
 
 
@@ -111,7 +116,8 @@ class Laboratory:
     def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
         """Build, judge and time one candidate; one that fails is kept with the reason.
 
-        One that a first look shows to be far from the budget is not judged on all samples.
+        One that a first look shows to be far from the budget is not judged on all samples; neither is one that is
+        clearly slower than another within the budget, or that is not timed, until `look_closely`.
         """
         recipe = self.calibrated(recipe)
         known = next((t for t in self.trials if t.recipe == recipe and (t.speed < float("inf") or not timed)), None)
@@ -124,15 +130,36 @@ class Laboratory:
             trial.bytes = len(payload)
             runner = self.job.runner(payload)
             trial.fidelity = self.judge.judge(runner, FIRST_LOOK)
-            if not self.budget.hopeless(trial.fidelity):
-                trial.fidelity = self.judge.judge(runner)
             if timed and self.estimate is not None:
                 trial.estimate = self.estimate(recipe)
             elif timed:
                 trial.latency = self.time(runner)
+            if not self.budget.hopeless(trial.fidelity):
+                trial.glanced = not timed or self._beaten(trial)
+                trial.fidelity = trial.fidelity if trial.glanced else self.judge.judge(runner)
         except OnnxToolError as error:
             trial.note = str(error)
         return trial
+
+    def _beaten(self, trial: Trial) -> bool:
+        """True when another one within the budget is faster beyond doubt."""
+        return any(
+            t.latency is not None and trial.latency is not None and t.latency.high < trial.latency.low
+            for t in self.trials
+            if t.fidelity is not None and not t.glanced and self.within(t)
+        )
+
+    def within(self, trial: Trial) -> bool:
+        """True when what is known of a candidate keeps the budget; nothing is measured for it."""
+        if trial.fidelity is None or (self.budget.labelled and trial.metric is None):
+            return False
+        return self.budget.allows(trial.fidelity, trial.metric)
+
+    def look_closely(self, trial: Trial) -> None:
+        """Judge a candidate on all samples that was only glanced at."""
+        if trial.glanced:
+            trial.glanced = False
+            trial.fidelity = self.judge.judge(self.job.runner(self.build(trial.recipe)))
 
     def time(self, runner: OnnxRunner) -> LatencyRatio:
         """Latency beside the float model's, quickly."""
