@@ -30,8 +30,10 @@ class SklearnAdapter:
         """Load the estimator and read its schema.
 
         Raises:
-            MissingExtraError, InputError, UnsafeError, UsageError: see `sklearn_load.read_estimator`.
+            UnsafeError: a pickle without trust, whether scikit-learn is installed or not.
+            MissingExtraError, InputError, UsageError: see `sklearn_load.read_estimator`.
         """
+        sklearn_load.refuse_untrusted(source, options)
         if find_spec("sklearn") is None:
             raise MissingExtraError(str(source), "scikit-learn", self.extra)
         from onnxtool.convert.sklearn_model import SklearnModel

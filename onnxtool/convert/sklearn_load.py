@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
-import pickletools
 import warnings
-import zlib
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -18,22 +11,14 @@ from onnxtool.convert.factory import importable
 from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_quiet import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError
+from onnxtool.model.pickle_scan import pickled_imports, unpacked
 
 # Packages whose classes are part of what a fitted estimator is made of. Only classes and numpy ufuncs of theirs are
 # accepted, no plain functions: numpy alone has some that run any string given to them.
 _KNOWN_PACKAGES = ("sklearn", "numpy", "scipy", "xgboost", "lightgbm", "catboost")
 _KNOWN_TYPES = ("collections.OrderedDict", "collections.defaultdict")
 _PEEK = 1 << 16
-_COMPRESSED: tuple[tuple[bytes, str, Callable[[bytes], bytes]], ...] = (
-    (b"\x1f\x8b", "gzip", lambda data: gzip.GzipFile(fileobj=io.BytesIO(data)).read1(_PEEK)),
-    (b"BZh", "bz2", lambda data: bz2.BZ2Decompressor().decompress(data, _PEEK)),
-    (b"\xfd7zXZ\x00", "xz", lambda data: lzma.LZMADecompressor().decompress(data, _PEEK)),
-    (b"]\x00\x00", "lzma", lambda data: lzma.LZMADecompressor().decompress(data, _PEEK)),
-    (b"x\x01", "zlib", lambda data: zlib.decompressobj().decompress(data, _PEEK)),
-    (b"x\x9c", "zlib", lambda data: zlib.decompressobj().decompress(data, _PEEK)),
-    (b"x\xda", "zlib", lambda data: zlib.decompressobj().decompress(data, _PEEK)),
-    (b"x^", "zlib", lambda data: zlib.decompressobj().decompress(data, _PEEK)),
-)
+_PROTOCOLS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib", ".cloudpickle", ".sav")
 
 
@@ -44,55 +29,41 @@ def is_skops(source: Source) -> bool:
 
 def pickle_form(source: Source) -> str | None:
     """What kind of pickle this is ("pickle", "joblib, zlib-compressed"); None for none. Nothing is unpickled."""
-    start = _pickle_start(source)
-    if start is None:
+    inside = unpacked(source.head(_PEEK))
+    if inside is None:
         return None
-    if start[:1] != b"\x80" and source.suffix not in _PICKLE_SUFFIXES:
+    packing, start = inside
+    # Protocols 0 and 1 have no magic; only the name gives them away.
+    known = source.suffix in _PICKLE_SUFFIXES
+    if not (start[:2] in _PROTOCOLS or (known and start[:1] in (b"c", b"(", b"]", b"}"))):
         return None
     if b"joblib" in start[:4096]:
         kind = "joblib"
     else:
         kind = "cloudpickle" if b"cloudpickle" in start else "joblib" if source.suffix == ".joblib" else "pickle"
-    packing = next((name for magic, name, _ in _COMPRESSED if source.head(6).startswith(magic)), "")
     return f"{kind}, {packing}-compressed" if packing else kind
-
-
-def _pickle_start(source: Source) -> bytes | None:
-    """The first bytes of the pickle stream, unpacked."""
-    head = source.head(_PEEK)
-    for magic, _, unpack in _COMPRESSED:
-        if head.startswith(magic):
-            try:
-                head = unpack(head)
-            except (OSError, EOFError, zlib.error, lzma.LZMAError):
-                return None
-            break
-    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        return head
-    # Protocols 0 and 1 have no magic; only the name gives them away.
-    return head if source.suffix in _PICKLE_SUFFIXES and head[:1] in (b"c", b"(", b"]", b"}") else None
 
 
 def pickled_packages(source: Source) -> list[str]:
     """Top-level packages that the start of a pickle names, read off its opcodes without running them."""
-    found: dict[str, None] = {}
-    stack: list[str | None] = []
-    memo: list[str | None] = []
-    try:
-        for opcode, argument, _ in pickletools.genops(_pickle_start(source) or b""):
-            if opcode.name == "GLOBAL":
-                found[str(argument).split(".")[0].split(" ")[0]] = None
-            elif opcode.name == "STACK_GLOBAL" and len(stack) >= 2:
-                found[(stack[-2] or "").split(".")[0]] = None
-            if opcode.name == "MEMOIZE":
-                memo.append(stack[-1] if stack else None)
-            elif opcode.name in ("BINGET", "LONG_BINGET") and isinstance(argument, int):
-                stack.append(memo[argument] if argument < len(memo) else None)
-            else:
-                stack.append(argument if isinstance(argument, str) else None)
-    except Exception:  # cut off at _PEEK, or raw array bytes in between
-        pass
-    return [name for name in found if name.isidentifier()]
+    names = pickled_imports(source.head(_PEEK)) or []
+    return [p for p in dict.fromkeys(n.partition(".")[0] for n in names) if p.isidentifier()]
+
+
+def refuse_untrusted(source: Source, options: ConvertOptions) -> None:
+    """A pickle needs trust, whatever is installed.
+
+    Raises:
+        UnsafeError: a pickle, and `options.trust` is not set.
+    """
+    if options.trust or is_skops(source):
+        return
+    packages = _own_packages(source)
+    uses = f" (it names {', '.join(packages)})" if packages else ""
+    raise UnsafeError(
+        f"{source}: this is a pickle ({pickle_form(source)}){uses}, which can run code when loaded. "
+        "Pass --trust if you trust it, or save the model with skops.io.dump."
+    )
 
 
 def read_estimator(source: Source, options: ConvertOptions) -> tuple[Any, str, list[str]]:
@@ -158,13 +129,8 @@ def _is_known(name: str) -> bool:
 
 
 def _read_pickle(source: Source, options: ConvertOptions) -> tuple[Any, list[str]]:
-    packages = [p for p in pickled_packages(source) if p not in ("builtins", "_codecs", "copyreg", "copy_reg")]
-    if not options.trust:
-        uses = f" (it names {', '.join(packages)})" if packages else ""
-        raise UnsafeError(
-            f"{source}: this is a pickle ({pickle_form(source)}){uses}, which can run code when loaded. "
-            "Pass --trust if you trust it, or save the model with skops.io.dump."
-        )
+    refuse_untrusted(source, options)
+    packages = _own_packages(source)
     try:
         import joblib
     except ModuleNotFoundError as error:
@@ -179,6 +145,10 @@ def _read_pickle(source: Source, options: ConvertOptions) -> tuple[Any, list[str
         except Exception as error:
             raise InputError(f"{source}: cannot be unpickled: {_reason(error)}") from error
     return model, [f"pickle trusted; it names {', '.join(packages)}" if packages else "pickle trusted"]
+
+
+def _own_packages(source: Source) -> list[str]:
+    return [p for p in pickled_packages(source) if p not in ("builtins", "_codecs", "copyreg", "copy_reg")]
 
 
 def _version_notes(caught: list[warnings.WarningMessage]) -> list[str]:

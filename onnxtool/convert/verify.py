@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
-from onnxtool.errors import InputError, VerdictError
+from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimize.pipeline import optimize_model
@@ -87,7 +87,8 @@ class Proof:
         """Run the graph on the same inputs as the source.
 
         Raises:
-            InputError: the source fails on every input that was tried, or the runtime refuses the graph.
+            InputError: the source fails on every input that was tried.
+            UnsupportedError: the runtime refuses the graph, which is the exporter's fault and not the file's.
             VerdictError: the graph fails to run where the source does not.
         """
         if not self.probes:
@@ -95,7 +96,7 @@ class Proof:
         options, model = self._options, self._model
         spilled = _unmap(graph)
         session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled)
-        runner = OnnxRunner.open(graph, session)
+        runner = self._open(graph, session)
         origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
         allowed = tolerance_for(graph, self._tolerance)
         remembered = Remembered(model, self.probes)
@@ -107,6 +108,16 @@ class Proof:
             )
         except InputError as error:
             raise VerdictError(f"{self._names[0]}: the ONNX graph fails where the source runs: {error}") from error
+
+    def _open(self, graph: ir.Model, session: SessionOptions) -> OnnxRunner:
+        try:
+            return OnnxRunner.open(graph, session)
+        except InputError as error:
+            reason = str(error).removeprefix("the runtime refuses this model: ")
+            raise UnsupportedError(
+                f"{self._names[0]}: the exporter of {self._model.framework.split(',')[0]} wrote a graph that the "
+                f"runtime refuses: {reason}"
+            ) from error
 
     def _scaled(self, allowed: Tolerance) -> dict[str, Tolerance]:
         """The absolute tolerance of each output, which is meant for values around 1.

@@ -17,13 +17,24 @@ from collections.abc import Callable, Iterator
 _MOST = 16 << 20  # bytes looked at, after unpacking
 _SEVERAL = 10  # pickles in a row: torch before 1.6 wrote five
 
-_UNPACKERS: dict[bytes, Callable[[bytes], bytes]] = {
-    b"\x1f\x8b": lambda data: zlib.decompressobj(31).decompress(data, _MOST),
-    b"\x78": lambda data: zlib.decompressobj().decompress(data, _MOST),
-    b"BZh": lambda data: bz2.BZ2Decompressor().decompress(data, _MOST),
-    b"\xfd7zXZ\0": lambda data: lzma.LZMADecompressor().decompress(data, _MOST),
-    b"\x5d\0\0": lambda data: lzma.LZMADecompressor(lzma.FORMAT_ALONE).decompress(data, _MOST),
+_UNPACKERS: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
+    b"\x1f\x8b": ("gzip", lambda data: zlib.decompressobj(31).decompress(data, _MOST)),
+    b"\x78": ("zlib", lambda data: zlib.decompressobj().decompress(data, _MOST)),
+    b"BZh": ("bz2", lambda data: bz2.BZ2Decompressor().decompress(data, _MOST)),
+    b"\xfd7zXZ\0": ("xz", lambda data: lzma.LZMADecompressor().decompress(data, _MOST)),
+    b"\x5d\0\0": ("lzma", lambda data: lzma.LZMADecompressor(lzma.FORMAT_ALONE).decompress(data, _MOST)),
 }
+
+
+def unpacked(data: bytes) -> tuple[str, bytes] | None:
+    """How a file (or its beginning) is compressed ("" for not at all), and what is inside; None when damaged."""
+    for magic, (name, unpack) in _UNPACKERS.items():
+        if data.startswith(magic):
+            try:
+                return name, unpack(data)
+            except (OSError, EOFError, zlib.error, lzma.LZMAError):
+                return None
+    return "", data[:_MOST]
 
 
 def pickled_imports(data: bytes) -> list[str] | None:
@@ -45,14 +56,9 @@ def _pickles(data: bytes) -> Iterator[bytes]:
     if data.startswith(b"PK\x03\x04"):
         yield from _members(data)
         return
-    for magic, unpack in _UNPACKERS.items():
-        if data.startswith(magic):
-            try:
-                yield unpack(data)
-            except (OSError, EOFError, zlib.error, lzma.LZMAError):
-                return
-            return
-    yield data[:_MOST]
+    inside = unpacked(data)
+    if inside is not None:
+        yield inside[1]
 
 
 def _members(data: bytes) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from onnxtool.convert.api import convert, open_source
 from onnxtool.convert.sklearn_load import pickled_packages
 from onnxtool.convert.source import Source
-from onnxtool.errors import InputError, UnsafeError
+from onnxtool.errors import InputError, MissingExtraError, UnsafeError
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conftest import Result
 
@@ -70,6 +70,19 @@ def test_a_pickle_is_refused_without_trust_and_not_unpickled(tmp_path: Path, nam
     with pytest.raises(UnsafeError, match=r"pathlib.*--trust"):
         convert(tmp_path / name, tmp_path / "out.onnx")
     assert not (tmp_path / "exploded").exists()
+
+
+def test_a_pickle_is_refused_before_anything_is_said_to_be_missing(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onnxtool.convert import sklearn
+
+    joblib.dump(pipeline, tmp_path / "model.joblib")
+    monkeypatch.setattr(sklearn, "find_spec", lambda name: None)
+    with pytest.raises(UnsafeError):
+        convert(tmp_path / "model.joblib", tmp_path / "out.onnx")
+    with pytest.raises(MissingExtraError, match="scikit-learn"):
+        convert(tmp_path / "model.joblib", tmp_path / "out.onnx", trust=True)
 
 
 @pytest.mark.parametrize("compress", [0, ("zlib", 3), ("gzip", 3), ("bz2", 3), ("xz", 3), ("lzma", 3)])

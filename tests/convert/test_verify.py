@@ -12,7 +12,7 @@ import pytest
 from onnxtool.convert import verify
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.verify import Proof, probe, tidied, tolerance_for
-from onnxtool.errors import InputError, VerdictError
+from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.validate.tolerance import Tolerance
@@ -114,6 +114,15 @@ def test_a_graph_that_fails_at_another_size_is_a_verdict() -> None:
     with pytest.raises(VerdictError, match="fails where the source runs") as caught:
         proof(Doubler("batch", "n")).compare(graph(frozen))
     assert caught.value.exit_code == 1
+
+
+def test_a_graph_that_the_runtime_refuses_is_the_exporters_fault() -> None:
+    broken = graph("n = Cast <to = 7> (x)  y = Add(x, n)")  # a float and an integer
+    with pytest.raises(
+        UnsupportedError, match=r"exporter of numpy wrote a graph that the runtime refuses: .*Add"
+    ) as caught:
+        proof(Doubler("batch", "n")).compare(broken)
+    assert caught.value.exit_code == 4
 
 
 def test_tidying_that_harms_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
