@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 from quant_models import build, weights
 
 import onnxtool
@@ -129,3 +130,56 @@ def test_models_over_memory_are_written_without_running_the_float_model(
     assert (error**2).sum() < 0.03 * (expected**2).sum()
     with pytest.raises(UsageError, match="choose --mode int4"):
         onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "r.onnx")
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("size", [32, 64, 128])
+def test_blocks_are_what_onnx_itself_dequantizes(bits: int, symmetric: bool, size: int) -> None:
+    # DequantizeLinear with block_size (opset 21) in the reference evaluator, fed with our integers and scales.
+    rows, columns = 2 * size, 12
+    weight = weights(rows, columns)
+    blocks = quantize_blocks(weight, bits, size, symmetric=symmetric, search=False)
+    packed = blocks.packed
+    if bits == 4:
+        packed = np.stack([packed & 15, packed >> 4], axis=-1).reshape(columns, 2, size)
+    scales = blocks.scales.reshape(columns, 2)
+    zero = np.full((columns, 2), 2 ** (bits - 1), np.uint8)
+    if blocks.zero_points is not None:
+        raw = blocks.zero_points
+        zero = raw.reshape(columns, 2) if bits == 8 else np.stack([raw & 15, raw >> 4], axis=-1).reshape(columns, 2)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=1, block_size=size),
+        helper.make_node("Transpose", ["w"], ["wt"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "wt"], ["y"]),
+    ]
+    arrays = {"q": packed.reshape(columns, rows), "s": scales, "z": np.ascontiguousarray(zero)}
+    proto = build(nodes, arrays, {"x": ["n", rows]}, {"y": ["n", columns]}, opset=21)
+    x = np.random.default_rng(0).standard_normal((5, rows)).astype(np.float32)
+    expected = ReferenceEvaluator(proto).run(None, {"x": x})[0]
+    np.testing.assert_allclose(x @ restored(weight, bits, size, symmetric), expected, rtol=1e-4, atol=1e-4)
+    plain = build(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": weight}, {"x": ["n", rows]}, {"y": ["n", columns]}
+    )
+    recipe = QuantRecipe(mode="int8" if bits == 8 else "int4", block_size=size, symmetric=symmetric, search_scale=False)
+    got = OnnxRunner.open(apply(prepare(io.from_proto(plain)), recipe)).run({"x": x})["y"]
+    np.testing.assert_allclose(got, expected, atol=0.03 * np.abs(expected).max())  # activations rounded to int8
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_round_to_nearest_is_the_textbook_formula(bits: int) -> None:
+    weight = weights(64, 8)
+    columns = weight.T.reshape(8, 2, 32)
+    low, high = np.minimum(columns.min(-1), 0), np.maximum(columns.max(-1), 0)
+    scale = (high - low) / (2**bits - 1)
+    zero = np.rint(-low / scale)
+    steps = np.clip(np.rint(columns / scale[..., None]) + zero[..., None], 0, 2**bits - 1)
+    expected = ((steps - zero[..., None]) * scale[..., None]).reshape(8, 64).T
+    np.testing.assert_allclose(restored(weight, bits, 32, symmetric=False), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_larger_blocks_lose_more() -> None:
+    weight = weights(512, 16)
+    errors = [((restored(weight, 4, size, True) - weight) ** 2).sum() for size in (32, 64, 128)]
+    assert errors == sorted(errors)
+    assert errors[2] > 1.1 * errors[0]
