@@ -74,9 +74,19 @@ def _text(kind: str, how: str) -> Builder:
             model = t.DistilBertModel(
                 t.DistilBertConfig(dim=256, n_layers=4, n_heads=4, hidden_dim=1024, vocab_size=2000)
             )
+        elif kind == "llama":
+            config = t.LlamaConfig(
+                hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=4,
+                num_key_value_heads=2, vocab_size=2000, max_position_embeddings=1024, use_cache=False,
+            )  # fmt: skip
+            model = t.LlamaForCausalLM(config)
+        elif kind == "t5":
+            config = t.T5Config(d_model=256, d_kv=64, d_ff=512, num_layers=4, num_heads=4, vocab_size=2000)
+            model = t.T5EncoderModel(config)
         else:
             config = t.GPT2Config(n_embd=256, n_layer=4, n_head=4, vocab_size=2000, n_positions=512, use_cache=False)
             model = t.GPT2LMHeadModel(config)
+        _shake_rows(model)
         ids = torch.randint(0, 2000, (2, 16))
         mask = torch.ones(2, 16, dtype=torch.int64)
         dims = {0: "batch", 1: "length"}
@@ -112,11 +122,19 @@ def _image(kind: str, how: str) -> Builder:
         else:
             config = t.SegformerConfig(hidden_sizes=[16, 32, 64, 96], num_labels=20, decoder_hidden_size=64)
             model = t.SegformerForSemanticSegmentation(config)
+        _shake_rows(model)
         _shake_statistics(model)
         image = torch.randn(2, 3, size, size)
         _export(_First(model, "pixel_values"), (image,), ["image"], {"image": {0: "batch"}}, path, how)
 
     return build
+
+
+def _shake_rows(model: Any) -> None:
+    """Give scales and biases values other than 1 and 0, as training would: zeros can be folded away, and ones too."""
+    for name, weight in model.named_parameters():
+        if weight.ndim == 1:
+            weight.data.normal_(0.0 if name.endswith("bias") else 1.0, 0.05)
 
 
 def _shake_statistics(model: Any) -> None:
@@ -147,7 +165,7 @@ def builders() -> dict[str, Builder]:
     for kind in ("resnet", "mobilenet", "convnext", "vit", "segformer"):
         found[f"{kind}-dynamo-raw"] = _image(kind, "dynamo-raw")
         found[f"{kind}-torchscript"] = _image(kind, "torchscript")
-    for kind in ("bert", "distilbert", "gpt2"):
+    for kind in ("bert", "distilbert", "gpt2", "llama", "t5"):
         found[f"{kind}-dynamo"] = _text(kind, "dynamo")
         found[f"{kind}-torchscript"] = _text(kind, "torchscript")
     for name in ("resnet50", "densenet121", "shufflenet", "inception_v2", "squeezenet"):

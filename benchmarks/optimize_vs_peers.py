@@ -2,10 +2,13 @@
 
     python benchmarks/optimize_vs_peers.py [--models FOLDER] [--zoo FOLDER] [--venv FOLDER] [--only NAME ...]
 
-Peers (onnxsim, onnxslim, onnxscript, onnxoptimizer, and ONNX Runtime's own offline optimization at basic and extended)
-run in a virtual environment of their own, which is made on demand from PyPI. Latencies are ratios to the unoptimized
-file: CPU time of the one thread, in alternation, the runtime's own optimizations on. Nodes are counted with subgraphs.
-A result is right when it gives the source's outputs on the runtime without its optimizations, at several sizes.
+Peers (onnxsim, onnxslim, onnxscript, onnxoptimizer, ONNX Runtime's own offline optimization at basic and extended, its
+transformer fuser, and onnxscript's fusions for it) run in a virtual environment of their own, which is made on demand
+from PyPI. Latencies are ratios to the unoptimized file, at lengths 16, 128 and 512 where a length is dynamic: CPU time
+of the one thread, in alternation, the runtime's own optimizations on, the mean of three blocks with fresh sessions
+(where its memory happens to lie gives a session a latency of its own, several percent up or down). Nodes are counted
+with subgraphs. A result is right when it gives the source's outputs on the runtime without its optimizations, at
+several sizes.
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs
 from onnxtool.model.header import read_header
-from onnxtool.optimize.probes import find_probes
 from onnxtool.optimize.verify import first_fault, judge
 from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, SessionOptions
 from onnxtool.validate.tolerance import Tolerance
 
-PACKAGES = ["onnx", "onnxruntime", "onnxsim", "onnxslim", "onnxscript", "onnxoptimizer"]
+PACKAGES = ["onnx", "onnxruntime", "onnxsim", "onnxslim", "onnxscript", "onnxoptimizer", "psutil"]
 ONE_THREAD = SessionOptions(threads=1)
 PEERS = {
     "onnxsim": "import onnx, onnxsim; m, ok = onnxsim.simplify(onnx.load(a)); assert ok; onnx.save(m, b)",
@@ -48,8 +51,20 @@ PEERS = {
     "s.graph_optimization_level = r.GraphOptimizationLevel.ORT_ENABLE_BASIC; r.InferenceSession(a, s)",
     "runtime-extended": "import onnxruntime as r; s = r.SessionOptions(); s.optimized_model_filepath = b; "
     "s.graph_optimization_level = r.GraphOptimizationLevel.ORT_ENABLE_EXTENDED; r.InferenceSession(a, s)",
+    # What its opt_level=1 does, which asks for torch: the runtime's basic level first.
+    "transformer-fuser": "import onnxruntime as r; from onnxruntime.transformers.optimizer import optimize_model; "
+    "s = r.SessionOptions(); s.optimized_model_filepath = b + '.basic'; "
+    "s.graph_optimization_level = r.GraphOptimizationLevel.ORT_ENABLE_BASIC; r.InferenceSession(a, s); "
+    "optimize_model(b + '.basic', model_type=kind, opt_level=0).save_model_to_file(b)",
+    "ort-fusions": "import onnx_ir as ir; from onnxscript.rewriter.ort_fusions import optimize_for_ort; "
+    "ir.save(optimize_for_ort(ir.load(a))[0], b)",
 }
-_ROUNDS, _WARM_UP = 25, 3
+# The transformer fuser's own name for a kind of model, by what stands in the file's name; other models it passes over.
+FUSER_KINDS = {"bert": "bert", "gpt": "gpt2", "vit": "vit", "llama": "gpt_neox", "t5": "t5", "clip": "clip"}
+NOT_PORTABLE = ("runtime-extended", "transformer-fuser", "ort-fusions")
+LENGTHS = (16, 128, 512)
+_BLOCKS, _ROUNDS, _WARM_UP = 3, 8, 2
+_PATIENCE = 60  # seconds for each length
 OURS = ("basic", "extended", "all")
 
 
@@ -75,13 +90,19 @@ def peer_python(venv: Path) -> Path:
     return python
 
 
+def fuser_kind(name: str) -> str | None:
+    """What the transformer fuser calls this kind of model; None for what is no transformer."""
+    return next((kind for part, kind in FUSER_KINDS.items() if part in name), None)
+
+
 def run_tool(tool: str, source: Path, target: Path, python: Path) -> tuple[float, str | None]:
     """Seconds of the whole process, and why there is no result."""
     if tool in OURS:
         command = [sys.executable, "-m", "onnxtool", "optimize", str(source), "-o", str(target), "--level", tool, "-q"]
         command += ["--no-bench"] if tool != "all" else []
     else:
-        command = [str(python), "-c", f"a, b = {str(source)!r}, {str(target)!r}; {PEERS[tool]}"]
+        kind = fuser_kind(source.stem if source.stem != "model" else source.parent.name) or "bert"
+        command = [str(python), "-c", f"a, b, kind = {str(source)!r}, {str(target)!r}, {kind!r}; {PEERS[tool]}"]
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     seconds = time.perf_counter() - start
@@ -99,8 +120,10 @@ def examine(name: str, source: Path, tools: Sequence[str], python: Path, folder:
     probes = find_probes(reference, specs, 0, domains)
     header = read_header(io.read_proto(source))
     entries = [Entry(name, "source", header.nodes, source.stat().st_size, latency={})]
-    runners: list[tuple[Entry, OnnxRunner]] = [(entries[0], OnnxRunner.open(source, ONE_THREAD))]
+    files = [(entries[0], source)]
     for tool in tools:
+        if tool == "transformer-fuser" and fuser_kind(name) is None:
+            continue
         target = folder / f"{name}.{tool}.onnx"
         entry = Entry(name, tool, latency={})
         entries.append(entry)
@@ -112,13 +135,13 @@ def examine(name: str, source: Path, tools: Sequence[str], python: Path, folder:
             entry.fault = None if report.ok else first_fault(report)[:120]
             entry.nodes = read_header(io.read_proto(target)).nodes
             entry.bytes = io.total_bytes(target)
-            runners.append((entry, OnnxRunner.open(target, ONE_THREAD)))
+            files.append((entry, target))
         except Exception as error:  # a peer's file may be broken in any way
             entry.fault = str(error).splitlines()[0][:120]
     dynamic = any(isinstance(d, str) for s in specs for d in (s.shape or ())[1:])
-    for length in (16, 128) if dynamic else (16,):
+    for length in LENGTHS if dynamic else LENGTHS[:1]:
         feeds = random_feeds(specs, 0, batch=1, length=length, domains=domains)
-        _time(runners, feeds if _runs(reference, feeds) else probes[0].feeds, str(length) if dynamic else "-")
+        _time(files, feeds if _runs(reference, feeds) else probes[0].feeds, str(length) if dynamic else "-")
     return entries
 
 
@@ -130,31 +153,41 @@ def _runs(runner: OnnxRunner, feeds: dict[str, np.ndarray]) -> bool:
     return True
 
 
-def _time(runners: list[tuple[Entry, OnnxRunner]], feeds: dict[str, np.ndarray], key: str) -> None:
-    """Median CPU time of the one thread, in alternation: unlike the clock's, it holds on a machine with other work."""
-    usable = [(e, r) for e, r in runners if _runs(r, feeds)]
-    taken: list[list[float]] = [[] for _ in usable]
-    deadline = time.perf_counter() + 60
-    for turn in range(_ROUNDS + _WARM_UP):
-        for index, (_, runner) in enumerate(usable):
-            start = time.thread_time()
-            runner.run(feeds)
-            taken[index].append(time.thread_time() - start)
-        if time.perf_counter() > deadline and turn > 2 * _WARM_UP:
-            break
-    medians = [float(np.median(t[_WARM_UP:])) for t in taken]
-    for (entry, _), median in zip(usable, medians, strict=True):
-        assert entry.latency is not None
-        entry.latency[key] = median / medians[0]
+def _time(files: list[tuple[Entry, Path]], feeds: dict[str, np.ndarray], key: str) -> None:
+    """CPU time of the one thread, in alternation: unlike the clock's, it holds on a machine with other work."""
+    logs: list[dict[str, float]] = []
+    orders = np.random.default_rng(0)
+    deadline = time.perf_counter() + _PATIENCE
+    while len(logs) < _BLOCKS and (not logs or time.perf_counter() < deadline):
+        runners: dict[str, OnnxRunner] = {}
+        for index in orders.permutation(len(files)):
+            entry, path = files[index]
+            runner = OnnxRunner.open(path, ONE_THREAD)
+            if _runs(runner, feeds):
+                runners[entry.tool] = runner
+        taken: dict[str, list[float]] = {tool: [] for tool in runners}
+        for turn in range(_ROUNDS + _WARM_UP):
+            for index in orders.permutation(len(runners)):
+                tool = list(runners)[index]
+                start = time.thread_time()
+                runners[tool].run(feeds)
+                if turn >= _WARM_UP:
+                    taken[tool].append(time.thread_time() - start)
+        medians = {tool: float(np.median(t)) for tool, t in taken.items()}
+        logs.append({tool: float(np.log(m / medians["source"])) for tool, m in medians.items()})
+    for entry, _ in files:
+        found = [log[entry.tool] for log in logs if entry.tool in log]
+        if found and entry.latency is not None:
+            entry.latency[key] = float(np.exp(np.mean(found)))
 
 
 def table(entries: list[Entry]) -> str:
     """Markdown: one row for each model, one column for each tool: nodes / latency ratios."""
-    tools = list(dict.fromkeys(e.tool for e in entries))
+    tools = [t for t in ("source", *PEERS, *OURS) if any(e.tool == t for e in entries)]
     lines = ["| model | " + " | ".join(tools) + " |", "|---|" + "---|" * len(tools)]
     for model in dict.fromkeys(e.model for e in entries):
         row = {e.tool: e for e in entries if e.model == model}
-        correct = [e.nodes for t, e in row.items() if t not in (*OURS, "source", "runtime-extended") and _good(e)]
+        correct = [e.nodes for t, e in row.items() if t not in (*OURS, "source", *NOT_PORTABLE) and _good(e)]
         best = min((n for n in correct if n is not None), default=None)
         lines.append(f"| {model} | " + " | ".join(_cell(row.get(t), best) for t in tools) + " |")
     return "\n".join(lines)
@@ -166,7 +199,7 @@ def _good(entry: Entry) -> bool:
 
 def _cell(entry: Entry | None, best: int | None) -> str:
     if entry is None or entry.nodes is None:
-        return "fails" if entry is not None else ""
+        return "fails" if entry is not None else "-"
     nodes = f"**{entry.nodes}**" if entry.nodes == best and entry.fault is None else str(entry.nodes)
     ratios = "" if entry.tool == "source" else " / " + ", ".join(f"{v:.2f}" for v in (entry.latency or {}).values())
     seconds = "" if entry.seconds is None else f" / {entry.seconds:.1f} s"
@@ -195,6 +228,8 @@ def main() -> None:
                 continue
             entries += examine(name, path, arguments.tools, python, Path(folder))
             print(table([e for e in entries if e.model == name]).splitlines()[-1], flush=True)
+            for file in Path(folder).iterdir():
+                file.unlink()
     print(table(entries))
     for entry in entries:
         if entry.fault:

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.optimize import LatencyRatio
+from onnxtool.report.latency import LatencyRatio
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
@@ -59,7 +59,7 @@ def measure_ratio(
     return LatencyRatio(
         before=timings[0].median,
         after=timings[1].median,
-        ratio=found.value,
+        value=found.value,
         low=found.low,
         high=found.high,
         threads=options.threads,

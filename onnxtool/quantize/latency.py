@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from onnxtool.quantize.casting import fit_dtypes
-from onnxtool.report.quantize import LatencyRatio
+from onnxtool.report.latency import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.timing import clock_for, measure, ratio
 

@@ -18,7 +18,8 @@ from onnxtool.quantize.job import Job
 from onnxtool.quantize.latency import compare_latency
 from onnxtool.quantize.ranges import Observed
 from onnxtool.quantize.recipe import QuantRecipe
-from onnxtool.report.quantize import Candidate, Fidelity, LatencyRatio, TaskMetric
+from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
 from onnxtool.runtime.runner import OnnxRunner
 
 FIRST_LOOK = 2  # batches of held-out samples

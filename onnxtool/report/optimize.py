@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from onnxtool.report.base import Report, TensorInfo
 from onnxtool.report.compare import CompareReport
+from onnxtool.report.latency import LatencyRatio
 
 
 @dataclass(frozen=True)
@@ -90,27 +91,6 @@ class ModelSize:
     nodes: int
     operators: Mapping[str, int]
     bytes: int
-
-
-@dataclass(frozen=True)
-class LatencyRatio:
-    """Latency after over latency before, measured side by side, the runtime's own optimizations on.
-
-    Attributes:
-        before: median latency of the source, seconds.
-        after: median latency of the result, seconds.
-        ratio: after / before; below 1 is faster.
-        low: lower end of its 95 % interval.
-        high: upper end.
-        threads: of the runtime; None = all cores.
-    """
-
-    before: float
-    after: float
-    ratio: float
-    low: float
-    high: float
-    threads: int | None = None
 
 
 @dataclass(frozen=True)

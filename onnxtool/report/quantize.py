@@ -8,27 +8,7 @@ from typing import Any, ClassVar
 
 from onnxtool.report.base import Report
 from onnxtool.report.compare import TensorDifference
-
-
-@dataclass(frozen=True)
-class LatencyRatio:
-    """Latency against the float model, measured side by side.
-
-    Attributes:
-        value: median latency divided by that of the float model; below 1 is faster.
-        low: lower end of the 95 % interval.
-        high: upper end.
-        float_seconds: median latency of the float model.
-        seconds: median latency of the quantized model.
-        threads: threads of the runtime while measuring.
-    """
-
-    value: float
-    low: float
-    high: float
-    float_seconds: float
-    seconds: float
-    threads: int
+from onnxtool.report.latency import LatencyRatio
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import onnx
@@ -18,7 +19,7 @@ def test_optimizes_the_fixture(onnxtool, digits_onnx: Path, tmp_path: Path) -> N
     assert report["schema"] == "onnxtool/optimize/1"
     assert report["before"]["nodes"] == 37
     assert report["after"]["nodes"] == 11 == len(onnx.load(out).graph.node)
-    assert report["latency"]["ratio"] > 0
+    assert report["latency"]["value"] > 0
     assert any(p["name"] == "fuse-conv-batchnorm" and p["rewrites"] == 3 for p in report["passes"])
     assert "fuse-conv-batchnorm" in done.stderr
 
@@ -84,3 +85,18 @@ def test_bad_input_is_one_line(onnxtool, digits_onnx: Path, tmp_path: Path, argu
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
     assert not out.exists()
+
+
+def test_a_target_for_another_level_is_a_usage_error(onnxtool, digits_onnx: Path, tmp_path: Path) -> None:
+    done = onnxtool("optimize", digits_onnx, "-o", tmp_path / "out.onnx", "--target", "arm64")
+    assert done.returncode == 2
+    assert "--target" in done.stderr
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_a_target_is_named_in_the_report(onnxtool, digits_onnx: Path, tmp_path: Path) -> None:
+    target = ("--level", "all", "--target", "arm64", "--no-bench")
+    done = onnxtool("optimize", digits_onnx, "-o", tmp_path / "out.onnx", *target)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"chosen for +arm64", done.stdout)
+    assert "fuse-skip-layernorm (by the table for arm64)" in " ".join(done.stdout.split())

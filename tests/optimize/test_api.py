@@ -113,7 +113,7 @@ def test_measures_latency_side_by_side(tmp_path: Path) -> None:
     report = onnxtool.optimize(write(tmp_path / "m.onnx", RELU), tmp_path / "o.onnx")
 
     assert report.latency is not None
-    assert report.latency.low <= report.latency.ratio <= report.latency.high
+    assert report.latency.low <= report.latency.value <= report.latency.high
 
 
 @pytest.mark.parametrize("kind", [Harmful, Broken])

@@ -30,7 +30,7 @@ def _sizes(report: OptimizeReport) -> list[tuple[str, str, str, str]]:
         ("size", size(before.bytes), size(after.bytes), f"{after.bytes / max(before.bytes, 1):.2f}"),
     ]
     if latency is not None:
-        interval = f"{latency.ratio:.3f} [{latency.low:.3f}, {latency.high:.3f}]"
+        interval = f"{latency.value:.3f} [{latency.low:.3f}, {latency.high:.3f}]"
         rows.append(("latency", duration(latency.before), duration(latency.after), interval))
     return rows
 

@@ -61,7 +61,7 @@ def _summary(report: OptimizeReport) -> str:
     parts = [f"{report.before.nodes} -> {report.after.nodes} nodes"]
     if report.latency is not None:
         lat = report.latency
-        parts.append(f"latency x{number(lat.ratio)} ({number(lat.low)} to {number(lat.high)})")
+        parts.append(f"latency x{number(lat.value)} ({number(lat.low)} to {number(lat.high)})")
     if report.comparison is None:
         parts.append("not compared")
     elif report.comparison.ok:

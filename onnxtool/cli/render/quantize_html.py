@@ -56,7 +56,7 @@ def _facts(report: QuantizeReport) -> str:
     ]
     if report.latency is not None:
         one = report.latency
-        rows.append(("latency", f"{duration(one.float_seconds)} to {duration(one.seconds)} ({one.value:.3f})"))
+        rows.append(("latency", f"{duration(one.before)} to {duration(one.after)} ({one.value:.3f})"))
     if report.metric is not None:
         rows.append((report.metric.name, f"{report.metric.float_value:.4f} to {report.metric.value:.4f}"))
     cells = "".join(f"<tr><th>{_text(k)}</th><td>{_text(v)}</td></tr>" for k, v in rows if v)

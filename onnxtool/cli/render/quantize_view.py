@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import facts, table, verdict, warnings
 from onnxtool.cli.render.text import duration, markup, number, size
-from onnxtool.report.quantize import Fidelity, LatencyRatio, QuantizeReport
+from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.quantize import Fidelity, QuantizeReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +24,7 @@ def render(report: QuantizeReport, console: Console, verbose: int = 0) -> None:
     made.add_row("size", size(report.bytes_before), size(report.bytes_after), f"{report.size_ratio:.3f}")
     if report.latency is not None:
         one = report.latency
-        made.add_row("latency", duration(one.float_seconds), duration(one.seconds), latency(one))
+        made.add_row("latency", duration(one.before), duration(one.after), latency(one))
     if report.metric is not None:
         metric = report.metric
         made.add_row(
