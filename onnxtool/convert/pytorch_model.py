@@ -208,5 +208,8 @@ def trace_sizes(specs: Sequence[TensorSpec], base: int, step: int) -> dict[str, 
 
 
 def _line(error: BaseException) -> str:
+    """What happened: the first line, or the last one of TorchScript's errors, which begin with a trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]
+    if not lines:
+        return type(error).__name__
+    return lines[-1 if "TorchScript interpreter" in lines[0] else 0][:300]

@@ -13,6 +13,7 @@ from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_dims import name_dims, unique
 from onnxtool.convert.tensorflow_model import TensorFlowModel
 from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.convert.tensorflow_slots import accept_optimizer_state
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.isolation import risky
@@ -43,6 +44,7 @@ def load_saved_model(source: Source, folder: Path, options: ConvertOptions) -> T
 
     _check_saved_model(source, folder, options)
     with quiet(options.verbose):
+        accept_optimizer_state()
         try:
             loaded = tf.saved_model.load(str(folder))
         except Exception as error:

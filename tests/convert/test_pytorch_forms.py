@@ -388,3 +388,18 @@ def test_open_source_is_a_runner(files: dict[str, Path], digits: nn.Module) -> N
     result = model.run({"image": IMAGES})
     with torch.no_grad():
         np.testing.assert_array_equal(result["logits"], digits(torch.from_numpy(IMAGES)).numpy())
+
+
+class _Picky(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[-1] != 16000:
+            raise ValueError("wants 16000 samples")
+        return x * 2
+
+
+def test_torchscript_says_what_it_wants(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(_Picky()).save(str(tmp_path / "picky.pt"))
+    with pytest.raises(InputError, match=r"fails on its input .*wants 16000 samples"):
+        convert(tmp_path / "picky.pt", tmp_path / "out.onnx", input_shapes={"x": ("batch", 8)})

@@ -150,3 +150,34 @@ def test_a_cut_off_graph_is_an_input_error(frozen: Path, tmp_path: Path) -> None
     cut.write_bytes(frozen.read_bytes()[:-20])
     with pytest.raises(InputError, match="damaged or cut off"):
         convert(cut, tmp_path / "out.onnx")
+
+
+def test_optimizer_state_of_keras_2_is_left_aside(tf: Any, tmp_path: Path) -> None:
+    from tensorflow.core.protobuf import saved_model_pb2
+    from tensorflow.python.keras.optimizer_v2.adam import Adam
+
+    module = tf.Module()
+    module.weight = tf.Variable(WEIGHT)
+    module.optimizer = Adam()
+    module.optimizer.apply_gradients([(tf.ones_like(module.weight), module.weight)])
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), tf.float32, name="x")])
+    def scores(x: Any) -> Any:
+        return {"scores": x @ module.weight}
+
+    folder = tmp_path / "trained"
+    with quiet():
+        tf.saved_model.save(module, str(folder), signatures=scores)
+    proto = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    objects = [n.user_object for n in proto.meta_graphs[0].object_graph_def.nodes]
+    ours = [o for o in objects if o.identifier == "tf_deprecated_optimizer"]
+    assert len(ours) == 1
+    ours[0].identifier = "optimizer"  # as Keras 2 wrote it, which TensorFlow alone cannot revive
+    (folder / "saved_model.pb").write_bytes(proto.SerializeToString())
+
+    report = convert(folder, tmp_path / "out.onnx")
+    assert report.ok
+    x = np.ones((2, 4), np.float32)
+    np.testing.assert_allclose(
+        OnnxRunner.open(tmp_path / "out.onnx").run({"x": x})["scores"], x @ module.weight.numpy(), rtol=1e-5
+    )
