@@ -6,16 +6,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from onnxtool.errors import UsageError
 from onnxtool.report.check import Finding
-from onnxtool.validate import check_graph_rules, check_stage_rules, check_text_rules, check_weight_rules
+from onnxtool.validate import (
+    check_edge_rules,
+    check_graph_rules,
+    check_stage_rules,
+    check_text_rules,
+    check_weight_rules,
+)
 from onnxtool.validate.check_rule import FAMILIES, Rule
 from onnxtool.validate.check_view import ModelView
 
-_MODULES = (check_stage_rules, check_graph_rules, check_weight_rules, check_text_rules)
+_MODULES = (check_stage_rules, check_graph_rules, check_edge_rules, check_weight_rules, check_text_rules)
 RULES: dict[str, Rule] = {r.id: r for r in sorted((r for m in _MODULES for r in m.RULES), key=lambda r: r.id)}
 # What looks at the model itself, in the order of the families; the stages have findings of their own.
 _EXAMINERS: Sequence[Callable[[ModelView], Iterator[Finding]]] = (
     check_graph_rules.specification,
     check_graph_rules.portability,
+    check_edge_rules.edge,
     check_graph_rules.performance,
     check_weight_rules.numerics,
     check_weight_rules.size,

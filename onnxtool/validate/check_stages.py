@@ -168,11 +168,25 @@ def _load(work: _Examination, options: Any, runners: list[Any]) -> str:
         runners.append(OnnxRunner.open(work.path, options))
     except UnsupportedError as error:
         custom = "custom" if _has_custom_operators(work.proto) and not options.custom_op_libraries else ""
-        work.find("OT103" if custom else "OT102", str(error))
+        work.find("OT103" if custom else "OT102", _dated(str(error)))
     except InputError as error:
         beyond = not work.findings and any(part in str(error) for part in _BEYOND_RUNTIME)
         work.find("OT102" if beyond else "OT101", str(error))
     return f"onnxruntime {onnxruntime.__version__}"
+
+
+def _dated(message: str) -> str:
+    """The runtime's message, with the opset that brought the operator which it lacks."""
+    found = re.search(r"implementation for (?:[\w.]+:)?(\w+)\((\d+)\)", message)
+    if found is None or not onnx.defs.has(found[1]):
+        return message
+    first = min(
+        s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == found[1] and not s.domain
+    )
+    told = f"{found[1]} exists since opset {first}"
+    return (
+        f"{message} ({told}, in this form since opset {found[2]})" if first != int(found[2]) else f"{message} ({told})"
+    )
 
 
 def _has_custom_operators(proto: onnx.ModelProto) -> bool:

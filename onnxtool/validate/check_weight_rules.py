@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterator
 from itertools import chain
 
@@ -18,6 +19,8 @@ from onnxtool.validate.check_view import ModelView
 _W, _N = Severity.WARNING, Severity.NOTE
 _FLOAT16_MAX = 65504.0
 _PIECE = 1 << 20
+_SAMPLE, _SAMPLED = 1 << 15, 1 << 22  # bytes looked at of one weight, and of all
+_WORTH_PACKING = 1 << 16
 _LARGE = 4096  # bytes; smaller tensors are not worth a word about size
 
 NAN = Rule(
@@ -90,7 +93,27 @@ HALF_EXACT = Rule(
     "They take twice the room they need.",
     "Store them as float16.",
 )
-RULES = (NAN, INFINITE, DENORMAL, HALF_OVERFLOW, BAD_SCALE, UNUSED, DUPLICATE, UNIFORM, NEAR_LIMIT, HALF_EXACT)
+COMPRESSIBLE = Rule(
+    "OT506",
+    _N,
+    "weights that compress well",
+    "General compression takes them to less than half: many zeros, or few different values. The file carries the rest "
+    "along, and the runtime multiplies by it.",
+    "Ship the file compressed; or make use of it: prune whole channels, quantize, or drop what is zero.",
+)
+RULES = (
+    NAN,
+    INFINITE,
+    DENORMAL,
+    HALF_OVERFLOW,
+    BAD_SCALE,
+    UNUSED,
+    DUPLICATE,
+    UNIFORM,
+    NEAR_LIMIT,
+    HALF_EXACT,
+    COMPRESSIBLE,
+)
 
 
 def numerics(view: ModelView) -> Iterator[Finding]:
@@ -166,6 +189,26 @@ def size(view: ModelView) -> Iterator[Finding]:
             first = seen.setdefault((len(tensor.raw_data), digest.digest()), tensor.name)
             if first != tensor.name:
                 yield DUPLICATE.finding(f"the same as {first!r}, {declared_bytes(tensor)} bytes", tensor.name)
+    yield from _compressible(view)
     inline = view.path.stat().st_size
     if inline > 0.9 * PROTOBUF_LIMIT:
         yield NEAR_LIMIT.finding(f"{inline} of {PROTOBUF_LIMIT} bytes")
+
+
+def _compressible(view: ModelView) -> Iterator[Finding]:
+    """Judged by a sample from the middle of each large weight; one value alone is a finding of its own."""
+    total, packed = 0.0, 0.0
+    looked_at = 0
+    for _, values in view.weights():
+        if values.nbytes < _LARGE or values.dtype == object or _uniform(values):
+            continue
+        total += values.nbytes
+        flat = values.reshape(-1)
+        middle = max(flat.size // 2 - _SAMPLE // values.itemsize // 2, 0)
+        sample = flat[middle : middle + _SAMPLE // values.itemsize].tobytes()
+        looked_at += len(sample)
+        packed += values.nbytes * len(zlib.compress(sample, 1)) / len(sample)
+        if looked_at > _SAMPLED:
+            break
+    if total >= _WORTH_PACKING and packed < total / 2:
+        yield COMPRESSIBLE.finding(f"{total:.0f} bytes of weights would take about {packed:.0f}, by samples of them")

@@ -121,6 +121,13 @@ def two_weights(same: bool) -> onnx.ModelProto:
     return model([node("MatMul", ["x", "w"], ["h"]), node("MatMul", ["h", "v"], ["y"])], weights)
 
 
+def two_layers(zeros: float) -> onnx.ModelProto:
+    generator = np.random.default_rng(0)
+    weights = {"w": generator.standard_normal((64, 512)), "v": generator.standard_normal((512, 64))}
+    sparse = {n: (w * (generator.random(w.shape) >= zeros)).astype(np.float32) for n, w in weights.items()}
+    return model([node("MatMul", ["x", "w"], ["h"]), node("MatMul", ["h", "v"], ["y"])], sparse)
+
+
 F, D, I64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 ROWS: list[int | str] = ["n", 64]
 # id -> (a model where it fires, the same without the cause)
@@ -145,6 +152,8 @@ CASES: dict[str, tuple[Callable[[], onnx.ModelProto], Callable[[], onnx.ModelPro
         relu,
     ),
     "OT204": (lambda: relu(inputs={"x": (F, ["n", "k"])}, outputs={"y": (F, ["n", "k"])}), relu),
+    "OT206": (lambda: model([node("Sign", ["x"], ["y"])]), relu),
+    "OT207": (lambda: model([node("Erf", ["x"], ["y"])]), relu),
     "OT301": (lambda: batchnorm(False), lambda: batchnorm(True)),
     "OT302": (lambda: doubled_transpose(2), lambda: doubled_transpose(1)),
     "OT303": (lambda: constant_part(True), lambda: constant_part(False)),
@@ -159,6 +168,7 @@ CASES: dict[str, tuple[Callable[[], onnx.ModelProto], Callable[[], onnx.ModelPro
     "OT502": (lambda: two_weights(True), lambda: two_weights(False)),
     "OT503": (lambda: product(np.full((64, 64), 0.3, np.float32)), lambda: product(LARGE)),
     "OT505": (lambda: stored_as(np.float16), lambda: stored_as(np.float32)),
+    "OT506": (lambda: two_layers(0.9), lambda: two_layers(0.0)),
     "OT601": (lambda: changed(relu(), lambda m: setattr(m, "doc_string", "made in /home/someone/secret")), relu),
     "OT602": (
         lambda: changed(relu(), lambda m: setattr(m.graph.node[0], "doc_string", 'File "a.py", line 3, in f')),
@@ -187,6 +197,32 @@ def test_every_rule_has_a_test() -> None:
     elsewhere = {"OT001", "OT002", "OT003", "OT101", "OT102", "OT103", "OT111", "OT112", "OT113", "OT114"}
     below = {"OT205", "OT504", "OT604", "OT605", "OT703"}
     assert set(RULES) == set(CASES) | elsewhere | below
+
+
+def test_targets_tell_what_they_lack(tmp_path: Path) -> None:
+    nodes = [
+        node("Erf", ["x"], ["a"]),
+        node("Sign", ["a"], ["b"]),
+        node("Sign", ["b"], ["y"]),
+        node("Sign", ["w"], ["c"]),
+    ]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model(nodes, {"w": LARGE}).SerializeToString())
+    told = [f.message for f in check(path, select=["OT206", "OT207"]).findings]
+    # The Sign of a weight is computed before any target sees it.
+    assert told == ["WebGPU lacks Sign (2)", "Core ML lacks Sign (2)", "NNAPI lacks Sign (2), Erf (1)"]
+
+
+def test_a_missing_operator_is_told_with_its_opset(tmp_path: Path) -> None:
+    # A type that no kernel of the runtime takes: the operator itself is old.
+    edge = {"x": (TensorProto.UINT16, ["n", 64])}
+    made = model(
+        [node("Einsum", ["x"], ["y"], equation="nk->kn")], inputs=edge, outputs={"y": (TensorProto.UINT16, [64, "n"])}
+    )
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    (found,) = check(path, select=["OT102"]).findings
+    assert "Einsum exists since opset 12" in found.message
 
 
 def test_sequence_output_is_told(tmp_path: Path) -> None:
