@@ -54,7 +54,12 @@ _METHODS: tuple[tuple[Method, float], ...] = (
     ("percentile", 0.9999),
     ("percentile", 0.99999),
 )
-_SHARES = {"families": 0.35, "condition": 0.5, "paying": 0.65, "repair": 0.85}  # of the time limit, by when a stage ends
+_SHARES = {
+    "families": 0.35,
+    "condition": 0.5,
+    "paying": 0.65,
+    "repair": 0.85,
+}  # of the time limit, by when a stage ends
 
 
 @dataclass(frozen=True)

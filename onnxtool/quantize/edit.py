@@ -35,9 +35,17 @@ def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
 
 
 def lazy_initializer(
-    graph: ir.Graph, name: str, compute: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: ir.DataType
+    graph: ir.Graph,
+    name: str,
+    compute: Callable[[], np.ndarray],
+    shape: tuple[int, ...],
+    dtype: ir.DataType,
+    keep: bool = False,
 ) -> ir.Value:
-    """An initializer whose bytes are computed when they are asked for (when the file is written), and not kept."""
+    """An initializer whose bytes are computed when they are asked for (when the file is written).
+
+    They are not kept, unless `keep` says so.
+    """
     free, number = name, 0
     while free in graph.initializers:
         number += 1
@@ -46,7 +54,7 @@ def lazy_initializer(
     def tensor() -> ir.TensorProtocol:
         return ir.Tensor(np.ascontiguousarray(compute()), name=free)
 
-    lazy = ir.LazyTensor(tensor, dtype=dtype, shape=ir.Shape(shape), name=free, cache=False)
+    lazy = ir.LazyTensor(tensor, dtype=dtype, shape=ir.Shape(shape), name=free, cache=keep)
     value = ir.Value(name=free, type=ir.TensorType(dtype), shape=ir.Shape(shape), const_value=lazy)
     graph.register_initializer(value)
     return value

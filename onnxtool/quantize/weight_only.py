@@ -16,6 +16,8 @@ from onnxtool.quantize.recipe import QuantRecipe
 
 DOMAIN = "com.microsoft"
 _SEARCHED = np.linspace(1.0, 0.75, 11)  # shares of a block's extreme that are tried as its range
+_AT_ONCE = 1 << 18  # weights in work at a time: they stay in the processor's cache
+_KEEP_BELOW = 1_000_000_000  # bytes of float weights up to which integers, once computed, are kept
 _COMPUTE_INT8 = 4  # accuracy_level: activations rounded to int8 block by block, the fastest kernels
 
 
@@ -48,32 +50,53 @@ def quantize_blocks(weight: np.ndarray, bits: int, block_size: int, *, symmetric
     """
     rows, columns = weight.shape
     count = -(-rows // block_size)
+    packed = np.empty((columns, count, block_size * bits // 8), np.uint8)
+    scales = np.empty((columns, count), np.float32)
+    zeros = np.empty((columns, count), np.float32)
+    width = max(1, _AT_ONCE // (count * block_size))
+    for start in range(0, columns, width):
+        part = slice(start, min(start + width, columns))
+        blocks = _blocked(weight[:, part], count, block_size)
+        scale, zero = _best_scales(blocks, bits, symmetric, search)
+        integers = _integers(blocks, scale, zero, bits)
+        packed[part] = integers if bits == 8 else integers[..., 0::2] | (integers[..., 1::2] << 4)
+        scales[part], zeros[part] = scale, zero
+    if symmetric:
+        return Blocks(packed, scales.reshape(-1), None)
+    points = zeros.astype(np.uint8).reshape(-1) if bits == 8 else _pack_zero_points(zeros)
+    return Blocks(packed, scales.reshape(-1), points)
+
+
+def _blocked(weight: np.ndarray, count: int, block_size: int) -> np.ndarray:
+    """[rows, columns] -> [columns, blocks, block_size], the last block filled up with zeros."""
+    rows, columns = weight.shape
     padded = np.zeros((columns, count * block_size), np.float32)
     padded[:, :rows] = weight.T
-    blocks = padded.reshape(columns, count, block_size)
-    scale, zero = _best_scales(blocks, bits, symmetric, search)
-    integers = _integers(blocks, scale, zero, bits)
-    if bits == 8:
-        return Blocks(integers, scale.reshape(-1), None if symmetric else zero.astype(np.uint8).reshape(-1))
-    packed = np.asarray(integers[..., 0::2] | (integers[..., 1::2] << 4), np.uint8)
-    return Blocks(packed, scale.reshape(-1), None if symmetric else _pack_zero_points(zero))
+    return padded.reshape(columns, count, block_size)
 
 
 def _best_scales(blocks: np.ndarray, bits: int, symmetric: bool, search: bool) -> tuple[np.ndarray, np.ndarray]:
-    best_error: np.ndarray | None = None
-    best: tuple[np.ndarray, np.ndarray] | None = None
-    for share in _SEARCHED if search and bits == 4 else _SEARCHED[:1]:
-        scale, zero = _scales(blocks, bits, symmetric, float(share))
-        restored = (_integers(blocks, scale, zero, bits).astype(np.float32) - zero[..., None]) * scale[..., None]
-        error = ((restored - blocks) ** 2).sum(axis=-1)
-        if best is None or best_error is None:
-            best, best_error = (scale, zero), error
-            continue
-        better = error < best_error
-        best = (np.where(better, scale, best[0]), np.where(better, zero, best[1]))
-        best_error = np.minimum(error, best_error)
-    assert best is not None
-    return best
+    scale, zero = _scales(blocks, bits, symmetric, 1.0)
+    if not search or bits != 4:
+        return scale, zero
+    least = _error(blocks, scale, zero, bits)
+    for share in _SEARCHED[1:]:
+        other_scale, other_zero = _scales(blocks, bits, symmetric, float(share))
+        error = _error(blocks, other_scale, other_zero, bits)
+        better = error < least
+        scale, zero = np.where(better, other_scale, scale), np.where(better, other_zero, zero)
+        np.minimum(error, least, out=least)
+    return scale, zero
+
+
+def _error(blocks: np.ndarray, scale: np.ndarray, zero: np.ndarray, bits: int) -> np.ndarray:
+    """Squared error of each block."""
+    steps = blocks / scale[..., None]
+    rounded = np.rint(steps)
+    np.maximum(rounded, -zero[..., None], out=rounded)
+    np.minimum(rounded, (2**bits - 1) - zero[..., None], out=rounded)
+    rounded -= steps
+    return np.asarray(np.einsum("cbi,cbi->cb", rounded, rounded) * scale * scale)
 
 
 def _scales(blocks: np.ndarray, bits: int, symmetric: bool, share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -128,14 +151,17 @@ def make_blocks(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecipe) 
         recipe: mode "int4" or "int8", block size, symmetry, search.
     """
     stored: dict[tuple[int, bool], list[ir.Value]] = {}
-    for node in list(nodes):
+    nodes = list(nodes)
+    weights = [n.inputs[1].const_value for n in nodes if n.inputs[1] is not None]
+    keep = sum(w.nbytes for w in weights if w is not None) < _KEEP_BELOW
+    for node in nodes:
         source = node.inputs[0]
         weight = node.inputs[1]
         assert source is not None and weight is not None and weight.const_value is not None
         transposed = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
         key = (id(weight), transposed)
         if key not in stored:
-            stored[key] = _store(graph, weight, transposed, recipe)
+            stored[key] = _store(graph, weight, transposed, recipe, keep)
         shape = weight.const_value.shape.numpy()
         rows, columns = shape[::-1] if transposed else shape
         attributes = {
@@ -159,8 +185,8 @@ def bits_of(recipe: QuantRecipe) -> int:
     return 4 if recipe.mode == "int4" else 8
 
 
-def _store(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRecipe) -> list[ir.Value]:
-    """Initializers whose bytes are computed when they are asked for, and not kept."""
+def _store(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRecipe, keep: bool) -> list[ir.Value]:
+    """Initializers whose bytes are computed when they are asked for; `keep` keeps them from then on."""
     tensor = weight.const_value
     assert tensor is not None
     shape = tensor.shape.numpy()
@@ -168,27 +194,29 @@ def _store(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRec
     bits, size = bits_of(recipe), recipe.block_size
     count = -(-rows // size)
 
-    def blocks() -> Blocks:
-        array = tensor.numpy()
-        return quantize_blocks(
-            array.T if transposed else array, bits, size, symmetric=recipe.symmetric, search=recipe.search_scale
-        )
+    kept: dict[str, np.ndarray] = {}
+
+    def computed(part: str) -> np.ndarray:
+        # Scales are small, and asked for right after the integers: not computed once more.
+        if part not in kept:
+            array = tensor.numpy()
+            weights = array.T if transposed else array
+            blocks = quantize_blocks(weights, bits, size, symmetric=recipe.symmetric, search=recipe.search_scale)
+            kept["scales"] = blocks.scales
+            if blocks.zero_points is not None:
+                kept["zero points"] = blocks.zero_points
+            if part == "integers":
+                return blocks.packed
+        return kept[part]
 
     name = weight.name or "weight"
+    uint8, float32 = ir.DataType.UINT8, ir.DataType.FLOAT
+    shapes = {"integers": (columns, count, size * bits // 8), "scales": (columns * count,)}
     made = [
-        lazy_initializer(
-            graph, f"{name}_{bits}bit", lambda: blocks().packed, (columns, count, size * bits // 8), ir.DataType.UINT8
-        ),
-        lazy_initializer(graph, f"{name}_scales", lambda: blocks().scales, (columns * count,), ir.DataType.FLOAT),
+        lazy_initializer(graph, f"{name}_{bits}bit", lambda: computed("integers"), shapes["integers"], uint8, keep),
+        lazy_initializer(graph, f"{name}_scales", lambda: computed("scales"), shapes["scales"], float32),
     ]
     if not recipe.symmetric:
         length = columns * (count if bits == 8 else -(-count // 2))
-        made.append(
-            lazy_initializer(graph, f"{name}_zero_points", lambda: _zero_points(blocks()), (length,), ir.DataType.UINT8)
-        )
+        made.append(lazy_initializer(graph, f"{name}_zero_points", lambda: computed("zero points"), (length,), uint8))
     return made
-
-
-def _zero_points(blocks: Blocks) -> np.ndarray:
-    assert blocks.zero_points is not None
-    return blocks.zero_points
