@@ -8,7 +8,9 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnxtool import progress
+from onnxtool.quantize.budget import CLASSES_DB, DENSE_DB
 from onnxtool.quantize.cost import macs
+from onnxtool.quantize.fidelity import noise_share
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.quantize.trial import Laboratory, Trial
 
@@ -29,6 +31,25 @@ def node_noise(lab: Laboratory, recipe: QuantRecipe, in_time: Callable[[], bool]
     return {name: noise.get(name, average) for name in plan}
 
 
+def first_guess(trial: Trial, noise: Sequence[float]) -> int:
+    """How many of the first nodes to leave in float, if the noise of nodes added up: at least one, not all.
+
+    Args:
+        trial: what all of them together came to.
+        noise: of each node alone, in the order in which they would be left.
+    """
+    fidelity = trial.fidelity
+    if fidelity is None or len(noise) < 2 or not 0 < sum(noise) < float("inf"):
+        return 1
+    allowed = 10 ** (-(DENSE_DB if fidelity.agreement is None else CLASSES_DB) / 10)
+    left = noise_share(fidelity)
+    count = 0
+    while left > allowed and count < len(noise) - 1:
+        left -= noise_share(fidelity) * noise[count] / sum(noise)
+        count += 1
+    return max(count, 1)
+
+
 def repair(
     lab: Laboratory,
     trial: Trial,
@@ -38,8 +59,8 @@ def repair(
 ) -> Trial | None:
     """Leave the costliest nodes in float: the fewest that bring a candidate within the budget.
 
-    Nodes are ordered by noise for each multiply-accumulate that float would cost, and their number is found by
-    doubling and bisection.
+    Nodes are ordered by noise for each multiply-accumulate that float would cost. Their number is guessed from the
+    noise that would be left, if it added up, and found by doubling and bisection from there.
 
     Returns:
         The repaired candidate; None when no number of nodes in time does it.
@@ -55,8 +76,7 @@ def repair(
         name = f"{trial.name}, {count} node{'s' if count > 1 else ''} float"
         return lab.try_out(name, replace(trial.recipe, plan=left))
 
-    # Doubling first: a few nodes cause most of the loss in most models.
-    low, high, best = 0, 1, None
+    low, high, best = 0, first_guess(trial, [noise[n] for n in order]), None
     while high < len(order) and in_time():
         tried = without(high)
         if keeps(tried):

@@ -1,0 +1,51 @@
+"""The accuracy budget without labels, and how a repair begins."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnxtool.quantize.budget import Budget
+from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.quantize.sensitivity import first_guess
+from onnxtool.quantize.trial import Trial
+from onnxtool.report.quantize import Fidelity
+
+
+def fidelity(db: float, agreement: float | None = None, drop: float | None = None) -> Fidelity:
+    return Fidelity(db, 1.0, agreement, 32, channel_db=db, expected_drop=drop)
+
+
+@pytest.mark.parametrize(
+    ("db", "agreement", "drop", "allowed"),
+    [
+        (24, 0.995, 0.005, True),  # hardly any flips
+        (24, 0.96, 0.0005, True),  # flips that cost nothing
+        (24, 0.96, 0.002, False),
+        (24, 0.94, 0.0005, False),
+        (19, 0.995, 0.0, False),
+        (33, 0.94, 0.002, True),  # near ties
+        (33, 0.94, 0.004, False),
+        (33, 0.88, 0.0005, False),
+    ],
+)
+def test_flips_of_classes_are_weighed_by_what_they_cost(
+    db: float, agreement: float, drop: float, allowed: bool
+) -> None:
+    assert Budget().allows(fidelity(db, agreement, drop)) is allowed
+
+
+def test_what_holds_no_classes_goes_by_its_noise() -> None:
+    assert Budget().allows(fidelity(25.1))
+    assert not Budget().allows(fidelity(24.9))
+
+
+def test_a_repair_begins_where_the_noise_that_is_left_fits() -> None:
+    # 10 dB is a tenth of noise; of classes, a hundredth (20 dB) is allowed.
+    trial = Trial("t", QuantRecipe(), fidelity=fidelity(10, 0.8, 0.1))
+    assert first_guess(trial, [0.05, 0.03, 0.012, 0.008]) == 3
+    assert first_guess(trial, [0.095, 0.003, 0.002]) == 1
+    assert first_guess(trial, [1.0] * 4) == 3, "not all of them"
+    assert first_guess(trial, [float("inf"), 1.0]) == 1
+    dense = Trial("t", QuantRecipe(), fidelity=fidelity(10))
+    assert first_guess(dense, [0.05, 0.03, 0.012, 0.008]) == 3
+    assert first_guess(dense, [0.05, 0.03, 0.015, 0.003, 0.002]) == 4
