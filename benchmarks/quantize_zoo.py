@@ -1,12 +1,15 @@
 """`quantize` (auto) on real models with real data: accuracy, latency, size, time and memory, as a table.
 
-    python benchmarks/quantize_zoo.py [--zoo FOLDER] [--only NAME ...] [--peers] [--markdown FILE]
+    python benchmarks/quantize_zoo.py [--zoo FOLDER] [--only NAME ...] [--peers] [--peer-python PYTHON ...]
+                                      [--markdown FILE]
 
 Runs over fixtures/digits_cnn.onnx and over each folder of the zoo (model.onnx, calib.npz, eval.npz, spec.json; left
 out when there is none). Calibration data goes in without labels; accuracy is measured afterwards on the evaluation
 data. Each quantization runs in a process of its own, for its peak memory. Latency is measured once more, one thread,
-in alternation with the float model and, with --peers, with what onnxruntime's own quantizer makes of it: static and
-dynamic, per-tensor and per-channel; the fastest of those within one point of float counts.
+in alternation with the float model and, with --peers, with what other quantizers make of it (see quantize_peers.py):
+the fastest of those within one point of float counts. Their quantizers run in this interpreter and in each
+--peer-python, a virtual environment that has NNCF, say. The last column compares processor seconds of `--mode static`
+with those of one static calibration of onnxruntime's on as many samples.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
@@ -146,45 +149,44 @@ def first(subject: Subject) -> dict[str, np.ndarray]:
     return {name: array[:1] for name, array in subject.calibration.items()}
 
 
-def peers(subject: Subject, scratch: Path) -> dict[str, Path]:
-    """What onnxruntime's own quantizer makes of the model, by configuration; those that fail are left out."""
-    import logging
-
-    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            count = min(64, *(len(a) for a in subject.calibration.values()))
-            self.rows = iter([{k: a[i : i + 1] for k, a in subject.calibration.items()} for i in range(count)])
-
-        def get_next(self) -> dict[str, np.ndarray] | None:
-            return next(self.rows, None)
-
-    logging.disable(logging.CRITICAL)
-    source = subject.model
-    made: dict[str, Path] = {}
-    try:
-        quant_pre_process(str(source), str(scratch / "ready.onnx"))
-        source = scratch / "ready.onnx"
-    except Exception as error:
-        print(f"    peer pre-processing fails: {type(error).__name__}: {str(error)[:70]}", file=sys.stderr)
-    for per_channel in (False, True):
-        kind = "per-channel" if per_channel else "per-tensor"
-        for name in ("static", "dynamic", "dynamic MatMul"):
-            target = scratch / f"peer_{name.replace(' ', '_')}_{kind}.onnx"
+def peers(subject: Subject, scratch: Path, pythons: Sequence[str]) -> dict[str, dict[str, object]]:
+    """What other quantizers make of the model: configuration -> file, samples and seconds; those that fail are told."""
+    data = scratch / "peers_calib.npz"
+    np.savez(data, **dict(subject.calibration))
+    script = str(Path(__file__).with_name("quantize_peers.py"))
+    made: dict[str, dict[str, object]] = {}
+    for number, python in enumerate(pythons):
+        folder = scratch / f"peers{number}"
+        folder.mkdir()
+        done = subprocess.run(
+            [python, script, str(subject.model), str(data), str(folder)], capture_output=True, text=True, check=False
+        )
+        found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {python: {"error": "crashed"}}
+        for name, result in found.items():
             try:
-                if name == "static":
-                    types = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
-                    quantize_static(str(source), str(target), Reader(), per_channel=per_channel, **types)
-                else:
-                    only = ["MatMul", "Gemm"] if name != "dynamic" else None
-                    quantize_dynamic(str(source), str(target), per_channel=per_channel, op_types_to_quantize=only)
-                OnnxRunner.open(target, ONE).run(first(subject))
-                made[f"{name} {kind}"] = target
+                if "error" in result:
+                    raise RuntimeError(result["error"])
+                OnnxRunner.open(Path(result["file"]), ONE).run(first(subject))
+                made[name] = result
             except Exception as error:
-                print(f"    peer {name} {kind} fails: {type(error).__name__}: {str(error)[:70]}", file=sys.stderr)
+                print(f"    peer {name} fails: {str(error)[:100]}", file=sys.stderr)
     return made
+
+
+def static_cost(subject: Subject, scratch: Path, samples: int) -> float:
+    """Processor seconds of `--mode static` in a process of its own, without the import of onnxtool."""
+    data = scratch / "static_calib.npz"
+    np.savez(data, **dict(subject.calibration))
+    code = (
+        "import sys, time, onnxtool\n"
+        "import onnxtool.quantize.api\n"
+        "began = time.process_time()\n"
+        "onnxtool.quantize(sys.argv[1], sys.argv[2], mode='static', data=sys.argv[3], samples=int(sys.argv[4]))\n"
+        "print(time.process_time() - began)"
+    )
+    arguments = [str(subject.model), str(scratch / "static.onnx"), str(data), str(samples)]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return float(done.stdout.splitlines()[-1])
 
 
 def latencies(
@@ -199,7 +201,7 @@ def latencies(
     return {name: (r.value, r.low, r.high) for name, r in zip(files, found, strict=True)}
 
 
-def row(subject: Subject, with_peers: bool) -> str:
+def row(subject: Subject, pythons: Sequence[str]) -> str:
     """One line of the table."""
     with tempfile.TemporaryDirectory(prefix="quantize-zoo-") as folder:
         scratch = Path(folder)
@@ -209,14 +211,19 @@ def row(subject: Subject, with_peers: bool) -> str:
         memory = f"{result['peak_mb']:.0f} / {plain_peak(subject):.0f}"
         took = f"{result['seconds']:.0f}"
         files = {"auto": output} if result["ok"] else {}
-        accurate = {}
-        if with_peers:
-            accurate = {n: p for n, p in peers(subject, scratch).items() if subject.score(p) >= base - 0.01}
+        made = peers(subject, scratch, pythons)
+        accurate = {n: p for n, r in made.items() if subject.score(p := Path(str(r["file"]))) >= base - 0.01}
+        theirs = made.get("static u8s8 per-tensor")
+        static = "-"
+        if theirs is not None:
+            static = f"{static_cost(subject, scratch, int(theirs['samples'])):.1f} / {theirs['cpu']:.1f}"  # type: ignore[call-overload]
         found = latencies(subject, files | accurate)
         peer = min((n for n in accurate), key=lambda n: found[n][0], default="")
-        best = f"{found[peer][0]:.3f} ({peer})" if peer else ("none" if with_peers else "-")
+        best = f"{found[peer][0]:.3f} ({peer})" if peer else (f"none of {len(made)}" if pythons else "-")
         if not result["ok"]:
-            return f"| {subject.name} | {base:.4f} | nothing written | - | - | - | {took} | {memory} | {best} |"
+            return (
+                f"| {subject.name} | {base:.4f} | nothing written | - | - | - | {took} | {memory} | {best} | {static} |"
+            )
         value, low, high = found["auto"]
         size = output.stat().st_size / subject.model.stat().st_size
         recipe = f"{result['summary']}; " + ", ".join(
@@ -233,6 +240,7 @@ def row(subject: Subject, with_peers: bool) -> str:
             took,
             memory,
             best,
+            static,
         )
         return f"| {' | '.join(cells)} |"
 
@@ -242,6 +250,7 @@ def main() -> None:
     parser.add_argument("--zoo", type=Path, default=ROOT.parent / "shared" / "zoo")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--peer-python", nargs="*", default=[])
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -255,14 +264,14 @@ def main() -> None:
         f"onnx {version('onnx')}, Python {platform.python_version()}.",
         "",
         "| model | float accuracy | recipe of auto | accuracy | latency ratio (95 % interval) | size ratio | seconds "
-        "| peak MB, auto / plain run | fastest accurate peer |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| peak MB, auto / plain run | fastest accurate peer | static, processor seconds, ours / peer |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for subject in subjects:
         if options.only and subject.name not in options.only:
             continue
         print(f"  {subject.name} ...", file=sys.stderr)
-        lines.append(row(subject, options.peers))
+        lines.append(row(subject, [sys.executable, *options.peer_python] if options.peers else []))
         print(lines[-1], flush=True)
     if options.markdown:
         options.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
