@@ -11,7 +11,7 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import DEFAULT_LENGTH, concrete_shape, dim_values, random_feeds
+from onnxtool.runtime.feeds import DEFAULT_BATCH, DEFAULT_LENGTH, concrete_shape, dim_values, random_feeds
 from onnxtool.runtime.isolation import crashed_before
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check do without
@@ -25,6 +25,7 @@ _PAIRS = ((2, 16), (1, 9), (5, 23), (1, 32), (2, 48), (1, 48), (1, 64), (1, 224)
 _LARGE_LENGTHS = (320, 512, 640, 1024, 4096, 16000, 48000)
 _AFTER_CRASH = ((1, 1024), (2, 1600), (1, 4096), (1, 16000))  # small sizes may have been the cause
 _OTHER_LENGTHS = (96, 23, 160, 64, 7, 320)
+_BATCH = "onnxtool.batch"
 _MAX_ELEMENTS = 1 << 24  # of one input at a size that is only tried
 
 
@@ -36,11 +37,15 @@ class Probe:
         feeds: the inputs.
         outputs: what the source gave.
         length: number that stands for the dynamic dims other than the first.
+        batch: number that stands for the first dim where it is dynamic.
+        specs: the inputs, with names for dims that turned out to be the same.
     """
 
     feeds: Feeds
     outputs: dict[str, Any] = field(default_factory=dict)
     length: int = DEFAULT_LENGTH
+    batch: int = DEFAULT_BATCH
+    specs: Sequence[TensorSpec] = ()
 
 
 def given_probes(runner: Runner, feeds: Sequence[Feeds]) -> list[Probe]:
@@ -84,17 +89,22 @@ def find_probes(
     found: list[Probe] = []
     failure: InputError | None = None
     with progress.task("running the source", wanted) as task:
-        for index, sizes in enumerate(_sizes(specs, found, batch) if dynamic else ({},)):
-            if index and _elements(specs, sizes) > _MAX_ELEMENTS:
-                continue
-            feeds = random_feeds(specs, seed + index, domains=domains, **sizes)
-            try:
-                found.append(Probe(feeds, runner.run(feeds), sizes.get("length", DEFAULT_LENGTH)))
-            except (InputError, ResourceError) as error:
-                failure = failure or InputError(str(error))
-                continue
-            task.advance()
-            if len(found) == wanted:
+        for own in (specs, *_with_states(specs)):
+            for index, sizes in enumerate(_sizes(own, found, batch) if dynamic else ({},)):
+                if index and _elements(own, sizes) > _MAX_ELEMENTS:
+                    continue
+                feeds = random_feeds(own, seed + index, domains=domains, **sizes)
+                try:
+                    outputs = runner.run(feeds)
+                except (InputError, ResourceError) as error:
+                    failure = failure or InputError(str(error))
+                    continue
+                length, first = sizes.get("length", DEFAULT_LENGTH), sizes.get("batch", DEFAULT_BATCH)
+                found.append(Probe(feeds, outputs, length, first, own))
+                task.advance()
+                if len(found) == wanted:
+                    break
+            if found:
                 break
     if not found:
         reason = str(failure).removesuffix(".")
@@ -147,7 +157,23 @@ def _sizes(specs: Sequence[TensorSpec], found: list[Probe], only: int | None) ->
     base = dict(_named_sizes(specs, found[0].feeds))
     for length in _OTHER_LENGTHS:
         for name in reversed(list(base)):
-            yield {"dims": {**base, name: length}}
+            yield {"dims": {**base, name: length}, "length": found[0].length, "batch": found[0].batch}
+
+
+def _with_states(specs: Sequence[TensorSpec]) -> Iterator[Sequence[TensorSpec]]:
+    """The same inputs with the batch where recurrent states have it: [layers, batch, size] beside [batch, ...]."""
+    result, states = [], 0
+    for spec in specs:
+        shape = list(spec.shape or ())
+        dynamic = [axis for axis, dim in enumerate(shape) if not isinstance(dim, int)]
+        if len(dynamic) == 1 or (dynamic and dynamic[0] == 0):
+            states += dynamic[0] > 0
+            shape[dynamic[0]] = _BATCH
+        result.append(spec if spec.shape is None else TensorSpec(spec.name, spec.dtype, tuple(shape)))
+    if 0 < states < len(specs):
+        # The plain batch first: the number of a name is that of the input where it comes first.
+        order = sorted(result, key=lambda s: not s.shape or s.shape[0] != _BATCH)
+        yield order
 
 
 def _elements(specs: Sequence[TensorSpec], sizes: Mapping[str, Any]) -> float:

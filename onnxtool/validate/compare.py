@@ -190,9 +190,9 @@ def make_feeds(
         if not batches and not samples:
             return runnable_feeds(runner, runner.inputs, seed, domains, wanted=3), f"random, seed {seed}"
         sizes = batches or (2, 1, 5)
-        length = find_probes(runner, runner.inputs, seed, domains, wanted=1, batch=sizes[0])[0].length
+        probe = find_probes(runner, runner.inputs, seed, domains, wanted=1, batch=sizes[0])[0]
         feeds = [
-            random_feeds(runner.inputs, seed + i, batch=sizes[i % len(sizes)], length=length, domains=domains)
+            random_feeds(probe.specs, seed + i, batch=sizes[i % len(sizes)], length=probe.length, domains=domains)
             for i in range(samples or len(sizes))
         ]
         return feeds, f"random, seed {seed}"

@@ -86,3 +86,23 @@ def test_a_crash_on_small_inputs_is_not_held_against_the_model(tmp_path: Path) -
 def _onnxtool(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "onnxtool", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+# A recurrent cell with its state beside the sound, as a real voice detector has it, and no names for its dims.
+_STATE = """
+g (float[L, samples] x, float[2, B, 1] state) => (float[2, B, S] y)
+<int64[1] axis = {0}, int64[4] pads = {0, 300, 0, 300}>
+{
+    longer = Pad <mode = "reflect"> (x, pads)
+    rows = Unsqueeze(longer, axis)
+    both = Concat <axis = 0> (rows, rows)
+    y = Concat <axis = 2> (both, state)
+}
+"""
+
+
+def test_finds_the_batch_of_a_state() -> None:
+    runner = OnnxRunner.open(_model(_STATE))
+    probes = find_probes(runner, runner.inputs, 0)
+    assert len({p.feeds["x"].shape for p in probes}) == 3
+    assert all(p.feeds["state"].shape[1] == len(p.feeds["x"]) for p in probes)
