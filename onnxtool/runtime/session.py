@@ -32,6 +32,8 @@ _LEVELS = {
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 _FATAL_ONLY = 4
+# Set again here for a program that imported the runtime before onnxtool; see onnxtool/__init__.py.
+ort.disable_telemetry_events()
 _SMALL = 1 << 20
 # Weights of this size are lent to the runtime, when together they have that size.
 _LENT, _WORTH_LENDING = 1 << 16, 1 << 25

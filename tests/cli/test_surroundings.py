@@ -44,6 +44,18 @@ def test_works_without_a_home(digits_onnx: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "program", ["import onnxtool; onnxtool.run({!r})", "from onnxtool.cli.app import main; main(['run', {!r}])"]
+)
+def test_the_runtime_sends_no_telemetry(digits_onnx: Path, tmp_path: Path, program: str) -> None:
+    # ONNX Runtime leaves a file of its telemetry's session in the temporary folder when that is not turned off.
+    bare = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
+    script = program.format(str(digits_onnx))
+    done = subprocess.run([sys.executable, "-c", script], env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_prints_names_that_the_locale_lacks(tmp_path: Path, relu_proto: onnx.ModelProto) -> None:
     relu_proto.graph.output[0].name = "größe-模型"
     relu_proto.graph.node[1].output[0] = "größe-模型"

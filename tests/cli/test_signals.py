@@ -1,0 +1,162 @@
+"""Ctrl-C and termination in the middle of the work: the exit code, no child, no temporary file, the old output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+
+COMMAND = [sys.executable, "-m", "onnxtool"]
+PATIENCE = 180.0  # for a machine with other things to do; nothing here takes so long
+SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+Ready = Callable[[int], bool]
+
+
+def maps(library: str) -> Ready:
+    """The child has loaded a library."""
+
+    def ready(child: int) -> bool:
+        return library in Path(f"/proc/{child}/maps").read_text()
+
+    return ready
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process."""
+    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def gone(pid: int) -> bool:
+    """The process has ended (a zombie waits only for init)."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    return True
+
+
+def stopped(arguments: list[object], ready: Ready, number: int, folder: Path) -> tuple[int, str]:
+    """Start a command, send it a signal once it is at work, and give its exit code and errors."""
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    command = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(scratch)},
+    )
+    deadline = time.monotonic() + PATIENCE
+    child = 0
+    while time.monotonic() < deadline and command.poll() is None:
+        with suppress(OSError, IndexError):
+            child = children(command.pid)[0]
+            if ready(child):
+                break
+        time.sleep(0.002)
+    assert command.poll() is None, f"ended by itself: {command.communicate()}"
+    command.send_signal(number)
+    _, errors = command.communicate(timeout=PATIENCE)
+    assert gone(child)
+    assert not list(scratch.iterdir())
+    return command.returncode, errors
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A model with 64 MB of weights, which takes a moment to write."""
+    weights = [onnx.numpy_helper.from_array(np.full((2048, 2048), 1 + i, np.float32) / 4096, f"w{i}") for i in range(4)]
+    nodes = [onnx.helper.make_node("MatMul", ["x" if i == 0 else f"h{i}", f"w{i}"], [f"h{i + 1}"]) for i in range(4)]
+    values = [onnx.helper.make_tensor_value_info(name, 1, ["n", 2048]) for name in ("x", "h4")]
+    graph = onnx.helper.make_graph(nodes, "g", values[:1], values[1:], weights)
+    path = tmp_path / "large.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10), path)
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """An output that exists already."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    path = folder / "out.onnx"
+    path.write_bytes(b"the old file")
+    return path
+
+
+def verdict(out: Path, outcome: tuple[int, str], code: int, word: str) -> None:
+    """The promise, held against what is there."""
+    assert outcome[0] == code, outcome[1]
+    assert outcome[1].splitlines()[-1] == f"error: {word}; nothing was left half-written."
+    assert "Traceback" not in outcome[1]
+    assert out.read_bytes() == b"the old file"
+    assert [p.name for p in out.parent.iterdir()] == [out.name]
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+def test_during_calibration(tmp_path: Path, digits_onnx: Path, out: Path, number: int, code: int, word: str) -> None:
+    data = tmp_path / "calibration.npz"
+    np.savez(data, image=np.random.default_rng(0).random((60_000, 1, 8, 8), dtype=np.float32))
+    line = ["quantize", digits_onnx, "-o", out, "--mode", "static", "--data", data]
+    verdict(out, stopped(line, maps("onnxruntime_pybind11_state"), number, tmp_path), code, word)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+def test_during_optimization(tmp_path: Path, large: Path, out: Path, number: int, code: int, word: str) -> None:
+    outcome = stopped(["optimize", large, "-o", out], maps("onnxruntime_pybind11_state"), number, tmp_path)
+    verdict(out, outcome, code, word)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+def test_during_conversion_from_pytorch(
+    tmp_path: Path, fixtures: Path, out: Path, number: int, code: int, word: str
+) -> None:
+    pytest.importorskip("torch")
+    line = ["convert", fixtures / "digits_cnn.pt", "--factory", f"{fixtures / 'digits_cnn.py'}:DigitsCNN", "-o", out]
+    line += ["--input-shape", "image:batch,1,8,8"]
+    verdict(out, stopped(line, maps("libtorch_cpu"), number, tmp_path), code, word)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS[:1])
+def test_during_conversion_from_keras(
+    tmp_path: Path, fixtures: Path, out: Path, number: int, code: int, word: str
+) -> None:
+    pytest.importorskip("keras")
+    line = ["convert", fixtures / "digits_keras.keras", "-o", out]
+    verdict(out, stopped(line, maps("tensorflow_framework"), number, tmp_path), code, word)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+@pytest.mark.parametrize("external", [False, True])
+def test_during_the_writing(
+    tmp_path: Path, large: Path, out: Path, number: int, code: int, word: str, external: bool
+) -> None:
+    from onnxtool.model import io
+
+    if external:
+        model = io.load(large)
+        io.save(model, out, external=True)
+        before = {p.name: p.read_bytes() for p in out.parent.iterdir()}
+    else:
+        before = {out.name: out.read_bytes()}
+
+    def writing(child: int) -> bool:
+        return any(p.name.startswith(".") for p in out.parent.iterdir())
+
+    found = stopped(["optimize", large, "-o", out, "--level", "basic"], writing, number, tmp_path)
+    after = {p.name: p.read_bytes() for p in out.parent.iterdir()}
+    if found[0] == 0:  # it was quicker: all is there, and nothing else
+        io.read_proto(out)
+        assert not any(name.startswith(".") for name in after)
+    else:
+        assert found[0] == code, found[1]
+        assert after == before
