@@ -34,6 +34,7 @@ from onnxtool.optimize.passes.rotary import FuseRotaryEmbedding
 from onnxtool.optimize.passes.scales import MoveScalesIntoWeights
 from onnxtool.optimize.passes.shapes import EliminateExpand, FoldShapes, ShareSizes
 from onnxtool.optimize.passes.softmax_guard import SimplifySoftmaxGuard
+from onnxtool.optimize.passes.stacked_heads import SplitStackedHeads
 from onnxtool.report.optimize import PassSummary
 
 ENTRY_POINTS = "onnxtool.passes"
@@ -75,6 +76,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     MergeProjections,
     SimplifySoftmaxGuard,
     FuseConvActivation,
+    SplitStackedHeads,
     FuseRotaryEmbedding,
     FuseAttention,
     FusePackedAttention,

@@ -11,7 +11,7 @@ from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import Sizes, items_of, set_sizes, sizes_of
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.microsoft import MICROSOFT, insert_fused
-from onnxtool.optimize.nodes import attribute, producer, sole_use
+from onnxtool.optimize.nodes import attribute, producer, rank_of, sole_use
 from onnxtool.optimize.passes.chains import permutation
 from onnxtool.optimize.passes.dead_code import EliminateDeadCode
 from onnxtool.optimize.patterns import unscaled
@@ -136,14 +136,15 @@ def _build(found: _Attention, context: PassContext) -> int:
     query, key, value = (s for s in shapes if s is not None)
     width = int(value[2]) * int(value[3])  # type: ignore[arg-type]
     joined = (query[0], query[1], width)
-    if found.mask is not None and not _mask_fits(sizes_of(found.mask), query, key):
+    mask = _four_dims(found.mask, context)
+    if mask is not None and not _mask_fits(sizes_of(mask), query, key):
         return 0
     same_shape = sizes_of(found.last.outputs[0]) == joined
     if not same_shape and not _any_rank(found.last):
         return 0
     flat = [_flat(v, found.last, context) for v in (found.query, found.key, found.value)]
     settings = [ir.AttrInt64("num_heads", int(query[2])), ir.AttrFloat32("scale", found.scale)]  # type: ignore[arg-type]
-    inputs = [*flat, *([None, None, found.mask] if found.mask is not None else [])]
+    inputs = [*flat, *([None, None, mask] if mask is not None else [])]
     if same_shape and found.empty is None:
         context.morph(found.last, "MultiHeadAttention", inputs, settings, MICROSOFT)
         return 1
@@ -177,6 +178,14 @@ def _any_rank(reshape: ir.Node) -> bool:
     wanted = items_of(reshape.inputs[1])
     copies = wanted is None or any(e is None or e == 0 for e in wanted.elements[2:])
     return attribute(reshape, "allowzero", 0) == 1 or not copies
+
+
+def _four_dims(mask: ir.Value | None, context: PassContext) -> ir.Value | None:
+    """A constant mask of two or three dims with the missing ones; any other as it is."""
+    array = context.array(mask) if mask is not None and (rank_of(mask) or 0) in (2, 3) else None
+    if array is None or mask is None:
+        return mask
+    return context.initializer(array.reshape((1,) * (4 - array.ndim) + array.shape), f"{mask.name}_wide")
 
 
 def _mask_fits(mask: Sizes | None, query: Sizes, key: Sizes) -> bool:

@@ -8,18 +8,21 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.optimize.context import PassContext
-from onnxtool.optimize.facts import integers, sizes_of
+from onnxtool.optimize.expressions import multiply
+from onnxtool.optimize.facts import Sizes, integers, set_sizes, sizes_of
 from onnxtool.optimize.levels import Level
-from onnxtool.optimize.microsoft import MICROSOFT
+from onnxtool.optimize.microsoft import MICROSOFT, insert_fused
 from onnxtool.optimize.nodes import attribute, producer, sole_use
+from onnxtool.optimize.passes.chains import permutation
 from onnxtool.optimize.patterns import pairs
 
+_TO_HEADS = [0, 2, 1, 3]
 _HALVES_STAY = ("Cos", "Sin", "Unsqueeze", "Reshape", "Cast", "Mul", "Div")
 
 
 @dataclass(frozen=True)
 class _Rotation:
-    """x * cos + rotate_half(x) * sin, with cos and sin of shape [1, 1, length, width]."""
+    """x * cos + rotate_half(x) * sin, with cos and sin of shape [length, width] behind dims of 1."""
 
     source: ir.Value
     cos: ir.Value
@@ -48,9 +51,29 @@ class FuseRotaryEmbedding:
                 if key not in caches:
                     caches[key] = _half(value, context)
                 halves.append(caches[key])
-            context.morph(node, "RotaryEmbedding", [found.source, start, *halves], (), MICROSOFT)
+            _build(node, found.source, [start, *halves], context)
             count += 1
         return count
+
+
+def _build(node: ir.Node, source: ir.Value, rest: list[ir.Value], context: PassContext) -> None:
+    """Turn the heads before they are transposed where that is possible, so that attention can take the Transpose in."""
+    turn, sizes = producer(source, "Transpose"), sizes_of(node.outputs[0])
+    apart = producer(turn.inputs[0], "Reshape") if turn is not None and permutation(turn) == _TO_HEADS else None
+    flat = apart.inputs[0] if apart is not None else None
+    before, heads = sizes_of(flat), sizes_of(apart.outputs[0]) if apart is not None else None
+    whole = None if heads is None else multiply(heads[2], heads[3])
+    if apart is None or before is None or heads is None or sizes is None or before != (*heads[:2], whole):
+        context.morph(node, "RotaryEmbedding", [source, *rest], (), MICROSOFT)
+        return
+    name = f"{node.outputs[0].name}_turned"
+    turned = insert_fused(context, node, "RotaryEmbedding", [flat, *rest], (), name, before)
+    again = context.insert(
+        node, "Reshape", [turned, apart.inputs[1]], list(apart.attributes.values()), base=f"{name}_heads"
+    )
+    again.dtype = ir.DataType.FLOAT
+    set_sizes(again, heads)
+    context.morph(node, "Transpose", [again], [ir.AttrInt64s("perm", _TO_HEADS)])
 
 
 def _match(node: ir.Node) -> _Rotation | None:
@@ -64,9 +87,15 @@ def _match(node: ir.Node) -> _Rotation | None:
             if source is None or cos is None or source.dtype != ir.DataType.FLOAT:
                 continue
             sizes = sizes_of(source)
-            if sizes is not None and len(sizes) == 4 and sizes_of(cos) == sizes_of(sin) == (1, 1, *sizes[2:]):
+            shapes = [_without_ones(sizes_of(v)) for v in (cos, sin)]
+            if sizes is not None and len(sizes) == 4 and shapes[0] == shapes[1] == sizes[2:]:
                 return _Rotation(source, cos, sin)
     return None
+
+
+def _without_ones(sizes: Sizes | None) -> Sizes | None:
+    """The last two dims, when those before them are 1."""
+    return sizes[-2:] if sizes is not None and len(sizes) >= 2 and all(s == 1 for s in sizes[:-2]) else None
 
 
 def _rotated(value: ir.Value) -> ir.Value | None:
@@ -143,7 +172,7 @@ def _half(value: ir.Value, context: PassContext) -> ir.Value:
     width = int(sizes[-1])  # type: ignore[arg-type]
     array = context.array(value)
     if array is not None:
-        return context.initializer(array[0, 0, :, : width // 2], f"{value.name}_half")
+        return context.initializer(array.reshape(-1, width)[:, : width // 2], f"{value.name}_half")
     node = value.producer()
     assert node is not None and node.graph is not None
     shape = context.initializer(np.array([-1, width], np.int64), f"{value.name}_rows")

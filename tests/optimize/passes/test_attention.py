@@ -50,6 +50,14 @@ def test_a_mask_that_broadcasts_over_queries_stays(optimized) -> None:
     assert "Softmax" in optimized(masked, weights=WEIGHTS, level="all", exact=False).after
 
 
+@pytest.mark.parametrize("dims", [(6, 6), (1, 6, 6)])
+def test_a_constant_mask_of_fewer_dims(optimized, dims: tuple[int, ...]) -> None:
+    masked = text(PLAIN.replace("w =", "m =") + " w = Add (m, mask)").replace("[b, s, 8]", "[b, 6, 8]")
+    weights = WEIGHTS | {"mask": np.where(np.tril(np.ones((6, 6))) > 0, 0, -np.inf).astype(F).reshape(dims)}
+    source = masked.replace("[b, t, 8]", "[b, 6, 8]")
+    assert optimized(source, weights=weights, level="all", exact=False).after == FUSED
+
+
 GUARD = "n = IsNaN (p) g = Where (n, zero, p)"
 MASKED = PLAIN.replace("w =", "m =") + " w = Add (m, mask)"
 

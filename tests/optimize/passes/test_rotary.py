@@ -22,7 +22,7 @@ WEIGHTS = {
     "halves": np.array([4, 4]),
 }
 ANGLES = """n = Shape <start = 2, end = 3> (x) n0 = Squeeze (n) i = Range (start, n0, step)
-    r = Cast <to = 1> (i) ru = Unsqueeze (r, outer) fr = MatMul (inverse, ru) f = Transpose <perm = [0, 2, 1]> (fr)
+    w = Cast <to = 1> (i) ru = Unsqueeze (w, outer) fr = MatMul (inverse, ru) f = Transpose <perm = [0, 2, 1]> (fr)
     ff = Concat <axis = -1> (f, f) c0 = Cos (ff) c1 = Mul (c0, factor) s0 = Sin (ff) s1 = Mul (s0, factor)
     c = Unsqueeze (c1, one_axis) s = Unsqueeze (s1, one_axis)"""
 SLICES = "lo = Slice (x, zero, half, axis) up = Slice (x, half, huge, axis)"
@@ -43,9 +43,18 @@ def test_rotation(optimized, parts: str) -> None:
     assert not {"Neg", "Add"} & set(result.after)
 
 
-def test_constant_angles(optimized) -> None:
+def test_heads_are_turned_before_they_are_transposed(optimized) -> None:
+    heads = "r = Reshape (z, heads) x = Transpose <perm = [0, 2, 1, 3]> (r)"
+    source = f"""g (float[b, t, 16] z) => (float[b, 2, t, 8] y) {{ {heads} {ANGLES} {SLICES} {TURN} }}"""
+    nodes = optimized(source, weights=WEIGHTS | {"heads": np.array([0, 0, 2, 8])}, level="all", exact=False).proto.graph
+    rotary = next(n for n in nodes.node if n.op_type == "RotaryEmbedding")
+    assert rotary.input[0] == "z"
+
+
+@pytest.mark.parametrize("dims", [(6, 8), (1, 6, 8), (1, 1, 6, 8)])
+def test_constant_angles_of_fewer_dims(optimized, dims: tuple[int, ...]) -> None:
     angles = np.outer(np.arange(6), 10000.0 ** (-np.arange(4) / 4))
-    both = np.concatenate([angles, angles], axis=1)[None, None]
+    both = np.concatenate([angles, angles], axis=1).reshape(dims)
     weights = WEIGHTS | {"c": np.cos(both).astype(F), "s": np.sin(both).astype(F)}
     source = text(SLICES, TURN).replace("t, 8]", "6, 8]")
     assert optimized(source, weights=weights, level="all", exact=False).after == {ROTARY: 1}
@@ -69,7 +78,7 @@ def test_never_below_level_all(optimized) -> None:
         ("Concat <axis = -1> (m, lo)", "Concat <axis = -1> (lo, m)"),
         ("Neg (up)", "Neg (lo)"),
         ("ff = Concat <axis = -1> (f, f)", "f2 = Mul (f, other) ff = Concat <axis = -1> (f, f2)"),
-        ("p = Mul (x, c)", "w = Neg (x) p = Mul (w, c)"),
+        ("p = Mul (x, c)", "o = Neg (x) p = Mul (o, c)"),
         ("y = Add (p, q)", "y = Sub (p, q)"),
     ],
 )
