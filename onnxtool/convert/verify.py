@@ -103,11 +103,13 @@ class Proof:
         feeds = [p.feeds for p in self.probes]
         scaled = self._scaled(allowed)
         try:
-            return compare_runners(
+            report = compare_runners(
                 remembered, runner, feeds, allowed, names=self._names, data=origin, tolerances=scaled
             )
         except InputError as error:
             raise VerdictError(f"{self._names[0]}: the ONNX graph fails where the source runs: {error}") from error
+        model.notes.extend(w for w in report.warnings if w not in model.notes)
+        return report
 
     def _open(self, graph: ir.Model, session: SessionOptions) -> OnnxRunner:
         try:

@@ -21,6 +21,7 @@ from onnxtool.runtime.feeds import adapt, read_npz
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
+from onnxtool.validate.equality import empty_outputs
 from onnxtool.validate.tolerance import Tolerance
 
 PathLike = str | os.PathLike[str]
@@ -71,6 +72,8 @@ class Judgement:
             raise type(error)(f"{source}: {error}") from error
         if self._random:
             self.warnings.append("the model draws random numbers, so only types and shapes were compared.")
+        names = [n for n in self.probes[0].outputs if not any(_filled(p.outputs.get(n)) for p in self.probes)]
+        self.warnings += empty_outputs(names)
         self._source_is_changed: bool | None = None
 
     def _probe(
@@ -145,3 +148,7 @@ def _own(probe: Probe) -> Probe:
     """With copies of the outputs: the arrays that the runtime gives keep all working memory of their session."""
     outputs = {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in probe.outputs.items()}
     return replace(probe, outputs=outputs)
+
+
+def _filled(value: object) -> bool:
+    return not isinstance(value, np.ndarray) or value.size > 0

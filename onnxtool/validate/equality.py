@@ -52,6 +52,7 @@ def compare_runners(
     inputs = match_names([s.name for s in a.inputs], [s.name for s in b.inputs], "inputs")
     differences: dict[str, Difference] = {}
     renamed: dict[str, str] = {}
+    compared: set[str] = set()
     shapes = []
     own = tolerances or {}
     for feed in feeds:
@@ -63,6 +64,8 @@ def compare_runners(
         for name, expected in left.items():
             entry = differences.setdefault(name, Difference(name, own.get(name, tolerance)))
             entry.add(expected, right[renamed[name]])
+            if np.size(expected):
+                compared.add(name)
     if not shapes:
         raise InputError("there is no input data to compare on.")
     unknown = [name for name in own if name not in differences]
@@ -79,7 +82,14 @@ def compare_runners(
         data=data,
         rtol=tolerance.rtol,
         atol=tolerance.atol,
+        warnings=empty_outputs(n for n in differences if n not in compared),
     )
+
+
+def empty_outputs(names: Iterable[str]) -> tuple[str, ...]:
+    """A warning on outputs that had no element in any run: a detector that found nothing, say."""
+    listed = ", ".join(repr(n) for n in names)
+    return (f"{listed} had no elements in any run, so nothing was compared; give inputs that fill it.",) * bool(listed)
 
 
 def match_names(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:
