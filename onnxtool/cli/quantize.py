@@ -190,13 +190,15 @@ def command(
         ),
     ] = False,
     compact: Annotated[
-        bool,
+        int,
         typer.Option(
             "--compact",
-            help="Store the weights of nodes that stay float (embeddings, recurrent layers, ...) in 8 bits: a quarter "
-            "of the size, the same speed. auto does so where the budget allows it.",
+            metavar="BITS",
+            show_default=False,
+            help="Store the weights of nodes that stay float (embeddings, recurrent layers, ...) in 8 or 16 bits: a "
+            "quarter or half of the size, the same speed. auto does so where the budget allows it.",
         ),
-    ] = False,
+    ] = 0,
     attention: Annotated[
         bool,
         typer.Option(

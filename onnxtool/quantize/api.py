@@ -60,7 +60,7 @@ def quantize(
     smooth: float = 0.0,
     equalize: bool = False,
     bias_correction: bool = False,
-    compact: bool = False,
+    compact: int = 0,
     attention: bool = False,
     images: ImageOptions | str = "",
     target: str | None = None,
@@ -105,8 +105,8 @@ def quantize(
             tries it where it may help.
         equalize: static: neighbouring convolutions share their range, channel by channel; likewise.
         bias_correction: static, dynamic: biases take back the mean error of rounded weights; needs `data`; likewise.
-        compact: weights of nodes that stay float (embeddings, recurrent layers, ...) are stored in 8 bits, and made
-            float by the runtime when it loads the model; auto does so where the budget allows it.
+        compact: weights of nodes that stay float (embeddings, recurrent layers, ...) are stored in so many bits (8 or
+            16), and made float by the runtime when it loads the model; auto does so where the budget allows it.
         threads: of the runtime while measuring latency.
 
     Raises:

@@ -184,7 +184,7 @@ def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
     model.graph.sort()
     remove_unused(model)
     if recipe.compact:
-        store_compactly(model)
+        store_compactly(model, recipe.compact)
     if filled:
         refill(model)
     return model

@@ -157,7 +157,7 @@ class _Hunt:
                 self._paying(trial)
             task.describe("repairing accuracy")
             self._repairs()
-            task.describe("storing float weights in 8 bits")
+            task.describe("storing float weights in fewer bits")
             self._compact()
             task.describe("choosing")
             return self._choose()
@@ -235,20 +235,24 @@ class _Hunt:
             repair(self.lab, untried[0], self._keeps, lambda: self._in_time("repair"), self.nodes)
 
     def _compact(self) -> None:
-        """What float weights the winner has left go into 8 bits, at the same speed; without a winner, all of them."""
+        """What float weights the winner has left go into 8 or 16 bits, at the same speed; without one, all of them."""
         winner = self._winner()
         if winner is not None and winner.speed < 1:
-            recipe, label = winner.recipe, f"{winner.name}, float weights in 8 bits"
+            recipe, label = winner.recipe, f"{winner.name}, float weights"
         else:
-            recipe, label = replace(self.base, plan={}), "float, weights in 8 bits"
+            recipe, label = replace(self.base, plan={}), "float, weights"
         left = self.lab.build(recipe) if recipe.plan else self.lab.job.prepared
         if recipe.compact or not compactable(left.graph):
             return
-        tried = self.lab.try_out(label, replace(recipe, compact=True))
-        if self._keeps(tried) and recipe.plan and winner is not None:
-            # The same kernels take the same time, whatever a quick timing says.
-            smaller, kernels = count_kernels(self.lab.build(tried.recipe)), count_kernels(left)
-            self.replaced += [winner] if smaller == kernels else []
+        for bits in (8, 16):
+            tried = self.lab.try_out(f"{label} in {bits} bits", replace(recipe, compact=bits))
+            if not self._keeps(tried):
+                continue
+            if recipe.plan and winner is not None:
+                # The same kernels take the same time, whatever a quick timing says.
+                smaller, kernels = count_kernels(self.lab.build(tried.recipe)), count_kernels(left)
+                self.replaced += [winner] if smaller == kernels else []
+            return
 
     def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
         timed = [

@@ -1,8 +1,9 @@
-"""Weights of nodes that stay float, stored in 8 bits: a smaller file that runs exactly as fast.
+"""Weights of nodes that stay float, stored in 8 or 16 bits: a smaller file that runs exactly as fast.
 
-An int8 tensor with one scale for each channel, a Cast and a Mul stand where the float weight was. All of that is
-constant, so that the runtime computes the float weight once, when it loads the model, and then runs its float kernels.
-(A DequantizeLinear would say the same, but the runtime keeps those for its integer kernels, and runs them every time.)
+An int8 tensor with one scale for each channel, a Cast and a Mul stand where the float weight was; or a float16 tensor
+and a Cast, at next to no error. All of that is constant, so that the runtime computes the float weight once, when it
+loads the model, and then runs its float kernels. (A DequantizeLinear would say the same, but the runtime keeps those
+for its integer kernels, and runs them every time.)
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ _CHANNELS: dict[str, dict[int, tuple[int, ...]]] = {
 }
 
 
-def store_compactly(model: ir.Model) -> int:
-    """Store what float weights a model has left in 8 bits.
+def store_compactly(model: ir.Model, bits: int = 8) -> int:
+    """Store what float weights a model has left in fewer bits.
 
     Args:
         model: changed in place.
+        bits: 8 or 16; a weight beyond the range of float16 stays as it is.
 
     Returns:
         Number of weights.
@@ -39,9 +41,15 @@ def store_compactly(model: ir.Model) -> int:
     done = 0
     for value in list(graph.initializers.values()):
         axes = _axes(value)
-        if axes is not None:
-            _store(graph, value, axes)
-            done += 1
+        if axes is None or (bits == 16 and not _fits_half(value)):
+            continue
+        replacement = _in_half(graph, value) if bits == 16 else _in_bytes(graph, value, axes)
+        replacement.type, replacement.shape = value.type, value.shape
+        for use in list(value.uses()):
+            if use.node is not replacement.producer():
+                use.node.replace_input_with(use.idx, replacement)
+        del graph.initializers[value.name or ""]
+        done += 1
     return done
 
 
@@ -83,7 +91,26 @@ def _axes_of_use(node: ir.Node, index: int, rank: int) -> tuple[int, ...] | None
     return None
 
 
-def _store(graph: ir.Graph, value: ir.Value, axes: tuple[int, ...]) -> None:
+def _fits_half(value: ir.Value) -> bool:
+    assert value.const_value is not None
+    return float(np.abs(value.const_value.numpy()).max(initial=0)) < float(np.finfo(np.float16).max)
+
+
+def _in_half(graph: ir.Graph, value: ir.Value) -> ir.Value:
+    tensor = value.const_value
+    assert tensor is not None
+    stored = lazy_initializer(
+        graph,
+        f"{value.name}_16bit",
+        lambda: tensor.numpy().astype(np.float16),
+        tuple(tensor.shape.numpy()),
+        ir.DataType.FLOAT16,
+    )
+    (weight,) = insert(next(iter(graph)), "Cast", [stored], [f"{value.name}_as_float"], {"to": int(ir.DataType.FLOAT)})
+    return weight
+
+
+def _in_bytes(graph: ir.Graph, value: ir.Value, axes: tuple[int, ...]) -> ir.Value:
     tensor = value.const_value
     assert tensor is not None
     shape = tensor.shape.numpy()
@@ -98,8 +125,5 @@ def _store(graph: ir.Graph, value: ir.Value, axes: tuple[int, ...]) -> None:
     first = next(iter(graph))
     (unscaled,) = insert(first, "Cast", [integers], [f"{name}_unscaled"], {"to": int(ir.DataType.FLOAT)})
     (weight,) = insert(first, "Mul", [unscaled, scales], [f"{name}_as_float"])
-    for made in (unscaled, weight):
-        made.type, made.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(shape)
-    for use in list(value.uses()):
-        use.node.replace_input_with(use.idx, weight)
-    del graph.initializers[name]
+    unscaled.type, unscaled.shape = value.type, value.shape
+    return weight

@@ -49,7 +49,8 @@ class QuantRecipe:
         bias_correction: the mean error of rounded weights goes into the biases.
         shifts: per node name, what is added to its bias, by channel; None until calibrated.
         attention: static: products of two activations are quantized too.
-        compact: weights of nodes that stay float are stored in 8 bits, and made float when the model is loaded.
+        compact: weights of nodes that stay float are stored in so many bits (8 or 16), and made float when the model is
+            loaded; 0 leaves them as they are.
         optimize: the level of graph optimization before quantizing.
     """
 
@@ -75,7 +76,7 @@ class QuantRecipe:
     bias_correction: bool = False
     shifts: Mapping[str, Sequence[float]] | None = field(default=None, repr=False)
     attention: bool = False
-    compact: bool = False
+    compact: int = 0
     optimize: str = "extended"
 
     def __post_init__(self) -> None:
@@ -90,6 +91,8 @@ class QuantRecipe:
         conditions = {"smooth": self.smooth, "equalize": self.equalize, "bias-correction": self.bias_correction}
         if self.attention and self.mode not in ("auto", "static"):
             raise UsageError(f"--attention goes with --mode static, not {self.mode}: its ranges have to be calibrated.")
+        if self.compact not in (0, 8, 16):
+            raise UsageError(f"--compact {self.compact}: choose 8 or 16 bits.")
         if self.compact and self.mode == "float16":
             raise UsageError("--compact goes with integer modes, not float16: there all weights have 16 bits.")
         for name, given in conditions.items():
@@ -128,9 +131,9 @@ class QuantRecipe:
         if self.mode in ("int4", "int8"):
             kind = "symmetric" if self.symmetric else "asymmetric"
             blocks = f"{self.mode} weights, blocks of {self.block_size}, {kind}"
-            return blocks + (", compact" if self.compact else "")
+            return blocks + (f", compact {self.compact}" if self.compact else "")
         if self.compact and self.plan is not None and not self.plan:
-            return "float, weights stored in 8 bits"
+            return f"float, weights stored in {self.compact} bits"
         plans: set[str] = {*(self.plan or {}).values()} or {self.mode}
         words = ["+".join(sorted(plans)), f"{self.activations}{self.weights}"]
         words.append(self._granularity)
@@ -149,7 +152,7 @@ class QuantRecipe:
             *([f"smooth {self.smooth:g}"] if self.smooth else []),
             *(["equalized"] if self.equalize else []),
             *(["bias-corrected"] if self.bias_correction else []),
-            *(["compact"] if self.compact else []),
+            *([f"compact {self.compact}"] if self.compact else []),
         ]
 
     def without_measurements(self) -> QuantRecipe:

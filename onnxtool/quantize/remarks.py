@@ -82,4 +82,4 @@ def _without_kernel(model: ir.Model) -> list[str]:
     if not counts:
         return []
     words = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-    return [f"the runtime has no integer kernel for {words}: float (--compact stores their weights in 8 bits)."]
+    return [f"the runtime has no integer kernel for {words}: float (--compact 8 stores their weights in 8 bits)."]

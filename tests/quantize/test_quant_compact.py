@@ -22,7 +22,7 @@ from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
 
 node = helper.make_node
-FLOAT = QuantRecipe(plan={}, compact=True)
+FLOAT = QuantRecipe(plan={}, compact=8)
 
 
 def mixed() -> onnx.ModelProto:
@@ -107,15 +107,15 @@ def test_what_is_read_as_anything_but_weights_stays() -> None:
 def test_modes_take_it_for_what_they_leave_float(mode: str, tmp_path: Path) -> None:
     io.save(io.from_proto(mixed()), tmp_path / "m.onnx")
     sizes = []
-    for compact in (False, True):
+    for compact in (0, 8):
         report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode=mode, compact=compact)
         sizes.append(report.bytes_after)
         assert report.fidelity is not None
         assert report.fidelity.sqnr_db > 15
     assert sizes[1] < 0.6 * sizes[0]
-    assert "compact" in report.summary
+    assert "compact 8" in report.summary
     with pytest.raises(UsageError, match="--compact goes with"):
-        onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="float16", compact=True)
+        onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="float16", compact=8)
 
 
 def test_auto_offers_float_kernels_with_small_weights_when_nothing_beats_float(tmp_path: Path) -> None:
@@ -143,3 +143,24 @@ def test_auto_offers_float_kernels_with_small_weights_when_nothing_beats_float(t
     replayed = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "s.onnx", recipe_file=tmp_path / "r.json")
     assert again.recipe == replayed.recipe
     assert (tmp_path / "r.onnx").read_bytes() == (tmp_path / "s.onnx").read_bytes()
+
+
+def test_sixteen_bits_are_half_the_size_at_next_to_no_error(tmp_path: Path) -> None:
+    proto = mixed()
+    prepared = prepare(io.from_proto(proto))
+    model = apply(prepared, QuantRecipe(plan={}, compact=16))
+    assert count_kernels(model) == count_kernels(prepared)
+    expected, actual = OnnxRunner.open(proto).run(IDS)["y"], OnnxRunner.open(model).run(IDS)["y"]
+    assert ((actual - expected) ** 2).sum() < 1e-6 * (expected**2).sum()
+    sizes = [io.to_proto(m).ByteSize() for m in (prepared, model)]
+    assert sizes[1] < 0.6 * sizes[0]
+    with pytest.raises(UsageError, match="--compact 4"):
+        QuantRecipe(compact=4)
+
+
+def test_a_weight_beyond_float16_stays_as_it_is() -> None:
+    weight = weights(64, 64)
+    weight[0, 0] = 1e6
+    proto = build([node("MatMul", ["x", "w"], ["y"])], {"w": weight}, {"x": ["n", 64]}, {"y": ["n", 64]})
+    model = apply(prepare(io.from_proto(proto)), QuantRecipe(plan={}, compact=16))
+    assert "Cast" not in [n.op_type for n in model.graph]

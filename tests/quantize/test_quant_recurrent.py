@@ -83,7 +83,7 @@ def test_what_has_no_kernel_stays_float(kind: str, peepholes: bool, tmp_path: Pa
     assert report.kernels[kind] == 1
     if kind == "GRU":
         assert any("no integer kernel for 1 GRU" in w for w in report.warnings)
-    smaller = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "c.onnx", mode="dynamic", compact=True)
+    smaller = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "c.onnx", mode="dynamic", compact=8)
     assert smaller.bytes_after < 0.6 * report.bytes_after
     assert smaller.kernels[kind] == 1
 
