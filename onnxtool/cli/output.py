@@ -72,7 +72,7 @@ class Output(AbstractContextManager["Output"]):
 
     def __enter__(self) -> Output:
         if not self.verbose:
-            logging.lastResort = None  # what libraries log is no part of a command's one line
+            logging.lastResort = logging.NullHandler()  # what libraries log is no part of a command's one line
         if not self.quiet and sys.stderr.isatty():
             self._listening = progress.listen(RichProgress())
             self._listening.__enter__()
