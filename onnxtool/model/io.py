@@ -25,6 +25,7 @@ from onnxtool.model.mapped import mark_inside, read_without_weights
 from onnxtool.model.pickle_scan import pickled_imports
 from onnxtool.model.saving import INLINE_LIMIT, check_output, save, spilled
 from onnxtool.model.serialize import to_proto, weight_bytes
+from onnxtool.model.sparse import make_dense
 from onnxtool.model.structure import verify_structure
 from onnxtool.model.tensors import all_tensors, external_ref, other_tensors, verify_tensors
 from onnxtool.model.texts import verify_texts
@@ -99,6 +100,10 @@ def load(path: str | os.PathLike[str], limits: Limits = DEFAULT, *, in_place: bo
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     _load_attribute_tensors(proto, Path(path).parent)
+    try:
+        make_dense(proto)
+    except OnnxToolError as error:
+        raise type(error)(f"{path}: {error}") from error
     _forget_negative_dims(proto)
     model = from_proto(proto, Path(path).parent)
     if in_place:

@@ -23,6 +23,7 @@ def prepare(model: ir.Model) -> int:
     saved = _NODE_BYTES * model.graph.num_nodes()
     if model.ir_version < 4:
         _free_initializers(model)
+    rename_nodes(model)
     for node in all_nodes(model):
         saved += _drop_debug(node.metadata_props) + len(node.doc_string or "")
         node.doc_string = None
@@ -31,6 +32,25 @@ def prepare(model: ir.Model) -> int:
             if not value.is_graph_output() and node.domain in STANDARD:
                 value.shape = None
     return saved
+
+
+def rename_nodes(model: ir.Model) -> int:
+    """Give nodes that share a name (which the runtime refuses) names of their own. Returns how many."""
+    taken = {node.name for node in all_nodes(model) if node.name}
+    seen: set[str] = set()
+    renamed = 0
+    for node in all_nodes(model):
+        name = node.name or ""
+        if name in seen:
+            number = 2
+            while f"{name}_{number}" in taken:
+                number += 1
+            node.name = f"{name}_{number}"
+            taken.add(node.name)
+            renamed += 1
+        elif name:
+            seen.add(name)
+    return renamed
 
 
 def drop_shapes(model: ir.Model) -> None:
