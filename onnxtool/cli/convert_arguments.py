@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.errors import UsageError
 from onnxtool.model.spec import parse_dtype, parse_input_shapes
-from onnxtool.runtime.feeds import read_npz
+from onnxtool.runtime.archive import read_npz
 
 if TYPE_CHECKING:
     import numpy as np

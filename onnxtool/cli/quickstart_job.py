@@ -24,7 +24,7 @@ from onnxtool.quantize.accuracy import classification_accuracy
 from onnxtool.quantize.api import quantize
 from onnxtool.report.base import Report
 from onnxtool.report.quickstart import QuickstartReport, Stage
-from onnxtool.runtime.feeds import read_npz
+from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.runtime.timing import measure, ratio

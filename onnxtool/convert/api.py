@@ -21,7 +21,7 @@ from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.graph import all_nodes, input_specs, output_specs
 from onnxtool.report.convert import ConvertReport
-from onnxtool.runtime.feeds import read_npz
+from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.isolation import risky
 from onnxtool.validate.tolerance import Tolerance
 

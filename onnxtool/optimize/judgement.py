@@ -18,7 +18,8 @@ from onnxtool.model.mapped import WORTHWHILE
 from onnxtool.optimize.preparation import rename_nodes
 from onnxtool.optimize.verify import first_fault, is_random, judge
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import adapt, read_npz
+from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions

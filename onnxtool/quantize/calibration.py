@@ -13,10 +13,10 @@ import numpy as np
 
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantize.archive import Columns, open_npy, open_npz
 from onnxtool.quantize.images import SUFFIXES, ImageOptions, read_pictures
 from onnxtool.quantize.table import count_rows, read_column, read_rows
-from onnxtool.runtime.feeds import adapt, read_npz
+from onnxtool.runtime.archive import Columns, open_npy, open_npz, read_npz
+from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.runner import check_feeds
 
 Feeds = dict[str, np.ndarray]

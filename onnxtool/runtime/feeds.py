@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import zipfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
+from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.spec import Dim, TensorSpec
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
@@ -19,11 +16,6 @@ if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run
 DEFAULT_BATCH = 2
 DEFAULT_LENGTH = 16
 _MAX_ELEMENTS = 1 << 26  # of all inputs together; half a gigabyte while they are drawn
-
-
-# A compressed archive that is larger unpacked than both of these is taken for a bomb.
-_UNPACKED_LIMIT = 1 << 30
-_RATIO_LIMIT = 200
 
 
 def dim_values(
@@ -139,63 +131,6 @@ def _chosen(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Gener
         place = (..., column) if shape else ()
         drawn[place] = np.array(allowed, kind)[generator.integers(0, len(allowed), size=shape[:-1])]
     return drawn
-
-
-def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Read all arrays of an .npz file, or the one of an .npy file (key ""). Object arrays are refused.
-
-    Raises:
-        InputError: missing, no npz, or holding pickled objects.
-    """
-    path = Path(path)
-    try:
-        _verify_archive(path)
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except OnnxToolError:
-        raise
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file.") from error
-    except Exception as error:  # numpy raises ValueError, BadZipFile, EOFError, OSError, ... on damaged files
-        raise InputError(f"{path}: {_why_not_npz(path, error)}.") from error
-
-
-def _verify_archive(path: Path) -> None:
-    """Look at a zip's directory before anything is unpacked.
-
-    Raises:
-        InputError: a member that is no .npy array.
-        ResourceError: it would unpack to very much more than it is.
-    """
-    if not zipfile.is_zipfile(path):
-        return
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-    for member in members:
-        if not member.filename.endswith(".npy"):
-            raise InputError(f"{path}: it holds {member.filename!r}, which is no .npy array.")
-    unpacked = sum(member.file_size for member in members)
-    if unpacked > _UNPACKED_LIMIT and unpacked > _RATIO_LIMIT * path.stat().st_size:
-        raise ResourceError(
-            f"{path}: it would unpack to {unpacked / 1e9:.1f} GB, over {_RATIO_LIMIT} times its size; save it with "
-            "numpy.savez, uncompressed, if that is right."
-        )
-
-
-def _why_not_npz(path: Path, error: Exception) -> str:
-    """numpy takes whatever is neither .npy nor .npz for a pickle; only what looks like one is called so."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(6)
-    except OSError as unreadable:
-        return f"cannot be read ({unreadable.strerror})"
-    ours = head.startswith((b"PK", b"\x93NUMPY"))
-    if "allow_pickle" in str(error) and (ours or head.startswith(b"\x80")):
-        return "holds pickled objects, which are not loaded"
-    return "is damaged or cut off" if ours else "is no .npz or .npy file"
 
 
 def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -72,7 +72,8 @@ def load_cost(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOpti
 
 
 def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
-    from onnxtool.runtime.feeds import adapt, read_npz
+    from onnxtool.runtime.archive import read_npz
+    from onnxtool.runtime.feeds import adapt
     from onnxtool.runtime.runner import OnnxRunner
 
     options = SessionOptions(

@@ -17,7 +17,7 @@ from onnxtool.model.atomic import write_atomic
 from onnxtool.model.metadata import versions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import read_npz
+from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.outputs import flatten
 from onnxtool.runtime.run import write_npz
 from onnxtool.runtime.runner import OnnxRunner

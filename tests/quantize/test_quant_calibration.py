@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantize.archive import open_npz
 from onnxtool.quantize.calibration import open_data, read_labels
+from onnxtool.runtime import archive
+from onnxtool.runtime.archive import open_npz
 
 SPECS = (TensorSpec("x", np.dtype("float32"), ("batch", 3)),)
 VALUES = np.arange(30, dtype=np.float32).reshape(10, 3)
@@ -153,6 +154,16 @@ def test_labels_come_from_the_same_file(forms: dict[str, object]) -> None:
     np.testing.assert_array_equal(read_labels(forms["npz"], "y"), np.arange(10))
     with pytest.raises(InputError, match=r"no array 'z'.*it has x, y"):
         read_labels(forms["npz"], "z")
+
+
+def test_archives_that_unpack_to_very_much_more_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, x=np.zeros((200_000, 3), np.float32))
+    assert open_npz(path)["x"].shape == (200_000, 3)
+
+    monkeypatch.setattr(archive, "_UNPACKED_LIMIT", 1_000_000)
+    with pytest.raises(ResourceError, match="would unpack to"):
+        open_data(path, SPECS)
 
 
 def test_rows_are_read_without_unpacking_the_archive(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime import feeds
-from onnxtool.runtime.feeds import adapt, random_feeds, read_npz
+from onnxtool.runtime import archive
+from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.feeds import adapt, random_feeds
 
 FLOAT = np.dtype("float32")
 INT = np.dtype("int64")
@@ -104,6 +105,6 @@ def test_refuses_an_archive_with_something_else_inside(tmp_path: Path) -> None:
 def test_refuses_a_zip_bomb_before_unpacking_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "d.npz", x=np.zeros(2_000_000))
     assert read_npz(tmp_path / "d.npz")["x"].shape == (2_000_000,)
-    monkeypatch.setattr(feeds, "_UNPACKED_LIMIT", 1_000_000)
+    monkeypatch.setattr(archive, "_UNPACKED_LIMIT", 1_000_000)
     with pytest.raises(ResourceError, match="would unpack to"):
         read_npz(tmp_path / "d.npz")

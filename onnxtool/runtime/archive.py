@@ -1,7 +1,8 @@
-"""Arrays of .npz and .npy files, read a few rows at a time: a compressed archive is never unpacked as a whole."""
+"""Arrays of .npz and .npy files: whole, or a few rows at a time, so that a compressed archive is never unpacked."""
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +11,11 @@ from typing import IO
 
 import numpy as np
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError
+
+# A compressed archive that is larger unpacked than both of these is taken for a bomb.
+_UNPACKED_LIMIT = 1 << 30
+_RATIO_LIMIT = 200
 
 
 @dataclass
@@ -28,13 +33,72 @@ class Columns:
     stacked: bool = False
 
 
+def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Read all arrays of an .npz file, or the one of an .npy file (key ""). Object arrays are refused.
+
+    Raises:
+        InputError: missing, no npz, or holding pickled objects.
+    """
+    path = Path(path)
+    try:
+        _verify_archive(path)
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except OnnxToolError:
+        raise
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file.") from error
+    except Exception as error:  # numpy raises ValueError, BadZipFile, EOFError, OSError, ... on damaged files
+        raise InputError(f"{path}: {_why_not_npz(path, error)}.") from error
+
+
+def _verify_archive(path: Path) -> None:
+    """Look at a zip's directory before anything is unpacked.
+
+    Raises:
+        InputError: a member that is no .npy array.
+        ResourceError: it would unpack to very much more than it is.
+    """
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    for member in members:
+        if not member.filename.endswith(".npy"):
+            raise InputError(f"{path}: it holds {member.filename!r}, which is no .npy array.")
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > _UNPACKED_LIMIT and unpacked > _RATIO_LIMIT * path.stat().st_size:
+        raise ResourceError(
+            f"{path}: it would unpack to {unpacked / 1e9:.1f} GB, over {_RATIO_LIMIT} times its size; save it with "
+            "numpy.savez, uncompressed, if that is right."
+        )
+
+
+def _why_not_npz(path: Path, error: Exception) -> str:
+    """numpy takes whatever is neither .npy nor .npz for a pickle; only what looks like one is called so."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(6)
+    except OSError as unreadable:
+        return f"cannot be read ({unreadable.strerror})"
+    ours = head.startswith((b"PK", b"\x93NUMPY"))
+    if "allow_pickle" in str(error) and (ours or head.startswith(b"\x80")):
+        return "holds pickled objects, which are not loaded"
+    return "is damaged or cut off" if ours else "is no .npz or .npy file"
+
+
 def open_npz(path: Path) -> dict[str, Columns]:
     """The arrays of an .npz file by name.
 
     Raises:
-        InputError: no .npz file, damaged, or holding pickled objects.
+        InputError: no .npz file, damaged, or holding pickled objects or what is no array.
+        ResourceError: it would unpack to very much more than it is.
     """
     try:
+        _verify_archive(path)
         with zipfile.ZipFile(path) as archive:
             members = [n for n in archive.namelist() if n.endswith(".npy")]
             return {name.removesuffix(".npy"): _member(path, archive, name) for name in members}
