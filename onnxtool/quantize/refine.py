@@ -14,7 +14,7 @@ from onnxtool.quantize.smoothing import LINEAR
 from onnxtool.quantize.trial import Laboratory, Trial
 
 _LESS_NOISE = 0.9  # what a change must bring the noise down to, to be kept
-_NO_SLOWER = 1.03  # within the noise of a quick timing
+_NO_SLOWER = 1.05  # within the noise of a quick timing
 
 
 def condition(
@@ -31,7 +31,8 @@ def condition(
     for label, change in _changes(lab, trial.recipe, linear):
         if not in_time():
             break
-        tried = lab.try_out(f"{best.name}, {label}", replace(best.recipe, shifts=None, **change))
+        start = trial if "smooth" in change else best  # strengths of smoothing are alternatives
+        tried = lab.try_out(f"{start.name}, {label}", replace(start.recipe, shifts=None, **change))
         if _better(tried, best, keeps):
             best = tried
     return best

@@ -96,7 +96,7 @@ GOOD = Fidelity(30, 0.999, 1.0, 64, channel_db=30, expected_drop=0.0)
         (GOOD, True),
         (replace(GOOD, agreement=0.97, expected_drop=0.0006), True),
         (replace(GOOD, agreement=0.97, expected_drop=0.004), False),
-        (replace(GOOD, agreement=0.93, expected_drop=0.0), False),
+        (replace(GOOD, agreement=0.93, expected_drop=0.0, channel_db=28.0), False),
         (replace(GOOD, channel_db=12.0), False),
         (replace(GOOD, agreement=None, expected_drop=None, channel_db=24.0), False),
         (replace(GOOD, agreement=None, expected_drop=None, channel_db=26.0), True),
