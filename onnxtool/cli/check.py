@@ -59,6 +59,9 @@ def command(
             show_default=False,
         ),
     ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, help="How many models to check at a time, when there are several.")
+    ] = 1,
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = "cpu",
     threads: o.ThreadsOption = None,
@@ -106,7 +109,7 @@ def command(
         elif fix:
             raise UsageError("--fix takes one model at a time.")
         else:
-            out.emit(check_all(models, **how))
+            out.emit(check_all(models, jobs=jobs, **how))
 
 
 def _fixed(model: Path, output: Path | None) -> Path:

@@ -97,6 +97,11 @@ def crashed_before() -> bool:
     return bool(_crashed)
 
 
+def is_supervised() -> bool:
+    """True in a process that is watched: what it starts should be watched too."""
+    return bool(_channel)
+
+
 def _in_child(fail: Fail) -> bool:
     """Fork. True in the child; the parent ends with the child, or comes back when another attempt is worth it."""
     reader, writer = os.pipe()

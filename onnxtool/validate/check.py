@@ -84,11 +84,12 @@ def check(
     )
 
 
-def check_all(paths: Sequence[str | os.PathLike[str]], **options: Any) -> ChecksReport:
+def check_all(paths: Sequence[str | os.PathLike[str]], *, jobs: int = 1, **options: Any) -> ChecksReport:
     """Check several models.
 
     Args:
         paths: files, folders (every .onnx file below) and patterns ("models/*.onnx").
+        jobs: how many to check at a time, each in a process of its own; the order of the report stays.
         options: as for `check`.
 
     Returns:
@@ -99,19 +100,29 @@ def check_all(paths: Sequence[str | os.PathLike[str]], **options: Any) -> Checks
         UsageError: as `check`.
     """
     found = find_models(paths)
-    reports: list[CheckReport] = []
-    unreadable: list[Unreadable] = []
     with progress.task("checking", len(found)) as task:
-        for path in found:
-            task.describe(f"checking {path.name}")
-            try:
-                reports.append(check(path, **options))
-            except UsageError:
-                raise
-            except OnnxToolError as error:
-                unreadable.append(Unreadable(str(path), str(error), error.exit_code))
-            task.advance()
-    return ChecksReport(tuple(reports), tuple(unreadable))
+        if jobs > 1 and len(found) > 1:
+            from onnxtool.validate.check_jobs import check_in_workers
+
+            outcomes = check_in_workers(found, options, min(jobs, len(found)), task.advance)
+        else:
+            outcomes = [_outcome(path, options, task) for path in found]
+    return ChecksReport(
+        tuple(o for o in outcomes if isinstance(o, CheckReport)),
+        tuple(o for o in outcomes if isinstance(o, Unreadable)),
+    )
+
+
+def _outcome(path: Path, options: dict[str, Any], task: progress.Task) -> CheckReport | Unreadable:
+    task.describe(f"checking {path.name}")
+    try:
+        return check(path, **options)
+    except UsageError:
+        raise
+    except OnnxToolError as error:
+        return Unreadable(str(path), str(error), error.exit_code)
+    finally:
+        task.advance()
 
 
 def find_models(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
