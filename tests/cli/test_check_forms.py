@@ -77,6 +77,24 @@ def test_sarif_names_rule_level_and_place(onnxtool: Command, folder: Path, tmp_p
     assert uri.endswith("models/broken.onnx")
 
 
+def test_sarif_meets_the_published_schema(onnxtool: Command, folder: Path, tmp_path: Path) -> None:
+    # pydantic-sarif's classes are made from the OASIS schema: unknown fields, wrong types and numbers are refused.
+    schema = pytest.importorskip("pydantic_sarif.model", reason="the extra dev brings pydantic-sarif")
+    out = tmp_path / "r.sarif"
+    onnxtool("check", folder, "--sarif", out)
+    log = schema.StaticAnalysisResultsFormatSarifVersion210JsonSchema
+    text = out.read_text()
+    assert log.model_validate_json(text).runs[0].tool.driver.name == "onnxtool"
+    for right, wrong in (
+        ('"level": "error"', '"level": "fatal"'),
+        ('"ruleId"', '"rule_id"'),
+        ('"columnKind": "unicodeCodePoints"', '"columnKind": 1'),
+    ):
+        assert right in text
+        with pytest.raises(ValueError, match="validation error"):
+            log.model_validate_json(text.replace(right, wrong))
+
+
 def test_markdown_neutralises_names(onnxtool: Command, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.md"
     onnxtool("check", folder, "--markdown", out)
