@@ -170,6 +170,16 @@ def _norm(node: ir.Node, opset: int) -> list[Sizes | None]:
     return [sizes_of(node.inputs[0]), *(None for _ in node.outputs[1:])]
 
 
+def _recurrent(node: ir.Node, opset: int) -> list[Sizes | None] | None:
+    data, weights = sizes_of(node.inputs[0]), sizes_of(node.inputs[2])
+    if data is None or weights is None or len(data) != 3 or len(weights) != 3:
+        return None
+    directions, hidden = weights[0], weights[2]
+    if attribute(node, "layout", 0):
+        return [(data[0], data[1], directions, hidden), *[(data[0], directions, hidden)] * 2]
+    return [(data[0], directions, data[1], hidden), *[(directions, data[1], hidden)] * 2]
+
+
 _SAME = """
 Identity Cast CastLike Relu LeakyRelu Elu Selu Celu Gelu Sigmoid HardSigmoid HardSwish Mish Softplus Softsign
 ThresholdedRelu Tanh Erf Exp Log Sqrt Reciprocal Neg Abs Sign Floor Ceil Round Sin Cos Tan Asin Acos Atan Sinh
@@ -200,6 +210,7 @@ RULES: dict[str, Rule] = {
     **LAYOUT_RULES,
     "BatchNormalization": _batchnorm,
     "LayerNormalization": _norm,
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
     "GatherElements": _indices,
     "GatherND": _gather_nd,
     "ArgMax": _arg,

@@ -71,3 +71,48 @@ def test_a_mask_that_is_zero_everywhere_is_seen_through(optimized) -> None:
 def test_a_selection_that_broadcasts_stays(optimized) -> None:
     text = "g (float[1, 4] x, float[b, 4] z) => (float[b, 4] y) { a = Where (c, x, z) y = Relu (a) }"
     assert optimized(text, weights={"c": np.array([[True] * 4])}).after == {"Where": 1, "Relu": 1}
+
+
+_RECURRENT = """
+g (float[t, b, 3] x) => (float[t, 1, b, 4] y)
+<int64[1] one = {1}, int64[1] four = {4}, int64[1] batch_axis = {1}>
+{
+    s = Shape (x)
+    b = Gather (s, batch_axis)
+    dims = Concat <axis = 0> (one, b, four)
+    h = ConstantOfShape (dims)
+    STEP
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "gates"),
+    [
+        ("y, y_h, y_c = LSTM <hidden_size = 4> (x, w, r, , , h, h)", 4),
+        ("y, y_h = GRU <hidden_size = 4> (x, w, r, , , h)", 3),
+        ("y, y_h = RNN <hidden_size = 4> (x, w, r, bias, , h)", 1),
+    ],
+)
+def test_zero_states_of_recurrent_layers_go(optimized, step: str, gates: int) -> None:
+    random = np.random.default_rng(0)
+    weights = {
+        "w": random.normal(size=(1, 4 * gates, 3)).astype(F),
+        "r": random.normal(size=(1, 4 * gates, 4)).astype(F),
+        "bias": np.zeros((1, 8 * gates), F),
+    }
+    result = optimized(_RECURRENT.replace("STEP", step), weights=weights, level="basic")
+    assert list(result.after) == [step.partition("= ")[2].split(" ")[0]]
+
+
+def test_other_states_of_recurrent_layers_stay(optimized) -> None:
+    random = np.random.default_rng(0)
+    weights = {
+        "w": random.normal(size=(1, 16, 3)).astype(F),
+        "r": random.normal(size=(1, 16, 4)).astype(F),
+        "h": random.normal(size=(1, 5, 4)).astype(F),
+        "zero": np.zeros((1, 5, 4), F),
+    }
+    text = "g (float[t, 5, 3] x) => (float[t, 1, 5, 4] y) { y, n, c = LSTM <hidden_size = 4> (x, w, r, , , h, zero) }"
+    result = optimized(text, weights=weights, level="basic")
+    assert list(result.proto.graph.node[0].input)[5:] in (["h"], ["h", ""])
