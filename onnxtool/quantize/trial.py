@@ -67,9 +67,7 @@ class Trial:
         if budget.labelled and self.metric is None:
             within = False
         fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
-        note = self.note or (
-            "judged on a few samples only: slower than another within the budget" if self.glanced else ""
-        )
+        note = self.note or ("slower, so judged on few samples" if self.glanced else "")
         return Candidate(
             self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, within, chosen, note
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -86,11 +87,11 @@ def _scatter(tried: Sequence[Candidate], report: QuantizeReport) -> str:
 
     title = _text(report.metric.name) if by_metric and report.metric else "signal to noise, dB"
     parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="latency ratio against {title}">']
-    for step in range(6):
-        x, y = right * step / 5, low + (high - low) * step / 5
+    for y in _ticks(low, high):
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y_of(y):.1f}" y2="{y_of(y):.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 8}" y="{y_of(y) + 4:.1f}" text-anchor="end">{number(y)}</text>')
-        parts.append(f'<text x="{x_of(x):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{x:.2f}</text>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y_of(y) + 4:.1f}" text-anchor="end">{y:g}</text>')
+    for x in _ticks(0, right):
+        parts.append(f'<text x="{x_of(x):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{x:g}</text>')
     parts.append(f'<line class="float" x1="{x_of(1):.1f}" x2="{x_of(1):.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>')
     middle = (_WIDTH + _LEFT) / 2
     parts.append(f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">latency against float (1 = dashed)</text>')
@@ -107,6 +108,14 @@ def _scatter(tried: Sequence[Candidate], report: QuantizeReport) -> str:
     return "".join([*parts, "</svg>"])
 
 
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers from `low` to `high`."""
+    rough = max(high - low, 1e-9) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
+    return [round(i * step, 10) for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
 def _legend() -> str:
     dot = '<svg class="dot" viewBox="0 0 16 16"><circle class="{}" cx="8" cy="8" r="6"/></svg>'
     kinds = (("best", "chosen"), ("kept", "within the budget"), ("broken", "beyond it, or not measured closely"))
@@ -115,7 +124,7 @@ def _legend() -> str:
 
 def _table(report: QuantizeReport) -> str:
     head = "<tr><th>candidate</th><th>recipe</th>" + "".join(
-        f'<th class="n">{c}</th>' for c in ("size", "latency", "dB", "same argmax", "metric")
+        f'<th class="n">{c}</th>' for c in ("size", "latency", "dB", "same argmax", "metric", "budget")
     )
     rows = []
     for one in sorted(report.frontier, key=lambda c: c.latency.value if c.latency else float("inf")):
@@ -126,6 +135,7 @@ def _table(report: QuantizeReport) -> str:
             "-" if fidelity is None else number(fidelity.channel_db),
             "-" if fidelity is None or fidelity.agreement is None else f"{fidelity.agreement * 100:.2f} %",
             "-" if one.metric is None else f"{one.metric.value:.4f}",
+            "kept" if one.within_budget else "-",
         )
         numbers = "".join(f'<td class="n">{_text(c)}</td>' for c in cells)
         name = _text(one.name + (f": {one.note}" if one.note else ""))
