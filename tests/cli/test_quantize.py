@@ -57,6 +57,11 @@ def test_static_without_data_says_why_random_data_is_no_calibration(
         (("--mode", "static", "--data", "{fixtures}/eval_keras.npz"), 3, "has shape [1, 8, 8, 1]"),
         (("--mode", "dynamic", "--exclude", "nothing*"), 2, "--exclude nothing*"),
         (("--mode", "dynamic", "--op", "Conv"), 2, "--op Conv"),
+        (("--mode", "dynamic", "--smooth", "0.5"), 2, "--smooth needs --data"),
+        (("--mode", "dynamic", "--bias-correction"), 2, "--bias-correction needs --data"),
+        (("--mode", "int4", "--equalize"), 2, "--equalize goes with"),
+        (("--mode", "dynamic", "--compact", "4"), 2, "choose 8 or 16 bits"),
+        (("--mode", "dynamic", "--attention"), 2, "--attention goes with --mode static"),
         (
             ("--mode", "static", "--data", "{fixtures}/calib.npz", "--activations", "s8", "--weights", "u8"),
             2,
@@ -134,3 +139,20 @@ def test_every_mode_writes_a_file_that_runs(onnxtool: Run, digits_onnx: Path, tm
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["bytes_after"] == (tmp_path / "q.onnx").stat().st_size
     assert onnxtool("run", tmp_path / "q.onnx").returncode == 0
+
+
+def test_what_makes_a_model_easier_to_quantize_is_asked_for_by_name(
+    onnxtool: Run, fixtures: Path, tmp_path: Path
+) -> None:
+    done = onnxtool(
+        *("quantize", fixtures / "digits_cnn.onnx", "-o", tmp_path / "q.onnx", "--mode", "static", "--per-tensor"),
+        *("--data", fixtures / "calib.npz", "--smooth", "0.5", "--equalize", "--bias-correction", "--compact", "16"),
+        *("--op", "Conv", "--recipe", tmp_path / "r.json", "--json", "-"),
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["summary"] == "static u8s8 per-tensor minmax smooth 0.5 equalized bias-corrected compact 16"
+    assert report["fidelity"]["sqnr_db"] > 20
+    assert report["recipe"]["shifts"] is None, "measurements are in the recipe file alone"
+    recipe = json.loads((tmp_path / "r.json").read_text())
+    assert recipe["shifts"] and recipe["channels"] and recipe["ranges"]
