@@ -38,6 +38,7 @@ __all__ = [
     "check_output",
     "from_proto",
     "load",
+    "native_path",
     "read_proto",
     "save",
     "sha256",
@@ -148,6 +149,18 @@ def _forget_negative_dims(proto: onnx.ModelProto) -> None:
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_value < 0:
                 dim.Clear()
+
+
+def native_path(path: str | os.PathLike[str]) -> str:
+    """A path for native code, which wants UTF-8 whatever the locale is; Python has surrogates where that lacks letters.
+
+    Raises:
+        InputError: the name is no UTF-8 on the disk either.
+    """
+    try:
+        return os.fsencode(path).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: the runtime takes names in UTF-8 only; rename the file.") from error
 
 
 def sha256(path: str | os.PathLike[str]) -> str:

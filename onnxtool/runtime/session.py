@@ -129,7 +129,7 @@ def create_session(
         native.enable_profiling = True
         native.profile_file_prefix = options.profile_prefix
     if options.optimized_path is not None:
-        native.optimized_model_filepath = str(options.optimized_path)
+        native.optimized_model_filepath = io.native_path(options.optimized_path)
     for library in options.custom_op_libraries:
         _register(native, library)
     if weights:
@@ -154,7 +154,7 @@ def _create(
         return _start(model.SerializeToString(), native, providers)
     folder = _external_folder(model)
     if folder is not None:
-        native.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+        native.add_session_config_entry("session.model_external_initializers_file_folder_path", io.native_path(folder))
     with _lent_weights(model) as lent:
         if lent:
             native.add_external_initializers(list(lent), list(lent.values()))
@@ -212,7 +212,8 @@ def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str])
     size = len(model) if isinstance(model, bytes) else _bytes_beside(Path(model))
     try:
         with risky("loading the model into the runtime", size):
-            return ort.InferenceSession(model, native, providers=providers)
+            named = model if isinstance(model, bytes) else io.native_path(model)
+            return ort.InferenceSession(named, native, providers=providers)
     except Exception as error:
         raise classify(error) from error
 
@@ -232,7 +233,7 @@ def _register(native: ort.SessionOptions, library: Path) -> None:
     if not library.is_file():
         raise UsageError(f"--custom-op-library {library}: no such file.")
     try:
-        native.register_custom_ops_library(str(library.resolve()))
+        native.register_custom_ops_library(io.native_path(library.resolve()))
     except Exception as error:
         raise UsageError(f"--custom-op-library {library}: {first_line(error)}") from error
 

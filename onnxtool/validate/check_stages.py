@@ -16,7 +16,7 @@ import onnx
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.header import specs
-from onnxtool.model.io import read_proto
+from onnxtool.model.io import native_path, read_proto
 from onnxtool.model.shapes import skeleton
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.isolation import crashed_before, risky
@@ -108,7 +108,7 @@ def examine(
 def _specification(work: _Examination) -> str:
     try:
         # By path: the checker then looks at external data itself, and models over 2 GB work.
-        onnx.checker.check_model(str(work.path), full_check=False)
+        onnx.checker.check_model(native_path(work.path), full_check=False)
     except Exception as error:  # the checker raises ValidationError, but also RuntimeError and UnicodeDecodeError
         work.find("OT001", one_line(error))
     return f"ONNX checker of onnx {onnx.__version__}"
