@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.errors import UsageError
 from onnxtool.quantize.calibration import DataSource
-from onnxtool.quantize.edit import new_initializer
+from onnxtool.quantize.edit import append, new_initializer
 from onnxtool.quantize.equalization import equalize
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.quantize.smoothing import Group, smooth, smoothable
@@ -75,21 +75,12 @@ def _watched(model: ir.Model, group: Group) -> ir.Value:
     graph = model.graph
     name = f"onnxtool_channels_of_{group.value.name}"
     shape = new_initializer(graph, f"{name}_shape", np.array([-1, group.channels], np.int64))
-    flat = _append(graph, "Reshape", [group.value, shape], f"{name}_flat", {})
-    sizes = _append(graph, "Abs", [flat], f"{name}_sizes", {})
+    flat = append(graph, "Reshape", [group.value, shape], f"{name}_flat")
+    sizes = append(graph, "Abs", [flat], f"{name}_sizes")
     if model.opset_imports.get("", 0) >= _AXES_ARE_INPUTS:
         axes = new_initializer(graph, f"{name}_axes", np.array([0], np.int64))
-        result = _append(graph, "ReduceMax", [sizes, axes], name, {"keepdims": 0})
+        result = append(graph, "ReduceMax", [sizes, axes], name, {"keepdims": 0})
     else:
-        result = _append(graph, "ReduceMax", [sizes], name, {"keepdims": 0, "axes": [0]})
+        result = append(graph, "ReduceMax", [sizes], name, {"keepdims": 0, "axes": [0]})
     result.type = ir.TensorType(ir.DataType.FLOAT)
     return result
-
-
-def _append(
-    graph: ir.Graph, op_type: str, inputs: list[ir.Value], name: str, attributes: dict[str, int | list[int]]
-) -> ir.Value:
-    node = ir.node(op_type, inputs, attributes, name=name)
-    node.outputs[0].name = name
-    graph.append(node)
-    return node.outputs[0]

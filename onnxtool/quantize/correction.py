@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.quantize.arithmetic import dequantize, quantize_weight
 from onnxtool.quantize.calibration import DataSource
-from onnxtool.quantize.edit import attribute, float_constant, is_standard, new_initializer, sole_user
+from onnxtool.quantize.edit import append, attribute, float_constant, is_standard, new_initializer, sole_user
 from onnxtool.quantize.placement import output_channel_axis
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
@@ -86,18 +86,16 @@ def _watch(graph: ir.Graph, node: ir.Node, error: np.ndarray, index: int) -> Non
     weight = new_initializer(graph, f"onnxtool_error_{index}", error)
     source = node.inputs[0]
     assert source is not None
-    twin = _append(graph, node.op_type, [source, weight], f"onnxtool_twin_{index}", [*node.attributes.values()])
+    twin = append(graph, node.op_type, [source, weight], f"onnxtool_twin_{index}", node.attributes)
     result = twin
     if node.op_type == "Conv":
         axes = [0, *range(2, error.ndim)]
     else:
-        result = _append(graph, "Reshape", [result, _integers(graph, [-1, _width(node)])], f"onnxtool_flat_{index}")
+        result = append(graph, "Reshape", [result, _integers(graph, [-1, _width(node)])], f"onnxtool_flat_{index}")
         axes = [0]
-    total = _append(
-        graph, "ReduceSum", [result, _integers(graph, axes)], f"{_SUM}_{index}", [ir.AttrInt64("keepdims", 0)]
-    )
+    total = append(graph, "ReduceSum", [result, _integers(graph, axes)], f"{_SUM}_{index}", {"keepdims": 0})
     total.type = ir.TensorType(ir.DataType.FLOAT)
-    count = _append(graph, "Size", [twin], f"{_COUNT}_{index}")
+    count = append(graph, "Size", [twin], f"{_COUNT}_{index}")
     count.type = ir.TensorType(ir.DataType.INT64)
     graph.outputs.extend([total, count])
 
@@ -112,17 +110,6 @@ def _width(node: ir.Node) -> int:
 
 def _integers(graph: ir.Graph, values: Sequence[int]) -> ir.Value:
     return new_initializer(graph, "onnxtool_integers", np.array(values, np.int64))
-
-
-def _append(
-    graph: ir.Graph, op_type: str, inputs: list[ir.Value], name: str, attributes: Sequence[ir.Attr] = ()
-) -> ir.Value:
-    node = ir.node(op_type, inputs, name=name)
-    for found in attributes:
-        node.attributes[found.name] = found
-    node.outputs[0].name = name
-    graph.append(node)
-    return node.outputs[0]
 
 
 def correct_biases(model: ir.Model, shifts: Mapping[str, Sequence[float]]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,32 @@ def insert(
     assert isinstance(graph, ir.Graph)
     graph.insert_before(before, node)
     return list(node.outputs)
+
+
+def append(
+    graph: ir.Graph,
+    op_type: str,
+    inputs: Sequence[ir.Value | None],
+    name: str,
+    attributes: Mapping[str, Any] | None = None,
+) -> ir.Value:
+    """Add a node at the end of a graph and return its output, called `name` like the node.
+
+    Args:
+        graph: changed in place.
+        op_type: operator.
+        inputs: values of the graph.
+        name: free in the graph.
+        attributes: plain Python values, or attributes of another node.
+    """
+    plain = {k: v for k, v in (attributes or {}).items() if not isinstance(v, ir.Attr)}
+    node = ir.node(op_type, inputs, plain, name=name)
+    for found in (attributes or {}).values():
+        if isinstance(found, ir.Attr):
+            node.attributes[found.name] = found
+    node.outputs[0].name = name
+    graph.append(node)
+    return node.outputs[0]
 
 
 def take_place(node: ir.Node, result: ir.Value) -> None:
