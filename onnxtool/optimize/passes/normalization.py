@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,9 @@ from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import integers, sizes_of
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import attribute, producer, rank_of, sole_use
-from onnxtool.optimize.patterns import near, scalar
+from onnxtool.optimize.patterns import near, pairs, scalar
 
+_MEANS = ("ReduceMean", "GlobalAveragePool")
 _TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
@@ -51,8 +52,9 @@ class FuseLayerNorm:
     level = Level.EXTENDED
 
     def apply(self, model: ir.Model, context: PassContext) -> int:
-        """Start from the quotient; scale and bias that follow are taken along."""
-        return _replace(model, context, 17, "LayerNormalization", _layer_norm)
+        """Start from the quotient, or from the sum of Keras's form; scale and bias are taken along."""
+        count = _replace(model, context, 17, "LayerNormalization", _layer_norm)
+        return count + _replace(model, context, 17, "LayerNormalization", _keras_norm, ("Add",))
 
 
 class FuseRMSNorm:
@@ -72,11 +74,12 @@ def _replace(
     opset: int,
     op_type: str,
     find: Callable[[ir.Node, PassContext], Norm | None],
+    ends: Sequence[str] = ("Div", "Mul"),
 ) -> int:
     if context.opset < opset:
         return 0
     count = 0
-    for node in context.nodes(model, "Div", "Mul"):
+    for node in context.nodes(model, *ends):
         found = find(node, context) if node.graph is not None else None
         if found is None:
             continue
@@ -93,7 +96,7 @@ def _layer_norm(node: ir.Node, context: PassContext) -> Norm | None:
         subtraction = producer(deviation, "Sub")
         if subtraction is None or subtraction.inputs[0] is None:
             continue
-        source, mean = subtraction.inputs[0], producer(subtraction.inputs[1], "ReduceMean")
+        source, mean = subtraction.inputs[0], producer(subtraction.inputs[1], *_MEANS)
         if mean is None or mean.inputs[0] is not source or not _over_last(mean):
             continue
         # TorchScript computes the deviation twice: once for the variance, once for the quotient. Common
@@ -104,6 +107,64 @@ def _layer_norm(node: ir.Node, context: PassContext) -> Norm | None:
             last, scale = constant_step(node, "Mul", width, context)
             last, bias = constant_step(last, "Add", width, context)
             return Norm(source, epsilon, last, scale, bias)
+    return None
+
+
+def _keras_norm(node: ir.Node, context: PassContext) -> Norm | None:
+    """x * k + (bias - mean * k) with k = scale / root, as tf2onnx writes Keras's layer; `node` is the sum."""
+    for scaled, shifted in pairs(node):
+        inner, bias = _plus_row(shifted, context)
+        first, second = producer(scaled, "Mul"), producer(inner, "Mul")
+        if first is None or second is None:
+            continue
+        for source, factor in pairs(first):
+            mean = next((producer(m, "Neg") for m, k in pairs(second) if k is factor), None)
+            width, known = _width(source), _scaled_root(factor, context)
+            if mean is None or width is None or known is None or sizes_of(known[1]) not in (None, (width,)):
+                continue
+            epsilon = _variance_of(source, mean.inputs[0], known[0], context)
+            if epsilon is not None and (bias is None or sizes_of(bias) == (width,)):
+                return Norm(source, epsilon, node, known[1], bias)
+    return None
+
+
+def _scaled_root(factor: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Value | None] | None:
+    """The root and the scale of scale / root."""
+    product = producer(factor, "Mul")
+    options = [(factor, None)] if product is None else [(f, _row(r, context)) for f, r in pairs(product)]
+    for value, row in options:
+        inverse = producer(value, "Reciprocal")
+        if inverse is not None and inverse.inputs[0] is not None and (product is None or row is not None):
+            return inverse.inputs[0], row
+    return None
+
+
+def _plus_row(value: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Value | None]:
+    add = producer(value, "Add")
+    for data, other in pairs(add) if add is not None else ():
+        row = _row(other, context)
+        if row is not None:
+            return data, row
+    return value, None
+
+
+def _row(value: ir.Value, context: PassContext) -> ir.Value | None:
+    """A constant row, without leading dims of 1."""
+    sizes = sizes_of(value)
+    if not sizes or not context.is_constant(value) or any(s != 1 for s in sizes[:-1]):
+        return None
+    array = context.array(value) if len(sizes) > 1 else None
+    return value if array is None else context.initializer(array.reshape(-1), f"{value.name}_row")
+
+
+def _variance_of(source: ir.Value, mean: ir.Value | None, root: ir.Value, context: PassContext) -> float | None:
+    """Epsilon, when `mean` is that of the source and `root` that of its variance plus epsilon."""
+    average = producer(mean, *_MEANS)
+    if average is None or average.inputs[0] is not source or not _over_last(average):
+        return None
+    for use in source.uses():
+        if use.node.op_type == "Sub" and use.node.domain == "" and use.node.inputs[1] is mean and use.idx == 0:
+            return _root_mean_square(root, use.node.outputs[0], context)
     return None
 
 
@@ -147,7 +208,7 @@ def _root_mean_square(value: ir.Value, data: ir.Value, context: PassContext) -> 
     if add is None:
         return None
     for first, second in ((0, 1), (1, 0)):
-        epsilon, mean = scalar(add.inputs[second], context), producer(add.inputs[first], "ReduceMean")
+        epsilon, mean = scalar(add.inputs[second], context), producer(add.inputs[first], *_MEANS)
         if epsilon is not None and mean is not None and _over_last(mean) and _is_square(mean.inputs[0], data, context):
             return epsilon
     return None
@@ -162,6 +223,8 @@ def _is_square(value: ir.Value | None, data: ir.Value, context: PassContext) -> 
 
 
 def _over_last(mean: ir.Node) -> bool:
+    if mean.op_type == "GlobalAveragePool":
+        return rank_of(mean.inputs[0]) == 3  # what tf2onnx writes for a mean over the last of three dims
     axes = attribute(mean, "axes") or (integers(mean.inputs[1]) if len(mean.inputs) > 1 else None)
     rank = rank_of(mean.inputs[0])
     if axes is None or len(axes) != 1 or rank is None or not attribute(mean, "keepdims", 1):

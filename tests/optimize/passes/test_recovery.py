@@ -113,6 +113,35 @@ def test_layernorm(optimized, square: str, quotient: str, rest: str) -> None:
     assert result.after == {"LayerNormalization": 1}
 
 
+KERAS = """m = GlobalAveragePool (x) n = Neg (m) d = Sub (x, m) q = Mul (d, d) v = GlobalAveragePool (q)
+    e = Add (v, eps) s = Sqrt (e) r = Reciprocal (s) {rest}"""
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "f = Mul (r, wide) a = Mul (x, f) b = Mul (n, f) c = Add (b, shift) y = Add (a, c)",
+        "f = Mul (wide, r) a = Mul (f, x) b = Mul (f, n) y = Add (b, a)",
+        "a = Mul (x, r) b = Mul (n, r) c = Add (shift, b) y = Add (c, a)",
+    ],
+    ids=["scale and bias", "scale", "bias"],
+)
+def test_layernorm_of_keras_through_tf2onnx(optimized, rest: str) -> None:
+    weights = {**NUMBERS, "wide": NUMBERS["gamma"].reshape(1, 1, 8), "shift": NUMBERS["beta"].reshape(1, 1, 8)}
+    text = f"g (float[b, s0, 8] x) => (float[b, s0, 8] y) {{ {KERAS.format(rest=rest)} }}"
+    assert optimized(text, weights=weights, exact=False).after == {"LayerNormalization": 1}
+
+
+@pytest.mark.parametrize(
+    "old, new", [("n = Neg (m)", "n = Abs (m)"), ("b = Mul (n, f)", "b = Mul (n, r)"), ("x, m)", "m, x)")]
+)
+def test_what_only_looks_like_keras_norm_stays(optimized, old: str, new: str) -> None:
+    rest = "f = Mul (r, wide) a = Mul (x, f) b = Mul (n, f) y = Add (a, b)"
+    text = f"g (float[b, s0, 8] x) => (float[b, s0, 8] y) {{ {KERAS.format(rest=rest).replace(old, new)} }}"
+    weights = {**NUMBERS, "wide": NUMBERS["gamma"].reshape(1, 1, 8)}
+    assert "LayerNormalization" not in optimized(text, weights=weights, exact=False).after
+
+
 def test_a_norm_over_another_axis_stays(optimized) -> None:
     steps = NORM.format(square=SQUARES[0], quotient=QUOTIENTS[0]) + " y = Mul (n, gamma)"
     weights = {**NUMBERS, "last": np.array([1])}
