@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import onnx
 import onnx_ir as ir
 from onnx.version_converter import convert_version
+from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
@@ -33,11 +36,13 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
     for value in model.graph.initializers.values():
         if isinstance(value.const_value, ir.ExternalTensor):
             value.const_value = ir.tensor(value.const_value.numpy(), name=value.name)
+    # The converter cannot take Constant below opset 12; initializers are the same in all.
+    LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     try:
         converted = convert_version(io.to_proto(model), version)
         onnx.checker.check_model(converted)
     except Exception as error:
-        reason = " ".join(str(error).split())
+        reason = _plain(str(error))
         raise UnsupportedError(
             f"from opset {now} to {version} the version converter fails{_culprit(model, reason)}: {reason[:200]}"
         ) from error
@@ -47,8 +52,18 @@ def convert_opset(model: ir.Model, version: int) -> ir.Model:
     return result
 
 
+# "/project/onnx/version_converter/BaseConverter.h:63: adapter_lookup: Assertion `false` failed: No Adapter ..."
+_SOURCE = re.compile(r"\S+\.(h|cc):\d+: (\w+: )?(Assertion `[^`]*` failed: )?")
+
+
+def _plain(message: str) -> str:
+    """The converter's message in one line, without its source positions."""
+    return _SOURCE.sub("", " ".join(message.split())).replace("$", "")
+
+
 def _culprit(model: ir.Model, reason: str) -> str:
     """The operator that the converter's message speaks of, if one can be made out."""
-    kinds = sorted({n.op_type for n in all_nodes(model)}, key=len, reverse=True)
-    named = next((k for k in kinds if k in reason), None)
+    words = re.findall(r"\w+", reason)
+    kinds = {n.op_type for n in all_nodes(model)}
+    named = next((word for word in reversed(words) if word in kinds), None)
     return f" at {named}" if named else ""

@@ -13,6 +13,7 @@ import onnx
 import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError
+from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.runtime.isolation import risky
 from onnxtool.runtime.session import DEFAULT, SessionOptions, classify, create_session
@@ -53,6 +54,7 @@ class OnnxRunner:
 
     def __init__(self, session: ort.InferenceSession) -> None:
         self.session = session
+        self._mapped = 0
         self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
         self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
         self._ran_on: set[tuple[tuple[int, ...], ...]] = set()  # shapes that have worked
@@ -66,7 +68,11 @@ class OnnxRunner:
         weights: Mapping[str, np.ndarray] | None = None,
     ) -> OnnxRunner:
         """Load a model and wrap its session; arguments and errors as of `create_session`."""
-        return cls(create_session(model, options, weights))
+        runner = cls(create_session(model, options, weights))
+        if not isinstance(model, (str, os.PathLike, bytes, onnx.ModelProto)):
+            # Weights that the runtime maps from a file become memory of the process when it first reads them.
+            runner._mapped = io.weight_bytes(model)
+        return runner
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass.
@@ -82,7 +88,8 @@ class OnnxRunner:
             if shapes in self._ran_on:
                 return self._run(feeds, names)
             again = "for the first time" if not self._ran_on else "on another size"
-            with risky(f"running the model {again}", inputs=sum(f.nbytes for f in feeds.values()), retry=True):
+            inputs = sum(f.nbytes for f in feeds.values())
+            with risky(f"running the model {again}", self._mapped, inputs, retry=True):
                 outputs = self._run(feeds, names)
             self._ran_on.add(shapes)
             return outputs
