@@ -41,6 +41,8 @@ from onnxtool.quantize.trial import Laboratory, Trial
 
 CALIBRATION_SAMPLES = 128
 HELD_OUT_SAMPLES = 64
+_LEAST_SAMPLES = 16  # to calibrate with, however short the time
+_CALIBRATION_SHARE = 0.25  # of the time limit, by when calibration ends
 _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 _AS_SMALL = 1.05  # of files about as small, the fastest
@@ -115,7 +117,8 @@ def search(
     if measured is not None:
         everything = replace(base, plan=natural_plan(nodes))
         needed = live_tensors(placement_of(job.prepared.graph, everything))
-        seen = observe(job.prepared, needed, measured.limited(CALIBRATION_SAMPLES), histogram=True)
+        timely = measured.limited(CALIBRATION_SAMPLES).until(began + _CALIBRATION_SHARE * time_limit, _LEAST_SAMPLES)
+        seen = observe(job.prepared, needed, timely, histogram=True)
     judge = Judge(job.original, reference, held_out.limited(HELD_OUT_SAMPLES))
     guess = rule_of_thumb(macs(nodes, seen)) if target is not None else None
     samples = None if measured is None else measured.limited(CALIBRATION_SAMPLES)
@@ -171,6 +174,8 @@ class _Hunt:
             return
         base, best = replace(self.base, plan=natural_plan(self.nodes)), -float("inf")
         for method, coverage in _METHODS:
+            if best > -float("inf") and not self._in_time("families"):
+                return
             recipe = replace(base, method=method, coverage=coverage)
             label = f"{method} {coverage:g}" if method == "percentile" else method
             trial = self.lab.try_out(f"static, per-channel, {label}", recipe, timed=False)

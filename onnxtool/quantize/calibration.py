@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantize.images import SUFFIXES, ImageOptions, read_pictures
+from onnxtool.quantize.scripts import as_feeds, load_function, read_items
 from onnxtool.quantize.table import count_rows, read_column, read_rows
 from onnxtool.runtime.archive import Columns, open_npy, open_npz, read_npz
 from onnxtool.runtime.feeds import adapt
@@ -76,6 +77,17 @@ class DataSource:
         chosen = {int(i) for i in np.linspace(0, self.count - 1, number)}
         return self.subset(chosen.__contains__)
 
+    def until(self, moment: float, least: int) -> DataSource:
+        """Samples as long as the clock (`time.perf_counter`) is before `moment`, and `least` of them in any case."""
+
+        def timely() -> Iterator[Mapping[str, np.ndarray]]:
+            for index, raw in enumerate(self.open()):
+                if index >= least and time.perf_counter() > moment:
+                    return
+                yield raw
+
+        return DataSource(self.label, self.count, timely, self.specs)
+
     def first(self) -> Feeds:
         """The first sample.
 
@@ -135,10 +147,10 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
         columns = {k: Columns(np.shape(v), _row_reader(np.asarray(v))) for k, v in data.items()}
         return _from_columns("given arrays", columns, specs)
     if callable(data):
-        return DataSource("given function", None, lambda: map(_as_feeds, data()), specs)
+        return DataSource("given function", None, lambda: map(as_feeds, data()), specs)
     if not isinstance(data, (str, os.PathLike)):
         items = list(data)
-        return DataSource("given feeds", len(items), lambda: map(_as_feeds, items), specs)
+        return DataSource("given feeds", len(items), lambda: map(as_feeds, items), specs)
     text = os.fspath(data)
     path = Path(text)
     script, colon, function = text.rpartition(":")
@@ -258,35 +270,8 @@ def _with_batch(array: np.ndarray, name: str, specs: tuple[TensorSpec, ...]) -> 
 
 def _from_script(script: Path, function: str, specs: tuple[TensorSpec, ...]) -> DataSource:
     call = load_function(script, function)
-    return DataSource(f"{script}:{function}", None, lambda: map(_as_feeds, call()), specs)
-
-
-def load_function(script: Path, function: str) -> Callable[..., Any]:
-    """A function of a Python file that the user named.
-
-    Raises:
-        InputError: no such file or function, or the file fails to run.
-    """
-    if not script.is_file():
-        raise InputError(f"{script}: no such file.")
-    spec = importlib.util.spec_from_file_location(f"onnxtool_user_{script.stem}", script)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{script}: cannot be read as a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(f"{script}: fails to run: {type(error).__name__}: {error}") from error
-    call = getattr(module, function, None)
-    if not callable(call):
-        raise InputError(f"{script}: there is no function {function!r} in it.")
-    return call  # type: ignore[no-any-return]
-
-
-def _as_feeds(item: Any) -> Mapping[str, np.ndarray]:
-    if isinstance(item, Mapping):
-        return {str(k): np.asarray(v) for k, v in item.items()}
-    return {"": np.asarray(item)}
+    label = f"{script}:{function}"
+    return DataSource(label, None, lambda: read_items(call, label), specs)
 
 
 def read_labels(data: Any, name: str) -> np.ndarray:

@@ -150,6 +150,24 @@ def test_scripts_that_fail_are_named(tmp_path: Path) -> None:
         open_data(script, SPECS)
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            "yield {'x': np.zeros((1, 3), 'f4')}\n    raise ValueError('broken')",
+            "fails at sample 1: ValueError: broken",
+        ),
+        ("return None", "fails at sample 0: TypeError"),
+        ("yield {'y': 1, 'z': 2}", "the data has y, z; the model takes x"),
+    ],
+)
+def test_generators_that_fail_are_named(tmp_path: Path, body: str, words: str) -> None:
+    script = tmp_path / "rows.py"
+    script.write_text(f"import numpy as np\n\ndef rows():\n    {body}\n")
+    with pytest.raises(InputError, match=words):
+        values(f"{script}:rows")
+
+
 def test_labels_come_from_the_same_file(forms: dict[str, object]) -> None:
     np.testing.assert_array_equal(read_labels(forms["npz"], "y"), np.arange(10))
     with pytest.raises(InputError, match=r"no array 'z'.*it has x, y"):
