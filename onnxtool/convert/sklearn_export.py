@@ -11,7 +11,7 @@ import numpy as np
 from onnxtool.convert.boosting_export import register_estimators, without_zipmap
 from onnxtool.convert.sklearn_flips import note_flips
 from onnxtool.convert.sklearn_model import SklearnModel
-from onnxtool.convert.sklearn_prepare import convertible, steps_of
+from onnxtool.convert.sklearn_prepare import convertible, refuse_hopeless, steps_of
 from onnxtool.convert.sklearn_schema import last_step
 from onnxtool.convert.sklearn_tidy import tidy
 from onnxtool.convert.tensorflow_quiet import quiet
@@ -34,13 +34,14 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
 
     Raises:
         MissingExtraError: skl2onnx is not installed.
-        UnsupportedError: a step that skl2onnx has no converter for.
+        UnsupportedError: a step that skl2onnx has no converter for, or that it converts wrongly.
     """
     try:
         with quiet(verbose):
             import skl2onnx
     except ModuleNotFoundError as error:
         raise MissingExtraError(type(model.estimator).__name__, "skl2onnx", "sklearn") from error
+    refuse_hopeless(model.estimator, not model.columns and model.inputs[0].dtype == np.dtype("float32"))
     with quiet(verbose), _integers_for_booleans():
         proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
     del proto.graph.output[len(model.outputs) :]

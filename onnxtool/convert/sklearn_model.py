@@ -219,7 +219,11 @@ def _class_count(classifier: Any) -> int | None:
 def _scores(model: Any, data: Any) -> np.ndarray:
     """The decision function with a column for each class; scikit-learn gives only the second's for two classes."""
     scores = np.asarray(model.decision_function(data))
-    return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    if scores.ndim > 1:
+        return scores
+    # Pairs of classes are decided by votes, of which there is one for two classes: it is the one's or the other's.
+    first = 1 - scores if type(last_step(model)).__name__ == "OneVsOneClassifier" else -scores
+    return np.column_stack([first, scores])
 
 
 def _zipped(model: Any) -> Compute:

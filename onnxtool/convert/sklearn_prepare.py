@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.errors import UnsupportedError
+
 
 def convertible(estimator: Any) -> tuple[Any, list[str]]:
     """A copy that skl2onnx 1.20 accepts, or the estimator itself when nothing needs a change.
@@ -27,6 +29,37 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
         elif _flattening(step):
             step.flatten_transform = False  # concerns transform() alone
     return estimator, notes
+
+
+def refuse_hopeless(estimator: Any, float32_matrix: bool) -> None:
+    """Refuse what skl2onnx writes a wrong or an invalid graph for.
+
+    Args:
+        estimator: fitted.
+        float32_matrix: whether the ONNX form takes one matrix of float32.
+
+    Raises:
+        UnsupportedError: says which step, and what to do.
+    """
+    for step in steps_of(estimator):
+        name = type(step).__name__
+        if _selects_nothing(step):
+            raise UnsupportedError(f"{name}: it selects no column at all, so there is nothing to convert.")
+        categories = getattr(step, "categories_", None)
+        numbers = [np.asarray(c) for c in categories or () if np.asarray(c).dtype == np.float64]
+        lost = sum(int((c != c.astype(np.float32)).sum()) for c in (n[np.isfinite(n)] for n in numbers))
+        if lost and float32_matrix:
+            raise UnsupportedError(
+                f"{name}: {lost} of its categories are numbers that float32 cannot hold, so no row would match them. "
+                "Fit it on text, on integers, or on numbers rounded to float32."
+            )
+
+
+def _selects_nothing(step: Any) -> bool:
+    try:
+        return hasattr(step, "get_support") and not np.any(step.get_support())
+    except Exception:  # a template inside another estimator, not fitted itself
+        return False
 
 
 def _plain(estimator: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,15 @@ import skops.io
 from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest
-from sklearn.feature_selection import RFE
+from sklearn.feature_selection import RFE, SelectFwe
 from sklearn.linear_model import LogisticRegression
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import RandomizedSearchCV
+from sklearn.multiclass import OneVsOneClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, TargetEncoder
 from sklearn.svm import LinearSVC
 
 from onnxtool.convert.api import convert
@@ -66,6 +68,32 @@ def test_without_probabilities_there_are_scores(target: np.ndarray, tmp_path: Pa
     scores = model.decision_function(ROWS)
     expected = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
     np.testing.assert_allclose(found["scores"], expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", [TWO, THREE])
+def test_votes_between_pairs_of_classes(target: np.ndarray, tmp_path: Path) -> None:
+    model = OneVsOneClassifier(LogisticRegression()).fit(X, target)
+    found = converted(model, tmp_path)
+    assert found["label"].tolist() == model.predict(ROWS).tolist()
+    scores = model.decision_function(ROWS.astype(float))
+    shown = found["scores"][:, 1] if scores.ndim == 1 else found["scores"]  # scikit-learn gives the second class's only
+    np.testing.assert_allclose(shown, scores, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (SelectFwe(alpha=1e-30), "SelectFwe: it selects no column"),
+        (TargetEncoder(cv=2, random_state=0), "TargetEncoder: 80 of its categories .* float32 cannot hold"),
+    ],
+)
+def test_what_cannot_come_out_right_is_refused_with_the_reason(model: Any, reason: str, tmp_path: Path) -> None:
+    rows = np.random.default_rng(5).normal(size=(80, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn warns of the empty selection
+        skops.io.dump(model.fit(rows, np.arange(80) % 2), tmp_path / "model.skops")
+    with pytest.raises(UnsupportedError, match=reason):
+        convert(tmp_path / "model.skops", tmp_path / "out.onnx", trust=True)
 
 
 @pytest.mark.parametrize("model", [GaussianMixture(2, random_state=0), IsolationForest(n_estimators=5, random_state=0)])
