@@ -21,19 +21,17 @@ from onnxtool.errors import UnsupportedError
 from onnxtool.quantize.apply import excluded, placement_of
 from onnxtool.quantize.budget import Budget
 from onnxtool.quantize.calibration import DataSource
-from onnxtool.quantize.compact import compactable
 from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.cost import group_nodes, macs
 from onnxtool.quantize.families import MINOR, natural_plan, rule_of_thumb, share_of_linear, whole_model_plans
 from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
-from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.observe import observe
 from onnxtool.quantize.paying import CLEARLY_FASTER, with_attention, without_gates, without_groups
 from onnxtool.quantize.placement import eligible, is_product, live_tensors
 from onnxtool.quantize.recipe import Method, QuantRecipe
 from onnxtool.quantize.recurrent import is_recurrent
-from onnxtool.quantize.refine import condition
+from onnxtool.quantize.refine import compacted, condition, with_float_kernels
 from onnxtool.quantize.remarks import nothing_to_quantize
 from onnxtool.quantize.sensitivity import repair
 from onnxtool.quantize.targets import find_target
@@ -160,8 +158,9 @@ class _Hunt:
                 self._paying(trial)
             task.describe("repairing accuracy")
             self._repairs()
-            task.describe("storing float weights in fewer bits")
-            self._compact()
+            winner = self._winner()
+            if winner is None or winner.speed >= 1:
+                with_float_kernels(self.lab, self.base, self._keeps)
             task.describe("choosing")
             return self._choose()
 
@@ -239,26 +238,6 @@ class _Hunt:
             self.repaired.append(untried[0])
             repair(self.lab, untried[0], self._keeps, lambda: self._in_time("repair"), self.nodes)
 
-    def _compact(self) -> None:
-        """What float weights the winner has left go into 8 or 16 bits, at the same speed; without one, all of them."""
-        winner = self._winner()
-        if winner is not None and winner.speed < 1:
-            recipe, label = winner.recipe, f"{winner.name}, float weights"
-        else:
-            recipe, label = replace(self.base, plan={}), "float, weights"
-        left = self.lab.build(recipe) if recipe.plan else self.lab.job.prepared
-        if recipe.compact or not compactable(left.graph):
-            return
-        for bits in (8, 16):
-            tried = self.lab.try_out(f"{label} in {bits} bits", replace(recipe, compact=bits))
-            if not self._keeps(tried):
-                continue
-            if recipe.plan and winner is not None:
-                # The same kernels take the same time, whatever a quick timing says.
-                smaller, kernels = count_kernels(self.lab.build(tried.recipe)), count_kernels(left)
-                self.replaced += [winner] if smaller == kernels else []
-            return
-
     def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
         timed = [
             t
@@ -294,6 +273,7 @@ class _Hunt:
             close = [t for t in near if self._keeps(t)]
             self.lab.time_again(close[:_FINALISTS])
             winner = self._winner(close[:_FINALISTS])
+        winner = winner if winner is None else compacted(self.lab, winner, self._keeps)
         kept = [
             t
             for t in self.lab.trials

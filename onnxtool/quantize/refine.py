@@ -1,4 +1,4 @@
-"""`auto`: smoothing, equalization and bias correction for candidates whose accuracy could be better."""
+"""`auto`: what costs a candidate no time: smoothing, equalization and bias correction, and smaller float weights."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from onnxtool.quantize.compact import compactable
 from onnxtool.quantize.correction import correctable
 from onnxtool.quantize.equalization import has_pairs
 from onnxtool.quantize.fidelity import noise_share
+from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.quantize.smoothing import LINEAR
 from onnxtool.quantize.trial import Laboratory, Trial
@@ -58,3 +60,28 @@ def _changes(lab: Laboratory, recipe: QuantRecipe, linear: bool) -> list[tuple[s
     if not recipe.bias_correction and any(correctable(n) for n in nodes):
         changes.append(("bias-corrected", {"bias_correction": True}))
     return changes
+
+
+def compacted(lab: Laboratory, winner: Trial, keeps: Callable[[Trial], bool]) -> Trial:
+    """The winner with the float weights that it has left in 8 or 16 bits, where kernels and budget stay."""
+    model = lab.build(winner.recipe)
+    if winner.recipe.compact or not compactable(model.graph):
+        return winner
+    for bits in (8, 16):
+        recipe = replace(winner.recipe, compact=bits)
+        tried = lab.try_out(f"{winner.name}, float weights in {bits} bits", recipe, timed=False)
+        if keeps(tried) and count_kernels(lab.build(tried.recipe)) == count_kernels(model):
+            tried.latency, tried.estimate = winner.latency, winner.estimate  # the same kernels take the same time
+            return tried
+    return winner
+
+
+def with_float_kernels(lab: Laboratory, base: QuantRecipe, keeps: Callable[[Trial], bool]) -> Trial | None:
+    """The optimized float model, its weights stored in 8 or 16 bits: for where integers do not beat float."""
+    if not compactable(lab.job.prepared.graph):
+        return None
+    for bits in (8, 16):
+        tried = lab.try_out(f"float, weights in {bits} bits", replace(base, plan={}, compact=bits))
+        if keeps(tried):
+            return tried
+    return None

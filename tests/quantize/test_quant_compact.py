@@ -164,3 +164,29 @@ def test_a_weight_beyond_float16_stays_as_it_is() -> None:
     proto = build([node("MatMul", ["x", "w"], ["y"])], {"w": weight}, {"x": ["n", 64]}, {"y": ["n", 64]})
     model = apply(prepare(io.from_proto(proto)), QuantRecipe(plan={}, compact=16))
     assert "Cast" not in [n.op_type for n in model.graph]
+
+
+def test_auto_stores_what_the_winner_leaves_float_in_fewer_bits(tmp_path: Path) -> None:
+    nodes = [
+        node("Gather", ["table", "ids"], ["e"]),
+        node("MatMul", ["e", "w"], ["m"]),
+        node("Relu", ["m"], ["r"]),
+        node("MatMul", ["r", "v"], ["y"]),
+    ]
+    arrays = {"table": weights(400, 64), "w": weights(64, 128), "v": weights(128, 64)}
+    graph = helper.make_graph(
+        nodes,
+        "embedding",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 8, 64])],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    io.save(io.from_proto(proto), tmp_path / "m.onnx")
+    data = {"ids": np.random.default_rng(0).integers(0, 400, (48, 8))}
+    report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", data=data, target="vnni", time_limit=40)
+    assert report.quantized == {"MatMul": (2, 2)}
+    assert "compact 8" in report.summary
+    assert report.size_ratio < 0.35
+    (chosen,) = [c for c in report.frontier if c.chosen]
+    assert chosen.within_budget
