@@ -13,6 +13,7 @@ from typing import Any
 
 from onnxtool import progress
 from onnxtool.convert.adapter import Adapter, ConvertOptions, SourceModel, find_adapter
+from onnxtool.convert.factory_framework import choose_adapter
 from onnxtool.convert.interface import align, observe_output_dims
 from onnxtool.convert.record import record
 from onnxtool.convert.source import Source
@@ -144,6 +145,9 @@ def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tup
     if source is None and options.factory is None:
         raise UsageError("give a SOURCE file, or --factory file.py:function that builds the whole model.")
     opened = Source(source)
+    if opened.path is None and options.adapter is None:
+        with risky("building the model with the factory", scale=100.0):
+            options = choose_adapter(options)
     adapter = find_adapter(opened, options)
     # Importing a framework takes seconds and a gigabyte by itself, and a factory may do as it likes.
     with risky(f"loading the model with {adapter.name}", opened.size, scale=6.0 if options.factory is None else 100.0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -13,17 +14,33 @@ from typing import Any
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.errors import InputError, UsageError
 
+# What was built to see what it is, for the adapter that then asks for it: a factory is called once.
+_built: ContextVar[tuple[ConvertOptions, Any] | None] = ContextVar("built", default=None)
 
-def call_factory(options: ConvertOptions) -> Any:
+
+def keep_built(options: ConvertOptions, model: Any) -> None:
+    """Let the next `call_factory` with these options give this model."""
+    _built.set((options, model))
+
+
+def call_factory(options: ConvertOptions, target: Any = None) -> Any:
     """Build the model that `options.factory` names, with `options.factory_args`.
 
     Naming the factory is the user's consent to run it: it is their own code, no content of the model file.
+
+    Args:
+        options: names the factory.
+        target: what `find_factory` gave, where it has been called already.
 
     Raises:
         UsageError: malformed, no such file, module or attribute, or arguments that do not fit.
         InputError: the factory itself fails.
     """
-    target = find_factory(options)
+    ready = _built.get()
+    if ready is not None and ready[0] is options:
+        _built.set(None)
+        return ready[1]
+    target = find_factory(options) if target is None else target
     arguments = dict(options.factory_args)
     if not callable(target):
         if arguments:

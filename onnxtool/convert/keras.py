@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from onnxtool.convert import keras_load
@@ -34,6 +35,9 @@ class KerasAdapter:
         """
         keras = import_keras(str(source), options.verbose)
         model, form, notes = keras_load.read_model(source, options, keras)
+        wanted = os.environ.get("KERAS_BACKEND", "tensorflow")
+        if wanted != "tensorflow":
+            notes.append(f"loaded on Keras's TensorFlow backend, not on {wanted}")
         return wrap(model, form, notes, options)
 
     def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from onnxtool.errors import MissingExtraError
+from onnxtool.errors import MissingExtraError, UnsupportedError
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LOGGERS = ("tensorflow", "absl", "tf2onnx", "h5py", "numba")
@@ -26,12 +26,10 @@ def import_tensorflow(subject: str, verbose: int = 0) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    if "tensorflow" not in sys.modules:
-        # Read once, when the library loads. oneDNN sums in another order, which blurs what is compared.
-        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if verbose >= 2 else "3")
+    prepare_environment(verbose)
     try:
-        with quiet(verbose), silent_native_stderr(verbose):
+        # TensorFlow imports Keras, which takes its backend for good.
+        with quiet(verbose), silent_native_stderr(verbose), tensorflow_backend():
             import tensorflow
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] != "tensorflow":
@@ -40,20 +38,47 @@ def import_tensorflow(subject: str, verbose: int = 0) -> Any:
     return tensorflow
 
 
+def prepare_environment(verbose: int = 0) -> None:
+    """Set what TensorFlow reads once, when it loads. oneDNN sums in another order, which blurs what is compared."""
+    if "tensorflow" not in sys.modules:
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if verbose >= 2 else "3")
+
+
 def import_keras(subject: str, verbose: int = 0) -> Any:
-    """Import Keras on TensorFlow (or on the backend that KERAS_BACKEND names), silent below `verbose` 2.
+    """Import Keras on TensorFlow, whatever KERAS_BACKEND or keras.json say; silent below `verbose` 2.
 
     Raises:
         MissingExtraError: Keras or TensorFlow is not installed.
+        UnsupportedError: this process has imported Keras on another backend already.
     """
-    if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
-        import_tensorflow(subject, verbose)
+    import_tensorflow(subject, verbose)
     try:
-        with quiet(verbose), silent_native_stderr(verbose):
+        with quiet(verbose), silent_native_stderr(verbose), tensorflow_backend():
             import keras
     except ModuleNotFoundError as error:
         raise MissingExtraError(subject, "Keras", "keras") from error
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise UnsupportedError(
+            f"{subject}: Keras runs on its {backend} backend here, and Keras models are converted on TensorFlow's. "
+            "Leave KERAS_BACKEND to onnxtool; .keras files do not depend on the backend."
+        )
     return keras
+
+
+@contextmanager
+def tensorflow_backend() -> Iterator[None]:
+    """Inside the block an import of Keras takes TensorFlow: other backends cannot be traced into a graph here."""
+    wanted = os.environ.get("KERAS_BACKEND")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    try:
+        yield
+    finally:
+        if wanted is None:
+            del os.environ["KERAS_BACKEND"]
+        else:
+            os.environ["KERAS_BACKEND"] = wanted
 
 
 def reason(error: Exception, limit: int = 300) -> str:

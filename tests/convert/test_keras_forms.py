@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +150,42 @@ def test_trusted_code_runs_and_is_said_aloud(files: Path, tmp_path: Path, name: 
 def test_weights_alone_ask_for_a_factory(files: Path, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="--factory"):
         convert(files / "model.weights.h5", tmp_path / "out.onnx")
+
+
+def test_a_factory_alone_is_told_from_what_it_gives(tmp_path: Path, onnxtool: Callable[..., Result]) -> None:
+    (tmp_path / "net.py").write_text(FACTORY + "\nprint('built once')\n")
+    output = tmp_path / "out.onnx"
+    env = {"KERAS_BACKEND": "torch"}  # of the user's; the conversion needs TensorFlow's
+    result = onnxtool("convert", "--factory", f"{tmp_path / 'net.py'}:make", "-o", output, env=env)
+    assert result.returncode == 0, result.stderr
+    assert "Keras model from --factory" in result.stdout and "not on torch" in result.stdout
+    assert (result.stdout + result.stderr).count("built once") == 1
+    assert [i.name for i in onnx.load(output).graph.input] == ["image"]
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_a_file_saved_on_another_backend_converts(
+    tmp_path: Path, onnxtool: Callable[..., Result], backend: str
+) -> None:
+    pytest.importorskip(backend, reason=f"{backend} is not installed")
+    (tmp_path / "net.py").write_text(FACTORY)
+    save = (
+        "import keras, numpy as np, net\n"
+        "keras.utils.set_random_seed(5)\n"
+        "model = net.make()\n"
+        "model.save('model.keras')\n"
+        "x = np.random.default_rng(0).normal(size=(3, 8, 8, 1)).astype('float32')\n"
+        "np.savez('seen.npz', x=x, y=model.predict(x, verbose=0), backend=keras.backend.backend())\n"
+    )
+    env = {**os.environ, "KERAS_BACKEND": backend}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", save], check=True, cwd=tmp_path, env=env, capture_output=True)
+    output = tmp_path / "out.onnx"
+    result = onnxtool("convert", tmp_path / "model.keras", "-o", output, env={"KERAS_BACKEND": backend})
+    assert result.returncode == 0, result.stderr
+    with np.load(tmp_path / "seen.npz") as seen:
+        assert seen["backend"] == backend
+        found = OnnxRunner.open(output).run({"image": seen["x"]})["scores"]
+        np.testing.assert_allclose(found, seen["y"], rtol=1e-4, atol=1e-5)
 
 
 def test_weights_that_do_not_fit_the_factory_are_an_input_error(files: Path, tmp_path: Path) -> None:

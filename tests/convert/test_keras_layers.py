@@ -162,7 +162,7 @@ def test_a_subclassed_model_from_a_factory_needs_a_shape(tmp_path: Path) -> None
         "    def call(self, values):\n"
         "        return {'scores': self.dense(values)}\n"
     )
-    settings: dict[str, Any] = {"factory": f"{factory}:Net", "adapter": "keras"}
+    settings: dict[str, Any] = {"factory": f"{factory}:Net"}
     with pytest.raises(UsageError, match="--input-shape"):
         convert(None, tmp_path / "out.onnx", **settings)
     report = convert(None, tmp_path / "out.onnx", input_shapes={"": ("batch", 5)}, **settings)
