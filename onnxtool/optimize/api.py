@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from onnxtool.optimize.freezing import freeze_initializers as freeze_weights
 from onnxtool.optimize.freezing import freeze_inputs
 from onnxtool.optimize.judgement import Judgement
 from onnxtool.optimize.latency import measure_ratio, timing_feeds
-from onnxtool.optimize.levels import Level, parse_level
+from onnxtool.optimize.levels import FaultyPassError, Level, parse_level
 from onnxtool.optimize.opset import convert_opset
 from onnxtool.optimize.registry import describe_passes, select
 from onnxtool.optimize.targets import by_table
@@ -122,7 +123,8 @@ def optimize(
         feeds = [p.feeds for p in judgement.probes[:2]]
         if data is None:
             feeds = timing_feeds(inputs, seed, domains, judgement.probes)
-        choice = choose(fresh, names, feeds, options, max_folded_bytes)
+        with suppress(FaultyPassError):  # then nothing can be timed, and `settle` finds it again and drops it
+            choice = choose(fresh, names, feeds, options, max_folded_bytes)
     names = list(choice.names)
     attempt, dropped = settle(fresh, judgement or _unjudged, level, names, max_folded_bytes)
     if attempt.fault is not None and judgement is not None and judgement.relax():

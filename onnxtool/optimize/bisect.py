@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxtool import progress
-from onnxtool.optimize.levels import Level
+from onnxtool.optimize.levels import FaultyPassError, Level
 from onnxtool.optimize.pipeline import optimize_model
 from onnxtool.optimize.preparation import drop_shapes, unmap
 from onnxtool.report.optimize import DroppedPass, PipelineResult
@@ -54,9 +54,14 @@ def settle(
     kept = list(names)
     dropped: list[DroppedPass] = []
     while True:
-        attempt = _attempt(fresh, verdict, level, kept, max_folded_bytes)
-        if attempt.fault is None or not kept:
-            return attempt, tuple(dropped)
+        try:
+            attempt = _attempt(fresh, verdict, level, kept, max_folded_bytes)
+            if attempt.fault is None or not kept:
+                return attempt, tuple(dropped)
+        except FaultyPassError as error:
+            dropped.append(DroppedPass(error.name, error.reason))
+            kept.remove(error.name)
+            continue
         guilty, reason = _find(fresh, verdict, level, kept, max_folded_bytes, attempt)
         dropped.append(DroppedPass(guilty, reason))
         kept.remove(guilty)
@@ -88,10 +93,13 @@ def _find(
     with progress.task("finding the guilty pass") as task:
         while high - low > 1:
             middle = (low + high) // 2
-            trial = _attempt(fresh, verdict, level, fired[:middle], max_folded_bytes)
-            if trial.fault is None:
+            try:
+                fault = _attempt(fresh, verdict, level, fired[:middle], max_folded_bytes).fault
+            except FaultyPassError as error:
+                fault = error.reason
+            if fault is None:
                 low = middle
             else:
-                high, reason = middle, trial.fault
+                high, reason = middle, fault
             task.advance()
     return fired[high - 1], reason

@@ -68,6 +68,20 @@ class Pass(Protocol):
         """
 
 
+class FaultyPassError(Exception):
+    """A pass raised an error, so the model may be half rewritten.
+
+    Attributes:
+        name: of the pass.
+        reason: one line.
+    """
+
+    def __init__(self, name: str, error: Exception) -> None:
+        said = " ".join(str(error).split())[:200]
+        self.name, self.reason = name, f"it fails with {type(error).__name__}{': ' if said else ''}{said}"
+        super().__init__(f"the pass {name}: {self.reason}")
+
+
 @runtime_checkable
 class FinishingPass(Pass, Protocol):
     """A pass that has something left to do once, when no pass finds anything more."""

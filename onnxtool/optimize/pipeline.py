@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import onnx_ir as ir
 
 from onnxtool import progress
+from onnxtool.errors import OnnxToolError
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.inference import infer_shapes, infer_types
-from onnxtool.optimize.levels import FinishingPass, Level, Pass, parse_level
+from onnxtool.optimize.levels import FaultyPassError, FinishingPass, Level, Pass, parse_level
 from onnxtool.optimize.preparation import prepare
 from onnxtool.optimize.registry import select
 from onnxtool.optimize.room import may_repeat, message_bytes
@@ -50,6 +51,7 @@ def optimize_model(
 
     Raises:
         UsageError: an unknown level or pass.
+        FaultyPassError: a pass raised an error; the model may be half rewritten.
     """
     level = parse_level(level)
     passes = select(level, only, skip)
@@ -88,14 +90,23 @@ def run_passes(model: ir.Model, passes: Collection[Pass], context: PassContext, 
                 infer_shapes(model, context)
                 for one in current:
                     start = time.perf_counter()
-                    count = one.apply(model, context)
+                    count = _guarded(one, one.apply, model, context)
                     seconds[one.name] += time.perf_counter() - start
                     rewrites[one.name] += count
                     changed = changed or count > 0
                 task.advance()
     for one in passes:
         if isinstance(one, FinishingPass):
-            rewrites[one.name] += one.finish(model, context)
+            rewrites[one.name] += _guarded(one, one.finish, model, context)
     infer_shapes(model, context)
     results = tuple(PassResult(p.name, p.level.value, rewrites[p.name], seconds[p.name]) for p in passes)
     return PipelineResult(level.value, results, rounds, time.perf_counter() - began, settled)
+
+
+def _guarded(one: Pass, function: Callable[[ir.Model, PassContext], int], model: ir.Model, context: PassContext) -> int:
+    try:
+        return function(model, context)
+    except (OnnxToolError, MemoryError):
+        raise
+    except Exception as error:  # whatever it is, it must not cost the user the other passes
+        raise FaultyPassError(one.name, error) from error

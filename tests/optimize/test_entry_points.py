@@ -61,3 +61,39 @@ def test_a_broken_package_is_one_clear_line(onnxtool, installed: dict[str, str],
     assert done.returncode == 2
     assert "double-negation" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+WRONG = """
+class Wrong:
+    \"\"\"Forgets a Relu, or fails.\"\"\"
+
+    def __init__(self):
+        from onnxtool.optimize.levels import Level
+
+        self.name, self.level = "forget", Level.BASIC
+
+    def apply(self, model, context):
+        for node in context.nodes(model, "Relu"):
+            {action}
+        return 0
+
+
+RemoveDoubleNegation = Wrong
+"""
+MISTAKE = "return int(context.bypass(node.outputs[0], node.inputs[0]))"
+
+
+@pytest.mark.parametrize("action", [MISTAKE, "raise KeyError('no such thing')"], ids=["wrong result", "error"])
+def test_a_wrong_pass_is_left_out_and_named(
+    onnxtool, installed: dict[str, str], model: Path, tmp_path: Path, action: str
+) -> None:
+    (tmp_path / "site" / "double_negation" / "__init__.py").write_text(WRONG.format(action=action))
+    command = ("optimize", model, "-o", tmp_path / "o.onnx", "--no-bench")
+    done, strict = onnxtool(*command, env=installed), onnxtool(*command, "--strict", env=installed)
+
+    assert done.returncode == 0, done.stderr
+    assert strict.returncode == 1
+    for result in (done, strict):
+        assert "forget was left out" in " ".join(result.stderr.split()) + " ".join(result.stdout.split())
+        assert "Traceback" not in result.stderr
+    assert [n.op_type for n in onnx.load(tmp_path / "o.onnx").graph.node] == ["Neg", "Neg", "Relu"]
