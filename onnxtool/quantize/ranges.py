@@ -9,6 +9,7 @@ import numpy as np
 from onnxtool.quantize.recipe import Method
 
 BINS = 2048
+_COUNT_AT_ONCE = 8192
 Range = tuple[float, float]
 
 
@@ -67,13 +68,25 @@ class Observed:
         self.low = np.inf
         self.high = -np.inf
         self.elements = 0  # of one sample, the largest seen
-        self.histogram = Histogram() if histogram else None
+        self._histogram = Histogram() if histogram else None
+        self._pending: list[np.ndarray] = []
+
+    @property
+    def histogram(self) -> Histogram | None:
+        """Of all values taken in so far; None where none is kept."""
+        if self._pending and self._histogram is not None:
+            self._histogram.add(np.concatenate([values.ravel() for values in self._pending]))
+            self._pending.clear()
+        return self._histogram
 
     def add(self, low: float, high: float, values: np.ndarray | None = None) -> None:
         """Take in one sample: its exact extremes, and some or all of its values."""
         self.low, self.high = min(self.low, low), max(self.high, high)
-        if self.histogram is not None and values is not None:
-            self.histogram.add(values)
+        if self._histogram is not None and values is not None:
+            # Counting a few values takes nearly as long as counting many.
+            self._pending.append(values)
+            if sum(v.size for v in self._pending) >= _COUNT_AT_ONCE:
+                _ = self.histogram
 
     def range(self, method: Method, coverage: float = 0.9999) -> Range:
         """The range to quantize over; holds zero, so that zero is exact.
