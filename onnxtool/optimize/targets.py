@@ -9,9 +9,9 @@ from onnxtool.optimize.families import Choice, families
 from onnxtool.report.optimize import FamilyTrial
 from onnxtool.runtime.cpu import TARGETS
 
-# The normalizations with a shortcut took 1.1 to 6 times as long as Add and normalization at lengths 16, 128 and 512
-# on AVX-512: their kernel is the same plain loop for every processor. The others were at 0.5 to 1.03 there, or are
-# what the runtime makes by itself at load on every processor.
+# The normalizations with a shortcut took 1.2 to 5.6 times as long as Add and normalization at lengths 16, 128 and 512
+# on AVX-512 (benchmarks/fused_operators.py), and their kernel is the same plain loop for every processor. The others
+# were at 0.5 to 1.05 there, or are what the runtime makes by itself at load on every processor.
 _NEVER = frozenset(["fuse-skip-layernorm", "fuse-skip-rmsnorm"])
 _LEFT_OUT: dict[str, frozenset[str]] = {
     "avx2": _NEVER,
