@@ -92,15 +92,14 @@ def random_feeds(
     """
     generator = np.random.default_rng(seed)
     numbers = dim_values(specs, dims, batch=batch, length=length)
-    feeds = {}
+    shapes = [concrete_shape(s.shape, numbers, batch=batch, length=length) for s in specs]
     total = 0.0
-    for spec in specs:
-        shape = concrete_shape(spec.shape, numbers, batch=batch, length=length)
+    for spec, shape in zip(specs, shapes, strict=True):  # before anything is drawn
         total += float(np.prod([float(d) for d in shape]))
         if total > _MAX_ELEMENTS:
             raise InputError(f"input {spec.name!r} of shape {list(shape)} is too large for random data; give --data.")
-        feeds[spec.name] = _random(spec, shape, generator, (domains or {}).get(spec.name))
-    return feeds
+    given = domains or {}
+    return {s.name: _random(s, shape, generator, given.get(s.name)) for s, shape in zip(specs, shapes, strict=True)}
 
 
 def _random(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generator, domain: Domain | None) -> Any:

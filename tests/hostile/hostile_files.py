@@ -64,6 +64,19 @@ def external(
     return write
 
 
+def shared(folder: Path) -> Path:
+    """The sound model with weights and biases in the same bytes of one file, which is allowed."""
+    made = sound()
+    (folder / "w.bin").write_bytes(np.arange(16, dtype=np.float32).tobytes())
+    for tensor, length in zip(made.graph.initializer, ("48", "16"), strict=True):
+        tensor.ClearField("raw_data")
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in {"location": "w.bin", "offset": "0", "length": length}.items():
+            tensor.external_data.add(key=key, value=value)
+    (folder / "m.onnx").write_bytes(made.SerializeToString())
+    return folder / "m.onnx"
+
+
 def external_cases() -> Iterator[Case]:
     """Where weights must not be read from."""
     outside = {
@@ -113,6 +126,9 @@ def external_cases() -> Iterator[Case]:
     for name, entries in broken.items():
         arrange = (lambda f: (f / "loop").symlink_to("loop")) if name == "symlink-loop" else (lambda f: None)
         yield Case(f"external-{name}", external(entries, arrange), UNREADABLE)
+    yield Case(
+        "external-shared", shared, codes(0, convert=(3, 4), quantize=(0, 1, 4), compare=(1,), diff=(1,), verify=(1,))
+    )
     yield Case(
         "external-good",
         external({"location": "w.bin", "length": "48"}),

@@ -108,3 +108,9 @@ def test_refuses_a_zip_bomb_before_unpacking_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(archive, "_UNPACKED_LIMIT", 1_000_000)
     with pytest.raises(ResourceError, match="would unpack to"):
         read_npz(tmp_path / "d.npz")
+
+
+def test_random_inputs_have_a_limit_together() -> None:
+    specs = [TensorSpec(name, np.dtype("float32"), (1 << 25,)) for name in ("a", "b", "c")]
+    with pytest.raises(InputError, match=r"'c' .* too large for random data"):
+        random_feeds(specs)
