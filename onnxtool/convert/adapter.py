@@ -93,6 +93,13 @@ class SourceModel(Protocol):
 
     `export` may leave other tensor names in the graph: `api` renames graph inputs and outputs to these, in order,
     and gives them these dynamic dims.
+
+    Two more methods are called where a source has them:
+
+    - `settle(feeds)` gives the feeds without those rows on which rounding alone decides (two classes that tie); the
+      proof runs on what it gives.
+    - `release()` gives back the weights. It is called after the export and the source's own runs; `run` is not called
+      after it.
     """
 
     @property
