@@ -19,6 +19,7 @@ from onnxtool.model.atomic import write_atomic
 from onnxtool.model.metadata import add_history, versions
 from onnxtool.quantize.apply import apply, calibrate, select
 from onnxtool.quantize.auto import Outcome, search
+from onnxtool.quantize.casting import CastingRunner
 from onnxtool.quantize.fidelity import Judge, outputs_fit
 from onnxtool.quantize.images import ImageOptions, parse_options
 from onnxtool.quantize.job import Job, open_job
@@ -30,6 +31,7 @@ from onnxtool.quantize.remarks import remarks
 from onnxtool.quantize.targets import find_target
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
 
 
 def quantize(
@@ -259,7 +261,10 @@ def _finish_large(job: Job, recipe: QuantRecipe, target: Path, began: float) -> 
     with tempfile.TemporaryDirectory(prefix=".onnxtool-", dir=target.parent) as scratch:
         draft = Path(scratch) / target.name
         io.save(model, draft, external=True)
-        runner = job.runner(draft)
+        # As it is, and each weight only when its turn comes: casting or packing them all first would copy them all.
+        runner = CastingRunner.open(
+            draft, SessionOptions(threads=job.threads, optimization="off", prepack=False, outputs_early=True)
+        )
         for output in runner.run(job.probes().first()).values():
             if np.asarray(output).dtype.kind == "f" and not np.isfinite(output).all():
                 raise VerdictError(f"{job.source}: not written, because the quantized model's outputs are not finite.")
