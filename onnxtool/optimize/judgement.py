@@ -76,6 +76,12 @@ class Judgement:
             self.warnings.append("the model draws random numbers, so only types and shapes were compared.")
         names = [n for n in self.probes[0].outputs if not any(_filled(p.outputs.get(n)) for p in self.probes)]
         self.warnings += empty_outputs(names)
+        empty = _never_finite(self.probes)
+        if empty:
+            names = ", ".join(empty)
+            self.warnings.append(
+                f"the source gives no finite number for {names}, so equality shows little. Give --data."
+            )
         self._source_is_changed: bool | None = None
 
     def _probe(
@@ -161,3 +167,13 @@ def _own(probe: Probe) -> Probe:
 
 def _filled(value: object) -> bool:
     return not isinstance(value, np.ndarray) or value.size > 0
+
+
+def _never_finite(probes: Sequence[Probe]) -> list[str]:
+    """Float outputs of which no element is finite on any input: NaN is equal to NaN, whatever it should have been."""
+    found = []
+    for name in probes[0].outputs:
+        arrays = [p.outputs[name] for p in probes]
+        if all(isinstance(a, np.ndarray) and a.dtype.kind == "f" and a.size for a in arrays):
+            found += [name] if not any(np.isfinite(a).any() for a in arrays) else []
+    return found

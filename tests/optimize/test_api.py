@@ -275,3 +275,12 @@ def test_lists_every_pass_in_a_line() -> None:
     assert len({p.name for p in passes}) == len(passes) > 20
     assert all(len(p.description) > 20 and p.description.endswith(".") for p in passes)
     assert {p.level for p in passes} >= {"basic", "extended"}
+
+
+def test_warns_where_there_is_nothing_but_nan_to_compare(tmp_path: Path) -> None:
+    text = "g (float[b, 3] x) => (float[b, 3] y) { a = Abs (x) m = Neg (a) c = Sub (m, one) y = Log (c) }"
+    source = write(tmp_path / "m.onnx", text, {"one": np.ones(1, np.float32)})
+    report = onnxtool.optimize(source, tmp_path / "o.onnx", bench=False)
+
+    assert report.ok
+    assert "no finite number for y" in report.warnings[0]
