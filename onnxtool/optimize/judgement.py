@@ -78,9 +78,9 @@ class Judgement:
         self.warnings += empty_outputs(names)
         empty = _never_finite(self.probes)
         if empty:
-            names = ", ".join(empty)
+            listed = ", ".join(empty)
             self.warnings.append(
-                f"the source gives no finite number for {names}, so equality shows little. Give --data."
+                f"the source gives no finite number for {listed}, so equality shows little. Give --data."
             )
         self._source_is_changed: bool | None = None
 
