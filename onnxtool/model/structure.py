@@ -83,12 +83,15 @@ def _verify_signature(node: onnx.NodeProto, label: str, versions: Versions) -> N
     signature = _signature(node.op_type, domain, versions.get(domain, 0))
     if signature is None:
         return
-    least, most, required = signature
+    least, most, required, types = signature
     if not least <= len(node.input) <= most:
         raise InputError(f"{label} has {len(node.input)} inputs; {node.op_type} takes {least} to {most}.")
     missing = required - {a.name for a in node.attribute}
     if missing:
         raise InputError(f"{label} lacks the attribute {min(missing)!r}.")
+    for attribute in node.attribute:
+        if attribute.type and attribute.type != types.get(attribute.name, attribute.type):
+            raise InputError(f"{label}: its attribute {attribute.name!r} has the wrong type.")
 
 
 def _verify_constant(node: onnx.NodeProto, label: str) -> None:
@@ -101,14 +104,15 @@ def _verify_constant(node: onnx.NodeProto, label: str) -> None:
 
 
 @functools.cache
-def _signature(op_type: str, domain: str, version: int) -> tuple[int, int, frozenset[str]] | None:
-    """(fewest inputs, most inputs, required attributes); None for an operator that the onnx package does not know."""
+def _signature(op_type: str, domain: str, version: int) -> tuple[int, int, frozenset[str], dict[str, int]] | None:
+    """(fewest inputs, most inputs, required attributes, types of attributes); None for an operator unknown to onnx."""
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
         return None
     required = frozenset(name for name, attribute in schema.attributes.items() if attribute.required)
-    return schema.min_input, schema.max_input, required
+    types = {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+    return schema.min_input, schema.max_input, required, types
 
 
 def _require(names: Iterable[str], known: set[str], where: str) -> None:

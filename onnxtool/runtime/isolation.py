@@ -77,6 +77,22 @@ def risky(what: str, size: int = 0, inputs: int = 0, scale: float = 1.0, retry: 
         _tell({})
 
 
+@contextmanager
+def native_silence() -> Iterator[None]:
+    """Keep what native code prints itself, a file's own texts among it, from the terminal of a supervised command."""
+    if not _channel:
+        yield
+        return
+    kept, sink = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 2)
+    os.close(sink)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def supervise(fail: Fail) -> None:
     """Go on in a child process; the parent watches it and exits with its code.
 

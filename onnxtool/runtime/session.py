@@ -17,7 +17,7 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError, UsageError
 from onnxtool.model import io
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import native_silence, risky
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -211,7 +211,7 @@ def _external_folder(model: ir.Model) -> Path | None:
 def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str]) -> ort.InferenceSession:
     size = len(model) if isinstance(model, bytes) else _bytes_beside(Path(model))
     try:
-        with risky("loading the model into the runtime", size):
+        with risky("loading the model into the runtime", size), native_silence():
             named = model if isinstance(model, bytes) else io.native_path(model)
             return ort.InferenceSession(named, native, providers=providers)
     except Exception as error:

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ import onnx
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.header import specs
 from onnxtool.model.io import native_path, read_proto
+from onnxtool.model.limits import DEFAULT
 from onnxtool.model.shapes import skeleton
 from onnxtool.model.spec import TensorSpec
+from onnxtool.model.tensors import all_tensors, external_ref
 from onnxtool.runtime.isolation import crashed_before, risky
 
 Progress = Callable[[str], None]
@@ -32,11 +35,18 @@ class _Examination:
     findings: list[dict[str, str]] = field(default_factory=list)
     announce: Progress = lambda _: None
 
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the file and of its external data."""
+        references = (external_ref(t) for t in all_tensors(self.proto, DEFAULT))
+        files = {self.path.parent / r.location for r in references if r is not None}
+        return sum(file.stat().st_size for file in {self.path, *files})
+
     def stage(self, name: str, action: Callable[[], str]) -> bool:
         """Run one stage; its findings decide whether it passed."""
         self.announce(name)
         before, began = len(self.findings), time.perf_counter()
-        with risky(f"checking the {name}", self.path.stat().st_size, retry=name == "run"):
+        with risky(f"checking the {name}", self.size, retry=name == "run"):
             detail = action()
         new = [f["id"] for f in self.findings[before:]]
         state = "passed" if not new else ("failed" if any(i in FATAL for i in new) else "warned")
