@@ -111,7 +111,7 @@ def _signature(op_type: str, domain: str, version: int) -> tuple[int, int, froze
     except onnx.defs.SchemaError:
         return None
     required = frozenset(name for name, attribute in schema.attributes.items() if attribute.required)
-    types = {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+    types = {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}  # type: ignore[attr-defined]
     return schema.min_input, schema.max_input, required, types
 
 
