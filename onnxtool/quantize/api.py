@@ -21,6 +21,7 @@ from onnxtool.quantize.apply import apply, calibrate, select
 from onnxtool.quantize.auto import Outcome, search
 from onnxtool.quantize.casting import CastingRunner
 from onnxtool.quantize.fidelity import Judge, outputs_fit
+from onnxtool.quantize.filled import loading
 from onnxtool.quantize.images import ImageOptions, parse_options
 from onnxtool.quantize.job import Job, open_job
 from onnxtool.quantize.kernels import count_kernels
@@ -219,7 +220,8 @@ def finish(job: Job, recipe: QuantRecipe, target: Path, began: float) -> Quantiz
         metric = TaskMetric(job.task.name, base, job.task.score(runner), len(job.task.labels))
     (latency,) = compare_latency(float_runner, [runner], job.probes().first(), threads=job.threads)
     before = io.total_bytes(job.source)
-    kernels = count_kernels(model)
+    with loading(job.prepared):
+        kernels = count_kernels(model)
     io.save(model, target)
     plan = select(job.prepared.graph, recipe)
     return QuantizeReport(
