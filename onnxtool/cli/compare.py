@@ -63,6 +63,9 @@ def command(
     samples: Annotated[
         int | None, typer.Option("--samples", min=1, help="How many random inputs to run on.", show_default=False)
     ] = None,
+    top_k: Annotated[
+        int, typer.Option("--top-k", min=2, metavar="K", help="Largest elements of a row that -v compares.")
+    ] = 5,
     edge: Annotated[bool, typer.Option("--edge", help="Also run on zeros, extremes and an empty batch.")] = False,
     record: Annotated[
         Path | None,
@@ -150,6 +153,7 @@ def command(
                 layers=layers,
                 bisect=bisect,
                 reference=reference,
+                top_k=top_k,
             )
         )
 

@@ -25,6 +25,21 @@ _CARRIERS = {
     "Tile",
     "Gather",
 }
+# Operators whose results are positive where their (first) input is.
+_SIGN_KEEPERS = {
+    *_CARRIERS - {"Gather"},
+    "Relu",
+    "ReduceSum",
+    "ReduceMean",
+    "ReduceMax",
+    "ReduceMin",
+    "MaxPool",
+    "AveragePool",
+}
+# Operator -> the input with the lengths of sequences.
+_SEQUENCES = {"LSTM": 4, "GRU": 4, "RNN": 4, "ReverseSequence": 1}
+_LEAST = 0.05
+_LEAST_DEPTH, _LARGEST_DEPTH = 2, 8
 
 
 @dataclass(frozen=True)
@@ -44,22 +59,68 @@ class Domain:
 
 
 def input_domains(model: ir.Model) -> dict[str, Domain]:
-    """Find the domain of each integer input by following it to where it is used as an index.
+    """Find the domain of each input by following it to where it is used.
 
-    An input that reaches the indices of a Gather over a dim of known size n gets [0, n); one that reaches a
-    OneHot gets [0, depth). Where several uses disagree the smallest wins. Inputs with no such use are left out,
-    except those named like attention masks, which get [1, 2): all ones, what a caller would pass.
+    An integer input that reaches the indices of a Gather over a dim of known size n gets [0, n); one that reaches a
+    OneHot gets [0, depth), and a depth itself [2, 9). Where several uses disagree the smallest wins. Lengths of
+    sequences (LSTM, GRU, RNN, ReverseSequence) are between 1 and the size of the time axis: 1 where this is dynamic.
+    Inputs named like attention masks get [1, 2): all ones, what a caller would pass. A float input that reaches Sqrt or
+    Log through nothing that changes its sign gets [0.05, 1].
     """
     domains = {}
     for value in model.graph.inputs:
-        if value.dtype is None or not value.dtype.is_integer() or not value.name:
+        if value.dtype is None or not value.name:
             continue
-        limit = _index_limit(value, set())
-        if limit is not None:
-            domains[value.name] = Domain(0, limit)
-        elif "mask" in value.name.lower():
-            domains[value.name] = Domain(1, 2)
+        if value.dtype.is_floating_point():
+            if _needs_positive(value, set()):
+                domains[value.name] = Domain(_LEAST, 1.0)
+        elif value.dtype.is_integer():
+            found = _integers(value)
+            if found is not None:
+                domains[value.name] = found
     return domains
+
+
+def _integers(value: ir.Value) -> Domain | None:
+    limit = _index_limit(value, set())
+    if limit is not None:
+        return Domain(0, limit)
+    longest = _longest_sequence(value, set())
+    if longest is not None:
+        return Domain(1, longest + 1)
+    if any(node.op_type == "OneHot" and index == 1 for node, index in value.uses()):
+        return Domain(_LEAST_DEPTH, _LARGEST_DEPTH + 1)
+    return Domain(1, 2) if "mask" in (value.name or "").lower() else None
+
+
+def _longest_sequence(value: ir.Value, seen: set[int]) -> int | None:
+    """The longest sequence that `value` may tell the length of: 1 when the size of the time axis is not known."""
+    if id(value) in seen:
+        return None
+    seen.add(id(value))
+    limits = []
+    for node, index in value.uses():
+        if node.op_type in _SEQUENCES and index == _SEQUENCES[node.op_type]:
+            axis = node.attributes.get("time_axis")
+            batch_first = node.attributes.get("layout")
+            place = axis.as_int() if axis is not None else int(batch_first is not None and batch_first.as_int() == 1)
+            limits.append(_dim(node.inputs[0], place) or 1)
+        elif node.op_type in _CARRIERS and index == 0:
+            limits += [found for o in node.outputs if (found := _longest_sequence(o, seen)) is not None]
+    return min(limits, default=None)
+
+
+def _needs_positive(value: ir.Value, seen: set[int]) -> bool:
+    """Does it reach a Sqrt or Log through operators that leave its sign alone?"""
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    for node, index in value.uses():
+        if node.op_type in ("Sqrt", "Log") and node.domain in ("", "ai.onnx"):
+            return True
+        if index == 0 and node.op_type in _SIGN_KEEPERS and any(_needs_positive(o, seen) for o in node.outputs):
+            return True
+    return False
 
 
 def _index_limit(value: ir.Value, seen: set[int]) -> int | None:

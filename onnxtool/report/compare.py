@@ -31,6 +31,8 @@ class TensorDifference:
         max_ulp: largest number of representable floats between a and b (float16 and float32), None elsewhere.
         nans, infinities: how many (in A, in B).
         top1: share of rows (along the last dim) whose largest element is at the same place; None for vectors.
+        top_k: mean share of each row's `CompareReport.top_k` largest elements that are the same ones; None for rows
+            that are no longer than that.
         error_decades: how many elements are exactly equal, then how many have an error in [1e-12, 1e-11) and so on
             up to [1e3, 1e4); smaller and larger ones count in the first and last decade.
         rtol, atol: this tensor's own tolerance; None when it has that of the report.
@@ -57,6 +59,7 @@ class TensorDifference:
     nans: tuple[int, int] = (0, 0)
     infinities: tuple[int, int] = (0, 0)
     top1: float | None = None
+    top_k: float | None = None
     error_decades: tuple[int, ...] = ()
     rtol: float | None = None
     atol: float | None = None
@@ -100,6 +103,7 @@ class CompareReport(Report):
         data: where the inputs came from ("random, seed 0" or a file).
         layers: the error along the depth, when it was asked for.
         opinions: what the reference implementation says, when it was asked.
+        top_k: how many largest elements of a row `TensorDifference.top_k` looks at.
     """
 
     kind: ClassVar[str] = "compare"
@@ -114,6 +118,7 @@ class CompareReport(Report):
     warnings: tuple[str, ...] = ()
     layers: Layers | None = None
     opinions: tuple[Opinion, ...] = ()
+    top_k: int = 5
 
     @property
     def ok(self) -> bool:

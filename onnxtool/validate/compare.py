@@ -43,6 +43,7 @@ def compare(
     layers: bool = False,
     bisect: str | os.PathLike[str] | None = None,
     reference: bool = False,
+    top_k: int = 5,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -64,6 +65,7 @@ def compare(
             framework model that shows its layers (PyTorch, Keras).
         bisect: folder for the smallest part that differs, as two models with their inputs; implies `layers`.
         reference: ask ONNX's reference implementation of A, an .onnx file, on the run with the worst element.
+        top_k: how many largest elements of each row are held against each other.
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
@@ -80,7 +82,7 @@ def compare(
         origin += " and edge inputs"
     called = names or (_name(a, "A"), _name(b, "B"))
     report = compare_runners(
-        left, right, feeds, Tolerance(rtol, atol), names=called, data=origin, tolerances=tolerances
+        left, right, feeds, Tolerance(rtol, atol), names=called, data=origin, tolerances=tolerances, top_k=top_k
     )
     report = replace(report, warnings=(*report.warnings, *skipped))
     report = _excuse_random(report, [(a, left), (b, right)], feeds[0])

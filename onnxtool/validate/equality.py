@@ -31,6 +31,7 @@ def compare_runners(
     names: tuple[str, str] = ("A", "B"),
     data: str = "given feeds",
     tolerances: Mapping[str, Tolerance] | None = None,
+    top_k: int = 5,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -44,6 +45,7 @@ def compare_runners(
         names: how to call the two in the report.
         data: where the feeds came from, for the report.
         tolerances: for single outputs, by their name in A.
+        top_k: how many largest elements of each row are held against each other.
 
     Raises:
         UsageError: `tolerances` names no output.
@@ -62,7 +64,7 @@ def compare_runners(
         if not differences:
             renamed = match_names(list(left), list(right), "outputs")
         for name, expected in left.items():
-            entry = differences.setdefault(name, Difference(name, own.get(name, tolerance)))
+            entry = differences.setdefault(name, Difference(name, own.get(name, tolerance), top_k=top_k))
             entry.add(expected, right[renamed[name]])
             if np.size(expected):
                 compared.add(name)

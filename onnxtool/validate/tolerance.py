@@ -52,8 +52,11 @@ class Difference:
     nans: tuple[int, int] = (0, 0)
     infinities: tuple[int, int] = (0, 0)
     decades: np.ndarray = field(default_factory=lambda: np.zeros(DECADES + 1, np.int64))
+    top_k: int = 5
     _rows: int = 0
     _same_rows: int = 0
+    _shared: float = 0.0
+    _ranked: int = 0
 
     def add(self, a: Any, b: Any) -> None:
         """Take in one run: `a` is right, `b` is judged."""
@@ -92,6 +95,9 @@ class Difference:
             if a.ndim >= 2 and a.shape[-1] >= 2 and not any(self.nans):
                 self._rows += a.size // a.shape[-1]
                 self._same_rows += int((a.argmax(axis=-1) == b.argmax(axis=-1)).sum())
+                if 1 < self.top_k < a.shape[-1]:
+                    self._ranked += a.size // a.shape[-1]
+                    self._shared += shared_top(a.reshape(-1, a.shape[-1]), b.reshape(-1, a.shape[-1]), self.top_k)
 
     def _fail(self, note: str, count: int) -> None:
         self.note = self.note or note
@@ -195,7 +201,22 @@ class Difference:
             nans=self.nans,
             infinities=self.infinities,
             top1=self._same_rows / self._rows if self._rows else None,
+            top_k=self._shared / self._ranked if self._ranked else None,
         )
+
+
+def shared_top(a: np.ndarray, b: np.ndarray, k: int) -> float:
+    """Sum over rows of the share of A's k largest elements that are among B's k largest too.
+
+    Equal elements stand in for one another: what counts is whether A's value at B's place is among A's k largest.
+    """
+    found = 0
+    step = max(1, _CHUNK // a.shape[-1])
+    for x, y in ((a[i : i + step], b[i : i + step]) for i in range(0, len(a), step)):
+        chosen = np.argpartition(y, -k, axis=-1)[:, -k:]
+        least = np.partition(x, -k, axis=-1)[:, -k, None]
+        found += int((np.take_along_axis(x, chosen, axis=-1) >= least).sum())
+    return found / k
 
 
 def error_decades(error: np.ndarray) -> np.ndarray:

@@ -110,3 +110,21 @@ def test_edge_inputs_find_what_random_ones_miss(tmp_path: Path) -> None:
     a, b = saved(tmp_path, "a.onnx", base), saved(tmp_path, "b.onnx", limit)
     assert compare(a, b).ok
     assert not compare(a, b, edge=True).ok
+
+
+def test_top_k_tells_how_many_of_the_largest_are_the_same(tmp_path: Path) -> None:
+    a = np.tile(np.arange(10, dtype=np.float32), (4, 1))
+    b = a.copy()
+    b[0, [9, 0]] = b[0, [0, 9]]  # one of three largest is another one
+    b[1] = a[1][::-1]  # none is the same
+    difference = Difference("y", Tolerance(), top_k=3)
+    difference.add(a, b)
+    found = difference.result()
+    assert found.top_k == pytest.approx((2 / 3 + 0 + 1 + 1) / 4)
+    assert found.top1 == 0.5
+    ties = Difference("y", Tolerance(), top_k=2)
+    ties.add(np.array([[1, 1, 1, 0]], np.float32), np.array([[0, 1, 1, 0.5]], np.float32))
+    assert ties.result().top_k == 1.0  # equal elements stand in for one another
+    short = Difference("y", Tolerance(), top_k=5)
+    short.add(a[:, :5], b[:, :5])
+    assert short.result().top_k is None

@@ -37,7 +37,7 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
         if not item.ok or item.note:
             console.print(f"  {markup(item.name)}: {markup(_why(item), 500)}", soft_wrap=True)
         if verbose or any(item.nans) or any(item.infinities):
-            console.print(f"  {markup(item.name)}: {markup(_details(item), 500)}", soft_wrap=True)
+            console.print(f"  {markup(item.name)}: {markup(_details(item, report.top_k), 500)}", soft_wrap=True)
     for opinion in report.opinions:
         distances = f"{number(opinion.a_max_abs)} from A, {number(opinion.b_max_abs)} from B"
         console.print(f"  ONNX's reference on {markup(opinion.output)}: {opinion.told} ({distances})", soft_wrap=True)
@@ -49,12 +49,14 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     verdict(console, report.ok, f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g} ({sizes})")
 
 
-def _details(item: TensorDifference) -> str:
+def _details(item: TensorDifference, top_k: int) -> str:
     parts = []
     if item.max_ulp is not None:
         parts.append(f"at most {item.max_ulp} units in the last place")
     if item.top1 is not None:
         parts.append(f"the largest element of a row is the same in {item.top1:.2%} of rows")
+    if item.top_k is not None:
+        parts.append(f"of its {top_k} largest, {item.top_k:.2%} are the same ones")
     for what, (a, b) in (("NaN", item.nans), ("infinite", item.infinities)):
         if a or b:
             parts.append(f"{what}: {a} in A, {b} in B")

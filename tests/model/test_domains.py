@@ -1,0 +1,51 @@
+"""Which values the inputs of a graph may take."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from onnxtool.model import io
+from onnxtool.model.domains import Domain, input_domains
+from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import EXACT
+
+CASES = {
+    "indices": ("(int64[n] i, float[n] f) => (float[n, 2] y) <float[5, 2] w = {1,2,3,4,5,6,7,8,9,10}>",
+                "y = Gather(w, i)", {"i": Domain(0, 5)}),
+    "one-hot": ("(int64[n] i, int64 depth) => (float[n, k] y) <float[2] v = {0, 1}>",
+                "y = OneHot(i, depth, v)", {"depth": Domain(2, 9)}),
+    "one-hot of known depth": ("(int64[n] i) => (float[n, 7] y) <float[2] v = {0, 1}, int64 d = {7}>",
+                "y = OneHot(i, d, v)", {"i": Domain(0, 7)}),
+    "mask": ("(int64[n, k] attention_mask) => (float[n, k] y)", "y = Cast<to = 1>(attention_mask)",
+             {"attention_mask": Domain(1, 2)}),
+    "sequence lengths": ("(float[6, n, 2] x, int32[n] lengths) => (float[6, n, 2] y)",
+                "l = Cast<to = 7>(lengths) y = ReverseSequence<time_axis = 0, batch_axis = 1>(x, l)",
+                {"lengths": Domain(1, 7)}),
+    "sequence lengths of a dynamic time axis": ("(float[t, n, 2] x, int64[n] lengths) => (float[t, n, 2] y)",
+                "y = ReverseSequence<time_axis = 0, batch_axis = 1>(x, lengths)", {"lengths": Domain(1, 2)}),
+    "lengths of a GRU": ("(float[6, n, 2] x, int32[n] lengths) => (float[6, 1, n, 1] y) "
+                "<float[1, 3, 2] w = {1,1,1,1,1,1}, float[1, 3, 1] r = {1,1,1}>",
+                "y = GRU<hidden_size = 1>(x, w, r, , lengths)", {"lengths": Domain(1, 7)}),
+    "root": ("(float[n, 2] x) => (float[n, 2] y)", "a = Relu(x) y = Sqrt(a)", {"x": Domain(0.05, 1.0)}),
+    "logarithm": ("(float[n, 2] x) => (float[n, 2] y)", "y = Log(x)", {"x": Domain(0.05, 1.0)}),
+    "square, then root": ("(float[n, 2] x) => (float[n, 2] y)", "a = Mul(x, x) y = Sqrt(a)", {}),
+}  # fmt: skip
+
+
+def model(case: str) -> onnx.ModelProto:
+    signature, body, _ = CASES[case]
+    return parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> m {signature} {{ {body} }}')
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_domains_are_found_and_the_model_runs_on_them(case: str) -> None:
+    found = input_domains(io.from_proto(model(case)))
+    assert found == CASES[case][2]
+    runner = OnnxRunner.open(model(case), EXACT)
+    for seed in range(20):
+        for value in runner.run(random_feeds(runner.inputs, seed, domains=found)).values():
+            assert np.isfinite(value).all()
