@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.errors import UsageError
+from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs
@@ -109,4 +109,16 @@ def open_job(
         task = open_task(eval_data, open_data(eval_data, specs, images=images, label=column), labels, metric)
     elif labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
-    return Job(Path(source), original, prepare(original, level), opened, task, threads)
+    return Job(Path(source), original, _prepared(Path(source), original, level), opened, task, threads)
+
+
+def _prepared(source: Path, original: ir.Model, level: str) -> ir.Model:
+    try:
+        return prepare(original, level)
+    except OnnxToolError:
+        raise
+    except Exception:
+        # A model that breaks the rules may break a pass; the runtime says what is wrong with it. If it takes the
+        # model, the fault is ours.
+        OnnxRunner.open(source, SessionOptions(optimization="off"))
+        raise

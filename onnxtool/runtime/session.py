@@ -213,7 +213,8 @@ def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str])
     try:
         with risky("loading the model into the runtime", size), native_silence():
             named = model if isinstance(model, bytes) else io.native_path(model)
-            return ort.InferenceSession(named, native, providers=providers)
+            # Its fallback prints to the terminal, and would run what was asked for somewhere else.
+            return ort.InferenceSession(named, native, providers=providers, enable_fallback=0)
     except Exception as error:
         raise classify(error) from error
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 
-from onnxtool.runtime.session import first_line
+from onnxtool.errors import InputError
+from onnxtool.runtime.session import create_session, first_line
 
 CASES = {
     "[ONNXRuntimeError] : 1 : FAIL : Load model from a failed:/onnxruntime_src/onnxruntime/core/graph/load.h:46 void "
@@ -23,3 +25,12 @@ CASES = {
 @pytest.mark.parametrize("text", CASES)
 def test_leaves_out_source_positions_and_codes(text: str) -> None:
     assert first_line(ValueError(text)) == CASES[text]
+
+
+def test_a_model_that_the_runtime_refuses_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    text = '<ir_version: 10, opset_import: ["" : 20]> g (string[N] x) => (bool[N] y) { y = RegexFullMatch (x) }'
+    model = onnx.parser.parse_model(text)
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("pattern", b"\x81(["))
+    with pytest.raises(InputError):
+        create_session(model.SerializeToString())
+    assert capfd.readouterr() == ("", "")
