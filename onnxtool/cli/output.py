@@ -22,6 +22,7 @@ from onnxtool.cli import streams
 from onnxtool.cli.errors import print_error
 from onnxtool.errors import OnnxToolError, ResourceError
 from onnxtool.report.base import Report
+from onnxtool.runtime import isolation
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,6 +117,9 @@ class Output(AbstractContextManager["Output"]):
             self._listening.__exit__(None, None, None)
         if error is None or isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)):
             return
+        ending = isolation.ending_code()
+        if ending is not None:
+            raise typer.Exit(ending) from None  # the parent says why
         if type(error).__module__.startswith("typer."):  # usage errors: Typer prints them itself, exit 2
             return
         if isinstance(error, OnnxToolError):

@@ -43,6 +43,7 @@ _NAP = 2.0  # seconds without a look at the child, which are no time of its own
 Fail = Callable[[str, int], None]
 _channel: list[int] = []  # the pipe to the parent, in a supervised child
 _within: list[str] = []  # the risky call that this process is in
+_ended_by: list[int] = []  # the signal that asked this process to end
 _crashed: list[str] = []  # the risky call in which an earlier child of this command crashed
 
 
@@ -113,6 +114,13 @@ def crashed_before() -> bool:
     return bool(_crashed)
 
 
+def ending_code() -> int | None:
+    """The exit code of a watched process that a signal asked to end, whatever is raised now (the initialization of a
+    library turns what a signal handler raises into an ImportError). Its parent says why it ended.
+    """
+    return _ENDINGS[signal.Signals(_ended_by[0])][0] if _ended_by else None
+
+
 def is_supervised() -> bool:
     """True in a process that is watched: what it starts should be watched too."""
     return bool(_channel)
@@ -152,10 +160,12 @@ def _end_in_order() -> None:
     def interrupt(*_: object) -> NoReturn:
         # A terminal sends Ctrl-C to parent and child, and the parent passes its own on: once is enough.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _ended_by.append(signal.SIGINT)
         raise KeyboardInterrupt
 
     def terminate(*_: object) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _ended_by.append(signal.SIGTERM)
         sys.exit(_TERMINATED)
 
     signal.signal(signal.SIGINT, interrupt)
@@ -262,13 +272,15 @@ class _Watch:
 
     def _exit(self, status: int) -> NoReturn:
         if os.WIFEXITED(status):
-            _leave(os.WEXITSTATUS(status))
+            code = os.WEXITSTATUS(status)
+            asked = self.asked_to_end or next((n for n, (c, _) in _ENDINGS.items() if c == code), 0)
+            if asked and code:
+                self._end_as_asked(asked)
+            _leave(code)
         number = os.WTERMSIG(status)
         name = signal.Signals(number).name if number in signal.Signals.__members__.values() else f"signal {number}"
         if self.asked_to_end or number in (signal.SIGINT, signal.SIGTERM):
-            ended = signal.Signals(self.asked_to_end or number)
-            self.fail(f"{_ENDINGS[ended][1]}; nothing was left half-written.", _ENDINGS[ended][0])
-            _leave(_ENDINGS[ended][0])
+            self._end_as_asked(self.asked_to_end or number)
         if number == signal.SIGKILL:
             self.fail(
                 "the process was killed, most likely because the machine is out of memory.", ResourceError.exit_code
@@ -286,6 +298,11 @@ class _Watch:
             _leave(InputError.exit_code)
         self.fail(f"this is a bug in onnxtool or a library it uses, please report it: crash ({name}).", _BUG)
         _leave(_BUG)
+
+    def _end_as_asked(self, number: int) -> NoReturn:
+        code, word = _ENDINGS[signal.Signals(number)]
+        self.fail(f"{word}; nothing was left half-written.", code)
+        _leave(code)
 
     def _pass_on(self, number: int, _: object) -> None:
         """Ask the child to end; a second later, or when asked twice, make it."""
