@@ -158,9 +158,8 @@ class _Hunt:
                 self._paying(trial)
             task.describe("repairing accuracy")
             self._repairs()
-            winner = self._winner()
-            if winner is None or winner.speed >= 1:
-                with_float_kernels(self.lab, self.base, self._keeps)
+            # The optimized float model may itself be faster than what integers give.
+            with_float_kernels(self.lab, self.base, self._keeps)
             task.describe("choosing")
             return self._choose()
 

@@ -60,7 +60,7 @@ def repair(
     """Leave the costliest nodes in float: the fewest that bring a candidate within the budget.
 
     Nodes are ordered by noise for each multiply-accumulate that float would cost. Their number is guessed from the
-    noise that would be left, if it added up, and found by doubling and bisection from there.
+    noise that would be left, if it added up, and found from there by doubling (or half of what is left) and bisection.
 
     Returns:
         The repaired candidate; None when no number of nodes in time does it.
@@ -68,7 +68,7 @@ def repair(
     plan = dict(trial.recipe.plan or {})
     noise = node_noise(lab, trial.recipe, in_time)
     cost = macs(nodes, lab.seen)
-    floor = 0.01 * sum(cost.values()) / max(len(cost), 1)
+    floor = 0.01 * sum(cost.values()) / max(len(cost), 1) or 1.0
     order = sorted(plan, key=lambda n: noise[n] / (cost.get(n, 0.0) + floor), reverse=True)
 
     def without(count: int) -> Trial:
@@ -77,12 +77,12 @@ def repair(
         return lab.try_out(name, replace(trial.recipe, plan=left))
 
     low, high, best = 0, first_guess(trial, [noise[n] for n in order]), None
-    while high < len(order) and in_time():
+    while low < high < len(order) and in_time():
         tried = without(high)
         if keeps(tried):
             best = tried
             break
-        low, high = high, high * 2
+        low, high = high, min(2 * high, (high + len(order)) // 2)
     while best is not None and high - low > 1 and in_time():
         middle = (low + high) // 2
         tried = without(middle)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, cast
+
 import pytest
 
 from onnxtool.quantize.budget import Budget
 from onnxtool.quantize.recipe import QuantRecipe
-from onnxtool.quantize.sensitivity import first_guess
-from onnxtool.quantize.trial import Trial
+from onnxtool.quantize.sensitivity import first_guess, repair
+from onnxtool.quantize.trial import Laboratory, Trial
 from onnxtool.report.quantize import Fidelity
 
 
@@ -49,3 +51,28 @@ def test_a_repair_begins_where_the_noise_that_is_left_fits() -> None:
     dense = Trial("t", QuantRecipe(), fidelity=fidelity(10))
     assert first_guess(dense, [0.05, 0.03, 0.012, 0.008]) == 3
     assert first_guess(dense, [0.05, 0.03, 0.015, 0.003, 0.002]) == 4
+
+
+class _Laboratory:
+    """Every node costs the same, and what is left of the plan is all that a trial knows."""
+
+    seen: ClassVar[dict[str, object]] = {}
+
+    def noise_of(self, recipe: QuantRecipe) -> float:
+        return 0.01
+
+    def try_out(self, name: str, recipe: QuantRecipe) -> Trial:
+        return Trial(name, recipe, fidelity=fidelity(12, 0.9, 0.05))
+
+
+@pytest.mark.parametrize("needed", [1, 33, 40, 45, 50])
+def test_a_repair_finds_the_fewest_nodes_wherever_it_begins(needed: int) -> None:
+    plan = {f"n{i}": "static" for i in range(51)}
+    trial = Trial("t", QuantRecipe(mode="auto", plan=plan), fidelity=fidelity(12, 0.9, 0.05))
+
+    def keeps(tried: Trial) -> bool:
+        return 51 - len(tried.recipe.plan or {}) >= needed
+
+    best = repair(cast(Laboratory, _Laboratory()), trial, keeps, lambda: True, [])
+    assert best is not None
+    assert len(best.recipe.plan or {}) == 51 - needed
