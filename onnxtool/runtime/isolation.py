@@ -319,10 +319,13 @@ class _Watch:
 
 
 def _resident(pid: int) -> int:
-    """Resident memory of a process in bytes; 0 where the system does not tell."""
+    """Resident memory of a process in bytes, without pages of mapped files, which the system can take back at any
+    time; 0 where the system does not tell.
+    """
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            fields = file.read().split()
+        return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import ml_dtypes
@@ -16,7 +17,7 @@ from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.runtime.isolation import risky
-from onnxtool.runtime.session import DEFAULT, SessionOptions, classify, create_session
+from onnxtool.runtime.session import DEFAULT, SessionOptions, bytes_beside, classify, create_session
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -54,7 +55,7 @@ class OnnxRunner:
 
     def __init__(self, session: ort.InferenceSession) -> None:
         self.session = session
-        self._mapped = 0
+        self._weights = 0
         self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
         self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
         self._ran_on: set[tuple[tuple[int, ...], ...]] = set()  # shapes that have worked
@@ -69,9 +70,11 @@ class OnnxRunner:
     ) -> OnnxRunner:
         """Load a model and wrap its session; arguments and errors as of `create_session`."""
         runner = cls(create_session(model, options, weights))
-        if not isinstance(model, (str, os.PathLike, bytes, onnx.ModelProto)):
-            # Weights that the runtime maps from a file become memory of the process when it first reads them.
-            runner._mapped = io.weight_bytes(model)
+        # The runtime may copy and rearrange weights as late as in the first run.
+        if isinstance(model, (str, os.PathLike)):
+            runner._weights = bytes_beside(Path(model))
+        elif not isinstance(model, (bytes, onnx.ModelProto)):
+            runner._weights = io.weight_bytes(model)
         return runner
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -89,7 +92,7 @@ class OnnxRunner:
                 return self._run(feeds, names)
             again = "for the first time" if not self._ran_on else "on another size"
             inputs = sum(f.nbytes for f in feeds.values())
-            with risky(f"running the model {again}", self._mapped, inputs, retry=True):
+            with risky(f"running the model {again}", self._weights, inputs, retry=True):
                 outputs = self._run(feeds, names)
             self._ran_on.add(shapes)
             return outputs

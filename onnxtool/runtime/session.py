@@ -209,7 +209,7 @@ def _external_folder(model: ir.Model) -> Path | None:
 
 
 def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str]) -> ort.InferenceSession:
-    size = len(model) if isinstance(model, bytes) else _bytes_beside(Path(model))
+    size = len(model) if isinstance(model, bytes) else bytes_beside(Path(model))
     try:
         with risky("loading the model into the runtime", size), native_silence():
             named = model if isinstance(model, bytes) else io.native_path(model)
@@ -219,7 +219,7 @@ def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str])
         raise classify(error) from error
 
 
-def _bytes_beside(path: Path) -> int:
+def bytes_beside(path: Path) -> int:
     """A model file and what may be its external data, without reading it."""
     try:
         own = path.stat().st_size
