@@ -209,8 +209,10 @@ def big(megabytes: float) -> None:
         ]
         command += ["--factory", f"{__file__}:encoder", "--factory-arg", f"layers={layers}"]
         command += ["--factory-arg", "width=4096", "--input-shape", "src:batch,length,4096"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # Not RUSAGE_CHILDREN, which remembers the process that made the weights.
+        _, status, usage = os.wait4(subprocess.Popen(command, stdout=subprocess.DEVNULL).pid, 0)
+        if status:
+            raise SystemExit("convert failed")
         size, peak = source.stat().st_size / 1e6, usage.ru_maxrss / 1000
         files = ", ".join(f"{f.name} {f.stat().st_size / 1e6:.0f} MB" for f in sorted(Path(folder).glob("big.onnx*")))
         print(f"{size:.0f} MB of weights; peak {peak:.0f} MB, {peak / size:.2f}x; written: {files}")
