@@ -133,10 +133,11 @@ def _setting(
 ) -> list[Latency]:
     """All models in one setting: several blocks, each with fresh sessions that run in alternation."""
     blocks: list[list[Timing]] = []
-    size, wanted = 1, _BLOCKS
+    feeds: Feeds = {}
+    wanted = _BLOCKS
     while len(blocks) < wanted:
         began = time.perf_counter()
-        calls, size = _open_all(paths, arrays, setting, seed, options)
+        calls, feeds = _open_all(paths, arrays, setting, seed, options, feeds)
         opening = time.perf_counter() - began
         if not blocks and len(paths) > 1:
             # Slow to load: fewer blocks, but never so few that an interval means nothing.
@@ -145,6 +146,7 @@ def _setting(
             wanted = 1
         blocks.append(_block(calls, budget * len(paths) / wanted))
     by_model = list(zip(*blocks, strict=True))
+    size = next((a.shape[0] for a in feeds.values() if a.ndim), 1)
     return [
         _latency(p, size, setting, own, by_model[0] if i else None)
         for i, (p, own) in enumerate(zip(paths, by_model, strict=True))
@@ -157,10 +159,10 @@ def _open_all(
     setting: Setting,
     seed: int,
     options: SessionOptions,
-) -> tuple[list[Callable[[], object]], int]:
-    """Fresh sessions with the same feeds; each has run once. Also the batch size."""
+    shared: Feeds,
+) -> tuple[list[Callable[[], object]], Feeds]:
+    """Fresh sessions, each run once, on the feeds of earlier ones (`shared`), or on new ones. Also these feeds."""
     calls: list[Callable[[], object]] = []
-    shared: Feeds = {}
     for path in paths:
         runner = OnnxRunner.open(path, _quiet(options, setting.threads))
         if not shared:
@@ -169,7 +171,7 @@ def _open_all(
             feeds = _same_feeds(path, runner.inputs, shared)
         runner.run(feeds)
         calls.append(_call(runner, feeds))
-    return calls, next((a.shape[0] for a in shared.values() if a.ndim), 1)
+    return calls, shared
 
 
 def _same_feeds(path: Path, specs: Sequence[TensorSpec], shared: Feeds) -> Feeds:

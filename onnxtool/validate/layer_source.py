@@ -14,14 +14,14 @@ import onnx_ir as ir
 from onnxtool.errors import UnsupportedError
 from onnxtool.model.graph import input_specs
 from onnxtool.model.spec import TensorSpec
-from onnxtool.report.layers import Culprit, LayerDifference, Layers, Suspect
+from onnxtool.report.layers import Culprit, Layers, Suspect
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validate import layer_side
 from onnxtool.validate.equality import match_names
 from onnxtool.validate.layer_graph import LayerGraph
 from onnxtool.validate.layer_side import Side
 from onnxtool.validate.layer_sketch import Sketch, sketch
-from onnxtool.validate.layer_verdict import Measured, first_wrong, operator_of
+from onnxtool.validate.layer_verdict import Measured, difference, first_wrong
 from onnxtool.validate.layers import measure
 from onnxtool.validate.tolerance import Tolerance
 
@@ -209,21 +209,7 @@ def _judge(
     agreeing = {y for y, m in measured.items() if m.ok}
     first, reused = first_wrong(b, measured, agreeing)
     how = {y: "value" if y in by_value else "provenance" if y in pairs else "name" for y in measured}
-    tensors = [
-        LayerDifference(
-            name=pairs.get(y, y),
-            other_name=y,
-            operator=operator_of(b, y),
-            depth=b.order[y],
-            shape=m.shape,
-            max_abs=m.max_abs,
-            error=m.error,
-            ok=m.ok,
-            matched_by=how[y],
-            reused=y in reused,
-        )
-        for y, m in measured.items()
-    ]
+    tensors = [difference(b, pairs.get(y, y), y, m, how[y], reused=y in reused) for y, m in measured.items()]
     return Layers(
         tensors=tuple(sorted(tensors, key=lambda t: t.depth)),
         unmatched_a=len(layers.keys() - set(pairs.values())),

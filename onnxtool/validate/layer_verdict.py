@@ -46,21 +46,7 @@ def judge(
     first, reused = first_wrong(b, measured, agreeing)
     changed = changed_weights(a, b)
     culprit = None if first is None else _culprit(a, b, first, {**partners, **by_value}, agreeing, changed)
-    tensors = [
-        LayerDifference(
-            name=partners[y],
-            other_name=y,
-            operator=operator_of(b, y),
-            depth=b.order[y],
-            shape=m.shape,
-            max_abs=m.max_abs,
-            error=m.error,
-            ok=m.ok,
-            matched_by="name",
-            reused=y in reused,
-        )
-        for y, m in measured.items()
-    ]
+    tensors = [difference(b, partners[y], y, m, "name", reused=y in reused) for y, m in measured.items()]
     tensors += [
         LayerDifference(x, y, operator_of(b, y), b.order[y], (), 0.0, 0.0, True, "value") for y, x in by_value.items()
     ]
@@ -143,3 +129,21 @@ def _suspicion(suspect: Suspect, a: LayerGraph, b: LayerGraph) -> tuple[bool, in
     """
     weights = [w.size for n in suspect.inputs if (w := b.weights.get(n) or a.weights.get(n)) is not None]
     return not suspect.changed_weights, -sum(weights), suspect.model == "A"
+
+
+def difference(
+    b: LayerGraph, name: str, other: str, measured: Measured, matched_by: str, *, reused: bool
+) -> LayerDifference:
+    """What the report says of one pair of tensors: `name` of A, `other` of B."""
+    return LayerDifference(
+        name=name,
+        other_name=other,
+        operator=operator_of(b, other),
+        depth=b.order[other],
+        shape=measured.shape,
+        max_abs=measured.max_abs,
+        error=measured.error,
+        ok=measured.ok,
+        matched_by=matched_by,
+        reused=reused,
+    )
