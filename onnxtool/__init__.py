@@ -10,10 +10,13 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from onnxtool.deferred import defer
+
 __version__ = "0.1.0"
 
 # ONNX Runtime from 1.31 on sends usage events over the network, and marks the temporary folder, when it is imported.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+defer()
 
 # name -> (module, attribute). `convert`, `optimize` and `quantize` are folders too; see callable_module.
 _FUNCTIONS = {

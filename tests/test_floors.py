@@ -14,6 +14,7 @@ FLOORS = {
     "progress": 0,
     "report": 0,
     "callable_module": 0,
+    "deferred": 0,
     "model": 1,
     "runtime": 2,
     "validate": 3,

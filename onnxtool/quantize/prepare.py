@@ -40,10 +40,12 @@ def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
     ready = model.clone()
     if ready.functions:
         common.InlinePass()(ready)
+    # Before the opset is raised: that leaves large initializers alone, but copies what is in Constant nodes.
+    _lift_constants(ready)
     ready = _raised(ready)
     if level != "none":
         optimize_model(ready, level, exact=False)
-    common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(ready)
+    _lift_constants(ready)
     note_filled(ready)
     _fold_moved_weights(ready)
     _absorb_gemm_factors(ready)
@@ -53,6 +55,10 @@ def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
     remove_unused(ready)
     _name_nodes(ready)
     return ready
+
+
+def _lift_constants(model: ir.Model) -> None:
+    common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(model)
 
 
 def _raised(model: ir.Model) -> ir.Model:
