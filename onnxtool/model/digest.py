@@ -17,16 +17,22 @@ DIGEST_KEY = "onnxtool.digest"
 _PREFIX = "sha256:"
 
 
-def seal(body: bytes, external: Iterable[Path] = ()) -> bytes:
+def seal(body: bytes, external: Iterable[bytes] = ()) -> bytes:
     """The metadata entry to append to a serialized model.
 
     Protobuf allows it: the concatenation of two messages is their merge, and `metadata_props` is a repeated field.
 
     Args:
         body: a serialized ModelProto without such an entry.
-        external: its external data files, in the order of their names.
+        external: what `file_digest` gives for each of its external data files, in the order of their names.
     """
     return _entry(_digest(memoryview(body), external))
+
+
+def file_digest(path: Path) -> bytes:
+    """The SHA-256 of a file, 32 bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def sealed(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -50,7 +56,7 @@ def check_seal(data: bytes, external: Iterable[Path]) -> tuple[str | None, str |
     digest = tail[-64:].decode("ascii", "replace")
     if tail != _entry(digest):
         return None, None
-    return _PREFIX + digest, _PREFIX + _digest(body, external)
+    return _PREFIX + digest, _PREFIX + _digest(body, map(file_digest, external))
 
 
 def _entry(digest: str) -> bytes:
@@ -59,9 +65,8 @@ def _entry(digest: str) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def _digest(body: memoryview, external: Iterable[Path]) -> str:
+def _digest(body: memoryview, external: Iterable[bytes]) -> str:
     total = hashlib.sha256(body)
-    for path in external:
-        with open(path, "rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
+    for digest in external:
+        total.update(digest)
     return total.hexdigest()

@@ -7,13 +7,14 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import OnnxToolError, ResourceError, UsageError
 from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync
-from onnxtool.model.digest import DIGEST_KEY, seal, sealed
+from onnxtool.model.digest import DIGEST_KEY, file_digest, seal, sealed
 from onnxtool.model.limits import DEFAULT
 from onnxtool.model.serialize import (
     bytes_in,
@@ -103,7 +104,7 @@ def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> in
             data, proto = spill, to_proto(model)
         else:
             data, proto = fresh, externalized(model, fresh)
-        sync(data)
+        digest = _synced(data)
         # Another run may be writing the same output: names are chosen and both files renamed by one at a time.
         with locked(path.parent):
             final = _fresh_data_name(path)
@@ -112,7 +113,7 @@ def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> in
                     if entry.key == "location" and entry.value == data.name:
                         entry.value = final.name
             body = proto.SerializeToString()
-            fill(temporary, [body, seal(body, [data])])
+            fill(temporary, [body, seal(body, [digest])])
             size = temporary.stat().st_size + data.stat().st_size
             os.replace(data, final)
             try:
@@ -122,6 +123,15 @@ def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> in
                 raise
             _remove_left_data(path, final.name)
     return size
+
+
+def _synced(data: Path) -> bytes:
+    """Bring a data file to the disk, and meanwhile compute its digest, for which the disk is not needed."""
+    with ThreadPoolExecutor(1) as disk:
+        written = disk.submit(sync, data)
+        digest = file_digest(data)
+        written.result()
+    return digest
 
 
 def _remove_left_data(path: Path, used: str | None) -> None:
