@@ -45,6 +45,8 @@ class Suspect:
         operator: its type.
         inputs: the tensors it reads; not told of a framework's layer.
         changed_weights: initializers it reads that A and B both have, with other content.
+        explaining_weights: of A's node that was folded into another: weights of which each, changed alone, explains all
+            of the difference between B's folded weights and those that A's give.
     """
 
     model: str
@@ -52,6 +54,7 @@ class Suspect:
     operator: str
     inputs: tuple[str, ...]
     changed_weights: tuple[str, ...] = ()
+    explaining_weights: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

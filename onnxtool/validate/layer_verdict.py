@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from onnxtool.model.header import operator_name
 from onnxtool.report.layers import Culprit, LayerDifference, Layers, Suspect
+from onnxtool.validate.layer_folding import Explanation, explanations
 from onnxtool.validate.layer_graph import LayerGraph, changed_weights
 
 
@@ -117,8 +118,20 @@ def _culprit(
     common = {(s.node, s.operator) for s in theirs} & {(s.node, s.operator) for s in ours}
     suspects = [replace(s, model="A and B") if (s.node, s.operator) in common else s for s in theirs]
     suspects += [s for s in ours if (s.node, s.operator) not in common]
-    suspects.sort(key=lambda s: _suspicion(s, a, b))
+    explained = explanations(a, b, tensor, matches, agreeing)
+    suspects = [
+        replace(s, explaining_weights=explained[s.node].weights) if "A" in s.model and s.node in explained else s
+        for s in suspects
+    ]
+    suspects.sort(key=lambda s: (*_explained(s, explained), *_suspicion(s, a, b)))
     return Culprit(matches[tensor], tuple(suspects), tuple(sorted(ends)))
+
+
+def _explained(suspect: Suspect, explained: Mapping[str, Explanation]) -> tuple[bool, int, int]:
+    """The node that explains the change by the fewest numbers first; of two, the one with more weights that could."""
+    if not suspect.explaining_weights:
+        return True, 0, 0
+    return False, explained[suspect.node].changed, -len(suspect.explaining_weights)
 
 
 def _suspicion(suspect: Suspect, a: LayerGraph, b: LayerGraph) -> tuple[bool, int, bool]:

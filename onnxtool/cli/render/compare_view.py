@@ -111,6 +111,9 @@ def _reproducer(found: Reproducer, console: Console) -> None:
 
 def _suspect(suspect: Suspect) -> str:
     changed = f", which reads changed {markup(', '.join(suspect.changed_weights))}" if suspect.changed_weights else ""
+    if suspect.explaining_weights:
+        one = " or ".join(suspect.explaining_weights)
+        changed += f": a change of {markup(one)} alone explains the folded weights"
     inputs = f" ({markup(', '.join(suspect.inputs), 160)})" if suspect.inputs else ""
     return f"{suspect.model}: {markup(suspect.operator)} [bold]{markup(suspect.node)}[/]{inputs}{changed}"
 

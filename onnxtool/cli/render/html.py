@@ -134,9 +134,19 @@ def _layers(layers: Layers) -> Iterator[str]:
     else:
         yield "<p>Every tensor agrees" + (" on these inputs, but weights differ:</p>" if layers.changed else ".</p>")
         suspects = layers.changed
-    rows = [(s.model, s.operator, s.node, ", ".join(s.inputs), ", ".join(s.changed_weights)) for s in suspects]
+    rows = [
+        (
+            s.model,
+            s.operator,
+            s.node,
+            ", ".join(s.inputs),
+            ", ".join(s.changed_weights),
+            " or ".join(s.explaining_weights),
+        )
+        for s in suspects
+    ]
     if rows:
-        yield table(("model", "operator", "node", "reads", "changed weights"), rows)
+        yield table(("model", "operator", "node", "reads", "changed weights", "explained by"), rows)
 
 
 def _bench(report: BenchReport) -> Iterator[str]:
