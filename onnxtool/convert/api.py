@@ -28,6 +28,10 @@ from onnxtool.validate.tolerance import Tolerance
 
 # Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
 _SPILL = 32_000_000
+# How much more time and memory than reading a file these may take: importing a framework takes seconds and a gigabyte
+# by itself; exporting a deep model takes minutes however few its weights; a factory may do as it likes.
+_SCALE_OF_LOADING = 6.0
+_SCALE_OF_WORK = 100.0
 
 
 def convert(
@@ -70,14 +74,17 @@ def convert(
         opened, adapter, model = _open(source, options)
         clock.stop("load")
         task.advance()
-        graph = adapter.export(model, options)
+        # Frameworks run the model to export it, with native code that takes its data for sound.
+        with risky(f"exporting the model with {adapter.name}", opened.size, scale=_SCALE_OF_WORK):
+            graph = adapter.export(model, options)
         align(graph, model.inputs, model.outputs)
         clock.stop("export")
         task.advance()
         comparison = None
         proof = Proof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
         if verify_result:
-            proof.observe(graph)
+            with risky(f"running the model with {adapter.name}", opened.size, scale=_SCALE_OF_WORK):
+                proof.observe(graph)
         _release(model)
         with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
             if verify_result:
@@ -146,11 +153,11 @@ def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tup
         raise UsageError("give a SOURCE file, or --factory file.py:function that builds the whole model.")
     opened = Source(source)
     if opened.path is None and options.adapter is None:
-        with risky("building the model with the factory", scale=100.0):
+        with risky("building the model with the factory", scale=_SCALE_OF_WORK):
             options = choose_adapter(options)
     adapter = find_adapter(opened, options)
-    # Importing a framework takes seconds and a gigabyte by itself, and a factory may do as it likes.
-    with risky(f"loading the model with {adapter.name}", opened.size, scale=6.0 if options.factory is None else 100.0):
+    scale = _SCALE_OF_LOADING if options.factory is None else _SCALE_OF_WORK
+    with risky(f"loading the model with {adapter.name}", opened.size, scale=scale):
         return opened, adapter, adapter.load(opened, options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_quiet import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import native_silence, risky
 
 _FLOAT = np.dtype("float32")
 _XGBOOST_KEYS = {"learner", "version"}
@@ -53,7 +54,8 @@ def load(source: Source, form: str, options: ConvertOptions) -> SklearnModel:
         UnsupportedError: an objective or a feature without an ONNX form.
     """
     loader = {"XGBoost": _xgboost, "LightGBM": _lightgbm, "CatBoost": _catboost}[form.split(" ")[0]]
-    with quiet(options.verbose):
+    # LightGBM's native code says itself what it finds wrong, with texts from the file, before it raises or crashes.
+    with quiet(options.verbose), nullcontext() if options.verbose else native_silence():
         return loader(source, form, options)
 
 

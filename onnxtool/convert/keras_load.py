@@ -13,6 +13,7 @@ from typing import Any
 
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.factory import call_factory, importable
+from onnxtool.convert.keras_hdf5 import verify_structure
 from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_quiet import quiet, reason
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsafeError, UnsupportedError
@@ -52,6 +53,7 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
         return _from_factory(options, keras), "Keras model from --factory", []
     if options.factory is not None:
         return _with_factory(source, options, keras)
+    verify_structure(source, _h5py(source))
     config, form = _configuration(source)
     if config is None:
         raise UnsupportedError(
@@ -68,6 +70,7 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
 
 
 def _with_factory(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any, str, list[str]]:
+    verify_structure(source, _h5py(source))
     model = _from_factory(options, keras)
     with quiet(options.verbose):
         try:

@@ -1,0 +1,214 @@
+"""The parent of a command: watches the child that does the work, and ends it when it leaves its limits.
+
+See `isolation` for the child's side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from onnxtool.errors import InputError, ResourceError
+
+# Time that the child waits for a processor is not counted, so that other work on the machine does not condemn a good
+# file; but a call may not take longer than so many times its limit, whatever the reason.
+MOST_STRETCH = 5.0
+# Exit code and word for each signal that asks a command to end.
+ENDINGS = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "terminated")}
+
+_BUG = 70
+_POLL_MS = 20
+_IDLE_MS = 500
+_NAP = 2.0  # seconds without a look at the child, which are no time of its own
+
+Fail = Callable[[str, int], None]
+
+
+@dataclass
+class _Call:
+    """The risky call that the child is in."""
+
+    what: str
+    began: float
+    seconds: float
+    waited: dict[str, float]
+    start_bytes: int
+    extra_bytes: int
+    retry: bool
+
+
+class Watch:
+    """Watches one child."""
+
+    def __init__(self, child: int, reader: int, fail: Fail, *, may_retry: bool) -> None:
+        """Take the child's process id, the pipe it tells its calls through, and what says a line to people.
+
+        Args:
+            child: process id.
+            reader: descriptor of the pipe.
+            fail: called with one line and an exit code.
+            may_retry: whether another attempt may follow a crash.
+        """
+        self.child, self.reader, self.fail, self.may_retry = child, reader, fail, may_retry
+        self.call: _Call | None = None
+        self.rest = b""
+        self.open = True
+        self.asked_to_end = 0
+        self.looked = time.monotonic()
+
+    def run(self) -> str:
+        """Watch until the child ends, then end with its exit code.
+
+        Returns:
+            The call in which it crashed, when another attempt is worth it.
+        """
+        signal.signal(signal.SIGINT, self._pass_on)
+        signal.signal(signal.SIGTERM, self._pass_on)
+        signal.signal(signal.SIGALRM, lambda *_: self._kill(signal.SIGKILL))
+        poller = select.poll()
+        poller.register(self.reader, select.POLLIN)
+        while True:
+            if self.open and poller.poll(_POLL_MS if self.call else _IDLE_MS):
+                data = os.read(self.reader, 65536)
+                self.open = bool(data)
+                self._listen(data)
+            ended, status = os.waitpid(self.child, 0 if not self.open else os.WNOHANG)
+            if ended and self.call and self.call.retry and self.may_retry and _is_crash(status):
+                return self.call.what
+            if ended:
+                self._exit(status)
+            if self.call and not self.asked_to_end:
+                self._enforce(self.call)
+
+    def _listen(self, data: bytes) -> None:
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        if lines:
+            message = json.loads(lines[-1])
+            self.looked = time.monotonic()
+            self.call = (
+                _Call(
+                    message["what"],
+                    time.monotonic(),
+                    message["seconds"],
+                    _waited(self.child),
+                    _resident(self.child),
+                    message["bytes"],
+                    message["retry"],
+                )
+                if message
+                else None
+            )
+
+    def _enforce(self, call: _Call) -> None:
+        now = time.monotonic()
+        if now - self.looked > _NAP:
+            call.began += now - self.looked  # both of us were stopped (Ctrl-Z), or the machine slept
+        self.looked = now
+        taken = now - call.began
+        if taken > call.seconds and taken - self._stretch(call) > call.seconds:
+            self._stop(f"it took longer than {call.seconds:.0f} s while {call.what}")
+        if _resident(self.child) - call.start_bytes > call.extra_bytes:
+            self._stop(f"it took more than {call.extra_bytes / 1e9:.1f} GB of memory while {call.what}")
+
+    def _stretch(self, call: _Call) -> float:
+        """How long the call has waited for a processor: the thread that waited longest, since threads wait together."""
+        waits = (now - call.waited.get(thread, 0.0) for thread, now in _waited(self.child).items())
+        return min(max(waits, default=0.0), (MOST_STRETCH - 1) * call.seconds)
+
+    def _stop(self, reason: str) -> NoReturn:
+        self._kill(signal.SIGKILL)
+        os.waitpid(self.child, 0)
+        self.fail(
+            f"stopped: {reason}. The file may be malformed; if you trust it, --limit changes this limit, and "
+            "--no-isolation lifts it.",
+            ResourceError.exit_code,
+        )
+        _leave(ResourceError.exit_code)
+
+    def _exit(self, status: int) -> NoReturn:
+        if os.WIFEXITED(status):
+            code = os.WEXITSTATUS(status)
+            asked = self.asked_to_end or next((n for n, (c, _) in ENDINGS.items() if c == code), 0)
+            if asked and code:
+                self._end_as_asked(asked)
+            _leave(code)
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in signal.Signals.__members__.values() else f"signal {number}"
+        if self.asked_to_end or number in (signal.SIGINT, signal.SIGTERM):
+            self._end_as_asked(self.asked_to_end or number)
+        if number == signal.SIGKILL:
+            self.fail(
+                "the process was killed, most likely because the machine is out of memory.", ResourceError.exit_code
+            )
+            _leave(ResourceError.exit_code)
+        if number == signal.SIGBUS:  # what reading beyond the end of a mapped file gives
+            self.fail("a file was cut off, or could not be read, while it was in use.", InputError.exit_code)
+            _leave(InputError.exit_code)
+        if self.call:
+            self.fail(
+                f"native code crashed ({name}) while {self.call.what}; the file is malformed"
+                + (", or cannot take such inputs." if self.call.retry else "."),
+                InputError.exit_code,
+            )
+            _leave(InputError.exit_code)
+        self.fail(f"this is a bug in onnxtool or a library it uses, please report it: crash ({name}).", _BUG)
+        _leave(_BUG)
+
+    def _end_as_asked(self, number: int) -> NoReturn:
+        code, word = ENDINGS[signal.Signals(number)]
+        self.fail(f"{word}; nothing was left half-written.", code)
+        _leave(code)
+
+    def _pass_on(self, number: int, _: object) -> None:
+        """Ask the child to end; a second later, or when asked twice, make it."""
+        if self.asked_to_end:
+            self._kill(signal.SIGKILL)
+            return
+        self.asked_to_end = number
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
+        self._kill(number)
+
+    def _kill(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.child, number)
+
+
+def _is_crash(status: int) -> bool:
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) not in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+
+
+def _resident(pid: int) -> int:
+    """Resident memory of a process in bytes, without pages of mapped files, which the system can take back at any
+    time; 0 where the system does not tell.
+    """
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            fields = file.read().split()
+        return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _waited(pid: int) -> dict[str, float]:
+    """Seconds for which each thread of a process was ready to run and had no processor; empty where Linux is not."""
+    found = {}
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
+                found[thread] = int(file.read().split()[1]) / 1e9
+    return found
+
+
+def _leave(code: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
