@@ -26,6 +26,7 @@ from onnxtool.quantize.images import ImageOptions, parse_options
 from onnxtool.quantize.job import Job, open_job
 from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.latency import DEFAULT_THREADS, compare_latency
+from onnxtool.quantize.memory import release_memory
 from onnxtool.quantize.placement import counts
 from onnxtool.quantize.recipe import ActivationType, Method, Mode, QuantRecipe, WeightType, dump_recipe, load_recipe
 from onnxtool.quantize.remarks import remarks
@@ -209,11 +210,13 @@ def _nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
 
 def finish(job: Job, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
     """Apply a calibrated recipe, verify, measure, write, report."""
+    release_memory()
     model = apply(job.prepared, recipe)
     stamp(model, job, recipe)
     runner = verified(job, model)
     float_runner = job.runner(job.source)
-    fidelity = Judge(job.original, float_runner, job.probes()).judge(runner, detailed=True)
+    # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
+    fidelity = Judge(job.original, float_runner, job.probes(), batch=1).judge(runner, detailed=True)
     metric = None
     if job.task is not None:
         base = job.task.score(float_runner)

@@ -20,6 +20,7 @@ from onnxtool.errors import InputError
 from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.edit import float_constant, is_standard, new_initializer
 from onnxtool.quantize.filled import loading
+from onnxtool.quantize.memory import release_memory
 from onnxtool.quantize.ranges import Observed, Range
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
@@ -60,18 +61,33 @@ def observe(
     if not tensors:
         return seen
     strides = _strides(model, tensors, data, seen, threads) if histogram else {}
+    known = _known_ranges(model, tensors)
+    tensors = [name for name in tensors if name not in known]
     watch = _Watch(model, tensors, strides)
-    runner = watch.open(threads)
+    runner = watch.open(_options(threads))
+    watched = {name: seen[name] for name in tensors}
     count = 0
     with progress.task("calibrating", data.count) as task:
         for index, feeds in enumerate(data.samples()):
-            if watch.take(runner.run({**feeds, **watch.starts(index)}), seen):
+            if watch.take(runner.run({**feeds, **watch.starts(index)}), watched):
                 _blame(model, tensors, feeds, f"{data.label}, sample {index}", threads)
             count += 1
             task.advance()
     if not count:
         raise InputError(f"{data.label}: there are no samples in it.")
+    for name, (low, high) in known.items():
+        seen[name].add(low, high)
     return seen
+
+
+def _known_ranges(model: ir.Model, tensors: Sequence[str]) -> dict[str, Range]:
+    """Tensors that need not be looked at: what is quantized of a HardSigmoid saturates at 0 and 1 in any case."""
+    gates = {v.name or "" for node in model.graph if is_standard(node, "HardSigmoid") for v in node.outputs}
+    return {name: (0.0, 1.0) for name in tensors if name in gates}
+
+
+def _options(threads: int | None) -> SessionOptions:
+    return SessionOptions(threads=threads, outputs_early=True, lean=True)
 
 
 def calibrated(seen: Mapping[str, Observed], recipe: QuantRecipe) -> dict[str, Range]:
@@ -88,7 +104,9 @@ def _strides(
     """
     probe = _Probe(model)
     sizes = [probe.add("Size", probe.values[n], f"size_{i}", ir.DataType.INT64) for i, n in enumerate(tensors)]
-    found = probe.open(threads).run(data.first())
+    # One run, of which nothing but sizes matters: no time or memory for a faster graph.
+    options = SessionOptions(threads=threads, optimization="off", prepack=False, outputs_early=True, lean=True)
+    found = probe.open(options).run(data.first())
     least, most = _PER_SAMPLE
     wanted = min(max(_VALUES // (data.count or _UNKNOWN_COUNT), least), most)
     strides = {}
@@ -112,7 +130,7 @@ def _blame(model: ir.Model, tensors: Sequence[str], feeds: Feeds, where: str, th
             flags = probe.step(operator, [probe.values[name]], f"{kind}_{position}_flags")
             single = probe.step("Cast", [flags], f"{kind}_{position}_number", {"to": int(ir.DataType.FLOAT)})
             checks.append((position, kind, probe.add("ReduceMax", single, f"{kind}_{position}")))
-    found = probe.open(threads).run(feeds)
+    found = probe.open(_options(threads)).run(feeds)
     bad = [(position, kind) for position, kind, name in checks if found[name] > 0]
     if bad:
         position, kind = min(bad, key=lambda b: b[0])
@@ -153,10 +171,11 @@ class _Probe:
         self.graph.outputs.append(result)
         return result.name or ""
 
-    def open(self, threads: int | None) -> OnnxRunner:
+    def open(self, options: SessionOptions) -> OnnxRunner:
         """Load it; the runtime computes nothing that no output needs."""
+        release_memory()
         with self._loading:
-            return OnnxRunner.open(self.model, SessionOptions(threads=threads, outputs_early=True))
+            return OnnxRunner.open(self.model, options)
 
 
 class _Watch(_Probe):

@@ -44,8 +44,12 @@ class Histogram:
         # float32 is exact enough while the origin is not far away in bins, and takes half as long.
         single = values.dtype == np.float32 and 1e-30 < self.width < 1e30 and abs(self.origin) < 1e6 * self.width
         kind = np.float32 if single else np.float64
-        index = ((values - kind(self.origin)) * kind(1 / self.width)).astype(np.int32)
-        self.counts += np.bincount(np.minimum(np.maximum(index, 0, out=index), BINS - 1, out=index), minlength=BINS)
+        steps = np.subtract(values, kind(self.origin), dtype=kind)
+        steps *= kind(1 / self.width)
+        # Truncation takes what rounding has put just below the first bin into it; just above the last there is room.
+        counts = np.bincount(steps.astype(np.intp), minlength=BINS + 1)
+        counts[BINS - 1] += counts[BINS:].sum()
+        self.counts += counts[:BINS]
 
     def _merged(self) -> np.ndarray:
         return np.asarray(self.counts.reshape(-1, 2).sum(axis=1))
@@ -70,13 +74,15 @@ class Observed:
         self.elements = 0  # of one sample, the largest seen
         self._histogram = Histogram() if histogram else None
         self._pending: list[np.ndarray] = []
+        self._waiting = 0  # values in `_pending`
 
     @property
     def histogram(self) -> Histogram | None:
         """Of all values taken in so far; None where none is kept."""
         if self._pending and self._histogram is not None:
-            self._histogram.add(np.concatenate([values.ravel() for values in self._pending]))
+            self._histogram.add(np.concatenate(self._pending, axis=None))
             self._pending.clear()
+            self._waiting = 0
         return self._histogram
 
     def add(self, low: float, high: float, values: np.ndarray | None = None) -> None:
@@ -85,7 +91,8 @@ class Observed:
         if self._histogram is not None and values is not None:
             # Counting a few values takes nearly as long as counting many.
             self._pending.append(values)
-            if sum(v.size for v in self._pending) >= _COUNT_AT_ONCE:
+            self._waiting += values.size
+            if self._waiting >= _COUNT_AT_ONCE:
                 _ = self.histogram
 
     def range(self, method: Method, coverage: float = 0.9999) -> Range:

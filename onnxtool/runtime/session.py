@@ -36,7 +36,7 @@ _FATAL_ONLY = 4
 ort.disable_telemetry_events()
 _SMALL = 1 << 20
 # Weights of this size are lent to the runtime, when together they have that size.
-_LENT, _WORTH_LENDING = 1 << 16, 1 << 25
+_LENT, _WORTH_LENDING = 1 << 16, 1 << 22
 _LENDABLE = ("FLOAT", "DOUBLE", "FLOAT16", "INT8", "UINT8", "INT32", "INT64")
 _NOWHERE = "."
 
@@ -59,6 +59,7 @@ class SessionOptions:
         outputs_early: compute what hangs off a tensor as soon as the tensor is there, not at the end: tensors can
             then go early; for graphs with an output for each of many tensors.
         optimized_path: when given, the runtime writes its own optimized graph there: which kernels really run.
+        lean: take less memory and a little more time: no plan of all allocations in one block.
     """
 
     provider: str = "cpu"
@@ -70,6 +71,7 @@ class SessionOptions:
     outputs_early: bool = False
     prepack: bool = True
     optimized_path: Path | None = None
+    lean: bool = False
 
 
 DEFAULT = SessionOptions()
@@ -123,6 +125,7 @@ def create_session(
         native.add_session_config_entry("session.disable_prepacking", "1")
     if options.outputs_early:
         native.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+    native.enable_mem_pattern = not options.lean
     if options.stop_spinning:
         native.add_session_config_entry("session.force_spinning_stop", "1")
     if options.profile_prefix is not None:

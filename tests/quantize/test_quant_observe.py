@@ -113,3 +113,12 @@ def test_raising_the_opset_keeps_large_weights() -> None:
         prepared.graph.initializers["w"].const_value.numpy(),  # type: ignore[union-attr]
         source.graph.initializers["w"].const_value.numpy(),  # type: ignore[union-attr]
     )
+
+
+def test_a_hard_sigmoid_is_known_without_a_look() -> None:
+    nodes = [helper.make_node("HardSigmoid", ["x"], ["gate"]), helper.make_node("Mul", ["x", "gate"], ["y"])]
+    proto = build(nodes, {}, {"x": ["n", 3, 8, 8]}, {"y": ["n", 3, 8, 8]})
+    seen = observe(io.from_proto(proto), ["x", "gate"], source_of(proto, DATA / 100), histogram=True)
+    assert seen["gate"].range("mse") == (0.0, 1.0)
+    assert seen["gate"].elements == 3 * 8 * 8
+    assert seen["x"].range("minmax") == pytest.approx((DATA.min() / 100, DATA.max() / 100))
