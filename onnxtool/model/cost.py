@@ -1,4 +1,4 @@
-"""Multiply-accumulates of a node, from the shapes of what it reads and writes."""
+"""Multiply-accumulates and other arithmetic of a node, from the shapes of what it reads and writes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,24 @@ def macs(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]
     """
     counter = COUNTED.get(node.op_type)
     return None if counter is None else counter(node, inputs, outputs)
+
+
+def elementwise(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+    """Floating-point operations of an operator without products of matrices: a few for each element.
+
+    The usual counts: one for a sum, a product or a maximum, one for each element that a reduction or a pooling window
+    takes in, five for softmax and most activations, eight for a normalization. None for operators that only move data,
+    and where a shape is unknown.
+    """
+    if node.op_type in _REDUCING:
+        source = _at(inputs, 0)
+        return None if source is None else math.prod(source)
+    result = _at(outputs, 0)
+    if result is None or (node.op_type not in _PER_ELEMENT and node.op_type not in _POOLING):
+        return None
+    if node.op_type in _POOLING:
+        return math.prod(result) * math.prod(next((a.ints for a in node.attribute if a.name == "kernel_shape"), ()))
+    return math.prod(result) * _PER_ELEMENT[node.op_type]
 
 
 def _convolution(kernel: int) -> _Counter:
@@ -59,6 +77,45 @@ def _matmul(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Sha
     return math.prod(result) * inner
 
 
+def _blocks(node: onnx.NodeProto, _inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+    """MatMulNBits: the packed weight has no plain shape, the attribute K is the inner dim."""
+    result = _at(outputs, 0)
+    inner = next((a.i for a in node.attribute if a.name == "K"), 0)
+    return None if result is None or not inner else math.prod(result) * int(inner)
+
+
+def _attention(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+    """Scores and their product with the values; com.microsoft.Attention also makes query, key and value by a weight.
+
+    Causal attention is counted in full. Keys that come from a cache are counted when the grown cache is an output.
+    """
+    first, second = _at(inputs, 0), _at(inputs, 1)
+    if node.op_type == "QAttention" or (node.op_type == "Attention" and node.domain == "com.microsoft"):
+        if first is None or second is None or len(first) != 3 or len(second) != 2:
+            return None
+        batch, length, hidden = first
+        return batch * length * hidden * second[1] + 2 * batch * length * length * (second[1] // 3)
+    if first is None or second is None or len(first) not in (3, 4) or len(second) not in (3, 4):
+        return None
+    cache = _at(outputs, 1)
+    keys = cache[-2] if cache is not None and len(cache) == 4 else second[-2]
+    return 2 * math.prod(first) * keys
+
+
+def _einsum(node: onnx.NodeProto, inputs: Sequence[Shape], _outputs: Sequence[Shape]) -> int | None:
+    """Einsum of two operands: a product for each combination of all letters."""
+    equation = next((a.s for a in node.attribute if a.name == "equation"), b"").decode().replace(" ", "")
+    terms = equation.partition("->")[0].split(",")
+    if len(terms) != 2 or "." in equation:
+        return None
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, (_at(inputs, 0), _at(inputs, 1)), strict=True):
+        if shape is None or len(shape) != len(term):
+            return None
+        sizes |= {letter: max(dim, sizes.get(letter, 1)) for letter, dim in zip(term, shape, strict=True)}
+    return math.prod(sizes.values())
+
+
 def _recurrent(_node: onnx.NodeProto, inputs: Sequence[Shape], _outputs: Sequence[Shape]) -> int | None:
     """LSTM, GRU, RNN: input and recurrent products of every step, direction and sequence.
 
@@ -81,6 +138,9 @@ def _flag(node: onnx.NodeProto, name: str) -> bool:
 COUNTED: Mapping[str, _Counter] = {
     "Conv": _convolution(1),
     "FusedConv": _convolution(1),
+    "NhwcConv": _convolution(1),
+    "NhwcFusedConv": _convolution(1),
+    "DeformConv": _convolution(1),
     "ConvInteger": _convolution(1),
     "QLinearConv": _convolution(3),
     "ConvTranspose": _transposed,
@@ -93,7 +153,54 @@ COUNTED: Mapping[str, _Counter] = {
     "QLinearMatMul": _matmul,
     "DynamicQuantizeMatMul": _matmul,
     "MatMulIntegerToFloat": _matmul,
+    "TransposeMatMul": _matmul,
+    "FusedMatMulActivation": _matmul,
+    "MatMulInteger16": _matmul,
+    "GemmFastGelu": _matmul,
+    "MatMulNBits": _blocks,
+    "Einsum": _einsum,
+    "Attention": _attention,
+    "QAttention": _attention,
+    "MultiHeadAttention": _attention,
+    "DecoderMaskedMultiHeadAttention": _attention,
+    "GroupQueryAttention": _attention,
+    "DynamicQuantizeLSTM": _recurrent,
     "LSTM": _recurrent,
     "GRU": _recurrent,
     "RNN": _recurrent,
 }
+
+
+_PER_ELEMENT: Mapping[str, int] = {
+    **dict.fromkeys(
+        {
+            "Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sqrt", "Reciprocal", "Exp", "Log", "Pow", "Max", "Min", "Relu",
+            "LeakyRelu", "PRelu", "Clip", "Floor", "Ceil", "Round", "BiasAdd", "QLinearAdd", "QLinearMul",
+            "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear",
+        },
+        1,
+    ),
+    **dict.fromkeys(
+        {
+            "Sigmoid", "Tanh", "Erf", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "HardSwish", "HardSigmoid", "Swish",
+            "Mish", "Softplus", "Elu", "Selu", "Softmax", "LogSoftmax", "BiasSoftmax", "QLinearSigmoid",
+            "QLinearSoftmax", "RotaryEmbedding",
+        },
+        5,
+    ),
+    **dict.fromkeys(
+        {
+            "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization",
+            "SkipSimplifiedLayerNormalization", "InstanceNormalization", "GroupNormalization", "GroupNorm",
+            "EmbedLayerNormalization",
+        },
+        8,
+    ),
+    "BatchNormalization": 2,
+}  # fmt: skip
+_REDUCING = {
+    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+    "ReduceLogSumExp", "ArgMax", "ArgMin", "CumSum", "GlobalAveragePool", "GlobalMaxPool",
+    "QLinearGlobalAveragePool", "QLinearReduceMean",
+}  # fmt: skip
+_POOLING = {"AveragePool", "MaxPool", "LpPool", "QLinearAveragePool", "NhwcMaxPool"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from onnxtool.errors import UsageError
+from onnxtool.model import io
 from onnxtool.model.inspect import inspect
-from onnxtool.report.profile import NodeTime, OperatorTime, Profile
+from onnxtool.report.profile import NodeTime, OperatorTime, Peaks, Profile
+from onnxtool.runtime.node_costs import Key, NodeCost, event_key, node_costs
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import DEFAULT, SessionOptions
 
-_SUFFIX = "_kernel_time"
 _WARMUP = 3
+# The runtime writes its own graph as one protobuf message, which cannot be larger than 2 GB.
+_LARGEST = 1_800_000_000
 
 
 def profile(
@@ -30,6 +33,7 @@ def profile(
     *,
     runs: int = 20,
     trace: Path | None = None,
+    peaks: Peaks | None = None,
 ) -> Profile:
     """Run a model under the profiler.
 
@@ -38,75 +42,133 @@ def profile(
         feeds: its inputs.
         options: how to run it.
         runs: how many runs count.
-        trace: where to leave the runtime's events, in the Chrome trace format (chrome://tracing, Perfetto).
+        trace: where to leave the runtime's events, in the Chrome trace format (chrome://tracing, Perfetto), with the
+            original nodes, operations and bytes of each.
+        peaks: of the machine, to tell what limits each node.
 
     Raises:
         InputError: the model does not load or run.
         UsageError: `trace` cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
-        runner = OnnxRunner.open(model, replace(options, profile_prefix=str(Path(scratch) / "profile")))
+        graph = Path(scratch) / "graph.onnx" if io.total_bytes(model) < _LARGEST else None
+        prefix = str(Path(scratch) / "profile")
+        runner = OnnxRunner.open(model, replace(options, profile_prefix=prefix, optimized_path=graph))
         for _ in range(_WARMUP + runs):
             runner.run(feeds)
         written = Path(runner.session.end_profiling())
         events: list[dict[str, Any]] = json.loads(written.read_text(encoding="utf-8", errors="replace"))
-        if trace is not None:
-            try:
-                shutil.copyfile(written, trace)
-            except OSError as error:
-                raise UsageError(f"--trace {trace}: cannot be written ({error.strerror}).") from error
-    return summarise_events(str(model), events, _macs(model, feeds))
+        run = onnx.load(graph, load_external_data=False) if graph is not None and graph.exists() else None
+    costs = {} if run is None else node_costs(io.read_proto(model), run, events, feeds, _macs(model, feeds))
+    if trace is not None:
+        _write_trace(trace, events, costs)
+    return summarise_events(str(model), events, costs, peaks)
 
 
-def summarise_events(model: str, events: Sequence[Mapping[str, Any]], macs: Mapping[str, int]) -> Profile:
+def summarise_events(
+    model: str, events: Sequence[Mapping[str, Any]], costs: Mapping[Key, NodeCost], peaks: Peaks | None = None
+) -> Profile:
     """Turn the profiler's events into times of nodes and operators.
 
     Args:
         model: the file, for the report.
         events: kernel events carry the node's name with "_kernel_time", its type and its duration in microseconds.
-        macs: multiply-accumulates by node name.
+        costs: what each node computes and moves, as far as known.
+        peaks: of the machine.
     """
-    durations: dict[tuple[str, str], list[float]] = {}
-    sizes: dict[tuple[str, str], int] = {}
+    durations: dict[Key, list[float]] = {}
+    sizes: dict[Key, int] = {}
     for event in events:
-        name = str(event.get("name", ""))
-        if event.get("cat") != "Node" or not name.endswith(_SUFFIX):
+        key = event_key(event)
+        if key is None:
             continue
-        arguments = event.get("args", {})
-        key = (name.removesuffix(_SUFFIX), str(arguments.get("op_name", "")))
         durations.setdefault(key, []).append(float(event.get("dur", 0)) / 1e6)
-        if str(arguments.get("output_size", "")).isdigit():
-            sizes[key] = int(arguments["output_size"])
+        size = str(event.get("args", {}).get("output_size", ""))
+        if size.isdigit():
+            sizes[key] = int(size)
     runs = max((len(d) for d in durations.values()), default=0)
     # A node in a loop's body runs more often than others: its time in one run of the model counts.
     whole = min((len(d) for d in durations.values()), default=0)
     kept = {k: _per_run(d, whole) for k, d in durations.items()}
     total = sum(kept.values())
     nodes = [
-        NodeTime(
-            node,
-            operator,
-            seconds,
-            seconds / total if total else 0.0,
-            macs.get(node.removeprefix("fused ")),
-            sizes.get((node, operator)),
-        )
-        for (node, operator), seconds in kept.items()
+        _node_time(key, seconds, total, max(len(durations[key]) // max(whole, 1), 1), costs, sizes.get(key), peaks)
+        for key, seconds in kept.items()
     ]
     by_type: dict[str, list[NodeTime]] = {}
     for item in nodes:
         by_type.setdefault(item.operator, []).append(item)
-    operators = [
-        OperatorTime(op, len(items), sum(i.seconds for i in items), sum(i.share for i in items))
-        for op, items in by_type.items()
-    ]
     return Profile(
         model=model,
         runs=max(min(runs, whole) - _WARMUP, 0),
         seconds=total,
         nodes=tuple(sorted(nodes, key=lambda n: -n.seconds)),
-        operators=tuple(sorted(operators, key=lambda o: -o.seconds)),
+        operators=tuple(sorted((_operator(o, n) for o, n in by_type.items()), key=lambda o: -o.seconds)),
+        peaks=peaks,
     )
+
+
+def _node_time(
+    key: Key,
+    seconds: float,
+    total: float,
+    turns: int,
+    costs: Mapping[Key, NodeCost],
+    output_bytes: int | None,
+    peaks: Peaks | None,
+) -> NodeTime:
+    """One node; `turns` is how often it runs in one run of the model."""
+    cost = costs.get(key, NodeCost())
+    flops = None if cost.flops is None else cost.flops * turns
+    moved = None if cost.bytes is None else cost.bytes * turns
+    bound, attained = _roof(flops, moved, seconds, peaks)
+    return NodeTime(
+        node=key[0],
+        operator=key[1],
+        seconds=seconds,
+        share=seconds / total if total else 0.0,
+        macs=None if cost.macs is None else cost.macs * turns,
+        output_bytes=output_bytes,
+        originals=cost.originals,
+        flops=flops,
+        bytes=moved,
+        bound=bound,
+        attained=attained,
+    )
+
+
+def _roof(flops: int | None, moved: int | None, seconds: float, peaks: Peaks | None) -> tuple[str, float | None]:
+    """Which peak limits a node, and how near it came."""
+    if peaks is None or moved is None or seconds <= 0:
+        return "", None
+    computing, moving = (flops or 0) / (peaks.gflops * 1e9), moved / (peaks.gbs * 1e9)
+    return ("compute" if computing > moving else "memory"), max(computing, moving) / seconds
+
+
+def _operator(operator: str, nodes: Sequence[NodeTime]) -> OperatorTime:
+    flops = [n.flops for n in nodes if n.flops is not None]
+    moved = [n.bytes for n in nodes if n.bytes is not None]
+    return OperatorTime(
+        operator=operator,
+        nodes=len(nodes),
+        seconds=sum(n.seconds for n in nodes),
+        share=sum(n.share for n in nodes),
+        flops=sum(flops) if flops else None,
+        bytes=sum(moved) if moved else None,
+    )
+
+
+def _write_trace(path: Path, events: Sequence[dict[str, Any]], costs: Mapping[Key, NodeCost]) -> None:
+    """The runtime's events, with what is known of each node among its arguments."""
+    for event in events:
+        key = event_key(event)
+        if key is not None and key in costs:
+            cost = costs[key]
+            event["args"] |= {"original_nodes": list(cost.originals), "flops": cost.flops, "bytes": cost.bytes}
+    try:
+        path.write_text(json.dumps(events), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--trace {path}: cannot be written ({error.strerror}).") from error
 
 
 def _per_run(durations: Sequence[float], runs: int) -> float:
@@ -117,6 +179,7 @@ def _per_run(durations: Sequence[float], runs: int) -> float:
 
 
 def _macs(model: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Multiply-accumulates of the file's nodes by their labels."""
     shapes = [f"{name}:{','.join(map(str, array.shape))}" for name, array in feeds.items() if ":" not in name]
     report = inspect(model, input_shapes=shapes, nodes=True)
-    return {node.name: node.macs for node in report.nodes if node.name and node.macs is not None}
+    return {n.name or next(filter(None, n.outputs), ""): n.macs for n in report.nodes if n.macs is not None}

@@ -19,10 +19,11 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.bench import BenchedModel, BenchReport, Latency
-from onnxtool.report.profile import Profile
+from onnxtool.report.profile import Peaks, Profile
 from onnxtool.runtime import cpu
 from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.load_cost import load_cost
+from onnxtool.runtime.peaks import measure_peaks
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.profile import profile
 from onnxtool.runtime.run import read_data
@@ -90,6 +91,7 @@ def bench(
     latencies: list[Latency] = []
     benched: list[BenchedModel] = []
     profiles: list[Profile] = []
+    peaks: Peaks | None = None
     with progress.task("measuring", len(settings) + len(paths)) as task:
         for path in paths:
             runner = OnnxRunner.open(path, _quiet(options, settings[0].threads))
@@ -99,7 +101,9 @@ def bench(
             benched.append(BenchedModel(str(path), io.total_bytes(path), cost))
             if profiled or trace is not None:
                 place = Path(trace) if trace is not None and path is paths[0] else None
-                profiles.append(profile(path, feeds, replace(options, threads=settings[0].threads), trace=place))
+                own = replace(options, threads=settings[0].threads)
+                peaks = measure_peaks(own) if peaks is None else peaks
+                profiles.append(profile(path, feeds, own, trace=place, peaks=peaks))
             task.advance()
         for setting in settings:
             latencies += _setting(paths, arrays, setting, budget, seed, options)

@@ -10,6 +10,8 @@ import onnx
 import pytest
 
 from onnxtool.errors import UsageError
+from onnxtool.report.profile import Peaks
+from onnxtool.runtime.node_costs import NodeCost
 from onnxtool.runtime.profile import profile, summarise_events
 
 
@@ -22,19 +24,32 @@ def test_medians_shares_and_operators() -> None:
     for run in range(13):
         slow = 1000 if run < 3 else 30  # the first runs are warm-up
         events += [event("a", "Conv", slow), event("b", "Conv", 50), event("fused c", "Gemm", 20)]
-    found = summarise_events("m.onnx", events, {"a": 10**6, "c": 5})
+    costs = {
+        ("a", "Conv"): NodeCost(("conv",), 10**6, 2 * 10**6, 3000),
+        ("fused c", "Gemm"): NodeCost(("matmul", "add"), 5, 10, 40),
+    }
+    found = summarise_events("m.onnx", events, costs, Peaks(gflops=100, gbs=1))
     assert found.runs == 10
     assert [(n.node, round(n.seconds * 1e6)) for n in found.nodes] == [("b", 50), ("a", 30), ("fused c", 20)]
     assert [(o.operator, o.nodes, round(o.share, 3)) for o in found.operators] == [("Conv", 2, 0.8), ("Gemm", 1, 0.2)]
     assert found.nodes[1].gflops == pytest.approx(2 * 1e6 / 30e-6 / 1e9)
-    assert found.nodes[2].macs == 5
+    assert found.nodes[1].gbs == pytest.approx(3000 / 30e-6 / 1e9)
+    assert (found.nodes[2].macs, found.nodes[2].originals) == (5, ("matmul", "add"))
+    # 2 million operations take 20 us at the peak, 3000 bytes 3 us; 10 operations next to nothing, 40 bytes 0.04 us.
+    assert [(n.bound, n.attained) for n in found.nodes] == [
+        ("", None),
+        ("compute", pytest.approx(20 / 30)),
+        ("memory", pytest.approx(0.04 / 20)),
+    ]
+    assert (found.operators[0].flops, found.operators[0].bytes) == (2 * 10**6, 3000)
 
 
 def test_a_node_in_a_loop_counts_with_all_its_turns() -> None:
     events = []
     for _ in range(6):
         events += [event("loop", "Loop", 100), *(event("body", "Add", 10) for _ in range(4))]
-    found = summarise_events("m.onnx", events, {})
+    found = summarise_events("m.onnx", events, {("body", "Add"): NodeCost((), None, 7, 8)})
+    assert {n.node: (n.flops, n.bytes) for n in found.nodes} == {"loop": (None, None), "body": (28, 32)}
     assert {n.node: round(n.seconds * 1e6) for n in found.nodes} == {"loop": 100, "body": 40}
 
 
@@ -48,9 +63,11 @@ def test_real_model_and_trace(digits_onnx: Path, tmp_path: Path) -> None:
     found = profile(digits_onnx, feeds, runs=5, trace=trace)
     assert found.runs == 5
     assert sum(n.share for n in found.nodes) == pytest.approx(1)
-    convolution = next(n for n in found.nodes if n.node == "node_conv2d_1")
+    convolution = next(n for n in found.nodes if "node_conv2d_1" in n.originals)
     assert convolution.macs == 2 * 64 * 64 * 32 * 9
-    assert any(e.get("cat") == "Node" for e in json.loads(trace.read_text()))
+    assert convolution.flops == 2 * convolution.macs
+    told = [e["args"] for e in json.loads(trace.read_text()) if "original_nodes" in e.get("args", {})]
+    assert any(a["original_nodes"] == list(convolution.originals) and a["flops"] == convolution.flops for a in told)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["trace.json"]
 
 

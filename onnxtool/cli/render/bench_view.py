@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from onnxtool.cli.render.terminal import table, verdict, warnings
 from onnxtool.cli.render.text import clean, count, duration, markup, size
 from onnxtool.report.bench import BenchReport, Latency
-from onnxtool.report.profile import Profile
+from onnxtool.report.profile import NodeTime, Profile
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_TIMES = ("nodes", "time", "share", "MACs", "GFLOP/s")
+_TIMES = ("nodes", "time", "share", "FLOPs", "bytes")
+_BOUNDS = {"compute": "comp", "memory": "mem"}
 _MANY = 10
 _COLOURS = {"faster": "green", "slower": "red", "same": ""}
 
@@ -83,17 +84,45 @@ def _table(title: str, rows: Sequence[Latency], names: dict[str, str]) -> object
 def _profile(profile: Profile, names: dict[str, str], console: Console, verbose: int) -> None:
     """Operator types, then the slowest nodes; with -v all of them."""
     name = names.get(profile.model, profile.model)
-    operators = table("operator", "nodes", "time", "share", title=f"{clean(name)}: time by operator", right=_TIMES)
+    title = f"{clean(name)}: time by operator"
+    operators = table("operator", "nodes", "time", "share", "FLOPs", "bytes", title=title, right=_TIMES)
     for kind in profile.operators if verbose else profile.operators[:_MANY]:
-        operators.add_row(markup(kind.operator), str(kind.nodes), duration(kind.seconds), f"{kind.share:.1%}")
+        work = ("" if kind.flops is None else count(kind.flops), "" if kind.bytes is None else size(kind.bytes))
+        operators.add_row(markup(kind.operator), str(kind.nodes), duration(kind.seconds), f"{kind.share:.1%}", *work)
     console.print(operators)
-    nodes = table("slowest nodes", "operator", "time", "share", "MACs", "GFLOP/s", right=_TIMES)
+    _nodes(profile, console, verbose)
+    if profile.peaks is not None:
+        peaks = f"{profile.peaks.gflops:.0f} GFLOP/s in float32 and {profile.peaks.gbs:.1f} GB/s"
+        console.print(f"of peak: of {peaks}, measured on this machine, whichever bounds the node (comp, mem);")
+        console.print("more than 100 % where data stays in the caches or int8 is at work")
+
+
+def _nodes(profile: Profile, console: Console, verbose: int) -> None:
+    """The slowest nodes under their names in the file, and how near each comes to what limits it."""
+    speeds = ("time", "share", "GFLOP/s", "GB/s", "of peak")
+    nodes = table("slowest nodes", "operator", *speeds, right=speeds)
+    nodes.collapse_padding = True  # seven columns have to fit into 80 characters
+    for column in nodes.columns[1:]:
+        column.no_wrap = True
     for node in profile.nodes if verbose else profile.nodes[:_MANY]:
-        speed = "" if node.gflops is None else f"{node.gflops:.1f}"
-        macs = "" if node.macs is None else count(node.macs)
-        cells = (duration(node.seconds), f"{node.share:.1%}", macs, speed)
-        nodes.add_row(markup(node.node), markup(node.operator), *cells)
+        cells = (
+            duration(node.seconds),
+            f"{node.share:.1%}",
+            "" if node.gflops is None else f"{node.gflops:.1f}",
+            "" if node.gbs is None else f"{node.gbs:.1f}",
+            "" if node.attained is None else f"{node.attained:.0%} {_BOUNDS[node.bound]}",
+        )
+        nodes.add_row(markup(original_name(node, None if verbose else 1)), markup(node.operator), *cells)
     console.print(nodes)
+
+
+def original_name(node: NodeTime, shown: int | None) -> str:
+    """A node by the nodes of the file that it does the work of; the runtime's own name where there are none."""
+    if not node.originals:
+        return f"({node.node})"
+    names = node.originals if shown is None else node.originals[:shown]
+    rest = len(node.originals) - len(names)
+    return " + ".join(names) + (f" + {rest} more" if rest else "")
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from onnxtool import __version__
+from onnxtool.cli.render.bench_view import original_name
 from onnxtool.cli.render.html_plots import Bar, bars, box_plot, depth_plot
 from onnxtool.cli.render.text import clean, count, duration, number, size
 from onnxtool.errors import UsageError
@@ -15,6 +16,10 @@ from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import LOWEST_DECADE, CompareReport, TensorDifference
 from onnxtool.report.layers import Layers
 from onnxtool.report.optimize import OptimizeReport
+from onnxtool.report.profile import Profile
+
+# Rows of the table of nodes.
+_SLOWEST = 20
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --good: #1a7f37; --bad: #cf222e; --warn: #b35900; --bar: #0969da; }
@@ -182,7 +187,27 @@ def _bench(report: BenchReport) -> Iterator[str]:
         yield f"<h2>{text(profile.model)}: time by operator</h2>"
         shown = profile.operators[:15]
         yield bars([Bar(o.operator, o.seconds, f"{o.share:.1%}") for o in shown], horizontal=True)
+        yield from _slowest(profile)
     yield from (f'<p class="bad">{text(line)}</p>' for line in report.regressions)
+
+
+def _slowest(profile: Profile) -> Iterator[str]:
+    yield "<h3>Slowest nodes</h3>"
+    rows = [
+        (
+            original_name(n, 3),
+            n.operator,
+            duration(n.seconds),
+            f"{n.share:.1%}",
+            *("" if v is None else f"{v:.1f}" for v in (n.gflops, n.gbs, n.intensity)),
+            "" if n.attained is None else f"{n.attained:.0%} {n.bound}",
+        )
+        for n in profile.nodes[:_SLOWEST]
+    ]
+    yield table(("node", "runs as", "time", "share", "GFLOP/s", "GB/s", "FLOPs/byte", "of peak"), rows, right=6)
+    if profile.peaks is not None:
+        peaks = f"{profile.peaks.gflops:.0f} GFLOP/s in float32 and {profile.peaks.gbs:.1f} GB/s"
+        yield f'<p class="dim">of peak: of {text(peaks)}, measured on this machine, whichever bounds the node</p>'
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> str:
