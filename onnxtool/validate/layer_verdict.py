@@ -118,6 +118,10 @@ def _culprit(
     common = {(s.node, s.operator) for s in theirs} & {(s.node, s.operator) for s in ours}
     suspects = [replace(s, model="A and B") if (s.node, s.operator) in common else s for s in theirs]
     suspects += [s for s in ours if (s.node, s.operator) not in common]
+    if not any(s.changed_weights for s in suspects):
+        # The tensors it is made of agree within tolerance, not to the last bit: what it grew from is further up.
+        above, _ = b.behind(tensor, ())
+        suspects += [s for s in b.suspects(above, "A and B", changed) if s.changed_weights]
     explained = explanations(a, b, tensor, matches, agreeing)
     suspects = [
         replace(s, explaining_weights=explained[s.node].weights) if "A" in s.model and s.node in explained else s

@@ -220,3 +220,30 @@ def test_layers_needs_a_file_to_judge(digits_onnx: Path) -> None:
         compare(digits_onnx, runner, layers=True)
     with pytest.raises(UsageError, match="PyTorch and Keras models"):
         compare(runner, digits_onnx, layers=True)
+
+
+def test_an_error_that_grows_into_sight_is_traced_to_its_weight(tmp_path: Path) -> None:
+    # 5e-6 at 1e-3 is within tolerance; a thousand times both is not.
+    def tiny(weight: float) -> onnx.ModelProto:
+        nodes = [
+            helper.make_node("Mul", ["x", "w"], ["small"], "first"),
+            helper.make_node("Mul", ["small", "thousand"], ["y"], "second"),
+        ]
+        graph = helper.make_graph(
+            nodes,
+            "grows",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])],
+            [
+                numpy_helper.from_array(np.float32(weight).reshape(1), "w"),
+                numpy_helper.from_array(np.float32([1000]), "thousand"),
+            ],
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+    onnx.save(tiny(1e-3), tmp_path / "a.onnx")
+    onnx.save(tiny(1.005e-3), tmp_path / "b.onnx")
+    found = compare_layers(tmp_path / "a.onnx", tmp_path / "b.onnx", {"x": np.ones(3, np.float32)}, Tolerance())
+    assert found.culprit is not None
+    assert found.culprit.tensor == "y"
+    assert [(s.node, s.changed_weights) for s in found.culprit.suspects] == [("first", ("w",)), ("second", ())]
