@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import onnx
 import onnxscript
 import torch
+from torch.onnx import symbolic_helper
 
 from onnxtool.convert import pytorch_blame as blame
 
@@ -19,6 +20,8 @@ _TYPES = sorted(
     )
 )  # fmt: skip
 _KINDS = {bool: "INT", int: "INT", float: "FLOAT", str: "STRING"}
+# The same in torch's schemas -> the TorchScript exporter's letters.
+_LETTERS = {"bool": "b", "int": "i", "float": "f", "str": "s"}
 _MOST = 100
 
 Result = TypeVar("Result")
@@ -42,6 +45,61 @@ def with_custom_operators(export: Callable[[Table], Result], keep: bool) -> Resu
             if operator is None or operator in table or len(table) >= _MOST:
                 raise
             table[operator] = _translation(operator)
+
+
+def with_custom_symbolics(export: Callable[[], Result], keep: bool) -> Result:
+    """The same for the TorchScript exporter, whose table belongs to the whole process.
+
+    Args:
+        export: exports.
+        keep: False calls it once.
+    """
+    added: list[str] = []
+    while True:
+        try:
+            return export()
+        except Exception as error:
+            name = blame.unknown_operator(error) if keep else None
+            operator = None if name is None else _resolve(name, "default")
+            if name is None or operator is None or name in added or len(added) >= _MOST:
+                raise
+            # In version 1 of its domain, whatever the opset of the others. It stays: torch 2.13's function that takes
+            # it back leaves an empty entry, on which the next export stumbles.
+            torch.onnx.register_custom_op_symbolic(name, _symbolic(operator), 1)
+            added.append(name)
+
+
+def _symbolic(operator: Any) -> Callable[..., Any]:
+    """As `_translation`, for the TorchScript exporter: an attribute's kind is the last letter of its name there."""
+    schema = operator._schema
+
+    def translate(graph: Any, *args: Any) -> Any:
+        inputs, attributes = [], {}
+        for argument, value in zip(schema.arguments, args, strict=False):
+            kind = str(argument.type)
+            if "Tensor" in kind:
+                inputs.append(value)
+                continue
+            letter = _LETTERS.get(kind.removeprefix("Optional[").removeprefix("List[").rstrip("]"), "i")
+            constant = symbolic_helper._get_const(value, f"{letter}s" if "List" in kind else letter, argument.name)
+            if constant is not None:
+                attributes[f"{argument.name}_{'i' if letter == 'b' else letter}"] = constant
+        result = graph.op(schema.name, *inputs, **attributes, outputs=len(schema.returns))
+        values = result if isinstance(result, (list, tuple)) else [result]
+        for value, original in zip(values, graph.original_node.outputs(), strict=False):
+            _set_dtype(value, original, inputs)
+        return result
+
+    return translate
+
+
+def _set_dtype(value: Any, original: Any, inputs: Sequence[Any]) -> None:
+    """The exporter goes by dtypes when it writes constants beside a value. A scripted module knows none: most operators
+    give what they take, and the runtime refuses the graph where that is wrong."""
+    known = [v.type().dtype() for v in (original, *inputs) if isinstance(v.type(), torch._C.TensorType)]
+    dtype = next((d for d in known if d is not None), None)
+    if dtype is not None and isinstance(value.type(), torch._C.TensorType):
+        value.setType(value.type().with_dtype(dtype))
 
 
 def _resolve(name: str, overload: str) -> Any:

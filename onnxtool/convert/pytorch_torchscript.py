@@ -13,6 +13,7 @@ import onnx_ir as ir
 import torch
 
 from onnxtool.convert.adapter import ConvertOptions
+from onnxtool.convert.pytorch_custom import with_custom_symbolics
 from onnxtool.convert.pytorch_model import FlatModule, TorchModel
 from onnxtool.convert.pytorch_quiet import quiet
 from onnxtool.errors import UsageError
@@ -65,16 +66,19 @@ def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         path = Path(scratch) / "model.onnx"
         with quiet(options.verbose, native=True) as caught, _plain_attention():
-            torch.onnx.export(
-                module,
-                args,
-                str(path),
-                kwargs=kwargs,
-                dynamo=False,
-                opset_version=written,
-                do_constant_folding=False,  # it copies tied weights
-                input_names=names,
-                dynamic_axes={n: a for n, a in axes.items() if a},
+            with_custom_symbolics(
+                lambda: torch.onnx.export(
+                    module,
+                    args,
+                    str(path),
+                    kwargs=kwargs,
+                    dynamo=False,
+                    opset_version=written,
+                    do_constant_folding=False,  # it copies tied weights
+                    input_names=names,
+                    dynamic_axes={n: a for n, a in axes.items() if a},
+                ),
+                bool(options.custom_op_libraries),
             )
         graph = model_io.load(path)
         ir.external_data.load_to_model(graph)

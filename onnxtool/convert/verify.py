@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +31,9 @@ _SAMPLE_ROWS = (32, 1, 5)
 # Half precision: a rounding step is 2**-10 (float16) or 2**-7 (bfloat16) of the value; sums of a few such steps
 # are what two correct implementations differ by.
 _HALF = {"FLOAT16": (1e-2, 1e-2), "BFLOAT16": (5e-2, 5e-2)}
+
+# What the runtime says of an operator that no library has brought.
+_UNREGISTERED = re.compile(r"([\w.]+:\w+)\(-?\d+\) is not a registered function/op")
 
 # Elements looked at in one go.
 _CHUNK = 1 << 18
@@ -114,6 +118,15 @@ class Proof:
     def _open(self, graph: ir.Model, session: SessionOptions) -> OnnxRunner:
         try:
             return OnnxRunner.open(graph, session)
+        except UnsupportedError as error:
+            foreign = _UNREGISTERED.search(str(error))
+            if foreign is None:
+                raise
+            wanted = "another library" if session.custom_op_libraries else "the library"
+            raise UnsupportedError(
+                f"{self._names[0]}: operator {foreign[1]} is not one of the runtime's own. Name {wanted} that has it "
+                "with --custom-op-library."
+            ) from error
         except InputError as error:
             reason = str(error).removeprefix("the runtime refuses this model: ")
             raise UnsupportedError(
