@@ -8,10 +8,12 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from xml.etree import ElementTree
 
+import jsonschema
 import onnx
 import pytest
 
 Command = Callable[..., CompletedProcess[str]]
+SARIF_SCHEMA = Path(__file__).parents[1] / "report" / "sarif" / "sarif-schema-2.1.0.json"
 
 
 @pytest.fixture
@@ -78,21 +80,22 @@ def test_sarif_names_rule_level_and_place(onnxtool: Command, folder: Path, tmp_p
 
 
 def test_sarif_meets_the_published_schema(onnxtool: Command, folder: Path, tmp_path: Path) -> None:
-    # pydantic-sarif's classes are made from the OASIS schema: unknown fields, wrong types and numbers are refused.
-    schema = pytest.importorskip("pydantic_sarif.model", reason="the extra dev brings pydantic-sarif")
     out = tmp_path / "r.sarif"
     onnxtool("check", folder, "--sarif", out)
-    log = schema.StaticAnalysisResultsFormatSarifVersion210JsonSchema
+    schema = jsonschema.Draft7Validator(json.loads(SARIF_SCHEMA.read_text(encoding="utf-8")))
     text = out.read_text()
-    assert log.model_validate_json(text).runs[0].tool.driver.name == "onnxtool"
+    log = json.loads(text)
+    assert log["runs"][0]["results"]
+    schema.validate(log)
     for right, wrong in (
         ('"level": "error"', '"level": "fatal"'),
         ('"ruleId"', '"rule_id"'),
         ('"columnKind": "unicodeCodePoints"', '"columnKind": 1'),
+        ('"version": "2.1.0"', '"version": "2.0.0"'),
     ):
         assert right in text
-        with pytest.raises(ValueError, match="validation error"):
-            log.model_validate_json(text.replace(right, wrong))
+        with pytest.raises(jsonschema.ValidationError):
+            schema.validate(json.loads(text.replace(right, wrong)))
 
 
 def test_markdown_neutralises_names(onnxtool: Command, folder: Path, tmp_path: Path) -> None:
