@@ -14,7 +14,7 @@ from typer.main import get_command as build_command
 from onnxtool import __version__
 from onnxtool.cli import errors, streams
 from onnxtool.cli.arguments import LIMIT, NO_ISOLATION, sort
-from onnxtool.errors import UsageError
+from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model import limits
 from onnxtool.runtime import isolation
 
@@ -130,5 +130,11 @@ def main(args: Sequence[str] | None = None) -> None:
         isolation.supervise(fail)
     try:
         app(args=list(given.rest), prog_name="onnxtool")
+    except OSError as error:  # of what Typer prints itself: help, the version
+        said = streams.no_room(error)
+        if said is None:
+            raise
+        fail(said, ResourceError.exit_code)
+        sys.exit(ResourceError.exit_code)
     finally:
         streams.finish()

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -73,7 +74,10 @@ class Output(AbstractContextManager["Output"]):
 
     def __enter__(self) -> Output:
         if not self.verbose:
-            logging.lastResort = logging.NullHandler()  # what libraries log is no part of a command's one line
+            # What libraries log or warn of, with texts from files, is no part of a command's one line.
+            logging.lastResort = logging.NullHandler()
+            if not sys.warnoptions:
+                warnings.simplefilter("ignore")
         if not self.quiet and sys.stderr.isatty():
             self._listening = progress.listen(RichProgress())
             self._listening.__enter__()
@@ -126,6 +130,9 @@ class Output(AbstractContextManager["Output"]):
             self._fail(str(error), error.exit_code)
         if isinstance(error, KeyboardInterrupt):
             self._fail("interrupted; nothing was left half-written.", _INTERRUPTED)
+        no_room = streams.no_room(error)
+        if no_room is not None:
+            self._fail(no_room, ResourceError.exit_code)
         if isinstance(error, MemoryError):
             self._fail("out of memory.", ResourceError.exit_code)
         if isinstance(error, Exception):
@@ -156,6 +163,8 @@ def _write_text(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
+        if streams.no_room(error) is not None:
+            raise ResourceError(f"{path}: cannot be written ({error.strerror}).") from error
         raise UsageError(f"{path}: cannot be written ({error.strerror}).") from error
 
 

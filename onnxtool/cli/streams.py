@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
+
+# What a full disk gives, whoever writes: the shell may have sent our output there.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def prepare() -> None:
@@ -32,12 +36,19 @@ def discard(descriptor: int) -> None:
     os.close(sink)
 
 
+def no_room(error: BaseException | None) -> str | None:
+    """What to say when an exception means that something could not be written for want of room; else None."""
+    if not isinstance(error, OSError) or error.errno not in _FULL:
+        return None
+    return f"{error.filename or 'standard output'}: cannot be written ({error.strerror})."
+
+
 def finish() -> None:
     """Flush, so that a broken pipe shows here and not in the interpreter's last breath."""
     for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             discard(descriptor)
-        except (OSError, ValueError, AttributeError):
+        except (ValueError, AttributeError):
             pass

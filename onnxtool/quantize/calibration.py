@@ -160,6 +160,8 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
         return _from_folder(path, specs, images)
     if not path.exists():
         raise InputError(f"{path}: no such file or folder.")
+    if not path.is_file():
+        raise InputError(f"{path}: is no regular file.")  # a pipe would keep us waiting, a device may never end
     if path.suffix == ".npz":
         return _from_columns(str(path), open_npz(path), specs)
     if path.suffix == ".npy":

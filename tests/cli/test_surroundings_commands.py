@@ -93,6 +93,28 @@ def test_a_reader_that_leaves_changes_nothing(tmp_path: Path, digits_onnx: Path,
     assert len(errors) == (command == "convert"), errors
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "arguments",
+    [["--version"], ["check", "--help"], ["check", "MODEL"], ["inspect", "MODEL", "--json", "-"], ["run", "MODEL"]],
+    ids=" ".join,
+)
+def test_a_full_disk_behind_stdout_is_exit_6_and_one_line(digits_onnx: Path, arguments: list[str]) -> None:
+    given = [str(digits_onnx) if a == "MODEL" else a for a in arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*TOOL, *given], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr == "error: standard output: cannot be written (No space left on device).\n"
+    assert done.returncode == 6
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_behind_a_report_is_exit_6(digits_onnx: Path) -> None:
+    line = [*TOOL, "check", str(digits_onnx), "--junit", "/dev/full"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.stderr == "error: /dev/full: cannot be written (No space left on device).\n"
+    assert done.returncode == 6
+
+
 @pytest.mark.parametrize("command", ["optimize", "quantize"])
 def test_a_full_disk_is_exit_6_and_leaves_the_old_file(tmp_path: Path, digits_onnx: Path, command: str) -> None:
     if not may_unshare():

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from hostile_cases import DATA_COMMANDS, UNREADABLE, UNSAFE, Case, codes, file
+from hostile_cases import DATA_COMMANDS, INVALID, UNREADABLE, UNSAFE, Case, codes, file
 from hostile_graphs import sound
 
 MARKER = "ran"
@@ -129,11 +129,10 @@ def external_cases() -> Iterator[Case]:
     yield Case(
         "external-shared", shared, codes(0, convert=(3, 4), quantize=(0, 1, 4), compare=(1,), diff=(1,), verify=(1,))
     )
-    yield Case(
-        "external-good",
-        external({"location": "w.bin", "length": "48"}),
-        codes(0, convert=(3, 4), quantize=(0, 1, 4), compare=(1,), diff=(1,), verify=(1,)),
-    )
+    whole = codes(0, convert=(3, 4), quantize=(0, 1, 4), compare=(1,), diff=(1,), verify=(1,))
+    good = {"location": "w.bin", "length": "48"}
+    yield Case("external-good", external(good), whole)
+    yield Case("external-unknown-key", external({**good, "\u202e\x1b[2J": "x"}), INVALID)
 
 
 def framework(*right: int) -> dict[str, frozenset[int]]:
@@ -219,7 +218,15 @@ def data_cases() -> Iterator[Case]:
     yield Case("data-objects", file("d.npz", npz(x=payload)), unsafe, data=True)
     yield Case("data-objects-npy", file("d.npy", npy(payload)), unsafe, data=True)
     yield Case("data-pickle-called-npz", file("d.npz", pickle.dumps(Payload())), unsafe, data=True)
+    yield Case("data-pipe", pipe, wrong, data=True)
+    yield Case("data-endless", lambda folder: Path("/dev/zero"), wrong, data=True)
     yield Case("data-missing", lambda folder: folder / "missing.npz", wrong, data=True)
+
+
+def pipe(folder: Path) -> Path:
+    """A named pipe that nobody writes to."""
+    os.mkfifo(folder / "d.npz")
+    return folder / "d.npz"
 
 
 def wrong_or_limit() -> dict[str, frozenset[int]]:

@@ -27,6 +27,8 @@ def cases() -> Iterator[Case]:
         yield Case(f"framework-{name}", file(name.rpartition("-")[2], content), refused)
     for name, content in archives().items():
         yield Case(f"framework-{name}", file(name.rpartition("-")[2], content), framework(2, 3, 4, 5, 6))
+    for name, (right, content) in hdf5_files().items():
+        yield Case(f"framework-hdf5-{name}", file("m.h5", content), framework(right))
     for name, members in folders().items():
         yield Case(f"folder-{name}", folder(members), codes(3, convert=(2, 3, 4, 5), compare=(2, 3, 4, 5), diff=(2, 3)))
     yield Case("folder-symlinked-savedmodel", symlinked, codes(3, convert=(3, 4, 5), compare=(3, 4, 5), diff=(2, 3)))
@@ -68,7 +70,11 @@ def texts() -> dict[str, bytes]:
     names = "objective=regression\nfeature_names=a b c d\nfeature_infos=[0:1] [0:1] [0:1] [0:1]\n"
     header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}}).encode()
     twice = json.dumps({"__metadata__": {str(i): "x" for i in range(50_000)}}).encode()
+    tree_text = "Tree=0\nnum_leaves=2\nnum_cat=0\nsplit_feature=0\nsplit_gain=1\n\n"
     return {
+        "treeless-lightgbm.txt": (
+            f"{booster}{names}tree_sizes={len(tree_text)}\n\n{tree_text}\nend of trees\n".encode()
+        ),
         "nested-xgboost.json": b'{"learner":' + b"[" * DEEP + b"]" * DEEP + b"}",
         "many-trees-xgboost.json": json.dumps({"learner": learner, "version": [3, 0, 0]}).encode(),
         "looping-tree-xgboost.json": json.dumps({"learner": looped, "version": [3, 0, 0]}).encode(),
@@ -106,6 +112,7 @@ def archives() -> dict[str, bytes]:
         "schema-nested-model.skops": swapped(skops, "schema.json", deep),
         "schema-bomb-model.skops": zip_bomb("schema.json"),
         "array-missing-model.skops": swapped(skops, next(n for n in members(skops) if n.endswith(".npy")), None),
+        "children-outside-model.skops": stored({n: children_outside(c) for n, c in members(skops).items()}),
         "storage-missing-model.pt": swapped(torch, next(n for n in members(torch) if n.endswith("/data/0")), None),
         "storage-cut-model.pt": swapped(torch, next(n for n in members(torch) if n.endswith("/data/0")), b"\0" * 4),
         "script-without-code-model.pt": zipped(script),
@@ -116,6 +123,35 @@ def archives() -> dict[str, bytes]:
         "program-of-lies-model.pt2": zipped(
             {**program, "m/models/model.json": b'{"graph_module": 1, "opset_version": {"aten": -1}}'}
         ),
+    }
+
+
+def hdf5_files() -> dict[str, tuple[int, bytes]]:
+    """HDF5 that takes its bytes from other files or declares what is not there; each with its right exit code."""
+    try:
+        import h5py
+    except ImportError:
+        return {}
+
+    def made(fill: Callable[[Any], object]) -> bytes:
+        buffer = io.BytesIO()
+        with h5py.File(buffer, "w") as model:
+            model.create_group("model_weights/dense")
+            fill(model["model_weights/dense"])
+        return buffer.getvalue()
+
+    virtual = h5py.VirtualLayout((4,), "f4")
+    virtual[:] = h5py.VirtualSource("/etc/other.h5", "d", (4,))
+    broken = made(lambda group: group.create_dataset("w", data=np.zeros(4)))
+    return {
+        "external-bytes": (
+            5,
+            made(lambda group: group.create_dataset("w", (4,), "f4", external=[("/etc/passwd", 0, 16)])),
+        ),
+        "external-link": (5, made(lambda group: group.update(w=h5py.ExternalLink("/etc/other.h5", "/d")))),
+        "virtual": (5, made(lambda group: group.create_virtual_dataset("w", virtual))),
+        "bomb": (6, made(lambda group: group.create_dataset("w", (1 << 20, 1 << 20), "f4", chunks=(1024, 1024)))),
+        "broken-node": (3, broken.replace(b"SNOD", b"SNAD")),
     }
 
 
@@ -137,6 +173,19 @@ def folders() -> dict[str, dict[str, bytes]]:
         "savedmodel-empty": {"saved_model.pb": b""},
         "empty": {},
     }
+
+
+def children_outside(content: bytes) -> bytes:
+    """A tree's nodes with children that are far beyond its end; other content as it is."""
+    if not content.startswith(b"\x93NUMPY"):
+        return content
+    array = np.load(io.BytesIO(content))
+    if "left_child" not in (array.dtype.names or ()):
+        return content
+    array["left_child"][0] = 1 << 40
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
 
 
 def folder(content: dict[str, bytes]) -> Callable[[Path], Path]:

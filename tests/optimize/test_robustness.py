@@ -190,6 +190,19 @@ def test_sequences_and_optionals(tmp_path: Path, level: str) -> None:
     same(proto, tmp_path, {"x": normal(2, 4)})
 
 
+def test_a_sequence_that_is_longer_for_some_inputs(tmp_path: Path) -> None:
+    proto = parsed(
+        """g (float[b, 4] x) => (seq(float[r, 4]) s) {
+            i = Identity (x)
+            s = SplitToSequence <axis = 0> (i)
+        }"""
+    )
+    report, result = run(proto, tmp_path)
+
+    assert report.ok
+    assert result.graph.output[0].type.HasField("sequence_type")
+
+
 @every_level
 def test_string_tensors(tmp_path: Path, level: str) -> None:
     proto = parsed(
