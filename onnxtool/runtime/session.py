@@ -185,6 +185,7 @@ def _lent_weights(model: ir.Model) -> Iterator[dict[str, ort.OrtValue]]:
         for name, value in model.graph.initializers.items()
         if isinstance(value.const_value, ir.Tensor)
         and value.const_value.nbytes >= _LENT
+        and (value.uses() or value.is_graph_output())  # the runtime does not know what nobody reads
         and value.const_value.dtype.name in _LENDABLE
     }
     if sum(tensor.nbytes for _, tensor in large.values()) < _WORTH_LENDING:

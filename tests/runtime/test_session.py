@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
+from onnx import helper, numpy_helper
 
 from onnxtool.errors import InputError
 from onnxtool.runtime.session import create_session, first_line
@@ -34,3 +37,21 @@ def test_a_model_that_the_runtime_refuses_prints_nothing(capfd: pytest.CaptureFi
     with pytest.raises(InputError):
         create_session(model.SerializeToString())
     assert capfd.readouterr().out == ""
+
+
+def test_weights_taken_from_memory_may_be_unused() -> None:
+    weights = {n: np.full((1024, 1024), v, np.float32) for n, v in (("used", 0.5), ("unused", 2.0))}
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "used"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 1024])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 1024])],
+        [numpy_helper.from_array(a, n) for n, a in weights.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = ir.from_proto(proto)
+    for value in model.graph.initializers.values():
+        assert value.const_value is not None
+        value.const_value = ir.Tensor(value.const_value.numpy(), name=value.name)  # as passes make them
+    (result,) = create_session(model).run(None, {"x": np.ones((1, 1024), np.float32)})
+    assert (result == 512).all()
