@@ -32,6 +32,8 @@ from hostile_mutations import change_bytes, mutated
 
 ROOT = Path(__file__).parents[1]
 ANYTHING = codes(0, 1, 3, 4, 5, 6)
+# Weights alone need --factory, a traced model its --input-shape.
+ANYTHING_WITH_QUESTIONS = codes(0, 1, 2, 3, 4, 5, 6)
 COMMANDS = ("check", "optimize", "run", "inspect", "compare", "quantize", "bench", "diff", "verify", "convert")
 SHARES = (0.25, 0.23, 0.12, 0.07, 0.08, 0.08, 0.05, 0.05, 0.04, 0.03)
 
@@ -114,7 +116,8 @@ def attempt(number: int, seeds: list[Seed], kind: str, keep: Path | None) -> tup
         original = folder / "original" / path.name
         outcome = run(arguments(command, path, original, data=False), folder / "work", limit=180.0)
         size = sum(p.stat().st_size for p in (folder / "source").iterdir())
-        found = faults(Case(seed.name, lambda f: f, ANYTHING), command, outcome, folder / "work", size)
+        right = ANYTHING_WITH_QUESTIONS if kind == "frameworks" else ANYTHING
+        found = faults(Case(seed.name, lambda f: f, right), command, outcome, folder / "work", size)
         if found and keep is not None:
             shutil.copytree(folder / "source", keep / f"{number}-{command}-{seed.name}", dirs_exist_ok=True)
     return f"{seed.name} {command}", outcome, found

@@ -23,15 +23,13 @@ from onnxtool.model import io
 from onnxtool.model.graph import all_nodes, input_specs, output_specs
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.archive import read_npz
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import RUN_SCALE, risky
 from onnxtool.validate.tolerance import Tolerance
 
 # Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
 _SPILL = 32_000_000
-# How much more time and memory than reading a file these may take: importing a framework takes seconds and a gigabyte
-# by itself; exporting a deep model takes minutes however few its weights; a factory may do as it likes.
+# Importing a framework takes seconds and a gigabyte by itself; a factory may do as it likes.
 _SCALE_OF_LOADING = 6.0
-_SCALE_OF_WORK = 100.0
 
 
 def convert(
@@ -75,7 +73,7 @@ def convert(
         clock.stop("load")
         task.advance()
         # Frameworks run the model to export it, with native code that takes its data for sound.
-        with risky(f"exporting the model with {adapter.name}", opened.size, scale=_SCALE_OF_WORK):
+        with risky(f"exporting the model with {adapter.name}", opened.size, scale=RUN_SCALE):
             graph = adapter.export(model, options)
         align(graph, model.inputs, model.outputs)
         clock.stop("export")
@@ -83,7 +81,7 @@ def convert(
         comparison = None
         proof = Proof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
         if verify_result:
-            with risky(f"running the model with {adapter.name}", opened.size, scale=_SCALE_OF_WORK):
+            with risky(f"running the model with {adapter.name}", opened.size, scale=RUN_SCALE):
                 proof.observe(graph)
         _release(model)
         with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
@@ -153,10 +151,10 @@ def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tup
         raise UsageError("give a SOURCE file, or --factory file.py:function that builds the whole model.")
     opened = Source(source)
     if opened.path is None and options.adapter is None:
-        with risky("building the model with the factory", scale=_SCALE_OF_WORK):
+        with risky("building the model with the factory", scale=RUN_SCALE):
             options = choose_adapter(options)
     adapter = find_adapter(opened, options)
-    scale = _SCALE_OF_LOADING if options.factory is None else _SCALE_OF_WORK
+    scale = _SCALE_OF_LOADING if options.factory is None else RUN_SCALE
     with risky(f"loading the model with {adapter.name}", opened.size, scale=scale):
         return opened, adapter, adapter.load(opened, options)
 

@@ -20,7 +20,7 @@ from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import RUN_SCALE, risky
 
 if TYPE_CHECKING:
     import onnx
@@ -59,7 +59,8 @@ class LiteModel:
             interpreter.allocate_tensors()
             for spec, detail in zip(self.inputs, interpreter.get_input_details(), strict=True):
                 interpreter.set_tensor(detail["index"], feeds[spec.name])
-            interpreter.invoke()
+            with risky("running the model", scale=RUN_SCALE):
+                interpreter.invoke()
             details = interpreter.get_output_details()
             return {s.name: interpreter.get_tensor(d["index"]) for s, d in zip(self.outputs, details, strict=True)}
         except (ValueError, RuntimeError) as error:

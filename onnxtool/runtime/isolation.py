@@ -26,6 +26,8 @@ SECONDS_PER_BYTE = 20e-9
 BYTES_PER_BYTE = 3
 SECONDS_PER_INPUT_BYTE = 5e-6  # a megabyte of images is seconds of work for a large network
 BYTES_PER_INPUT_BYTE = 200
+# For running or exporting a framework's model, which takes minutes for a deep one however few its weights.
+RUN_SCALE = 100.0
 _channel: list[int] = []  # the pipe to the parent, in a supervised child
 _within: list[str] = []  # the risky call that this process is in
 _ended_by: list[int] = []  # the signal that asked this process to end
