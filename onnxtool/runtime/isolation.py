@@ -67,18 +67,29 @@ def risky(what: str, size: int = 0, inputs: int = 0, scale: float = 1.0, retry: 
 
 @contextmanager
 def native_silence() -> Iterator[None]:
-    """Keep what native code prints itself, a file's own texts among it, from the terminal of a supervised command."""
+    """Keep what native code prints itself, a file's own texts among it, from the streams of a supervised command."""
     if not _channel:
         yield
         return
-    kept, sink = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, 2)
+    _flush()
+    kept = [os.dup(descriptor) for descriptor in (1, 2)]
+    sink = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(sink, descriptor)
     os.close(sink)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        _flush()
+        for descriptor, own in zip((1, 2), kept, strict=True):
+            os.dup2(own, descriptor)
+            os.close(own)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
 
 
 def supervise(fail: Fail) -> None:
@@ -89,9 +100,7 @@ def supervise(fail: Fail) -> None:
     """
     if not hasattr(os, "fork"):
         return
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
+    _flush()
     while not _in_child(fail):
         pass
 

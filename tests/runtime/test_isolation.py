@@ -197,3 +197,15 @@ def test_a_program_that_imports_the_package_is_not_watched() -> None:
     script = "import os\nfrom onnxtool.runtime.isolation import risky\nwith risky('x'):\n    print('fine')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "fine\n"
+
+
+def test_native_silence_keeps_what_a_library_prints_from_both_streams() -> None:
+    body = """
+from onnxtool.runtime.isolation import native_silence
+print("before")
+with native_silence():
+    os.write(1, b"native"); os.write(2, b"native"); print("from a library")
+print("after")
+"""
+    done = run(body)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "before\nafter\n", "")
