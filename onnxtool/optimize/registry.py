@@ -24,11 +24,18 @@ from onnxtool.optimize.passes.fused_matmul import FuseMatMulTransposes
 from onnxtool.optimize.passes.fused_norm import FuseSkipLayerNorm, FuseSkipRMSNorm
 from onnxtool.optimize.passes.gemm import FuseMatMulAdd, FuseTransposeGemm
 from onnxtool.optimize.passes.identities import EliminateIdentity, EliminateNoOps
+from onnxtool.optimize.passes.indices import DropIndexWrap
 from onnxtool.optimize.passes.inlining import InlineConstantIf, InlineFunctions
 from onnxtool.optimize.passes.neutral import EliminateAddZero, EliminateNeutral
 from onnxtool.optimize.passes.normalization import FuseLayerNorm, FuseRMSNorm
 from onnxtool.optimize.passes.packed_attention import FusePackedAttention
 from onnxtool.optimize.passes.padding import FusePadConv
+from onnxtool.optimize.passes.regrouping import (
+    DropUnitDims,
+    MoveBiasBeforeReshape,
+    SplitMergedBatches,
+    UnflattenProducts,
+)
 from onnxtool.optimize.passes.reshapes import SimplifyReshapes
 from onnxtool.optimize.passes.rotary import FuseRotaryEmbedding
 from onnxtool.optimize.passes.scales import MoveScalesIntoWeights
@@ -50,6 +57,8 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FoldShapes,
     InlineConstantIf,
     SimplifyReshapes,
+    DropUnitDims,
+    SplitMergedBatches,
     CollapseBatchedTransposes,
     CollapseTransposes,
     CollapseCasts,
@@ -62,6 +71,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     MergeDuplicateInitializers,
     EliminateCommonSubexpressions,
     EliminateAddZero,
+    DropIndexWrap,
     FuseHardSwish,
     FuseGelu,
     FuseLayerNorm,
@@ -70,6 +80,8 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FuseConvBatchNorm,
     FuseConvAffine,
     FuseBatchNormAffine,
+    UnflattenProducts,
+    MoveBiasBeforeReshape,
     FuseMatMulAdd,
     FuseMatMulScale,
     MoveScalesIntoWeights,

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import attribute, is_op, producer, sole_use
-from onnxtool.optimize.patterns import factors, near, operand, pairs, scalar
+from onnxtool.optimize.patterns import factors, near, operand, scalar
 
 
 class FuseGelu:
@@ -36,16 +36,32 @@ class FuseGelu:
 
 
 def _arrange(node: ir.Node, source: ir.Value, context: PassContext) -> int:
-    """x * (0.5 * bracket) as (x * bracket) * 0.5."""
-    for outer, inner in pairs(node):
-        halved = producer(inner, "Mul")
-        for half, bracket in pairs(halved) if halved is not None and outer is source else ():
-            if near(scalar(half, context), 0.5) and bracket is not source:
-                product = context.insert(node, "Mul", [source, bracket], base=f"{node.outputs[0].name}_product")
-                product.dtype = source.dtype or ir.DataType.FLOAT
-                context.morph(node, "Mul", [product, half])
-                return 1
-    return 0
+    """x * (0.5 * bracket) as (x * bracket) * 0.5, and a bracket of 1 - erf(-z) as 1 + erf(z)."""
+    parts = factors(node.outputs[0])
+    half = next((p for p in parts if p is not None and near(scalar(p, context), 0.5)), None)
+    bracket = next((p for p in parts if p is not source and p is not half), None)
+    minus = producer(bracket, "Sub")
+    beside = any(half in m.inputs and bracket in m.inputs for v in node.inputs if (m := producer(v, "Mul")))
+    if half is None or bracket is None or (minus is None and not beside):
+        return 0
+    base = node.outputs[0].name or "gelu"
+    if minus is not None:
+        root = context.initializer(np.array(math.sqrt(2.0), _numpy(source)), f"{base}_root")
+        scaled = _like(context.insert(node, "Div", [source, root], base=f"{base}_scaled"), source)
+        error = _like(context.insert(node, "Erf", [scaled], base=f"{base}_erf"), source)
+        bracket = _like(context.insert(node, "Add", [error, minus.inputs[0]], base=f"{base}_bracket"), source)
+    product = _like(context.insert(node, "Mul", [source, bracket], base=f"{base}_product"), source)
+    context.morph(node, "Mul", [product, half])
+    return 1
+
+
+def _numpy(value: ir.Value) -> np.dtype:
+    return (value.dtype or ir.DataType.FLOAT).numpy()
+
+
+def _like(value: ir.Value, source: ir.Value) -> ir.Value:
+    value.dtype = source.dtype or ir.DataType.FLOAT
+    return value
 
 
 def gelu_of(node: ir.Node, context: PassContext) -> tuple[ir.Value, str] | None:
@@ -66,12 +82,13 @@ def gelu_of(node: ir.Node, context: PassContext) -> tuple[ir.Value, str] | None:
 
 
 def _bracket(value: ir.Value, source: ir.Value, context: PassContext) -> str | None:
+    rest = producer(value, "Sub")
+    if rest is not None and near(scalar(rest.inputs[0], context), 1.0):  # 1 - erf(-z), which is erfc(-z): Keras
+        erf = producer(rest.inputs[1], "Erf")
+        return "none" if erf is not None and _over_root_two(erf.inputs[0], context, negated=True) is source else None
     inner = operand(producer(value, "Add"), "Add", 1.0, context)
     if (erf := producer(inner, "Erf")) is not None:
-        scaled = erf.inputs[0].producer() if erf.inputs[0] is not None else None
-        plain = operand(scaled, "Mul", math.sqrt(0.5), context)
-        plain = plain or operand(scaled, "Div", math.sqrt(2.0), context, ordered=True)
-        return "none" if plain is source else None
+        return "none" if _over_root_two(erf.inputs[0], context) is source else None
     if (tanh := producer(inner, "Tanh")) is not None:
         scaled = tanh.inputs[0].producer() if tanh.inputs[0] is not None else None
         sum_value = operand(scaled, "Mul", math.sqrt(2.0 / math.pi), context)
@@ -82,6 +99,21 @@ def _bracket(value: ir.Value, source: ir.Value, context: PassContext) -> str | N
             if add.inputs[first] is source and _is_cube(cube, source, context):
                 return "tanh"
     return None
+
+
+def _over_root_two(value: ir.Value | None, context: PassContext, *, negated: bool = False) -> ir.Value | None:
+    """The x of x / sqrt(2), or of -x / sqrt(2) with the sign before or after the division."""
+    if negated and (outer := producer(value, "Neg")) is not None:
+        value, negated = outer.inputs[0], False
+    scaled, sign = value.producer() if value is not None else None, 1.0
+    if negated and operand(scaled, "Mul", -math.sqrt(0.5), context) is not None:
+        negated, sign = False, -1.0
+    plain = operand(scaled, "Mul", sign * math.sqrt(0.5), context)
+    plain = plain or operand(scaled, "Div", math.sqrt(2.0), context, ordered=True)
+    if not negated:
+        return plain
+    inner = producer(plain, "Neg")
+    return inner.inputs[0] if inner is not None else None
 
 
 def _is_cube(value: ir.Value | None, source: ir.Value, context: PassContext) -> bool:

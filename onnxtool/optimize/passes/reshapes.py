@@ -13,7 +13,7 @@ from onnxtool.optimize.facts import Sizes, integers, sizes_of
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import is_op
 
-_RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
 class SimplifyReshapes:
@@ -27,19 +27,19 @@ class SimplifyReshapes:
         """Look from the last of a chain up to its sources, the farthest first."""
         if context.opset < 5:
             return 0
-        return sum(_simplify(node, context) for node in context.nodes(model, *_RESHAPES) if node.graph is not None)
+        return sum(_simplify(node, context) for node in context.nodes(model, *RESHAPES) if node.graph is not None)
 
 
 def _simplify(node: ir.Node, context: PassContext) -> int:
     wanted = sizes_of(node.outputs[0])
     if wanted is None or node.inputs[0] is None:
         return 0
-    sources = list(_sources(node))
-    for source in reversed(sources):
+    chain = list(sources(node))
+    for source in reversed(chain):
         if sizes_of(source) == wanted and context.bypass(node.outputs[0], source):
             return 1
     fixed = not is_op(node, "Reshape") or integers(node.inputs[1]) is not None
-    for source in reversed(sources if not fixed else sources[1:]):
+    for source in reversed(chain if not fixed else chain[1:]):
         target = reshape_target(sizes_of(source), wanted)
         if target is not None:
             shape = context.initializer(np.array(target, np.int64), f"{node.outputs[0].name}_shape")
@@ -48,10 +48,10 @@ def _simplify(node: ir.Node, context: PassContext) -> int:
     return 0
 
 
-def _sources(node: ir.Node) -> Iterator[ir.Value]:
+def sources(node: ir.Node) -> Iterator[ir.Value]:
     """What a reshape reads, then what the reshape before it reads, and so on."""
     current: ir.Node | None = node
-    while current is not None and is_op(current, *_RESHAPES) and current.inputs[0] is not None:
+    while current is not None and is_op(current, *RESHAPES) and current.inputs[0] is not None:
         yield current.inputs[0]
         current = current.inputs[0].producer()
 
