@@ -159,10 +159,11 @@ def portability(view: ModelView) -> Iterator[Finding]:
         yield FLOAT64.finding(f"{doubles} weights are float64")
     for spec in view.header.inputs:
         if spec.shape is not None and any(not isinstance(d, int) for d in spec.shape[1:]):
-            yield DYNAMIC.finding(f"shape {spec.info()}", spec.name)
+            shown = str(spec.info()).removeprefix(f"{spec.name}: ")
+            yield DYNAMIC.finding(f"dims beyond the first are dynamic: {shown}", spec.name)
     for spec in view.header.outputs:
         if spec.dtype in ("sequence", "map", "optional"):
-            yield NO_TENSOR.finding(f"is a {spec.dtype}", spec.name)
+            yield NO_TENSOR.finding(f"the output is a {spec.dtype}, not a tensor", spec.name)
 
 
 def performance(view: ModelView) -> Iterator[Finding]:
@@ -172,9 +173,9 @@ def performance(view: ModelView) -> Iterator[Finding]:
         source = view.producers.get(node.input[0]) if node.input else None
         if node.op_type == "BatchNormalization" and source is not None and source.op_type in _HEAVY:
             if len(view.readers.get(node.input[0], ())) == 1 and node.input[0] not in view.output_names:
-                yield BATCHNORM.finding(f"follows {label(source)}", label(node))
+                yield BATCHNORM.finding(f"could be folded into {label(source)}", label(node))
         elif node.op_type == "Transpose" and source is not None and source.op_type == "Transpose":
-            yield TRANSPOSES.finding(f"follows {label(source)}", label(node))
+            yield TRANSPOSES.finding(f"follows {label(source)}: one would do, or none", label(node))
         elif node.op_type in ("Identity", "Dropout") and is_standard(node.domain):
             if node.op_type == "Identity" or len(node.input) < 3 or not node.input[2]:
                 yield IDLE.finding("could be left out", label(node))

@@ -102,7 +102,7 @@ def security(view: ModelView) -> Iterator[Finding]:
     for spec in (*view.header.inputs, *view.header.outputs):
         fixed = [d for d in spec.shape or () if isinstance(d, int)]
         if any(d < 0 for d in fixed) or math.prod(max(d, 1) for d in fixed) > _ABSURD:
-            yield ABSURD.finding(f"shape {list(spec.shape or ())}", spec.name)
+            yield ABSURD.finding(f"the declared shape is {list(spec.shape or ())}", spec.name)
     external = sum(t.data_location == onnx.TensorProto.EXTERNAL for t in view.proto.graph.initializer)
     if external:
         yield EXTERNAL.finding(f"{external} weights are external data")

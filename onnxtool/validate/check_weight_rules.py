@@ -124,16 +124,16 @@ def numerics(view: ModelView) -> Iterator[Finding]:
     halves = total = 0
     for tensor, values in view.weights():
         if tensor.name in scales and values.dtype.kind == "f" and not np.all(values > 0):
-            yield BAD_SCALE.finding(f"smallest is {values.min()}", tensor.name)
+            yield BAD_SCALE.finding(f"the smallest scale is {values.min()}", tensor.name)
         if values.dtype.kind == "f" and values.size:
             yield from _floats(tensor, values)
         if values.dtype == np.float32 and values.nbytes >= _LARGE:
             total += values.nbytes
             halves += values.nbytes if _exact_in_half(values) else 0
         if values.nbytes >= _LARGE and values.size > 1 and _uniform(values):
-            yield UNIFORM.finding(f"{values.nbytes} bytes of {values.reshape(-1)[0]}", tensor.name)
+            yield UNIFORM.finding(f"{values.nbytes} bytes, every value {values.reshape(-1)[0]}", tensor.name)
     if halves > total / 2 > 0:
-        yield HALF_EXACT.finding(f"{halves} of {total} bytes of float32 weights")
+        yield HALF_EXACT.finding(f"{halves} of {total} bytes of float32 weights are exact in float16")
 
 
 def _floats(tensor: onnx.TensorProto, values: np.ndarray) -> Iterator[Finding]:
@@ -141,16 +141,16 @@ def _floats(tensor: onnx.TensorProto, values: np.ndarray) -> Iterator[Finding]:
     with np.errstate(all="ignore"):
         low, high = float(values.min()), float(values.max())
         if np.isnan(low):
-            yield NAN.finding(f"{int(np.isnan(values).sum())} of {values.size} values", tensor.name)
+            yield NAN.finding(f"{int(np.isnan(values).sum())} of {values.size} values are NaN", tensor.name)
             return
         if np.isinf(low) or np.isinf(high):
-            yield INFINITE.finding(f"{int(np.isinf(values).sum())} of {values.size} values", tensor.name)
+            yield INFINITE.finding(f"{int(np.isinf(values).sum())} of {values.size} values are infinite", tensor.name)
         elif values.dtype != np.float16 and max(-low, high) > _FLOAT16_MAX:
-            yield HALF_OVERFLOW.finding(f"values from {low:.3g} to {high:.3g}", tensor.name)
+            yield HALF_OVERFLOW.finding(f"values from {low:.3g} to {high:.3g}, float16 ends at 65504", tensor.name)
         if values.dtype == np.float32 and values.size >= 64:
             count = _denormals(values)
             if count > values.size / 100:
-                yield DENORMAL.finding(f"{count} of {values.size} values", tensor.name)
+                yield DENORMAL.finding(f"{count} of {values.size} values are denormal", tensor.name)
 
 
 def _denormals(values: np.ndarray) -> int:
@@ -188,11 +188,11 @@ def size(view: ModelView) -> Iterator[Finding]:
             digest.update(str((list(tensor.dims), tensor.data_type)).encode())
             first = seen.setdefault((len(tensor.raw_data), digest.digest()), tensor.name)
             if first != tensor.name:
-                yield DUPLICATE.finding(f"the same as {first!r}, {declared_bytes(tensor)} bytes", tensor.name)
+                yield DUPLICATE.finding(f"the same content as {first!r}, {declared_bytes(tensor)} bytes", tensor.name)
     yield from _compressible(view)
     inline = view.path.stat().st_size
     if inline > 0.9 * PROTOBUF_LIMIT:
-        yield NEAR_LIMIT.finding(f"{inline} of {PROTOBUF_LIMIT} bytes")
+        yield NEAR_LIMIT.finding(f"{inline} of the {PROTOBUF_LIMIT} bytes that one file can hold")
 
 
 def _compressible(view: ModelView) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from onnxtool.report.base import Report
 from onnxtool.report.bench import BenchReport
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import LOWEST_DECADE, CompareReport, TensorDifference
-from onnxtool.report.layers import Layers
+from onnxtool.report.layers import Layers, Suspect
 from onnxtool.report.optimize import OptimizeReport
 from onnxtool.report.profile import Profile
 
@@ -25,7 +25,8 @@ _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --good: #1a7f37; --bad: #cf222e; --warn: #b35900; --bar: #0969da; }
 @media (prefers-color-scheme: dark) { :root { --good: #3fb950; --bad: #ff7b72; --warn: #d29922; --bar: #58a6ff; } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+h1, h2, h3, p { overflow-wrap: anywhere; } h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+h3 { font-size: 1rem; }
 table { border-collapse: collapse; width: 100%; } .scroll { overflow-x: auto; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 td { overflow-wrap: break-word; } .scroll { margin: .75rem 0; } td.n, th.n { text-align: right; white-space: nowrap; }
@@ -37,6 +38,12 @@ svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: currentColo
 .dot-good { fill: var(--good); } .dot-bad { fill: var(--bad); }
 .whisker { stroke: currentColor; } .box { fill: var(--bar); fill-opacity: .35; stroke: var(--bar); }
 footer { margin-top: 3rem; font-size: .85rem; opacity: .7; }
+/* On a telephone pictures keep letters that can be read, and are moved sideways; long paths are broken. */
+.picture { overflow-x: auto; } .picture svg { min-width: 36rem; }
+@media (max-width: 40rem) {
+  body { margin: 1rem auto; } table { font-size: .85rem; } th, td { padding: .25rem .4rem; }
+  td { overflow-wrap: anywhere; min-width: 6rem; } td.n { min-width: 0; }
+}
 """
 
 
@@ -152,6 +159,13 @@ def _layers(layers: Layers) -> Iterator[str]:
     ]
     if rows:
         yield table(("model", "operator", "node", "reads", "changed weights", "explained by"), rows)
+
+
+def _evidence(suspect: Suspect) -> str:
+    """What speaks against a node."""
+    changed = f"changed: {', '.join(suspect.changed_weights)}" if suspect.changed_weights else ""
+    explaining = f"explains the change: {' or '.join(suspect.explaining_weights)}" if suspect.explaining_weights else ""
+    return "; ".join(filter(None, (changed, explaining)))
 
 
 def _bench(report: BenchReport) -> Iterator[str]:

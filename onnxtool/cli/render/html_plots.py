@@ -133,7 +133,8 @@ def box_plot(items: Sequence[tuple[str, Sequence[float]]]) -> str:
 
 
 def _svg(height: float, parts: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img">{"".join(parts)}</svg>'
+    picture = f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img">{"".join(parts)}</svg>'
+    return f'<div class="picture">{picture}</div>'
 
 
 def _short(text: str) -> str:
