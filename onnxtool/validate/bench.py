@@ -36,6 +36,8 @@ from onnxtool.validate.equality import match_names
 Feeds = dict[str, np.ndarray]
 # Differences below this are of no use to anyone, and are in the reach of chance on a busy machine.
 MARGIN = 0.02
+# An interval that reaches so far has told nothing.
+_UNCLEAR = 1.5
 _BLOCKS, _FEWEST_BLOCKS = 8, 4
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -231,8 +233,14 @@ def _latency(
 
 
 def judge(relation: Ratio, margin: float = MARGIN) -> str:
-    """ "faster" or "slower" when the interval leaves 1 out and the ratio is off by more than `margin`, else "same"."""
-    return relation.verdict if abs(relation.value - 1) > margin else "same"
+    """What the interval of a ratio says.
+
+    "faster" or "slower" when it leaves 1 out and the ratio is off by more than `margin`; "unclear" when it does not,
+    but is so wide that the one model could be half as fast again as the other; else "same".
+    """
+    if relation.verdict != "same":
+        return relation.verdict if abs(relation.value - 1) > margin else "same"
+    return "unclear" if relation.high > _UNCLEAR or relation.low < 1 / _UNCLEAR else "same"
 
 
 def median_interval(timing: Timing, *, confidence: float = 0.95, seed: int = 0) -> tuple[float, float]:
@@ -281,11 +289,16 @@ def _origin(data: object, seed: int) -> str:
 
 
 def _warnings(latencies: Sequence[Latency]) -> list[str]:
-    lines = []
+    """One line for each model whose runs vary, with its worst setting, and one for unclear verdicts."""
+    worst: dict[str, float] = {}
     for item in latencies:
         if item.p90 > 2 * item.median and item.runs >= 20:
-            lines.append(
-                f"{item.model}: runs vary a lot (p90 is {item.p90 / item.median:.1f}x the median); "
-                "the machine is busy, trust the ratios more than the times"
-            )
+            worst[item.model] = max(worst.get(item.model, 0.0), item.p90 / item.median)
+    lines = [
+        f"{model}: runs vary a lot (p90 is up to {spread:.1f}x the median); the machine is busy, trust the ratios more "
+        "than the times"
+        for model, spread in worst.items()
+    ]
+    if any(item.verdict == "unclear" for item in latencies):
+        lines.append("a verdict is unclear: the interval is too wide; measure longer (--budget) or on a calmer machine")
     return lines

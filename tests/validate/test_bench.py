@@ -104,6 +104,13 @@ def test_interval_of_block_ratios_covers_the_truth_as_often_as_it_says() -> None
     assert 0.92 <= covered / 400 <= 0.98
 
 
+def test_an_interval_that_says_nothing_is_no_verdict() -> None:
+    assert judge(Ratio(0.6, 0.2, 1.3)) == "unclear"
+    assert judge(Ratio(1.1, 0.8, 1.6)) == "unclear"
+    assert judge(Ratio(1.02, 0.8, 1.3)) == "same"
+    assert judge(Ratio(2.0, 1.1, 4.0)) == "slower"
+
+
 def test_a_difference_too_small_to_matter_is_the_same() -> None:
     assert judge(Ratio(1.01, 1.005, 1.015)) == "same"
     assert judge(Ratio(0.9, 0.88, 0.92)) == "faster"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TIMES = ("nodes", "time", "share", "FLOPs", "bytes")
 _BOUNDS = {"compute": "comp", "memory": "mem"}
 _MANY = 10
-_COLOURS = {"faster": "green", "slower": "red", "same": ""}
+_COLOURS = {"faster": "green", "slower": "red", "unclear": "yellow", "same": ""}
 
 
 def render(report: BenchReport, console: Console, verbose: int = 0) -> None:

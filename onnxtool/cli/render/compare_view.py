@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 # Rows of the table along the depth: all up to _ROWS, else about _SAMPLE of them and what is around the first wrong one.
 _ROWS, _SAMPLE = 16, 8
+# The mean error, the least telling one, is left to terminals of this width.
+_WIDE = 100
 
 
 def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     """One row for each output, then the worst element of every output that failed."""
-    numbers = ("max abs", "max rel", "mean abs", "cosine", "SQNR dB")
+    wide = console.width >= _WIDE or bool(verbose)
+    numbers = ("max abs", "max rel", *(["mean abs"] if wide else []), "cosine", "SQNR dB")
     made = table("output", "shape", *numbers, "verdict", right=numbers)
     made.collapse_padding = True  # eight columns have to fit into 80 characters
     for column in made.columns[2:]:
@@ -27,7 +30,7 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
         made.add_row(
             markup(item.name),
             f"{item.dtype}[{', '.join(map(str, item.shape))}]".replace("[", "\\["),
-            *(number(v) for v in (item.max_abs, item.max_rel, item.mean_abs)),
+            *(number(v) for v in (item.max_abs, item.max_rel, *([item.mean_abs] if wide else []))),
             f"{item.cosine:.7f}",
             number(item.sqnr_db),
             "[green]equal[/]" if item.ok else "[red]differs[/]",

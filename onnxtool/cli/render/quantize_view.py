@@ -94,4 +94,4 @@ def _kernels(kernels: Mapping[str, int], limit: int | None) -> str:
     items = list(kernels.items())
     shown = ", ".join(f"{count} {name}" for name, count in items[:limit])
     rest = 0 if limit is None else len(items) - limit
-    return shown + (f" and {rest} other kinds" if rest > 0 else "")
+    return shown + (f" and {rest} other kind{'s' if rest != 1 else ''}" if rest > 0 else "")
