@@ -3,13 +3,15 @@
     python benchmarks/models.py FOLDER [--only NAME ...] [--list]
 
 PyTorch models come from transformers (both torch exporters, small sizes of the real architectures), or, without
-transformers, from the few modules below; the "light" models come from the onnx package.
+transformers, from the few modules below; Keras models go through tf2onnx; the "light" ones come from the onnx package.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -149,6 +151,53 @@ def _shake_statistics(model: Any) -> None:
             layer.bias.data.normal_(0, 0.2)
 
 
+def _keras(kind: str) -> Builder:
+    """A Keras model through its SavedModel and tf2onnx, as people do without onnxtool."""
+
+    def build(path: Path) -> None:
+        import keras
+        import numpy as np
+
+        keras.utils.set_random_seed(0)
+        if kind == "transformer":
+            model = _keras_transformer()
+        else:
+            model = getattr(keras.applications, kind)(weights=None, input_shape=(96, 96, 3), classes=100)
+        generator = np.random.default_rng(0)
+        spread = 0.05 if kind == "transformer" else 0.02
+        shaken = [w + np.abs(generator.normal(0, spread, w.shape)).astype(w.dtype) for w in model.get_weights()]
+        model.set_weights([s if w.ndim == 1 else w for w, s in zip(model.get_weights(), shaken, strict=True)])
+        with tempfile.TemporaryDirectory() as folder:
+            model.export(folder, verbose=False)
+            line = [
+                sys.executable,
+                "-m",
+                "tf2onnx.convert",
+                "--saved-model",
+                folder,
+                "--output",
+                str(path),
+                "--opset",
+                "18",
+            ]
+            subprocess.run(line, check=True, capture_output=True)
+
+    return build
+
+
+def _keras_transformer() -> Any:
+    import keras
+
+    layers = keras.layers
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    value = layers.Embedding(1000, 192)(ids)
+    for _ in range(4):
+        value = layers.LayerNormalization()(value + layers.MultiHeadAttention(4, 48)(value, value))
+        wide = layers.Dense(768, activation="gelu")(value)
+        value = layers.LayerNormalization()(value + layers.Dense(192)(wide))
+    return keras.Model(ids, layers.Dense(10)(value))
+
+
 def _light(name: str) -> Builder:
     def build(path: Path) -> None:
         import onnx
@@ -168,6 +217,9 @@ def builders() -> dict[str, Builder]:
     for kind in ("bert", "distilbert", "gpt2", "llama", "t5"):
         found[f"{kind}-dynamo"] = _text(kind, "dynamo")
         found[f"{kind}-torchscript"] = _text(kind, "torchscript")
+    found["keras-transformer"] = _keras("transformer")
+    for name in ("MobileNetV2", "EfficientNetB0", "ResNet50V2"):
+        found[f"keras-{name.lower()}"] = _keras(name)
     for name in ("resnet50", "densenet121", "shufflenet", "inception_v2", "squeezenet"):
         found[f"light-{name}"] = _light(name)
     return found
