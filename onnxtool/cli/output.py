@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ import typer
 from onnxtool import progress
 from onnxtool.cli import streams
 from onnxtool.cli.errors import print_error
-from onnxtool.errors import OnnxToolError, ResourceError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.report.base import Report
 from onnxtool.runtime import isolation
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _BUG = 70
+# What a path that no file can have gives, wherever it is looked at first.
+_NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
 _INTERRUPTED = 130
 
 
@@ -133,6 +136,8 @@ class Output(AbstractContextManager["Output"]):
         no_room = streams.no_room(error)
         if no_room is not None:
             self._fail(no_room, ResourceError.exit_code)
+        if isinstance(error, OSError) and error.errno in _NO_SUCH_NAME:
+            self._fail(f"{error.filename}: cannot be opened ({error.strerror}).", InputError.exit_code)
         if isinstance(error, MemoryError):
             self._fail("out of memory.", ResourceError.exit_code)
         if isinstance(error, Exception):

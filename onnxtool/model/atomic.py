@@ -7,6 +7,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,12 +41,17 @@ def staged(path: Path) -> Iterator[Path]:
     Temporary files that a killed process left for the same `path` are removed first.
     """
     sweep(path)
-    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}-{secrets.token_hex(6)}.tmp")
+    temporary = path.with_name(f".{_short(path.name)}.{os.getpid()}-{secrets.token_hex(6)}.tmp")
     try:
         yield temporary
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _short(name: str) -> str:
+    """As much of a name as leaves room for the rest of a temporary one; file systems count bytes, not letters."""
+    return os.fsencode(name)[:200].decode(sys.getfilesystemencoding(), "ignore")
 
 
 def fill(path: Path, payload: bytes | Iterable[bytes]) -> None:
@@ -71,7 +77,7 @@ def sweep(path: Path) -> None:
     with suppress(OSError):
         for entry in os.scandir(path.parent):
             found = _TEMPORARY.fullmatch(entry.name)
-            if found and found["name"].lstrip(".") == path.name[:200].lstrip(".") and not _alive(int(found["pid"])):
+            if found and found["name"].lstrip(".") == _short(path.name).lstrip(".") and not _alive(int(found["pid"])):
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):
                         shutil.rmtree(entry.path)

@@ -133,6 +133,8 @@ def find_models(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
     """
     found: dict[Path, None] = {}
     for given in paths:
+        if not os.fspath(given):
+            raise InputError("'': a model without a name; a variable may be empty.")
         path = Path(given)
         if path.is_dir():
             hits = sorted(p for p in path.rglob("*.onnx") if p.is_file())

@@ -80,6 +80,18 @@ def test_strange_file_names(onnxtool: Tool, tmp_path: Path, digits_onnx: Path, n
     assert (missing.returncode, len(missing.stderr.splitlines())) == (3, 1)
 
 
+@pytest.mark.parametrize("command", ["check", "inspect", "run", "bench", "verify"])
+def test_a_name_that_no_file_can_have(onnxtool: Tool, command: str) -> None:
+    done = onnxtool(command, "a" * 1000)
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+    assert "File name too long" in done.stderr
+
+
+def test_no_name_is_not_the_folder_at_hand(onnxtool: Tool) -> None:
+    done = onnxtool("check", "")
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+
+
 def test_a_name_cannot_reach_the_terminal_as_an_escape(
     onnxtool: Tool, tmp_path: Path, relu_proto: onnx.ModelProto
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 from onnx import numpy_helper
 
 from onnxtool.model import io
-from onnxtool.model.atomic import locked, staged, sweep, write_atomic
+from onnxtool.model.atomic import _short, locked, staged, sweep, write_atomic
 
 # Saves two different models over one output again and again, as fast as it can.
 SAVER = """
@@ -166,3 +166,12 @@ def test_clears_data_of_killed_runs_but_not_what_a_renamed_model_reads(tmp_path:
     assert held(tmp_path / "renamed.onnx") == held(output) == 1.0
     assert not (tmp_path / "m.onnx.0123abcd.data").exists()
     assert len(list(tmp_path.glob("m.onnx*.data"))) == 2
+
+
+@pytest.mark.parametrize("name", ["a" * 250, "模" * 80], ids=["latin", "chinese"])
+def test_names_as_long_as_the_file_system_allows(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    left = path.with_name(f".{_short(name)}.{2**22 + 1}-0123456789ab.tmp")  # of a process that has ended
+    left.write_bytes(b"part")
+    write_atomic(path, b"whole")
+    assert [p.name for p in tmp_path.iterdir()] == [name]
