@@ -36,7 +36,8 @@ def command(
         if git and len(files) >= 7:
             # path old-file old-hex old-mode new-file new-hex new-mode; a missing side is /dev/null
             try:
-                out.emit(diff(files[1], files[4]))
+                # git hands over the model alone, without its external data.
+                out.emit(diff(files[1], files[4], external=False))
             except typer.Exit:
                 return  # git takes any other exit code for a failure of the driver
             return

@@ -21,7 +21,7 @@ _CHUNK = 1 << 20
 _SHOWN = 160
 
 
-def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> DiffReport:
+def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, external: bool = True) -> DiffReport:
     """Compare two models as graphs. Values are compared by hash; nothing is run.
 
     Nodes are the same when they have the same name, or, without names, make the same tensor.
@@ -29,19 +29,20 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> DiffReport:
     Args:
         a: the file before; os.devnull stands for a model that is not there.
         b: the file after, likewise.
+        external: False tells weights in other files by their place there and not by content: the files may be missing.
 
     Raises:
         InputError: a file cannot be read as an ONNX model.
         UnsafeError: external data outside a model's folder.
     """
-    left, right = _read(a), _read(b)
+    left, right = _read(a, external), _read(b, external)
     headers = read_header(left), read_header(right)
     changes = [
         *_mapping("header", _header(headers[0]), _header(headers[1])),
         *_mapping("metadata", headers[0].metadata, headers[1].metadata),
         *_mapping("input", _specs(headers[0], "inputs"), _specs(headers[1], "inputs")),
         *_mapping("output", _specs(headers[0], "outputs"), _specs(headers[1], "outputs")),
-        *_renames(_initializers(left, Path(a).parent), _initializers(right, Path(b).parent)),
+        *_renames(*(_initializers(m, Path(p).parent if external else None) for m, p in ((left, a), (right, b)))),
         *_mapping("function", _functions(left), _functions(right)),
         *_nodes(left, right),
     ]
@@ -54,8 +55,8 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> DiffReport:
     return DiffReport(str(a), str(b), tuple(changes), operators)
 
 
-def _read(path: str | os.PathLike[str]) -> onnx.ModelProto:
-    return onnx.ModelProto() if os.fspath(path) == os.devnull else read_proto(path)
+def _read(path: str | os.PathLike[str], external: bool) -> onnx.ModelProto:
+    return onnx.ModelProto() if os.fspath(path) == os.devnull else read_proto(path, external=external)
 
 
 def _mapping(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
@@ -81,7 +82,7 @@ def _specs(header: ModelHeader, side: str) -> dict[str, str]:
     return {s.name: str(s.info()).removeprefix(f"{s.name}: ") for s in specs}
 
 
-def _initializers(model: onnx.ModelProto, folder: Path) -> dict[str, str]:
+def _initializers(model: onnx.ModelProto, folder: Path | None) -> dict[str, str]:
     """Name -> "float32[3, 4] sha256:0123456789ab", for all graphs."""
     return {t.name: _tensor(t, folder) for graph in graphs(model, DEFAULT) for t in graph.initializer}
 
@@ -90,7 +91,11 @@ def _tensor(tensor: onnx.TensorProto, folder: Path | None) -> str:
     known = tensor.data_type in onnx.TensorProto.DataType.values()
     kind = onnx.TensorProto.DataType.Name(tensor.data_type) if known else "unknown"
     dtype = dtype_name(ONNX_TO_NUMPY.get(kind, kind.lower()))
-    return f"{dtype}[{', '.join(map(str, tensor.dims))}] sha256:{_hash(tensor, folder)[:12]}"
+    shape = f"{dtype}[{', '.join(map(str, tensor.dims))}]"
+    reference = external_ref(tensor)
+    if reference is not None and folder is None:
+        return f"{shape} in {reference.location} at {reference.offset}"
+    return f"{shape} sha256:{_hash(tensor, folder)[:12]}"
 
 
 def _hash(tensor: onnx.TensorProto, folder: Path | None) -> str:

@@ -50,13 +50,16 @@ __all__ = [
 ]
 
 
-def read_proto(path: str | os.PathLike[str], limits: Limits = DEFAULT, *, in_place: bool = False) -> onnx.ModelProto:
+def read_proto(
+    path: str | os.PathLike[str], limits: Limits = DEFAULT, *, in_place: bool = False, external: bool = True
+) -> onnx.ModelProto:
     """Read an .onnx file without its external data, and verify all declared sizes.
 
     Args:
         path: the file.
         limits: how large it may be.
         in_place: large weights of a large file become references into it, as if they were external data.
+        external: False does not look for external data, which may then be missing.
 
     Raises:
         InputError: missing, empty, no ONNX model, or damaged.
@@ -69,7 +72,7 @@ def read_proto(path: str | os.PathLike[str], limits: Limits = DEFAULT, *, in_pla
         model = _read_whole(path, limits)
     try:
         verify_texts(model, limits)
-        verify_tensors(model, path.parent, limits)
+        verify_tensors(model, path.parent if external else None, limits)
     except OnnxToolError as error:
         raise type(error)(f"{path}: {error}") from error
     return model

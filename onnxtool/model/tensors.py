@@ -194,8 +194,10 @@ def _verify_inline(tensor: onnx.TensorProto, declared: int | None) -> None:
         )
 
 
-def verify_tensors(model: onnx.ModelProto, folder: Path, limits: Limits) -> list[Path]:
+def verify_tensors(model: onnx.ModelProto, folder: Path | None, limits: Limits) -> list[Path]:
     """Hold each tensor's declared size against the bytes that are really there, before anything is read.
+
+    Without a folder external data is not looked for.
 
     Returns:
         The external data files, each once.
@@ -216,6 +218,8 @@ def verify_tensors(model: onnx.ModelProto, folder: Path, limits: Limits) -> list
         reference = external_ref(tensor)
         if reference is None:
             _verify_inline(tensor, declared)
+            continue
+        if folder is None:
             continue
         if reference.location not in sizes:
             path = resolve_inside(folder, reference.location)

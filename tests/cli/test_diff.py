@@ -63,3 +63,13 @@ def test_as_a_diff_driver_of_git(relu_proto: onnx.ModelProto, tmp_path: Path) ->
     assert "- -> y: Relu(h) -> y" in shown
     assert "+ -> y: Tanh(h) -> y" in shown
     assert "initializers: 1 added" in shown  # the new file
+    weight = relu_proto.graph.initializer[0]  # only raw data goes into other files
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight), weight.name))
+    onnx.save(relu_proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.onnx.data", size_threshold=0)
+    git("add", ".")
+    git("commit", "-q", "-m", "second")
+    relu_proto.graph.node[1].op_type = "Relu"
+    onnx.save(relu_proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.onnx.data", size_threshold=0)
+    # git hands over the old model without its data: what moved there is told by its place.
+    assert "+ -> y: Relu(h) -> y" in git("diff", "m.onnx")
+    assert "in m.onnx.data at 0" in git("show", "--ext-diff", "HEAD", "--", "m.onnx")
