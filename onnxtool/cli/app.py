@@ -41,6 +41,10 @@ def _build(name: str) -> Any:
     single.command(name, no_args_is_help=name not in ("doctor", "quickstart"))(function)
     command = build_command(single)
     command.context_settings["help_option_names"] = ["-h", "--help"]
+    for option in command.params:
+        # Typer leaves out what click used to call the type of a flag; newer versions of click call it <bool>.
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
     return command
 
 
@@ -121,6 +125,7 @@ def main(args: Sequence[str] | None = None) -> None:
         errors.print_error(message, code, as_json="--json=-" in given.rest)
 
     try:
+        limits.verify_environment()
         if given.limits:
             limits.use(given.limits)
     except UsageError as error:

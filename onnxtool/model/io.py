@@ -20,7 +20,7 @@ from onnx import external_data_helper
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model import map_types
 from onnxtool.model.atomic import write_atomic
-from onnxtool.model.limits import DEFAULT, Limits
+from onnxtool.model.limits import DEFAULT, Limits, verify_environment
 from onnxtool.model.mapped import mark_inside, read_without_weights
 from onnxtool.model.pickle_scan import pickled_imports
 from onnxtool.model.saving import INLINE_LIMIT, check_output, save, spilled
@@ -179,6 +179,7 @@ def total_bytes(path: str | os.PathLike[str]) -> int:
 
 
 def _read_regular(path: Path, limit: int) -> bytes:
+    verify_environment()
     try:
         info = path.stat()
         if stat.S_ISDIR(info.st_mode):

@@ -57,7 +57,25 @@ def parse_limits(settings: Iterable[str]) -> Limits:
     return Limits(**values)
 
 
-DEFAULT = parse_limits(filter(None, os.environ.get(ENVIRONMENT, "").split(",")))
+def _of_environment() -> tuple[Limits, str]:
+    """The limits that the environment sets, and what is wrong with them: importing a module is no time to say so."""
+    try:
+        return parse_limits(filter(None, os.environ.get(ENVIRONMENT, "").split(","))), ""
+    except UsageError as error:
+        return Limits(), str(error).replace("--limit ", f"{ENVIRONMENT}=", 1)
+
+
+DEFAULT, FAULT = _of_environment()
+
+
+def verify_environment() -> None:
+    """Say now what was wrong with the limits that the environment sets.
+
+    Raises:
+        UsageError: no such limit, or no positive number.
+    """
+    if FAULT:
+        raise UsageError(FAULT)
 
 
 def use(settings: Iterable[str]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -114,3 +117,22 @@ def test_verbose_adds_the_traceback(onnxtool: Tool, tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "Traceback" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.parametrize("setting", ["bad=1", "nodes=many", "nodes"])
+def test_a_bad_limit_in_the_environment_is_one_line(onnxtool: Tool, digits_onnx: Path, setting: str) -> None:
+    done = onnxtool("check", digits_onnx, env={"ONNXTOOL_LIMITS": setting})
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith(f"error: ONNXTOOL_LIMITS={setting}: ")
+
+
+def test_a_bad_limit_in_the_environment_is_said_in_python_too(digits_onnx: Path) -> None:
+    script = f"import onnxtool; onnxtool.check({str(digits_onnx)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "ONNXTOOL_LIMITS": "bad=1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "UsageError: ONNXTOOL_LIMITS=bad=1: the limits are" in done.stderr
