@@ -30,6 +30,7 @@ from onnxtool.optimize.passes.neutral import EliminateAddZero, EliminateNeutral
 from onnxtool.optimize.passes.normalization import FuseLayerNorm, FuseRMSNorm
 from onnxtool.optimize.passes.packed_attention import FusePackedAttention
 from onnxtool.optimize.passes.padding import FusePadConv
+from onnxtool.optimize.passes.reductions import ReduceBeforeTranspose
 from onnxtool.optimize.passes.regrouping import (
     DropUnitDims,
     MoveBiasBeforeReshape,
@@ -65,6 +66,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     CollapseSlices,
     CollapseClips,
     FuseTransposeGemm,
+    ReduceBeforeTranspose,
     FlattenConcats,
     EliminateExpand,
     ShareSizes,
