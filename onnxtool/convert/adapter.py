@@ -94,10 +94,12 @@ class SourceModel(Protocol):
     `export` may leave other tensor names in the graph: `api` renames graph inputs and outputs to these, in order,
     and gives them these dynamic dims.
 
-    Two more methods are called where a source has them:
+    Two more methods are called and one attribute is read where a source has them:
 
     - `settle(feeds)` gives the feeds without those rows on which rounding alone decides (two classes that tie); the
       proof runs on what it gives.
+    - `rounding` maps the outputs of a quantized model to how far they may be off, in their own units (steps, where they
+      are integers): two correct implementations round differently half-way between two steps.
     - `release()` gives back the weights. It is called after the export and the source's own runs; `run` is not called
       after it.
     """

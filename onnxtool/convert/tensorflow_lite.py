@@ -14,9 +14,10 @@ from onnxtool.convert.interface import described, named
 from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_dims import name_dims, unique
 from onnxtool.convert.tensorflow_graph import failure, optimized, refuse_foreign_operators
+from onnxtool.convert.tensorflow_lite_quantized import describe
 from onnxtool.convert.tensorflow_quiet import quiet, silent_native_stderr
 from onnxtool.convert.tensorflow_tidy import tidy
-from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
@@ -34,6 +35,7 @@ class LiteModel:
     Attributes:
         interpreter: runs the original; resized for each new shape of its inputs.
         tensors: the graph's own names of inputs and outputs.
+        rounding: how far quantized outputs may be off, see `adapter.SourceModel`.
     """
 
     path: str
@@ -45,6 +47,7 @@ class LiteModel:
     form: str = "TensorFlow Lite model"
     notes: list[str] = field(default_factory=list)
     feeds_hint: Mapping[str, Domain] | None = None
+    rounding: Mapping[str, float] = field(default_factory=dict)
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One run of the interpreter.
@@ -73,7 +76,6 @@ def load_lite(source: Source, options: ConvertOptions) -> LiteModel:
 
     Raises:
         InputError: damaged.
-        UnsupportedError: it computes in integers (quantized).
     """
     import tensorflow as tf
 
@@ -87,7 +89,6 @@ def load_lite(source: Source, options: ConvertOptions) -> LiteModel:
         except (ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(f"{source}: damaged, or TensorFlow Lite cannot load it: {reason}") from error
-    _refuse_quantized(source, interpreter)
     given, results = interpreter.get_input_details(), interpreter.get_output_details()
     names, result_names = _names(interpreter, given, "inputs"), _names(interpreter, results, "outputs")
     shapes = {
@@ -106,13 +107,19 @@ def load_lite(source: Source, options: ConvertOptions) -> LiteModel:
         )
         for n, t in zip(result_names, results, strict=True)
     ]
+    outputs = list(named(outputs, options.output_names, "--output-names"))
+    quantized = describe(interpreter, [s.name for s in inputs], [s.name for s in outputs])
     return LiteModel(
         path=path,
         interpreter=interpreter,
         inputs=inputs,
-        outputs=named(outputs, options.output_names, "--output-names"),
+        outputs=tuple(outputs),
         tensors=(tuple(t["name"] for t in given), tuple(t["name"] for t in results)),
         framework=f"tensorflow {tf.__version__}",
+        form="TensorFlow Lite model, quantized" if quantized.notes else "TensorFlow Lite model",
+        notes=list(quantized.notes),
+        feeds_hint=quantized.domains,
+        rounding=quantized.rounding,
     )
 
 
@@ -127,15 +134,6 @@ def _names(interpreter: Any, details: Sequence[Mapping[str, Any]], what: str) ->
         if all(d["index"] in by_index for d in details):
             return [by_index[d["index"]] for d in details]
     return unique([d["name"].split(":")[0].removeprefix("serving_default_") for d in details])
-
-
-def _refuse_quantized(source: Source, interpreter: Any) -> None:
-    scales = [d for d in interpreter.get_tensor_details() if np.size(d["quantization_parameters"]["scales"])]
-    if scales:
-        raise UnsupportedError(
-            f"{source}: this model computes in integers ({len(scales)} quantized tensors), whose rounding ONNX cannot "
-            "repeat exactly. Convert the float model, then: onnxtool quantize"
-        )
 
 
 def export_lite(model: LiteModel, opset: int, verbose: int = 0) -> ir.Model:

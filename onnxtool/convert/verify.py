@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.allowance import allowances, tolerance_for
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
@@ -28,15 +29,8 @@ from onnxtool.validate.tolerance import Tolerance
 _BATCHES = (2, 1, 5)
 _LENGTHS = (((16, 9, 23), 3), ((32, 64, 96), 32), ((224, 256, 288), 32), ((16, 9, 23), 0), ((32, 64, 96), 0))
 _SAMPLE_ROWS = (32, 1, 5)
-# Half precision: a rounding step is 2**-10 (float16) or 2**-7 (bfloat16) of the value; sums of a few such steps
-# are what two correct implementations differ by.
-_HALF = {"FLOAT16": (1e-2, 1e-2), "BFLOAT16": (5e-2, 5e-2)}
-
 # What the runtime says of an operator that no library has brought.
 _UNREGISTERED = re.compile(r"([\w.]+:\w+)\(-?\d+\) is not a registered function/op")
-
-# Elements looked at in one go.
-_CHUNK = 1 << 18
 
 Feeds = Mapping[str, np.ndarray]
 
@@ -105,7 +99,7 @@ class Proof:
         allowed = tolerance_for(graph, self._tolerance)
         remembered = Remembered(model, self.probes)
         feeds = [p.feeds for p in self.probes]
-        scaled = self._scaled(allowed)
+        scaled = allowances(model, [p.outputs for p in self.probes], allowed)
         try:
             report = compare_runners(
                 remembered, runner, feeds, allowed, names=self._names, data=origin, tolerances=scaled
@@ -133,39 +127,6 @@ class Proof:
                 f"{self._names[0]}: the exporter of {self._model.framework.split(',')[0]} wrote a graph that the "
                 f"runtime refuses: {reason}"
             ) from error
-
-    def _scaled(self, allowed: Tolerance) -> dict[str, Tolerance]:
-        """The absolute tolerance of each output, which is meant for values around 1.
-
-        Where an output is larger, rounding errors are as well, also in those of its elements that happen to be near
-        zero: it is allowed the tolerance times its root mean square. An output that is everywhere about as small as
-        the tolerance is equal to anything small; that is said.
-        """
-        scaled = {}
-        for spec in self._model.outputs:
-            found = [p.outputs.get(spec.name) for p in self.probes]
-            sizes = [_size(a) for a in found if isinstance(a, np.ndarray) and a.dtype.kind in "fV" and a.size]
-            if not sizes:
-                continue
-            level, largest = (max(s[i] for s in sizes) for i in (0, 1))
-            scaled[spec.name] = replace(allowed, atol=allowed.atol * max(1.0, level))
-            note = f"output {spec.name} never exceeds {largest:.1g}: within atol {allowed.atol:g} that proves little"
-            if largest < 10 * allowed.atol and note not in self._model.notes:
-                self._model.notes.append(note)
-        return scaled
-
-
-def _size(array: np.ndarray) -> tuple[float, float]:
-    """The root mean square and the largest magnitude of the finite values of an array."""
-    total, count, largest = 0.0, 0, 0.0
-    flat = array.reshape(-1)
-    for start in range(0, flat.size, _CHUNK):
-        part = flat[start : start + _CHUNK].astype(np.float64)
-        part = part[np.isfinite(part)]
-        if part.size:
-            total, count = total + float(part @ part), count + part.size
-            largest = max(largest, float(np.abs(part).max()))
-    return (total / count) ** 0.5 if count else 0.0, largest
 
 
 def tidied(graph: ir.Model, proof: Proof, notes: list[str]) -> tuple[ir.Model, CompareReport]:
@@ -208,16 +169,6 @@ def _unmap(graph: ir.Model) -> bool:
     for tensor in external:
         tensor.release()
     return bool(external)
-
-
-def tolerance_for(graph: ir.Model, tolerance: Tolerance) -> Tolerance:
-    """Wider where the graph computes in half precision, unless the user's is wider still."""
-    found = {v.dtype.name for v in graph.graph.outputs if v.dtype is not None}
-    found |= {v.const_value.dtype.name for v in graph.graph.initializers.values() if v.const_value is not None}
-    for name, (rtol, atol) in _HALF.items():
-        if name in found:
-            tolerance = replace(tolerance, rtol=max(tolerance.rtol, rtol), atol=max(tolerance.atol, atol))
-    return tolerance
 
 
 def probe(model: SourceModel, options: ConvertOptions, domains: Mapping[str, Domain]) -> list[Probe]:

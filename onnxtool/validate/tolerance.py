@@ -15,10 +15,14 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|a - b| <= atol + rtol * |a|, element by element, `a` being the reference (as numpy.testing has it)."""
+    """|a - b| <= atol + rtol * |a|, element by element, `a` being the reference (as numpy.testing has it).
+
+    Integers must be equal; those that stand for quantized numbers may be `steps` apart.
+    """
 
     rtol: float = 1e-3
     atol: float = 1e-5
+    steps: int = 0
 
 
 @dataclass
@@ -133,7 +137,7 @@ class Difference:
             if exact:
                 error = np.where(same, 0.0, np.maximum(error, 1.0))
             magnitude = np.abs(x)
-            allowed = 0.0 if exact else self.tolerance.atol + self.tolerance.rtol * magnitude
+            allowed = float(self.tolerance.steps) if exact else self.tolerance.atol + self.tolerance.rtol * magnitude
             allowed = np.where(np.isfinite(allowed), allowed, 0.0)
             excess = error - allowed
             relative = np.where(same, 0.0, error / magnitude)

@@ -1,4 +1,4 @@
-"""TensorFlow Lite files: names, sizes, quantized models refused."""
+"""TensorFlow Lite files: names, sizes, quantized models."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 
-from onnxtool.convert.api import convert
+from onnxtool.convert import tensorflow_lite
+from onnxtool.convert.api import convert, open_source
+from onnxtool.convert.tensorflow_lite import export_lite
 from onnxtool.convert.tensorflow_quiet import import_keras, import_tensorflow, quiet
-from onnxtool.errors import UnsupportedError
+from onnxtool.model.graph import constant_array
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conftest import Result
 
@@ -55,9 +59,77 @@ def test_a_lite_file_gives_what_keras_gives(lite: Path, model: Any, tmp_path: Pa
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_quantized_lite_file_is_refused_in_words(lite: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="onnxtool quantize"):
-        convert(lite / "integers.tflite", tmp_path / "out.onnx")
+class TestQuantized:
+    """int8 models: their integers become QuantizeLinear and DequantizeLinear pairs."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def digits(cls, fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """The trained digits network, calibrated on real pictures: integers inside, floats or uint8 outside."""
+        folder = tmp_path_factory.mktemp("digits")
+        samples = np.load(fixtures / "calib.npz")["image"].reshape(-1, 1, 8, 8, 1).astype(np.float32)
+        with quiet():
+            converter = tf.lite.TFLiteConverter.from_keras_model(
+                keras.saving.load_model(fixtures / "digits_keras.keras", compile=False)
+            )
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            converter.representative_dataset = lambda: ([sample] for sample in samples)
+            (folder / "float.tflite").write_bytes(converter.convert())
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+            converter.inference_input_type = converter.inference_output_type = tf.uint8
+            (folder / "uint8.tflite").write_bytes(converter.convert())
+        return folder
+
+    @pytest.mark.parametrize("kind", ["float", "uint8"])
+    def test_gives_what_the_interpreter_gives(self, digits: Path, fixtures: Path, tmp_path: Path, kind: str) -> None:
+        report = convert(digits / f"{kind}.tflite", tmp_path / "out.onnx")
+        assert report.ok, report.comparison
+        assert report.form == "TensorFlow Lite model, quantized"
+        operators = {n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node}
+        assert {"QuantizeLinear", "DequantizeLinear"} <= operators
+
+        runner = OnnxRunner.open(tmp_path / "out.onnx")
+        (spec,) = runner.inputs
+        assert np.dtype(spec.dtype) == np.dtype("float32" if kind == "float" else "uint8")
+        images = np.load(fixtures / "eval.npz")["image"].reshape(-1, 8, 8, 1).astype(np.float32)
+        with quiet():
+            interpreter = tf.lite.Interpreter(str(digits / f"{kind}.tflite"))
+        (given,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+        if kind == "uint8":
+            scale, zero = given["quantization"]
+            images = np.clip(np.round(images / scale) + zero, 0, 255).astype(np.uint8)
+        interpreter.resize_tensor_input(given["index"], images.shape)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(given["index"], images)
+        interpreter.invoke()
+        expected = interpreter.get_tensor(result["index"])
+        (found,) = runner.run({spec.name: images}).values()
+        assert (
+            found.dtype == expected.dtype
+            and np.ptp(expected.astype(float)) > 20 * np.unique(np.diff(np.unique(expected))).min()
+        )
+        assert (found.argmax(axis=1) == expected.argmax(axis=1)).mean() > 0.99
+
+    def test_is_proven_on_inputs_of_its_whole_range(self, digits: Path) -> None:
+        hints = {kind: open_source(digits / f"{kind}.tflite").feeds_hint for kind in ("float", "uint8")}
+        (whole,), (clipped,) = (h.values() for h in (hints["uint8"] or {}, hints["float"] or {}))
+        assert (whole.low, whole.high) == (0, 256)
+        assert clipped.low <= 0 < clipped.high < 100
+
+    def test_an_output_more_than_two_steps_off_is_not_written(
+        self, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def shifted(model: Any, *arguments: Any) -> Any:
+            graph = export_lite(model, *arguments)
+            zero = graph.graph.outputs[0].producer().inputs[2]
+            assert constant_array(zero) == 0
+            zero.const_value = ir.tensor(np.array(40, np.uint8), name=zero.name)
+            return graph
+
+        monkeypatch.setattr(tensorflow_lite, "export_lite", shifted)
+        report = convert(digits / "uint8.tflite", tmp_path / "out.onnx")
+        assert not report.ok and not (tmp_path / "out.onnx").exists()
+        assert report.comparison is not None and report.comparison.outputs[0].max_abs >= 3
 
 
 def test_a_damaged_lite_file_ends_in_one_line(lite: Path, tmp_path: Path, onnxtool: Callable[..., Result]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 
 from onnxtool.convert import verify
 from onnxtool.convert.adapter import ConvertOptions
-from onnxtool.convert.verify import Proof, probe, tidied, tolerance_for
+from onnxtool.convert.allowance import allowances, tolerance_for
+from onnxtool.convert.verify import Proof, probe, tidied
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
@@ -201,3 +203,13 @@ def test_an_output_too_small_to_prove_anything_is_said() -> None:
     model = Scaled(1e-6)
     assert proof(model).compare(zeroed(1e-6, 0.0)).ok
     assert any("proves little" in n for n in model.notes)
+
+
+@pytest.mark.parametrize(("largest", "said"), [(200, False), (30, True)])
+def test_a_quantized_output_may_be_rounded_and_says_when_that_is_all(largest: int, said: bool) -> None:
+    outputs = (TensorSpec("y", np.dtype("uint8"), (2,)), TensorSpec("z", np.dtype("float32"), (2,)))
+    model: Any = SimpleNamespace(outputs=outputs, notes=[], rounding={"y": 4.0, "z": 0.5})
+    run = {"y": np.array([0, largest], np.uint8), "z": np.array([-50, 50], np.float32)}
+    own = allowances(model, [run], Tolerance(1e-3, 1e-5))
+    assert own["y"].steps == 4 and own["z"].atol == pytest.approx(0.5, rel=1e-3)
+    assert [n.startswith("output y varies by 30 only") for n in model.notes] == [True] * said
