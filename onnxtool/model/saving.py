@@ -8,14 +8,14 @@ import re
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import OnnxToolError, ResourceError, UsageError
 from onnxtool.model.atomic import fill, locked, replace, settled, staged, sweep, sync
 from onnxtool.model.digest import DIGEST_KEY, file_digest, seal, sealed
-from onnxtool.model.limits import DEFAULT
+from onnxtool.model.limits import DEFAULT, PROTOBUF_LIMIT
 from onnxtool.model.serialize import (
     bytes_in,
     externalized,
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Above this, weights go to OUT.onnx.data; protobuf itself ends at 2 GiB and needs room for the graph.
 INLINE_LIMIT = 1_900_000_000
+# Bytes in a folder that are searched for the names of data files that seem to be left over; some ten seconds' work.
+_LOOKED_THROUGH = 1 << 33
 
 
 @contextmanager
@@ -140,22 +142,27 @@ def _remove_left_data(path: Path, used: str | None) -> None:
     Those of the model that was just replaced, and those that a killed run had brought into place but not yet named.
     """
     ours = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{8})?\.data")
-    candidates = [f for f in path.parent.iterdir() if ours.fullmatch(f.name) and f.name != used]
+    names = {f.name: f for f in path.parent.iterdir()}
+    candidates = [n for n in names if ours.fullmatch(n) and n != used]
     if not candidates:
         return
-    models = [f for f in path.parent.iterdir() if f.suffix == path.suffix and f.is_file()]
-    for candidate in candidates:
-        # A model that was renamed still reads the data file of its old name.
-        if not any(_mentions(model, candidate.name) for model in models):
-            candidate.unlink(missing_ok=True)
+    # A model that was renamed, be it to "m.onnx.old", still reads the data file of its old name. So every file beside
+    # it that may be a model is looked through, which happens only after a model with a data file was replaced or its
+    # writing was killed. Where that is too much to read, the data stays: it may be in use.
+    with suppress(OSError):  # the model is in place: what cannot be looked at is no reason to call it a failure
+        others = [f for n, f in names.items() if not ours.fullmatch(n) and f.is_file()]
+        sizes = {f: f.stat().st_size for f in others}
+        models = [f for f, size in sizes.items() if 0 < size <= PROTOBUF_LIMIT]
+        if sum(sizes[f] for f in models) > _LOOKED_THROUGH:
+            return
+        for candidate in candidates:
+            if not any(_mentions(model, candidate) for model in models):
+                names[candidate].unlink(missing_ok=True)
 
 
 def _mentions(path: Path, name: str) -> bool:
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(name.encode()) >= 0
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(os.fsencode(name)) >= 0
 
 
 def check_output(path: Path) -> None:

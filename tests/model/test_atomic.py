@@ -168,6 +168,31 @@ def test_clears_data_of_killed_runs_but_not_what_a_renamed_model_reads(tmp_path:
     assert len(list(tmp_path.glob("m.onnx*.data"))) == 2
 
 
+def test_keeps_the_data_of_a_backup_whatever_its_suffix(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    output = tmp_path / "out" / "m.onnx"
+    io.save(io.load(weights_model(tmp_path / "s.onnx", 1.0)), output, external=True)
+    backup = output.rename(output.with_name("m.onnx.old"))  # goes on reading m.onnx.data
+    io.save(io.load(weights_model(tmp_path / "s.onnx", 2.0)), output, external=True)
+    io.save(io.load(weights_model(tmp_path / "s.onnx", 3.0)), output)
+    assert sorted(p.name for p in output.parent.iterdir()) == ["m.onnx", "m.onnx.data", "m.onnx.old"]
+    assert held(backup) == 1.0
+
+
+def test_keeps_data_where_too_much_would_have_to_be_read_to_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    output = tmp_path / "out" / "m.onnx"
+    io.save(io.load(weights_model(tmp_path / "s.onnx", 1.0)), output, external=True)
+    monkeypatch.setattr("onnxtool.model.saving._LOOKED_THROUGH", 10)
+    io.save(io.load(weights_model(tmp_path / "s.onnx", 2.0)), output)
+    assert output.with_name("m.onnx.data").exists()
+    monkeypatch.undo()
+    io.save(io.load(weights_model(tmp_path / "s.onnx", 3.0)), output)
+    assert not output.with_name("m.onnx.data").exists()
+
+
 @pytest.mark.parametrize("name", ["a" * 250, "模" * 80], ids=["latin", "chinese"])
 def test_names_as_long_as_the_file_system_allows(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
