@@ -38,8 +38,8 @@ class Latency:
         throughput: batch items in a second, at the median.
         ratio: latency over that of the first model, measured in alternation; None for the first model itself.
         ratio_low, ratio_high: its 95 % bootstrap interval.
-        verdict: "faster", "slower", "same" (the interval holds 1), "unclear" (it is too wide to say anything), or "" for
-            the first model.
+        verdict: "faster", "slower", "same" (the interval holds 1), "unclear" (it is too wide to say anything), or ""
+            for the first model.
     """
 
     model: str

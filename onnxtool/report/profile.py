@@ -30,7 +30,8 @@ class NodeTime:
         macs: multiply-accumulates for the profiled inputs; None when there are none, or when they are unknown.
         output_bytes: size of what it wrote; None when the runtime does not tell.
         originals: the nodes of the file that this one does the work of, by name or, unnamed, by their first output,
-            those with multiply-accumulates first; none for what the runtime put in itself (changes of layout).
+            those with multiply-accumulates first, then those of its own type; none for what the runtime put in itself
+            (changes of layout).
         flops: floating-point operations in one run: two for each multiply-accumulate; of other operators a few for each
             element. Integer operations of quantized operators count the same.
         bytes: what it reads and writes in one run: every input, weights included, and every output once.

@@ -93,11 +93,12 @@ class _File:
 
 
 def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    """The inputs, and what graphs inside the node take from outside."""
     yield from (n for n in node.input if n)
     for attribute in node.attribute:
         for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            for each in inner.node:
-                yield from _reads(each)
+            own = {name for each in inner.node for name in each.output} | {v.name for v in inner.input}
+            yield from (name for each in inner.node for name in _reads(each) if name not in own)
 
 
 def _beginnings(name: str) -> Iterator[str]:

@@ -73,8 +73,8 @@ def node_costs(
         node = nodes[position]
         made = _outputs(first[key].get("output_type_shape"))
         tensors |= dict(zip((n for n in node.output if n), made, strict=False))
-        names = [label(n) for n in originals[position]]
-        names.sort(key=lambda n: n not in counted)
+        ordered = sorted(originals[position], key=lambda n: (label(n) not in counted, n.op_type != node.op_type))
+        names = [label(n) for n in ordered]
         found[key] = _cost(node, tensors, tuple(names), counted)
     return found
 

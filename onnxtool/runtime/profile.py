@@ -22,6 +22,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import DEFAULT, SessionOptions
 
 _WARMUP = 3
+_HOLDERS = ("If", "Loop", "Scan", "SequenceMap")
 # The runtime writes its own graph as one protobuf message, which cannot be larger than 2 GB.
 _LARGEST = 1_800_000_000
 
@@ -78,11 +79,12 @@ def summarise_events(
     """
     durations: dict[Key, list[float]] = {}
     sizes: dict[Key, int] = {}
+    inside = _inside(events)
     for event in events:
         key = event_key(event)
         if key is None:
             continue
-        durations.setdefault(key, []).append(float(event.get("dur", 0)) / 1e6)
+        durations.setdefault(key, []).append((float(event.get("dur", 0)) - inside.get(id(event), 0.0)) / 1e6)
         size = str(event.get("args", {}).get("output_size", ""))
         if size.isdigit():
             sizes[key] = int(size)
@@ -106,6 +108,21 @@ def summarise_events(
         operators=tuple(sorted((_operator(o, n) for o, n in by_type.items()), key=lambda o: -o.seconds)),
         peaks=peaks,
     )
+
+
+def _inside(events: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """Microseconds of an event that belong to other nodes: those of the graphs inside an If, Loop or Scan."""
+    found: dict[int, float] = {}
+    open_: list[Mapping[str, Any]] = []
+    kernels = [e for e in events if event_key(e) is not None and "ts" in e]
+    for event in sorted(kernels, key=lambda e: (float(e["ts"]), -float(e.get("dur", 0)))):
+        while open_ and float(event["ts"]) >= float(open_[-1]["ts"]) + float(open_[-1].get("dur", 0)):
+            open_.pop()
+        if open_:
+            found[id(open_[-1])] = found.get(id(open_[-1]), 0.0) + float(event.get("dur", 0))
+        if str(event.get("args", {}).get("op_name", "")) in _HOLDERS:
+            open_.append(event)
+    return found
 
 
 def _node_time(

@@ -226,7 +226,7 @@ def _edges(
         try:
             runner.run(feeds)
         except InputError as error:
-            skipped.append(f"A cannot take {label}, so it is not compared: {error}")
+            skipped.append(f"A cannot take the edge input {label!r}, so it is not compared: {error}")
         else:
             taken.append(feeds)
     return taken

@@ -53,6 +53,22 @@ def test_a_node_in_a_loop_counts_with_all_its_turns() -> None:
     assert {n.node: round(n.seconds * 1e6) for n in found.nodes} == {"loop": 100, "body": 40}
 
 
+def test_what_runs_inside_a_node_is_not_its_own_time() -> None:
+    events = []
+    for run in range(5):
+        start = 1000 * run
+        holder = {**event("choice", "If", 100), "ts": start}
+        events += [{**event("inner", "Add", 30), "ts": start + 10}, {**event("inner2", "Mul", 40), "ts": start + 50}]
+        events += [holder, {**event("after", "Add", 20), "ts": start + 100}]
+    found = summarise_events("m.onnx", events, {})
+    assert {n.node: round(n.seconds * 1e6) for n in found.nodes} == {
+        "choice": 30,
+        "inner": 30,
+        "inner2": 40,
+        "after": 20,
+    }
+
+
 def test_nothing_to_tell() -> None:
     assert summarise_events("m.onnx", [], {}).nodes == ()
 

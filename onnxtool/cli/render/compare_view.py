@@ -49,7 +49,9 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     warnings(console, report.warnings)
     sizes = f"{len(report.runs)} run{'s' if len(report.runs) != 1 else ''} on {clean(report.data)}"
     outcome = "equal" if report.ok else "different"
-    verdict(console, report.ok, f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g} ({sizes})")
+    own = sum(item.rtol is not None for item in report.outputs)
+    but = f", {own} output{'s' if own != 1 else ''} by --tolerance" if own else ""
+    verdict(console, report.ok, f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} ({sizes})")
 
 
 def _details(item: TensorDifference, top_k: int) -> str:
