@@ -1,7 +1,8 @@
 """Does `compare --layers` name the node with the wrong weight?
 
-    python benchmarks/layers_blame.py MODEL [--trials 20] [--optimize extended] [--first 1]
+    python benchmarks/layers_blame.py MODEL|bert [--trials 20] [--optimize extended] [--first 1] [--seed 0]
 
+"bert" is a BERT of 12 layers, 128 wide, with random weights, built with transformers and torch.onnx.
 Each trial changes one element of one weight of a random node, optionally optimizes the damaged model, compares it with
 the original, and asks whether the node is among the first `--first` suspects of the original's nodes. Also: the model
 against itself, and the time of a layered comparison as a multiple of two plain runs (sessions included in both).
@@ -66,8 +67,17 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--optimize")
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0, help="of the weights that are damaged")
     arguments = parser.parse_args()
     path = arguments.model
+    if str(path) == "bert":
+        sys.path.insert(0, str(Path(__file__).parent))
+        import layers_cost
+
+        path = Path(tempfile.mkdtemp()) / "bert.onnx"
+        layers_cost.build(
+            path, hidden_size=128, num_hidden_layers=12, num_attention_heads=4, intermediate_size=512, vocab_size=3000
+        )
     model = onnx.load(path)
     runner = OnnxRunner.open(path, EXACT)
     feeds = random_feeds(runner.inputs, 0, domains=input_domains(load(path)), length=32)
@@ -80,7 +90,7 @@ def main() -> None:
     taken = time.perf_counter() - began
     print(f"itself: {len(layers.tensors)} tensors, {'equal' if layers.culprit is None else 'DIFFERENT'}; ", end="")
     print(f"{taken:.2f} s, {taken / plain:.1f}x two plain runs with their sessions, {layers.passes} passes")
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(arguments.seed)
     pool = candidates(model)
     named = 0
     with tempfile.TemporaryDirectory() as folder:

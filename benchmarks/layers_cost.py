@@ -23,13 +23,13 @@ from pathlib import Path
 KINDS = ("plain", "layers")
 
 
-def build(path: Path) -> None:
-    """BERT-base with random weights, as an .onnx file with dynamic batch and length."""
+def build(path: Path, **sizes: int) -> None:
+    """BERT-base with random weights, as an .onnx file with dynamic batch and length; `sizes` are BertConfig's."""
     import torch
     import transformers
 
     torch.manual_seed(0)
-    config = transformers.BertConfig()
+    config = transformers.BertConfig(**sizes)
     config._attn_implementation = "eager"
     bert = transformers.BertModel(config, add_pooling_layer=False)
 
