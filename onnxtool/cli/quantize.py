@@ -46,6 +46,13 @@ class MethodChoice(StrEnum):
     entropy = "entropy"
 
 
+class FuseChoice(StrEnum):
+    """Values of --fuse."""
+
+    attention = "attention"
+    all = "all"
+
+
 def command(
     model: o.ModelArgument,
     output: o.OutputOption,
@@ -206,6 +213,15 @@ def command(
             help="static: quantize the products of two activations in attention too. auto tries it by itself.",
         ),
     ] = False,
+    fuse: Annotated[
+        FuseChoice | None,
+        typer.Option(
+            "--fuse",
+            show_default=False,
+            help="Write what stays float as the runtime's own fused operators: attention (with rotary embeddings and "
+            "SiLU), or all (additions with the normalization behind them too). auto tries both by itself.",
+        ),
+    ] = None,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads while measuring latency.")] = 1,
     html: Annotated[
         Path | None,
@@ -255,6 +271,7 @@ def command(
             bias_correction=bias_correction,
             compact=compact,
             attention=attention,
+            fuse=fuse.value if fuse is not None else "",
             threads=threads,
         )
         out.emit(report)

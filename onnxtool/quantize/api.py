@@ -28,7 +28,16 @@ from onnxtool.quantize.kernels import count_kernels
 from onnxtool.quantize.latency import DEFAULT_THREADS, compare_latency
 from onnxtool.quantize.memory import release_memory
 from onnxtool.quantize.placement import counts
-from onnxtool.quantize.recipe import ActivationType, Method, Mode, QuantRecipe, WeightType, dump_recipe, load_recipe
+from onnxtool.quantize.recipe import (
+    ActivationType,
+    Fusions,
+    Method,
+    Mode,
+    QuantRecipe,
+    WeightType,
+    dump_recipe,
+    load_recipe,
+)
 from onnxtool.quantize.remarks import remarks
 from onnxtool.quantize.targets import find_target
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
@@ -66,6 +75,7 @@ def quantize(
     bias_correction: bool = False,
     compact: int = 0,
     attention: bool = False,
+    fuse: Fusions = "",
     images: ImageOptions | str = "",
     target: str | None = None,
     threads: int = DEFAULT_THREADS,
@@ -101,6 +111,8 @@ def quantize(
         symmetric: int8 and int4: no zero points.
         target: auto: another machine's traits ("avx2", "avx512", "vnni", "amx", "arm64", "generic"), to choose without
             timing.
+        fuse: what stays float becomes the runtime's own fused operators (com.microsoft): "attention" (with rotary
+            embeddings and SiLU), or "all" (additions with the normalization behind them too); auto tries both.
         attention: static: products of two activations are quantized too; auto tries it where that may be faster.
         images: how pictures become tensors (see `images.parse_options`).
         search_scale: int4: choose each block's scale by its squared error.
@@ -142,6 +154,7 @@ def quantize(
         bias_correction=bias_correction,
         compact=compact,
         attention=attention,
+        fuse=fuse,
     )
     if recipe.mode == "static" and data is None and recipe.ranges is None:
         raise UsageError(

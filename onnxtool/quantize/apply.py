@@ -15,6 +15,7 @@ from onnxtool.quantize.dynamic import DYNAMIC, make_dynamic
 from onnxtool.quantize.edit import is_standard, remove_unused
 from onnxtool.quantize.filled import has_filled, refill
 from onnxtool.quantize.float16 import make_float16, overflowing
+from onnxtool.quantize.fusing import fuse_floats
 from onnxtool.quantize.observe import calibrated, observe
 from onnxtool.quantize.placement import COMPUTE, Placement, eligible, is_product, place
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
@@ -183,6 +184,7 @@ def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
     make_blocks(model.graph, [n for n in model.graph if plan.get(n.name or "") == "blocks"], recipe)
     model.graph.sort()
     remove_unused(model)
+    fuse_floats(model, recipe.fuse)
     if recipe.compact:
         store_compactly(model, recipe.compact)
     if filled:

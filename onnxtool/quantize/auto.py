@@ -27,7 +27,7 @@ from onnxtool.quantize.families import MINOR, natural_plan, rule_of_thumb, share
 from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.observe import observe
-from onnxtool.quantize.paying import CLEARLY_FASTER, with_attention, without_gates, without_groups
+from onnxtool.quantize.paying import CLEARLY_FASTER, with_attention, with_fusions, without_gates, without_groups
 from onnxtool.quantize.placement import eligible, is_product, live_tensors
 from onnxtool.quantize.recipe import Method, QuantRecipe
 from onnxtool.quantize.recurrent import is_recurrent
@@ -47,6 +47,7 @@ _AS_SMALL = 1.05  # of files about as small, the fastest
 _FINALISTS = 4
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
+_WORTH_FUSING = 2
 _LOST_DB = 4.0  # so noisy that leaving nodes in float is no repair
 _METHODS: tuple[tuple[Method, float], ...] = (
     ("minmax", 1.0),
@@ -151,6 +152,9 @@ class _Hunt:
             self._method()
             task.describe("trying families of recipes")
             self._families()
+            # Whatever is done to these later keeps the fusions.
+            for trial in self._fastest(_WORTH_FUSING):
+                with_fusions(self.lab, trial, lambda: self._in_time("condition"))
             task.describe("smoothing, equalizing, correcting biases")
             self._condition()
             task.describe("looking for nodes that do not pay")

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
+from onnxtool.errors import OnnxToolError
 from onnxtool.quantize.apply import placement_of
+from onnxtool.quantize.fusing import FUSIONS, fuse_floats
 from onnxtool.quantize.recipe import NodePlan
 from onnxtool.quantize.trial import Laboratory, Trial
 
@@ -32,6 +34,23 @@ def with_attention(lab: Laboratory, trial: Trial, products: Sequence[ir.Node], i
     plan: dict[str, NodePlan] = {**(trial.recipe.plan or {}), **{n.name or "": "static" for n in products}}
     tried = lab.try_out(f"{trial.name}, with attention", replace(trial.recipe, plan=plan))
     return tried if tried.speed < trial.speed * CLEARLY_FASTER else trial
+
+
+def with_fusions(lab: Laboratory, trial: Trial, in_time: Callable[[], bool]) -> Trial:
+    """What stays float as the runtime's own fused operators; some of them are slower than their parts."""
+    best, fused = trial, 0
+    for fusions in FUSIONS if lab.estimate is None and not trial.recipe.fuse else ():
+        try:
+            found = fuse_floats(lab.build(trial.recipe), fusions)
+        except OnnxToolError:  # of a fusion that this model breaks
+            continue
+        if found <= fused or not in_time():
+            continue
+        fused = found
+        tried = lab.try_out(f"{trial.name}, {fusions} fused", replace(trial.recipe, fuse=fusions))
+        if tried.speed < best.speed * CLEARLY_FASTER:
+            best = tried
+    return best
 
 
 def without_groups(

@@ -16,6 +16,7 @@ Mode = Literal["auto", "static", "dynamic", "float16", "int4", "int8"]
 ActivationType = Literal["u8", "s8"]
 WeightType = Literal["s8", "u8"]
 Method = Literal["minmax", "percentile", "mse", "entropy"]
+Fusions = Literal["", "attention", "all"]
 # How one node runs: static and dynamic integer kernels, or block-quantized weights.
 NodePlan = Literal["static", "dynamic", "blocks"]
 
@@ -51,6 +52,8 @@ class QuantRecipe:
         attention: static: products of two activations are quantized too.
         compact: weights of nodes that stay float are stored in so many bits (8 or 16), and made float when the model is
             loaded; 0 leaves them as they are.
+        fuse: what stays float as the runtime's own fused operators: attention (with rotary embeddings and SiLU), or all
+            (additions with the normalization behind them too).
         optimize: the level of graph optimization before quantizing.
     """
 
@@ -77,10 +80,17 @@ class QuantRecipe:
     shifts: Mapping[str, Sequence[float]] | None = field(default=None, repr=False)
     attention: bool = False
     compact: int = 0
+    fuse: Fusions = ""
     optimize: str = "extended"
 
     def __post_init__(self) -> None:
-        choices = {"mode": Mode, "activations": ActivationType, "weights": WeightType, "method": Method}
+        choices = {
+            "mode": Mode,
+            "activations": ActivationType,
+            "weights": WeightType,
+            "method": Method,
+            "fuse": Fusions,
+        }
         for name, kinds in choices.items():
             if getattr(self, name) not in get_args(kinds):
                 raise UsageError(f"--{name} {getattr(self, name)}: choose one of {', '.join(get_args(kinds))}.")
@@ -93,6 +103,8 @@ class QuantRecipe:
             raise UsageError(f"--attention goes with --mode static, not {self.mode}: its ranges have to be calibrated.")
         if self.compact not in (0, 8, 16):
             raise UsageError(f"--compact {self.compact}: choose 8 or 16 bits.")
+        if self.fuse and self.mode == "float16":
+            raise UsageError("--fuse goes with integer modes, not float16.")
         if self.compact and self.mode == "float16":
             raise UsageError("--compact goes with integer modes, not float16: there all weights have 16 bits.")
         for name, given in conditions.items():
@@ -131,9 +143,9 @@ class QuantRecipe:
         if self.mode in ("int4", "int8"):
             kind = "symmetric" if self.symmetric else "asymmetric"
             blocks = f"{self.mode} weights, blocks of {self.block_size}, {kind}"
-            return blocks + (f", compact {self.compact}" if self.compact else "")
+            return blocks + (f", compact {self.compact}" if self.compact else "") + (", fused" if self.fuse else "")
         if self.compact and self.plan is not None and not self.plan:
-            return f"float, weights stored in {self.compact} bits"
+            return f"float{' fused' if self.fuse else ''}, weights stored in {self.compact} bits"
         plans: set[str] = {*(self.plan or {}).values()} or {self.mode}
         words = ["+".join(sorted(plans)), f"{self.activations}{self.weights}"]
         words.append(self._granularity)
@@ -152,6 +164,7 @@ class QuantRecipe:
             *([f"smooth {self.smooth:g}"] if self.smooth else []),
             *(["equalized"] if self.equalize else []),
             *(["bias-corrected"] if self.bias_correction else []),
+            *([f"fused {self.fuse}"] if self.fuse else []),
             *([f"compact {self.compact}"] if self.compact else []),
         ]
 

@@ -11,6 +11,7 @@ from onnxtool.quantize.correction import correctable
 from onnxtool.quantize.equalization import has_pairs
 from onnxtool.quantize.fidelity import noise_share
 from onnxtool.quantize.kernels import count_kernels
+from onnxtool.quantize.paying import with_fusions
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.quantize.smoothing import LINEAR
 from onnxtool.quantize.trial import Laboratory, Trial
@@ -83,5 +84,5 @@ def with_float_kernels(lab: Laboratory, base: QuantRecipe, keeps: Callable[[Tria
     for bits in (8, 16):
         tried = lab.try_out(f"float, weights in {bits} bits", replace(base, plan={}, compact=bits))
         if keeps(tried):
-            return tried
+            return with_fusions(lab, tried, lambda: True)
     return None
