@@ -31,7 +31,8 @@ class PassContext:
             runtime then takes another kernel.
 
     Attributes:
-        refused: nodes that constant folding has tried in vain, so that it need not try again.
+        refused: nodes that constant folding has tried in vain, so that it need not try again; with a number, it may
+            once more bytes than that become free with the node.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class PassContext:
         self.max_folded_bytes = max_folded_bytes
         self.growth_budget = growth_budget
         self.source_bytes = source_bytes
-        self.refused: set[ir.Node] = set()
+        self.refused: dict[ir.Node, int | None] = {}
         self._names: set[str] = set()
         self.rename_duplicates()
 

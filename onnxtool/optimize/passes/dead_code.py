@@ -33,7 +33,7 @@ def _clean(graph: ir.Graph) -> int:
     removed = 0
     for node in reversed(graph):
         if not any(o.uses() or o.is_graph_output() for o in node.outputs):
-            _detach_subgraphs(node)
+            detach_subgraphs(node)
             graph.remove(node, safe=True)
             removed += 1
             continue
@@ -46,7 +46,7 @@ def _clean(graph: ir.Graph) -> int:
     return removed
 
 
-def _detach_subgraphs(node: ir.Node) -> None:
+def detach_subgraphs(node: ir.Node) -> None:
     """Let the bodies of a dead If or Loop no longer count as users of what they capture."""
     for attribute in node.attributes.values():
         bodies = []

@@ -72,18 +72,20 @@ class FoldConstants:
         return None if value.is_graph_output() or context.changes_kernel(value) else context.array(value)
 
     def _compute(self, node: ir.Node, known: dict[ir.Value, np.ndarray], context: PassContext) -> bool:
-        if node in context.refused or not foldable(node) or is_op(node, "Constant") or not node.outputs:
+        if context.refused.get(node, 0) is None or not foldable(node) or is_op(node, "Constant") or not node.outputs:
             return False
         for value in node.inputs:
             if value is not None and value not in known and not context.is_constant(value):
                 return False
         if any(v.is_graph_output() for v in node.outputs):
             return False
+        if node in context.refused and _freed_bytes(node) <= (context.refused[node] or 0):
+            return False  # no more room than last time
         shapes = [static_shape(o) for o in node.outputs]
         if any(s is not None and math.prod(s) * 4 > _MAX_COMPUTED_BYTES for s in shapes):
             return False
         if any(context.changes_kernel(o) for o in node.outputs) and not _goes_on(node, known, context):
-            context.refused.add(node)  # it would be computed, which takes three times its size, and not stored
+            context.refused[node] = None  # it would be computed, which takes three times its size, and not stored
             return False
         arrays = [None if v is None else known[v] if v in known else context.array(v) for v in node.inputs]
         if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
@@ -91,7 +93,7 @@ class FoldConstants:
         try:
             results = evaluate(node, arrays, context.model.opset_imports)
         except CannotEvaluateError:
-            context.refused.add(node)
+            context.refused[node] = None
             return False
         for value, result in zip(node.outputs, results, strict=True):
             if result is not None:
@@ -106,13 +108,14 @@ class FoldConstants:
         if any(v not in known for v in needed):
             return False
         if any(context.changes_kernel(v) for v in needed):
-            context.refused.add(node)
+            context.refused[node] = None
             return False
         if is_op(node, "ConstantOfShape", "Expand") and not context.fits_inline(known[needed[0]]):
             return False  # already the compact form of this constant
         after = sum(context.stored_bytes(known[v]) for v in needed)
-        if not context.may_grow(_freed_bytes(node), after):
-            context.refused.add(node)
+        freed = _freed_bytes(node)
+        if not context.may_grow(freed, after):
+            context.refused[node] = freed
             return False
         for value in needed:
             name = value.name or "folded"

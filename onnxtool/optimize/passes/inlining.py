@@ -7,6 +7,7 @@ from onnx_ir.passes.common import InlinePass
 
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.levels import Level
+from onnxtool.optimize.passes.dead_code import detach_subgraphs
 
 
 class InlineFunctions:
@@ -82,5 +83,6 @@ def _inline(node: ir.Node, body: ir.Graph, context: PassContext) -> int:
             copy = context.insert(node, "Identity", [new], base=f"{old.name}_copy")
             copy.type, copy.shape = old.type, old.shape
             context.bypass(old, copy)
+    detach_subgraphs(node)
     graph.remove(node, safe=True)
     return 1

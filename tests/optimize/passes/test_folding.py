@@ -94,6 +94,21 @@ def test_folding_never_grows_the_file(optimized) -> None:
     assert len(result.proto.SerializeToString()) < 5000
 
 
+def test_folds_what_no_longer_grows_the_file(optimized) -> None:
+    """The weight's second reader goes with the branch that is never taken, a round after the first attempt."""
+    text = """g (float[64, 64] x) => (float[64, 64] y) {
+        yes = Constant <value = bool {1}> () turned = Transpose <perm = [1, 0]> (w)
+        y = If (yes) <
+            then_branch = t () => (float[64, 64] p) { p = Mul (x, turned) },
+            else_branch = e () => (float[64, 64] q) { q = Mul (x, w) }
+        >
+    }"""
+    weights = {"w": np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)}
+    result = optimized(text, "fold-constants", "inline-constant-if", "eliminate-dead-code", weights=weights)
+    assert result.after == {"Mul": 1}
+    assert len(result.proto.graph.initializer) == 1
+
+
 def test_a_size_limit_allows_what_the_user_allows() -> None:
     proto = onnx.parser.parse_model(
         """<ir_version: 10, opset_import: ["" : 20]> g (float[100, 100] x) => (float[100, 100] y)
