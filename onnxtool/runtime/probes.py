@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,31 +88,42 @@ def find_probes(
     """
     dynamic = _is_dynamic(specs)
     found: list[Probe] = []
-    failure: InputError | None = None
+    failures: list[str] = []
     with progress.task("running the source", wanted) as task:
         for own in (specs, *_with_states(specs)):
-            for index, sizes in enumerate(_sizes(own, found, batch) if dynamic else ({},)):
-                if index and _elements(own, sizes) > _MAX_ELEMENTS:
-                    continue
-                feeds = random_feeds(own, seed + index, domains=domains, **sizes)
-                try:
-                    outputs = runner.run(feeds)
-                except (InputError, ResourceError) as error:
-                    failure = failure or InputError(str(error))
-                    continue
-                length, first = sizes.get("length", DEFAULT_LENGTH), sizes.get("batch", DEFAULT_BATCH)
-                found.append(Probe(feeds, outputs, length, first, own))
+            tried = _sizes(own, found, batch) if dynamic else iter([dict[str, Any]()])
+            for probe in islice(_working(runner, own, tried, seed, domains, failures), wanted):
+                found.append(probe)  # what has worked steers which sizes are tried next
                 task.advance()
-                if len(found) == wanted:
-                    break
             if found:
                 break
     if not found:
-        reason = str(failure).removesuffix(".")
+        reason = failures[0].removesuffix(".") if failures else "no size was tried"
         raise InputError(
             f"the model does not run on random inputs{' of any usual size' * dynamic} ({reason}). {advice}"
         )
     return found
+
+
+def _working(
+    runner: Runner,
+    specs: Sequence[TensorSpec],
+    tried: Iterator[dict[str, Any]],
+    seed: int,
+    domains: Mapping[str, Domain] | None,
+    failures: list[str],
+) -> Iterator[Probe]:
+    """The sizes that the source runs on; what it says of the others goes into `failures`."""
+    for index, sizes in enumerate(tried):
+        if index and _elements(specs, sizes) > _MAX_ELEMENTS:
+            continue
+        feeds = random_feeds(specs, seed + index, domains=domains, **sizes)
+        try:
+            outputs = runner.run(feeds)
+        except (InputError, ResourceError) as error:
+            failures.append(str(error))
+            continue
+        yield Probe(feeds, outputs, sizes.get("length", DEFAULT_LENGTH), sizes.get("batch", DEFAULT_BATCH), specs)
 
 
 def runnable_feeds(
