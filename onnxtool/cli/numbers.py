@@ -1,7 +1,8 @@
-"""Options that hold several numbers."""
+"""Options that hold numbers."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -62,3 +63,19 @@ def parse_tolerances(texts: Sequence[str]) -> dict[str, Tolerance]:
             raise UsageError(f"--tolerance {text}: write NAME:rtol,atol, such as logits:1e-2,1e-4.")
         found[name] = Tolerance(rtol, atol)
     return found
+
+
+def byte_count(option: str, text: str | None) -> int | None:
+    """Parse "64MB", "1.5 GB" or plain bytes into a number of bytes (1 kB is 1000 bytes); None is none.
+
+    Raises:
+        UsageError: not such a size.
+    """
+    from onnxtool.errors import UsageError
+
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kmgt]?)b?", text.strip().lower(), re.ASCII)
+    if match is None:
+        raise UsageError(f"{option} {text}: write a size such as 64MB, 1.5GB, or a number of bytes.")
+    return int(float(match[1]) * 1000 ** " kmgt".index(match[2] or " "))

@@ -42,13 +42,12 @@ def command(
         bool, typer.Option("--freeze-initializers", help="Turn inputs that have a default into constants.")
     ] = False,
     max_folded_size: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--max-folded-size",
-            metavar="BYTES",
-            min=0,
-            help="A folded constant may be larger than what it replaces by this many bytes. Without it, folding never "
-            "makes the file larger.",
+            metavar="SIZE",
+            help="A folded constant may be larger than what it replaces by this much, such as 64MB. Without it, "
+            "folding never makes the file larger.",
             show_default=False,
         ),
     ] = None,
@@ -117,6 +116,7 @@ def command(
         if upgrade_opset is not None and downgrade_opset is not None:
             raise UsageError("--upgrade-opset and --downgrade-opset exclude each other.")
 
+        from onnxtool.cli.numbers import byte_count
         from onnxtool.model.spec import parse_input_shapes
         from onnxtool.optimize.api import optimize
         from onnxtool.runtime.session import SessionOptions
@@ -131,7 +131,7 @@ def command(
                 data=data,
                 input_shapes=parse_input_shapes(input_shape or ()),
                 freeze_initializers=freeze_initializers,
-                max_folded_bytes=max_folded_size,
+                max_folded_bytes=byte_count("--max-folded-size", max_folded_size),
                 opset=upgrade_opset or downgrade_opset,
                 rtol=rtol,
                 atol=atol,
