@@ -25,6 +25,7 @@ _CODE = {
     "Lambda": "Lambda layer",
     "__lambda__": "lambda function",
     "TorchModuleWrapper": "TorchModuleWrapper layer",
+    "TFSMLayer": "TFSMLayer",  # loads a SavedModel from a path of the file's choice
 }
 
 
@@ -53,13 +54,17 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
         return _from_factory(options, keras), "Keras model from --factory", []
     if options.factory is not None:
         return _with_factory(source, options, keras)
-    verify_structure(source, _h5py(source))
+    archive = is_archive(source)
+    if not archive:  # here the configuration lies in the HDF5 file too
+        verify_structure(source, _h5py(source))
     config, form = _configuration(source)
     if config is None:
         raise UnsupportedError(
             f"{source}: these are Keras weights without the model. Name what builds it: --factory file.py:function"
         )
     notes = _check_code(source, config, options)
+    if archive:
+        verify_structure(source, _h5py(source))
     with quiet(options.verbose), importable(options.python_path):
         try:
             with _named(source) as path:

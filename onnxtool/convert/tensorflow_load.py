@@ -14,21 +14,11 @@ from onnxtool.convert.tensorflow_dims import name_dims, unique
 from onnxtool.convert.tensorflow_model import TensorFlowModel
 from onnxtool.convert.tensorflow_quiet import quiet
 from onnxtool.convert.tensorflow_slots import accept_optimizer_state
-from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError
+from onnxtool.convert.tensorflow_unsafe import refuse_unsafe
+from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.isolation import risky
 
-# Operators that reach outside the graph when it runs. (The saver's own, which every SavedModel has, are not among
-# them: they run only when the SavedModel is loaded, on its own folder.)
-_UNSAFE = {
-    "PyFunc",
-    "PyFuncStateless",
-    "EagerPyFunc",
-    "ReadFile",
-    "WriteFile",
-    "MatchingFiles",
-    "FileSystemSetConfiguration",
-}
 _MAX_GRAPH = (1 << 31) - 1
 
 
@@ -51,6 +41,7 @@ def load_saved_model(source: Source, folder: Path, options: ConvertOptions) -> T
             raise InputError(f"{source}: TensorFlow cannot load this SavedModel: {_first_line(error)}") from error
     name = _signature_name(source, loaded, options)
     function = loaded.signatures[name]
+    refuse_unsafe(source, function.graph.as_graph_def(), options, saver=True)
     specs = [t for t in tf.nest.flatten(function.structured_input_signature) if isinstance(t, tf.TensorSpec)]
     keys = list(function.structured_input_signature[1]) or [t.name for t in specs]
     by_key = function.structured_input_signature[1]
@@ -90,16 +81,20 @@ def _signature_name(source: Source, loaded: Any, options: ConvertOptions) -> str
 
 
 def _check_saved_model(source: Source, folder: Path, options: ConvertOptions) -> None:
+    from google.protobuf import text_format
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
 
     file = folder / "saved_model.pb"
-    if not file.is_file():
-        return  # the text form, saved_model.pbtxt: TensorFlow reads it, and old tools wrote it
+    if not file.exists():
+        file = folder / "saved_model.pbtxt"  # TensorFlow reads it, and old tools wrote it
     try:
-        proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
-    except (DecodeError, OSError) as error:
-        raise InputError(f"{source}: its saved_model.pb is damaged or cut off.") from error
+        if file.suffix == ".pb":
+            proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+        else:
+            proto = text_format.Parse(file.read_bytes().decode(), saved_model_pb2.SavedModel())
+    except (DecodeError, text_format.ParseError, OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{source}: its {file.name} is damaged or cut off.") from error
     for graph in proto.meta_graphs:
         refuse_unsafe(source, graph.graph_def, options)
 
@@ -163,22 +158,13 @@ def _prune(
                 raise InputError(f"{source}: no tensor {name!r}; likely inputs and outputs: {shown}.")
         try:
             element = wrapped.graph.as_graph_element
-            return wrapped.prune([element(n) for n in inputs], [element(n) for n in outputs])
+            pruned = wrapped.prune([element(n) for n in inputs], [element(n) for n in outputs])
         except Exception as error:
             raise InputError(
                 f"{source}: inputs {list(inputs)} do not lead to outputs {list(outputs)}: {_first_line(error)}"
             ) from error
-
-
-def refuse_unsafe(source: Source, graph_def: Any, options: ConvertOptions) -> None:
-    """Raise UnsafeError for operators that reach outside the graph, unless trusted."""
-    nodes = [*graph_def.node, *(n for f in graph_def.library.function for n in f.node_def)]
-    found = sorted({n.op for n in nodes} & _UNSAFE)
-    if found and not options.trust:
-        raise UnsafeError(
-            f"{source}: running this graph reaches outside of it ({', '.join(found)}). "
-            "Pass --trust if you trust where it comes from."
-        )
+    refuse_unsafe(source, pruned.graph.as_graph_def(), options, saver=True)
+    return pruned
 
 
 def _placeholders(graph_def: Any) -> list[str]:

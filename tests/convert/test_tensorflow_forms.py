@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.api import convert, open_source
+from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_quiet import import_tensorflow, quiet
+from onnxtool.convert.tensorflow_unsafe import refuse_unsafe
 from onnxtool.errors import InputError, UnsafeError, UsageError
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conftest import Result
@@ -143,6 +147,73 @@ def test_a_graph_that_writes_files_is_refused(tf: Any, tmp_path: Path) -> None:
     with pytest.raises(UnsafeError, match=r"WriteFile.*--trust"):
         open_source(tmp_path / "graph.pb")
     assert not (tmp_path / "written").exists()
+
+
+def test_a_saved_model_that_writes_files_is_refused_also_as_text_and_in_inner_functions(
+    tf: Any, tmp_path: Path
+) -> None:
+    target = tmp_path / "written"
+    module = tf.Module()
+
+    @tf.function
+    def inner(x: Any) -> Any:
+        tf.print("boo", output_stream=f"file://{target}")
+        return x * 2
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), tf.float32, name="x")])
+    def outer(x: Any) -> Any:
+        return {"y": inner(x)}
+
+    folder = tmp_path / "model"
+    with quiet():
+        tf.saved_model.save(module, str(folder), signatures={"serving_default": outer})
+    with pytest.raises(UnsafeError, match=r"PrintV2.*--trust"):
+        open_source(folder)
+
+    from google.protobuf import text_format
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    proto = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    (folder / "saved_model.pb").unlink()
+    (folder / "saved_model.pbtxt").write_text(text_format.MessageToString(proto))
+    with pytest.raises(UnsafeError, match=r"PrintV2.*--trust"):
+        open_source(folder)
+    (folder / "saved_model.pbtxt").write_text("meta_graphs { nonsense")
+    with pytest.raises(InputError, match=r"saved_model.pbtxt is damaged"):
+        open_source(folder)
+    assert not target.exists()
+
+
+def test_a_signature_that_saves_checkpoints_is_refused(tf: Any, tmp_path: Path) -> None:
+    module = tf.Module()
+    module.weight = tf.Variable(WEIGHT)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), tf.float32, name="x")])
+    def call(x: Any) -> Any:
+        tf.raw_ops.SaveV2(prefix=str(tmp_path / "w"), tensor_names=["a"], shape_and_slices=[""], tensors=[x])
+        return {"y": x @ module.weight}
+
+    with quiet():
+        tf.saved_model.save(module, str(tmp_path / "model"), signatures={"serving_default": call})
+    with pytest.raises(UnsafeError, match=r"SaveV2.*--trust"):
+        open_source(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("operator", "outside"),
+    [
+        *((name, True) for name in ("ReadFile", "EagerPyFunc", "TextLineDataset", "ExperimentalSqlDataset")),
+        *((name, True) for name in ("TFRecordReaderV2", "DebugIdentityV3", "DecodeProtoV2", "CreateSummaryFileWriter")),
+        *((name, True) for name in ("DataServiceDatasetV4", "SnapshotDatasetV2", "ImmutableConst", "RpcCall")),
+        *((name, False) for name in ("SaveV2", "ScalarSummary", "MatMul", "PrintV2", "TensorSliceDataset")),
+        *((name, False) for name in ("InitializeTableFromTextFileV2", "DeepCopy", "Print")),
+    ],
+)
+def test_which_operators_reach_outside(tf: Any, operator: str, outside: bool) -> None:
+    graph = tf.compat.v1.GraphDef()
+    graph.node.add(op=operator)
+    with pytest.raises(UnsafeError) if outside else nullcontext():
+        refuse_unsafe(Source(None), graph, ConvertOptions())
 
 
 def test_a_cut_off_graph_is_an_input_error(frozen: Path, tmp_path: Path) -> None:
