@@ -4,7 +4,7 @@
 
 Two models, made here with random weights: one with external data (linear layers with an Identity and an unused branch
 between them), and with `--bert` BERT-base from the TorchScript exporter (440 MB in one file; needs torch and
-transformers). `--peer` names a Python that has onnxscript, to run its optimizer beside ours on the second.
+transformers). `--peer` names a Python that has onnxscript, whose optimizer then runs in turn with ours.
 
 Peak memory is the largest resident set of the process, mapped pages of files included. The model's files are removed
 at the end, unless the folder was given.
@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +29,11 @@ from onnx import TensorProto, helper
 
 _WIDTH = 4096
 _PEER = "import sys, onnx, onnxscript.optimizer as o; onnx.save(o.optimize(onnx.load(sys.argv[1])), sys.argv[2])"
+_PEER_EXTERNAL = """
+import sys, onnx_ir as ir, onnxscript.optimizer as o
+model = ir.load(sys.argv[1]); o.optimize(model); ir.save(model, sys.argv[2], external_data="external.peer.data")
+"""
+_ROUNDS = 3
 
 
 def build_external(folder: Path, gigabytes: float) -> Path:
@@ -77,8 +85,21 @@ def build_bert(folder: Path) -> Path:
     return path
 
 
-def measure(command: list[str]) -> str:
-    """Run a process: seconds on the clock, of the processors, and its peak memory."""
+@dataclass(frozen=True)
+class Cost:
+    """Seconds on the clock and of the processors, and the peak memory in bytes, of a process."""
+
+    seconds: float
+    cpu: float
+    peak: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s, {self.cpu:.1f} s of processor time, {self.peak / 1e6:.0f} MB"
+
+
+def measure(command: list[str]) -> Cost:
+    """Run a process, once what others wrote is on the disk."""
+    os.sync()
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -86,10 +107,24 @@ def measure(command: list[str]) -> str:
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - start
     if status:
-        return f"failed: {errors.strip().splitlines()[-1] if errors.strip() else status}"
-    cpu = usage.ru_utime + usage.ru_stime
+        sys.exit(f"failed: {errors.strip().splitlines()[-1] if errors.strip() else status}")
     scale = 1 if sys.platform == "darwin" else 1024
-    return f"{seconds:.1f} s, {cpu:.1f} s of processor time, {usage.ru_maxrss * scale / 1e6:.0f} MB"
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale)
+
+
+def in_turn(ours: list[str], peer: list[str], results: Callable[[], Iterable[Path]]) -> None:
+    """Both commands in alternation, from a clean folder each: medians of the ratios."""
+    costs: list[list[Cost]] = [[], []]
+    for _ in range(_ROUNDS):
+        for found, command in zip(costs, (ours, peer), strict=True):
+            for left in results():
+                left.unlink()
+            found.append(measure(command))
+    for name, found in zip(("onnxtool", "onnxscript"), costs, strict=True):
+        print(f"    {name}: " + "; ".join(map(str, found)), flush=True)
+    clock = statistics.median(a.seconds / b.seconds for a, b in zip(*costs, strict=True))
+    cpu = statistics.median(a.cpu / b.cpu for a, b in zip(*costs, strict=True))
+    print(f"    ratio, median of {_ROUNDS}: {clock:.2f} by the clock, {cpu:.2f} of processor time", flush=True)
 
 
 def optimizer(source: Path, *options: str) -> list[str]:
@@ -99,7 +134,14 @@ def optimizer(source: Path, *options: str) -> list[str]:
 
 
 def _size(path: Path) -> float:
-    return sum(f.stat().st_size for f in path.parent.glob(f"{path.stem}.*") if ".out." not in f.name) / 1e6
+    return (
+        sum(
+            f.stat().st_size
+            for f in path.parent.glob(f"{path.stem}.*")
+            if ".out." not in f.name and ".peer." not in f.name
+        )
+        / 1e6
+    )
 
 
 def run(folder: Path, arguments: argparse.Namespace) -> None:
@@ -108,6 +150,14 @@ def run(folder: Path, arguments: argparse.Namespace) -> None:
     print(f"external data, {_size(source):.0f} MB")
     print(f"  without comparison: {measure(optimizer(source, '--no-verify'))}", flush=True)
     print(f"  with comparison: {measure(optimizer(source))}", flush=True)
+    if arguments.peer:
+        print("  without comparison, in turn with onnxscript's optimizer")
+        peer = [arguments.peer, "-c", _PEER_EXTERNAL, str(source), str(folder / "external.peer.onnx")]
+        in_turn(
+            optimizer(source, "--no-verify"),
+            peer,
+            lambda: [*folder.glob("external.out.*"), *folder.glob("external.peer.*")],
+        )
     for left in folder.glob("external*"):
         left.unlink()
     if arguments.bert:
@@ -116,8 +166,9 @@ def run(folder: Path, arguments: argparse.Namespace) -> None:
         print(f"  with comparison: {measure(optimizer(source))}", flush=True)
         print(f"  without comparison: {measure(optimizer(source, '--no-verify'))}", flush=True)
         if arguments.peer:
-            target = str(folder / "bert.peer.onnx")
-            print(f"  onnxscript: {measure([arguments.peer, '-c', _PEER, str(source), target])}", flush=True)
+            print("  with comparison, in turn with onnxscript's optimizer, which has none")
+            peer = [arguments.peer, "-c", _PEER, str(source), str(folder / "bert.peer.onnx")]
+            in_turn(optimizer(source), peer, lambda: [*folder.glob("bert.out.*"), *folder.glob("bert.peer.*")])
         for left in folder.glob("bert*"):
             left.unlink()
 
