@@ -29,13 +29,18 @@ def damaged(digits_onnx: Path, tmp_path: Path) -> Path:
 def test_layers_names_the_node_in_80_columns(
     onnxtool: Command, digits_onnx: Path, damaged: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "r.json"
-    done = onnxtool("compare", digits_onnx, damaged, "--layers", "--json", out, env={"COLUMNS": "80"})
+    out, summary = tmp_path / "r.json", tmp_path / "r.md"
+    files = ("--json", out, "--markdown", summary)
+    done = onnxtool("compare", digits_onnx, damaged, "--layers", *files, env={"COLUMNS": "80"})
     assert done.returncode == 1, done.stderr
     assert "first wrong tensor: conv2d_1" in done.stdout
     assert "node_conv2d_1" in done.stdout
     report = json.loads(out.read_text())
     assert report["layers"]["culprit"]["suspects"][0]["node"] == "node_conv2d_1"
+    told = summary.read_text()
+    assert "first wrong tensor: **conv2d\\_1**" in told
+    assert "Conv node\\_conv2d\\_1 (its features.1.0.weight is another one)" in told
+    assert "worst at" in told
 
 
 def test_record_then_golden(onnxtool: Command, digits_onnx: Path, damaged: Path, tmp_path: Path) -> None:
@@ -47,6 +52,7 @@ def test_record_then_golden(onnxtool: Command, digits_onnx: Path, damaged: Path,
     assert "outside tolerance" in (tmp_path / "r.xml").read_text()
     loose = onnxtool("compare", damaged, "--golden", folder, "--tolerance", "logits:10,100")
     assert loose.returncode == 0, loose.stdout
+    assert "1 output by --tolerance" in loose.stdout
 
 
 def test_usage(onnxtool: Command, digits_onnx: Path, tmp_path: Path) -> None:

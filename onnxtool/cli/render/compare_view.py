@@ -38,7 +38,7 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     console.print(made)
     for item in report.outputs:
         if not item.ok or item.note:
-            console.print(f"  {markup(item.name)}: {markup(_why(item), 500)}", soft_wrap=True)
+            console.print(f"  {markup(item.name)}: {markup(why(item), 500)}", soft_wrap=True)
         if verbose or any(item.nans) or any(item.infinities):
             console.print(f"  {markup(item.name)}: {markup(_details(item, report.top_k), 500)}", soft_wrap=True)
     for opinion in report.opinions:
@@ -135,7 +135,8 @@ def _excerpt(layers: Layers) -> list[LayerDifference]:
     return [items[i] for i in sorted(kept)]
 
 
-def _why(item: TensorDifference) -> str:
+def why(item: TensorDifference) -> str:
+    """What is wrong with an output: how many elements, and the worst one."""
     if item.note:
         return item.note
     where = list(item.worst_index or ())

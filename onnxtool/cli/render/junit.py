@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from onnxtool.cli.render.compare_view import why
 from onnxtool.cli.render.text import clean
 from onnxtool.report.base import Report
 from onnxtool.report.bench import BenchReport
@@ -67,8 +68,8 @@ def _cases(report: Report) -> Iterator[_Case]:
     elif isinstance(report, CompareReport):
         for output in report.outputs:
             text = f"max abs {output.max_abs:.3g}, max rel {output.max_rel:.3g}, SQNR {output.sqnr_db:.1f} dB"
-            why = output.note or f"{output.mismatched} of {output.total} elements outside tolerance; {text}"
-            yield _Case(f"{report.a} against {report.b}", output.name, None if output.ok else why, note=text)
+            reason = f"{why(output)}; {text}"
+            yield _Case(f"{report.a} against {report.b}", output.name, None if output.ok else reason, note=text)
     elif isinstance(report, BenchReport):
         for item in report.latencies:
             name = f"batch {item.batch}, threads {item.threads or 'all'}"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from onnxtool.cli.render.bench_view import original_name
+from onnxtool.cli.render.compare_view import why
 from onnxtool.cli.render.text import clean, count, duration, number, size
 from onnxtool.report.base import Report
 from onnxtool.report.bench import BenchReport
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import CompareReport
+
+_SUSPECTS, _SLOWEST = 3, 10
 
 
 def render(report: Report) -> str:
@@ -63,6 +67,15 @@ def _compare(report: CompareReport) -> Iterator[str]:
         for o in report.outputs
     ]
     yield from _table(("output", "max abs", "max rel", "cosine", "SQNR dB", "verdict"), rows)
+    yield ""
+    yield from (f"- {_cell(o.name)}: {_cell(why(o))}" for o in report.outputs if not o.ok)
+    culprit = report.layers.culprit if report.layers is not None else None
+    if culprit is not None:
+        yield f"- first wrong tensor: **{_cell(culprit.tensor)}**, made by"
+        for suspect in culprit.suspects[:_SUSPECTS]:
+            weights = " or ".join(suspect.explaining_weights) or ", ".join(suspect.changed_weights)
+            about = f" (its {_cell(weights)} is another one)" if weights else ""
+            yield f"  - {suspect.model}: {_cell(suspect.operator)} {_cell(suspect.node)}{about}"
 
 
 def _bench(report: BenchReport) -> Iterator[str]:
@@ -81,10 +94,23 @@ def _bench(report: BenchReport) -> Iterator[str]:
     yield from _table(("model", "batch", "threads", "median", "p90", "p99", "items/s", "ratio", "verdict"), rows)
     for line in report.regressions:
         yield f"- **slower** {_cell(line)}"
+    for profile in report.profiles:
+        yield ""
+        nodes = [
+            (
+                original_name(n, 1),
+                n.operator,
+                duration(n.seconds),
+                f"{n.share:.1%}",
+                *("" if v is None else f"{v:.1f}" for v in (n.gflops, n.gbs)),
+            )
+            for n in profile.nodes[:_SLOWEST]
+        ]
+        yield from _table((f"slowest nodes of {profile.model}", "runs as", "time", "share", "GFLOP/s", "GB/s"), nodes)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(columns) + " |"
+    yield "| " + " | ".join(map(_cell, columns)) + " |"
     yield "|" + "---|" * len(columns)
     for row in rows:
         yield "| " + " | ".join(c if c.startswith("**") else _cell(c) for c in row) + " |"
