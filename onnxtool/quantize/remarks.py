@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.graph import all_nodes
+from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.edit import is_standard
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.placement import COMPUTE
@@ -29,6 +31,8 @@ _INTEGER_HERE = (
     "DynamicQuantizeMatMul",
     "GatherBlockQuantized",
 )
+_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+_FLOATS = ("float32", "float16", "float64", "bfloat16")
 _NO_KERNEL = ("GRU", "RNN", "ConvTranspose")
 
 
@@ -41,7 +45,28 @@ def remarks(job: Job, recipe: QuantRecipe) -> tuple[str, ...]:
         found.append("the model holds quantized nodes already; those stay as they are.")
     if job.data is None:
         found.append("without --data the error is measured on random inputs, which says little about real ones.")
+    else:
+        found += _unscaled(job.data)
     return tuple(found)
+
+
+def _unscaled(data: DataSource) -> list[str]:
+    """Bytes for a float input: pictures that somebody forgot to scale give ranges hundreds of times too wide."""
+    raw = next(iter(data.open()), {})
+    if len(data.specs) == 1 and len(raw) == 1:
+        raw = {data.specs[0].name: next(iter(raw.values()))}
+    found = []
+    for spec in data.specs:
+        array = np.asarray(raw.get(spec.name, 0.0))
+        if array.dtype not in _BYTES or str(spec.dtype) not in _FLOATS or not array.size:
+            continue
+        low, high = int(array.min()), int(array.max())
+        if max(abs(low), abs(high)) > 1:
+            found.append(
+                f"{spec.name!r} is {array.dtype} in the data ({low} to {high} in the first sample) and was taken as it "
+                f"is. If the model expects scaled values, 0 to 1 say, scale the data first: ranges are wrong otherwise."
+            )
+    return found
 
 
 def nothing_to_quantize(model: ir.Model, kinds: str = "Conv, Gemm or MatMul") -> str:

@@ -150,3 +150,16 @@ def test_may_write_over_its_input(digits_onnx: Path, tmp_path: Path) -> None:
     report = onnxtool.quantize(path, path, mode="dynamic")
     assert report.bytes_before == digits_onnx.stat().st_size
     assert report.bytes_after == path.stat().st_size < report.bytes_before
+
+
+@pytest.mark.parametrize(("scale", "warned"), [(255, True), (1, False)])
+def test_bytes_for_a_float_input_are_taken_with_a_warning(
+    fixtures: Path, digits_onnx: Path, tmp_path: Path, scale: int, warned: bool
+) -> None:
+    images = np.load(fixtures / "calib.npz")["image"][:8]
+    data = {"image": (images / images.max() * scale).astype(np.uint8)}
+    report = onnxtool.quantize(digits_onnx, tmp_path / "out.onnx", mode="static", data=data)
+    told = [w for w in report.warnings if "uint8" in w and "'image'" in w]
+    assert len(told) == warned
+    if warned:
+        assert "0 to 255 in the first sample" in told[0]
