@@ -16,6 +16,7 @@ import torch
 
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.factory import call_factory, find_factory, importable
+from onnxtool.convert.pytorch_outside import refuse_unsafe_script
 from onnxtool.convert.pytorch_pt2 import load_exported_program
 from onnxtool.convert.pytorch_transformers import load_pretrained
 from onnxtool.convert.pytorch_weights import find_weights, fit
@@ -56,6 +57,8 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
             program = load_exported_program(source, options.trust)
             return Loaded(program.module(), "PyTorch exported program (.pt2)", program=program)
         if form == "torchscript":
+            if not options.trust:
+                refuse_unsafe_script(source)
             loaded = Loaded(_load_torchscript(source), "TorchScript archive")
         elif form == "factory":
             loaded = Loaded(_built(options), "PyTorch factory")

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from onnxtool.convert.pytorch_outside import is_outside
 from onnxtool.convert.pytorch_quiet import quiet
 from onnxtool.convert.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError
@@ -91,7 +92,7 @@ def _screen_item(source: Source, key: str, value: Any) -> None:
         if "__" in value or any(w not in _FUNCTIONS and not _SYMBOL.fullmatch(w) for w in words):
             bad = f"the expression {value[:60]!r}"
     elif key == "target" and isinstance(value, str) and "." in value and value.startswith(_MODULES):
-        bad = None if _TARGET.fullmatch(value) else f"a call of {value[:60]!r}"
+        bad = None if _TARGET.fullmatch(value) and not is_outside(value) else f"a call of {value[:60]!r}"
     if bad is not None:
         raise UnsafeError(
             f"{source}: this exported program holds {bad}, which can run code when loaded. "

@@ -22,6 +22,7 @@ from torch import nn
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.api import convert, open_source
 from onnxtool.convert.pytorch import form_of
+from onnxtool.convert.pytorch_outside import is_outside
 from onnxtool.convert.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.report.convert import ConvertReport
@@ -395,6 +396,45 @@ class _Picky(nn.Module):
         if x.shape[-1] != 16000:
             raise ValueError("wants 16000 samples")
         return x * 2
+
+
+class Saves(torch.nn.Module):
+    """Writes a file when it is run, as TorchScript too."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch.save(x, "written-by-a-model")
+        return x * 2
+
+
+def test_torchscript_that_writes_files_is_refused_without_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch deprecates its own scripting
+        torch.jit.script(Saves()).save("model.pt")
+    with pytest.raises(UnsafeError, match=r"reaches outside of it \(save\).*--trust"):
+        convert("model.pt", "out.onnx", input_shapes={"x": (2,)})
+    assert [p.name for p in tmp_path.iterdir()] == ["model.pt"]
+
+    with zipfile.ZipFile("model.pt") as archive, zipfile.ZipFile("upper.pt", "w") as other:
+        for name in archive.namelist():
+            other.writestr(name.replace(".py", ".PY") if name.endswith(".py") else name, archive.read(name))
+    with pytest.raises(UnsafeError, match=r"\(save\)"):
+        convert("upper.pt", "out.onnx", input_shapes={"x": (2,)})
+
+
+@pytest.mark.parametrize(
+    ("target", "outside"),
+    [
+        ("torch.ops.aten.from_file.default", True),
+        ("torch.ops.image.read_file", True),
+        ("torch.ops.symm_mem.one_shot_all_reduce.default", True),
+        ("torch.ops.aten.add.Tensor", False),
+    ],
+)
+def test_which_operators_of_exported_programs_reach_outside(target: str, outside: bool) -> None:
+    assert is_outside(target) is outside
 
 
 def test_torchscript_says_what_it_wants(tmp_path: Path) -> None:

@@ -117,6 +117,13 @@ def archives() -> dict[str, bytes]:
         "storage-cut-model.pt": swapped(torch, next(n for n in members(torch) if n.endswith("/data/0")), b"\0" * 4),
         "script-without-code-model.pt": zipped(script),
         "script-cut-model.pt": zipped({**script, "m/code/__torch__.py": b"class M(Module):\n" * 50})[:-60],
+        "script-that-writes-model.pt": zipped(
+            {
+                **script,
+                "m/code/__torch__.py": b"class M(Module):\n  def forward(self, x: Tensor) -> Tensor:\n"
+                b'    torch.save(x, "ran")\n    return x\n',
+            }
+        ),
         "script-of-noise-model.pt": zipped({**script, "m/code/__torch__.py": b"\xff\xfe" * 500}),
         "program-empty-model.pt2": zipped(program),
         "program-nested-model.pt2": zipped({**program, "m/models/model.json": deep}),
@@ -170,6 +177,9 @@ def folders() -> dict[str, dict[str, bytes]]:
             "model.safetensors": struct.pack("<Q", 2) + b"{}",
         },
         "savedmodel-of-noise": {"saved_model.pb": b"\xff" * 500, "variables/variables.index": b"\0" * 50},
+        "savedmodel-as-text-that-writes": {
+            "saved_model.pbtxt": b'saved_model_schema_version: 1 meta_graphs { graph_def { node { op: "WriteFile" } } }'
+        },
         "savedmodel-empty": {"saved_model.pb": b""},
         "empty": {},
     }
