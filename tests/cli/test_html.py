@@ -34,7 +34,7 @@ class Balance(HTMLParser):
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.references += [v or "" for k, v in attributes if k in ("src", "href", "xlink:href")]
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):  # these have no end
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:

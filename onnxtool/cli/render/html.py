@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
@@ -38,11 +39,10 @@ svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: currentColo
 .dot-good { fill: var(--good); } .dot-bad { fill: var(--bad); }
 .whisker { stroke: currentColor; } .box { fill: var(--bar); fill-opacity: .35; stroke: var(--bar); }
 footer { margin-top: 3rem; font-size: .85rem; opacity: .7; }
-/* On a telephone pictures keep letters that can be read, and are moved sideways; long paths are broken. */
+/* On a telephone pictures keep letters that can be read; they and wide tables are moved sideways. */
 .picture { overflow-x: auto; } .picture svg { min-width: 36rem; }
 @media (max-width: 40rem) {
   body { margin: 1rem auto; } table { font-size: .85rem; } th, td { padding: .25rem .4rem; }
-  td { overflow-wrap: anywhere; min-width: 6rem; } td.n { min-width: 0; }
 }
 """
 
@@ -230,10 +230,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0)
     head = "".join(f"<th{_align(i, width, right)}>{text(c)}</th>" for i, c in enumerate(columns))
     lines = []
     for row in rows:
-        cells = "".join(f"<td{_align(i, len(row), right)}{_colour(c)}>{text(c)}</td>" for i, c in enumerate(row))
+        cells = "".join(f"<td{_align(i, len(row), right)}{_colour(c)}>{_broken(c)}</td>" for i, c in enumerate(row))
         lines.append(f"<tr>{cells}</tr>")
     top = f"<thead><tr>{head}</tr></thead>" if columns else ""
     return f'<div class="scroll"><table>{top}<tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _broken(cell: str) -> str:
+    """A cell that may be broken where a path or a name has a joint."""
+    return re.sub("([/_])", r"\1<wbr>", text(cell))
 
 
 def _align(index: int, width: int, right: int) -> str:
