@@ -60,7 +60,9 @@ _SHARES = {
     "condition": 0.5,
     "paying": 0.65,
     "repair": 0.85,
-}  # of the time limit, by when a stage ends
+    "floats": 0.9,
+    "choice": 1.1,
+}  # of the time limit, by when a stage ends; what is cheap for all but huge models may come after it
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,8 @@ class _Hunt:
             task.describe("repairing accuracy")
             self._repairs()
             # The optimized float model may itself be faster than what integers give.
-            with_float_kernels(self.lab, self.base, self._keeps)
+            if self._in_time("floats") or self._winner() is None:
+                with_float_kernels(self.lab, self.base, self._keeps, lambda: self._in_time("floats"))
             task.describe("choosing")
             return self._choose()
 
@@ -270,13 +273,14 @@ class _Hunt:
 
     def _choose(self) -> Outcome:
         winner = self._winner()
-        if winner is not None and winner.latency is not None:
+        in_time = self._in_time("choice")
+        if winner is not None and winner.latency is not None and in_time:
             # Quick timings have misled: the leaders once more, all in one alternation.
             near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= winner.speed * _TOO_CLOSE]
             close = [t for t in near if self._keeps(t)]
             self.lab.time_again(close[:_FINALISTS])
             winner = self._winner(close[:_FINALISTS])
-        winner = winner if winner is None else compacted(self.lab, winner, self._keeps)
+        winner = winner if winner is None or not in_time else compacted(self.lab, winner, self._keeps)
         kept = [
             t
             for t in self.lab.trials

@@ -77,12 +77,14 @@ def compacted(lab: Laboratory, winner: Trial, keeps: Callable[[Trial], bool]) ->
     return winner
 
 
-def with_float_kernels(lab: Laboratory, base: QuantRecipe, keeps: Callable[[Trial], bool]) -> Trial | None:
+def with_float_kernels(
+    lab: Laboratory, base: QuantRecipe, keeps: Callable[[Trial], bool], in_time: Callable[[], bool]
+) -> Trial | None:
     """The optimized float model, its weights stored in 8 or 16 bits: for where integers do not beat float."""
     if not compactable(lab.job.prepared.graph):
         return None
     for bits in (8, 16):
         tried = lab.try_out(f"float, weights in {bits} bits", replace(base, plan={}, compact=bits))
         if keeps(tried):
-            return with_fusions(lab, tried, lambda: True)
+            return with_fusions(lab, tried, in_time)
     return None
