@@ -47,10 +47,11 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     del proto.graph.output[len(model.outputs) :]
     if not zipmap:
         without_zipmap(proto)
-    tidy(proto, model)
-    graph = io.from_proto(proto)
-    note_flips(model, graph)
-    return graph
+    runner = tidy(proto, model)
+    if runner is not None:
+        note_flips(model, runner)
+    del runner
+    return io.from_proto(proto)
 
 
 def _convert(
@@ -136,7 +137,8 @@ def _integers_for_booleans() -> Iterator[None]:
 
     def add_node(self: Any, *arguments: Any, **attributes: Any) -> Any:
         for key, value in attributes.items():
-            if isinstance(value, list) and any(isinstance(v, (bool, np.bool_)) for v in value):
+            # The types first: a forest's attributes hold millions of numbers.
+            if isinstance(value, list) and not {bool, np.bool_}.isdisjoint(set(map(type, value))):
                 attributes[key] = [int(v) for v in value]
         return original(self, *arguments, **attributes)
 

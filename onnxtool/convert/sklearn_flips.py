@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +12,13 @@ from onnxtool.convert.sklearn_prepare import steps_of
 from onnxtool.convert.sklearn_schema import trees_of
 from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 _ROWS = 600
 # A prediction that is further off than this, relative to the largest one, went down another branch.
 _STEP = 1e-3
 
 
-def note_flips(model: SklearnModel, graph: ir.Model) -> None:
+def note_flips(model: SklearnModel, runner: OnnxRunner) -> None:
     """Count on how many rows next to thresholds the ONNX form decides otherwise, and say so in the notes.
 
     Rows are built in the trees' own space, one threshold each: on it, and one float32 step to each side; steps before
@@ -36,7 +32,6 @@ def note_flips(model: SklearnModel, graph: ir.Model) -> None:
     name = model.inputs[0].name
     try:
         rows = model.settle({name: rows})[name]
-        runner = OnnxRunner.open(graph, EXACT)
         found = runner.run({runner.inputs[0].name: rows})
         expected = model.run({name: rows})
     except OnnxToolError:
@@ -56,23 +51,19 @@ def rows_near_thresholds(model: SklearnModel) -> np.ndarray | None:
     if len(model.inputs) != 1 or isinstance(model.inputs[0].dtype, str) or model.columns:
         return None
     before, trees = _split(model.estimator)
-    splits = [
-        (int(feature), float(threshold))
-        for tree in trees
-        for feature, threshold, left in zip(tree.feature, tree.threshold, tree.children_left, strict=True)
-        if left >= 0
-    ]
-    if not splits:
+    inner = [np.flatnonzero(tree.children_left >= 0) for tree in trees]
+    features = np.concatenate([tree.feature[nodes] for tree, nodes in zip(trees, inner, strict=True)] or [[]])
+    thresholds = np.concatenate([tree.threshold[nodes] for tree, nodes in zip(trees, inner, strict=True)] or [[]])
+    if not len(thresholds):
         return None
     generator = np.random.default_rng(0)
     width = int(max(tree.n_features for tree in trees))
-    chosen = [splits[i] for i in generator.permutation(len(splits))[: _ROWS // 3]]
-    low, high = min(t for _, t in splits), max(t for _, t in splits)
-    rows = generator.uniform(low, high, size=(3 * len(chosen), width))
-    for index, (feature, threshold) in enumerate(chosen):
-        middle = np.float32(threshold)
+    chosen = generator.permutation(len(thresholds))[: _ROWS // 3]
+    rows = generator.uniform(thresholds.min(), thresholds.max(), size=(3 * len(chosen), width))
+    for index, split in enumerate(chosen):
+        middle = np.float32(thresholds[split])
         for offset, value in enumerate((middle, np.nextafter(middle, np.inf), np.nextafter(middle, -np.inf))):
-            rows[3 * index + offset, feature] = value
+            rows[3 * index + offset, int(features[split])] = value
     return _undo(before, rows)
 
 

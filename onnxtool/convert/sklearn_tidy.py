@@ -18,13 +18,17 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, create_session
 
 
-def tidy(proto: onnx.ModelProto, model: SklearnModel) -> None:
-    """Straighten the graph, in place."""
+def tidy(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
+    """Straighten the graph, in place.
+
+    Returns:
+        The graph as it was run to see the shapes of its outputs; None where it does not run.
+    """
     _set_types(proto, model)
     if model.doubles:
         _double_trees(proto, rounds=any(trees_of(step) for step in steps_of(model.estimator)))
     _set_locale(proto, model)
-    _set_shapes(proto, model)
+    return _set_shapes(proto, model)
 
 
 def _set_types(proto: onnx.ModelProto, model: SklearnModel) -> None:
@@ -67,7 +71,7 @@ def _double_trees(proto: onnx.ModelProto, rounds: bool) -> None:
     proto.graph.node.extend(nodes)
 
 
-def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> None:
+def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
     """Give outputs the rank that the estimator's own results have (labels [batch], columns of scores): some converters
     give [batch, 1] or [1, batch] for the one, [batch] for the other."""
     try:
@@ -77,7 +81,7 @@ def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> None:
         renamed = zip((s.name for s in model.inputs), feeds.values(), strict=True)
         expected = list(model.run(dict(renamed)).values())
     except (OnnxToolError, ValueError):
-        return  # the comparison will say what is wrong
+        return None  # the comparison will say what is wrong
     specs = []
     for spec, output, right, given in zip(model.outputs, proto.graph.output, expected, found, strict=True):
         if output.type.WhichOneof("value") != "tensor_type" or isinstance(right, list):
@@ -89,6 +93,7 @@ def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> None:
         if np.ndim(given) != rank and np.size(given) == np.size(right) and rank in (1, 2):
             _reshape(proto, output, [-1] if rank == 1 else [-1, 1])
     model.outputs = tuple(specs)
+    return runner
 
 
 def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[int]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import onnx
 import onnx_ir as ir
 
@@ -27,7 +30,8 @@ def infer_types(model: ir.Model) -> None:
     Shapes that a file declares for intermediate values are not believed: `preparation` has removed them.
     """
     try:
-        light, _ = light_proto(model)
+        with _short_attributes(model):
+            light, _ = light_proto(model)
         with risky("inferring shapes", light.ByteSize()):
             inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
     except Exception:  # it raises whatever it likes on odd models; our own rules do without
@@ -43,6 +47,22 @@ def infer_types(model: ir.Model) -> None:
                 value.type = value.type or ir.serde.deserialize_type_proto_for_type(match)
                 if graph is model.graph:
                     value.meta[_GIVEN] = ir.serde.deserialize_type_proto_for_shape(match)
+
+
+@contextmanager
+def _short_attributes(model: ir.Model) -> Iterator[None]:
+    """Inside the block, forests have lost their tables: millions of numbers, none of which a shape depends on."""
+    forests = [(n, list(n.attributes.values())) for n in model.graph if n.op_type.startswith("TreeEnsemble")]
+    try:
+        for node, attributes in forests:
+            for given in attributes:
+                if isinstance(given.value, tuple) and len(given.value) > _LARGE:
+                    node.attributes.pop(given.name)
+        yield
+    finally:
+        for node, attributes in forests:
+            node.attributes.clear()
+            node.attributes.update({a.name: a for a in attributes})
 
 
 def _collect(graph: onnx.GraphProto, found: dict[str, onnx.TypeProto]) -> None:
