@@ -155,7 +155,8 @@ class _Hunt:
             task.describe("trying families of recipes")
             self._families()
             # Whatever is done to these later keeps the fusions.
-            for trial in self._fastest(_WORTH_FUSING):
+            hopeful = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
+            for trial in hopeful[:_WORTH_FUSING]:
                 with_fusions(self.lab, trial, lambda: self._in_time("condition"))
             task.describe("smoothing, equalizing, correcting biases")
             self._condition()
@@ -202,7 +203,7 @@ class _Hunt:
         winner = self._winner()
         widest = max((len(t.recipe.plan or {}) for t in self.lab.trials), default=0)
         wide = [t for t in self._fastest(len(self.lab.trials)) if 2 * len(t.recipe.plan or {}) > widest]
-        hopeful = [t for t in wide if t.fidelity and t.fidelity.channel_db > _LOST_DB][:1]
+        hopeful = [t for t in wide if _repairable(t)][:1]
         chosen = self._broken(winner)[:1] + hopeful + ([winner] if winner is not None else [])
         return list({id(t): t for t in chosen}.values())
 
@@ -218,7 +219,7 @@ class _Hunt:
     def _broken(self, winner: Trial | None) -> list[Trial]:
         """Faster than the winner but beyond the budget, not hopelessly; the fastest first."""
         limit = winner.speed * CLEARLY_FASTER if winner is not None else float("inf")
-        repairable = [t for t in self._fastest(len(self.lab.trials)) if t.fidelity and t.fidelity.channel_db > _LOST_DB]
+        repairable = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
         return [t for t in repairable if t.speed < limit and not self._keeps(t)]
 
     def _paying(self, trial: Trial) -> None:
@@ -298,6 +299,10 @@ class _Hunt:
                 f"{winner.latency.value:.2f} times as long"
             )
         return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict)
+
+
+def _repairable(trial: Trial) -> bool:
+    return trial.fidelity is not None and trial.fidelity.channel_db > _LOST_DB
 
 
 def _wanted(node: ir.Node, base: QuantRecipe) -> bool:
