@@ -39,6 +39,7 @@ from onnxtool.optimize.passes.regrouping import (
 )
 from onnxtool.optimize.passes.reshapes import SimplifyReshapes
 from onnxtool.optimize.passes.rotary import FuseRotaryEmbedding
+from onnxtool.optimize.passes.scale_shift import FuseScaleShift
 from onnxtool.optimize.passes.scales import MoveScalesIntoWeights
 from onnxtool.optimize.passes.shapes import EliminateExpand, FoldShapes, ShareSizes
 from onnxtool.optimize.passes.softmax_guard import SimplifySoftmaxGuard
@@ -82,6 +83,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FuseConvBatchNorm,
     FuseConvAffine,
     FuseBatchNormAffine,
+    FuseScaleShift,
     UnflattenProducts,
     MoveBiasBeforeReshape,
     FuseMatMulAdd,

@@ -12,7 +12,7 @@ from onnxtool.optimize.nodes import is_op, on_disk, producer, rank_of, sole_use
 from onnxtool.optimize.passes.activations import gelu_of
 from onnxtool.optimize.passes.batchnorm import Affine, absorb_after, batchnorm_affine
 
-_ARITHMETIC = ("Mul", "Add", "Sub", "Div")
+ARITHMETIC = ("Mul", "Add", "Sub", "Div")
 
 
 class FuseConvAffine:
@@ -25,7 +25,7 @@ class FuseConvAffine:
     def apply(self, model: ir.Model, context: PassContext) -> int:
         """Fold the constant into weights and bias."""
         count = 0
-        for node in context.nodes(model, *_ARITHMETIC):
+        for node in context.nodes(model, *ARITHMETIC):
             for data in node.inputs:
                 linear = producer(data, "Conv", "ConvTranspose", "Gemm")
                 if linear is None or data is None or sole_use(data) is not node:
@@ -47,7 +47,7 @@ class FuseBatchNormAffine:
     def apply(self, model: ir.Model, context: PassContext) -> int:
         """Fold the second map into scale and bias of the first."""
         count = 0
-        for node in context.nodes(model, *_ARITHMETIC, "BatchNormalization"):
+        for node in context.nodes(model, *ARITHMETIC, "BatchNormalization"):
             for data in node.inputs[:2]:
                 first = producer(data, "BatchNormalization")
                 if first is None or data is None or sole_use(data) is not node or not _inference(first, context):
