@@ -11,6 +11,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from onnxtool import progress
 from onnxtool.convert.adapter import Adapter, ConvertOptions, SourceModel, find_adapter
 from onnxtool.convert.factory_framework import choose_adapter
@@ -21,6 +23,7 @@ from onnxtool.convert.verify import Proof, tidied
 from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.graph import all_nodes, input_specs, output_specs
+from onnxtool.model.spec import parse_dtype
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.isolation import RUN_SCALE, risky
@@ -131,7 +134,7 @@ def open_source(
 
 
 def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
-    """`options` with single fields replaced; the path of a sample is read.
+    """`options` with single fields replaced; the path of a sample is read, and dtypes may be words or numpy's.
 
     Raises:
         UsageError: no such option.
@@ -143,6 +146,12 @@ def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> Conve
     sample = settings.get("sample")
     if isinstance(sample, (str, os.PathLike)):
         settings = {**settings, "sample": read_npz(sample)}
+    dtypes = settings.get("input_dtypes")
+    if dtypes:
+        named = {
+            name: parse_dtype(dtype) if isinstance(dtype, str) else np.dtype(dtype) for name, dtype in dtypes.items()
+        }
+        settings = {**settings, "input_dtypes": named}
     return replace(options, **settings)
 
 

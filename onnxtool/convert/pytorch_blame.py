@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from onnxtool.errors import OnnxToolError
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\w+)(?:\n\s+(\S.*))?')
 _UNKNOWN = (
     re.compile(r"No ONNX function found for <OpOverload\(op='([\w.:]+)'"),
@@ -85,6 +87,8 @@ def reason(error: BaseException) -> str:
             f"the model's control flow depends on the data{where(error)}. Rewrite that branch with torch.where or "
             "torch.cond, or save the module as TorchScript (torch.jit.script), which keeps branches."
         )
+    if isinstance(error, OnnxToolError):
+        return str(error)
     operator = unknown_operator(error)
     if operator is not None:
         own = " or, if a runtime library has it, keep it under its own name with --custom-op-library"

@@ -17,7 +17,7 @@ from onnxtool.convert.pytorch_model import TorchModel
 from onnxtool.convert.pytorch_program import dim_labels, relabel
 from onnxtool.convert.pytorch_quiet import quiet
 from onnxtool.convert.pytorch_tidy import tidy
-from onnxtool.convert.pytorch_torchscript import TORCHSCRIPT_OPSETS, export_torchscript
+from onnxtool.convert.pytorch_torchscript import ADVICE, TORCHSCRIPT_OPSETS, export_torchscript, scripted
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
 
@@ -62,9 +62,8 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
             return with_custom_operators(
                 lambda table: _from_program(program, Request(opset, table, talk)), bool(options.custom_op_libraries)
             )
-    scripted = isinstance(model.module, torch.jit.ScriptModule)
-    if scripted or options.exporter == "torchscript" or opset < DYNAMO_OPSETS[0]:
-        if opset < DYNAMO_OPSETS[0] and not scripted:
+    if scripted(model) or options.exporter == "torchscript" or opset < DYNAMO_OPSETS[0]:
+        if opset < DYNAMO_OPSETS[0] and not scripted(model):
             model.notes.append(f"exported by the TorchScript exporter, the one that writes opset {opset}")
         return export_torchscript(model, options, opset)
     try:
@@ -87,6 +86,7 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
             f"both exporters fail. torch.export's: {blame.reason(first)} TorchScript's: {blame.reason(error)}"
         ) from first
     model.notes.append(f"exported by the TorchScript exporter, because torch.export's failed: {blame.reason(first)}")
+    model.advice = f"{ADVICE}. It was used because torch.export's exporter failed: {blame.reason(first)}"
     return graph
 
 

@@ -53,6 +53,7 @@ class TorchModel:
     Attributes:
         sample: arrays to trace with, one for each input.
         program: the exported program, if the source was one.
+        advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
     """
 
     module: torch.nn.Module
@@ -63,6 +64,7 @@ class TorchModel:
     sample: dict[str, np.ndarray]
     program: torch.export.ExportedProgram | None = None
     feeds_hint: Mapping[str, Domain] | None = None
+    advice: str = ""
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
     @property

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,19 @@ import torch
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.pytorch_custom import with_custom_symbolics
 from onnxtool.convert.pytorch_model import FlatModule, TorchModel
+from onnxtool.convert.pytorch_plain import plain_operators
 from onnxtool.convert.pytorch_quiet import quiet
 from onnxtool.errors import UsageError
 from onnxtool.model import io as model_io
 
 # What it can write.
 TORCHSCRIPT_OPSETS = (9, 20)
+# Where a graph fails at sizes other than the traced ones.
+ADVICE = (
+    "The TorchScript exporter takes a size that it cannot follow (after int(), say) for a constant: give that dim as a "
+    "number in --input-shape"
+)
+_OTHER = "torch.export's exporter, which follows more (--opset 18 or newer, --exporter dynamo)"
 
 
 class DistinctOutputs(torch.nn.Module):  # type: ignore[misc]
@@ -49,6 +55,11 @@ class DistinctOutputs(torch.nn.Module):  # type: ignore[misc]
         return tuple(distinct)
 
 
+def scripted(model: TorchModel) -> bool:
+    """Whether the model came as TorchScript."""
+    return isinstance(model.module, torch.jit.ScriptModule)
+
+
 def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
     """Export with the TorchScript-based exporter, at most at its newest opset.
 
@@ -65,7 +76,7 @@ def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -
     module, args, kwargs = _for_tracing(model)
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         path = Path(scratch) / "model.onnx"
-        with quiet(options.verbose, native=True) as caught, _plain_attention():
+        with quiet(options.verbose, native=True) as caught, plain_operators(model.module, written):
             with_custom_symbolics(
                 lambda: torch.onnx.export(
                     module,
@@ -85,6 +96,7 @@ def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -
     if isinstance(module, DistinctOutputs):
         _repeat_outputs(graph, module.places)
     _note_frozen(model, caught)
+    model.advice = f"{ADVICE}." if scripted(model) else f"{ADVICE}, or use {_OTHER}."
     _forget_traced_sizes(model, graph)
     if options.opset is not None and options.opset > written:
         _raise_opset(graph, options.opset)
@@ -93,23 +105,12 @@ def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -
 
 def _for_tracing(model: TorchModel) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any] | None]:
     """Scripted modules go in as they are, so that their branches and loops are kept; others in their flat form."""
-    if not isinstance(model.module, torch.jit.ScriptModule):
+    if not scripted(model):
         flat = DistinctOutputs(model.flat())
         flat.eval()
         return flat, model.trace_inputs(), None
     args, kwargs = model.plan.call(model.trace_inputs())
     return model.module, args, kwargs or None
-
-
-@contextmanager
-def _plain_attention() -> Iterator[None]:
-    """Attention layers in evaluation mode call one fused operator, which this exporter does not know."""
-    enabled = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(enabled)
 
 
 def _repeat_outputs(graph: ir.Model, places: list[int]) -> None:

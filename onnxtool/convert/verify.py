@@ -105,7 +105,10 @@ class Proof:
                 remembered, runner, feeds, allowed, names=self._names, data=origin, tolerances=scaled
             )
         except InputError as error:
-            raise VerdictError(f"{self._names[0]}: the ONNX graph fails where the source runs: {error}") from error
+            advice = getattr(model, "advice", "")
+            raise VerdictError(
+                f"{self._names[0]}: the ONNX graph fails where the source runs: {error}{advice and '. '}{advice}"
+            ) from error
         model.notes.extend(w for w in report.warnings if w not in model.notes)
         return report
 

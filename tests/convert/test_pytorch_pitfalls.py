@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from onnxtool.convert.api import convert
-from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.report.convert import ConvertReport
 
 MODELS = Path(__file__).with_name("torch_models.py")
@@ -313,10 +313,46 @@ def test_attention(converted: Callable[..., Conversion]) -> None:
     np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-3, atol=1e-5)
 
 
-def test_attention_at_an_opset_that_only_the_older_exporter_writes(converted: Callable[..., Conversion]) -> None:
-    done = converted("Attending", {"x": ("b", 11, 16)}, opset=17)
+@pytest.mark.parametrize("opset", [17, 13, 12, 9])
+def test_attention_at_an_opset_that_only_the_older_exporter_writes(
+    converted: Callable[..., Conversion], opset: int
+) -> None:
+    done = converted("Attending", {"x": ("b", "s", 16)}, opset=opset)
+    for x in (floats(3, 11, 16), floats(1, 29, 16)):
+        np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-3, atol=1e-5)
+
+
+def test_attention_by_the_older_exporter_at_the_usual_opset(converted: Callable[..., Conversion]) -> None:
+    done = converted("Attending", {"x": ("b", "s", 16)}, exporter="torchscript")
     x = floats(3, 11, 16)
     np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("opset", "mask", "grouped"),
+    [(12, "", False), (9, "causal", False), (12, "bool", False), (12, "float", True), (17, "causal", True)],
+)
+def test_attention_function_at_old_opsets(
+    converted: Callable[..., Conversion], opset: int, mask: str, grouped: bool
+) -> None:
+    done = converted("Weighing", {"x": ("b", "s", 16)}, {"mask": mask, "grouped": grouped}, opset=opset)
+    for x in (floats(3, 11, 16), floats(1, 29, 16)):
+        np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-3, atol=1e-5)
+
+
+def test_a_size_that_tracing_froze_is_explained(tmp_path: Path) -> None:
+    settings = {"factory": f"{MODELS}:Counting", "input_shapes": {"x": ("b", "s", 4)}}
+    with pytest.raises(VerdictError, match=r"takes a size .* for a constant: .*--input-shape, or use .*--opset 18"):
+        convert(None, tmp_path / "out.onnx", opset=17, **settings)
+    with pytest.raises(UnsupportedError, match="the model fixes the dim 's' of input 'x' to 16. Give that number"):
+        convert(None, tmp_path / "out.onnx", exporter="dynamo", **settings)
+    with pytest.raises(VerdictError, match="used because torch.export's exporter failed: the model fixes the dim 's'"):
+        convert(None, tmp_path / "out.onnx", **settings)
+
+
+def test_dtypes_as_words(converted: Callable[..., Conversion]) -> None:
+    done = converted("Sizes", {"x": ("b", 4)}, input_dtypes={"x": "float64"})
+    assert done.inputs == ["x: float64[b, 4]"]
 
 
 def test_factory_arguments(converted: Callable[..., Conversion]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 
 
 class Dropped(nn.Module):
@@ -170,6 +171,34 @@ class Attending(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layer(x)
+
+
+class Weighing(nn.Module):
+    """Attention by torch's own function, with each kind of mask."""
+
+    def __init__(self, mask: str = "", grouped: bool = False) -> None:
+        super().__init__()
+        self.project = nn.Linear(16, 48)
+        self.mask, self.grouped = mask, grouped
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.project(x).chunk(3, -1))
+        place = torch.arange(length)
+        masks = {"bool": (place[None, :] >= 2) & (place[:, None] != 1), "float": place[None, :] * -0.1}
+        if self.grouped:
+            k, v = k[:, :1], v[:, :1]
+        y = scaled_dot_product_attention(
+            q, k, v, masks.get(self.mask), is_causal=self.mask == "causal", enable_gqa=self.grouped
+        )
+        return y.transpose(1, 2).reshape(batch, length, 16)
+
+
+class Counting(nn.Module):
+    """Turns a size into a number, which exporters take for a constant."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.shape[0], int(x.shape[1]) * 4).mean(1)
 
 
 class Variadic(nn.Module):
