@@ -76,3 +76,15 @@ def test_nothing_below_the_command_line_prints() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             is_print = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
             assert not is_print, f"{path} line {getattr(node, 'lineno', '?')} prints"
+
+
+def test_the_runtimes_own_tools_are_left_alone() -> None:
+    """Its symbolic shape inference, for one, leaves a file in the working folder when it fails."""
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            for name in names:
+                assert not name.startswith(
+                    ("onnxruntime.tools", "onnxruntime.transformers", "onnxruntime.quantization")
+                ), f"{path} line {node.lineno} imports {name}"

@@ -14,6 +14,7 @@ from onnxtool.validate.check_view import ModelView, is_standard, label
 
 _W, _N = Severity.WARNING, Severity.NOTE
 _OLD_OPSET = 13
+_RUNTIME_DOMAINS = ("com.microsoft.", "com.ms.")
 _HEAVY = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 UNUSED_INPUT = Rule(
@@ -48,9 +49,16 @@ CUSTOM_DOMAIN = Rule(
     "OT201",
     _W,
     "operators outside the ONNX standard",
-    "Only runtimes that have these operators can run the model; com.microsoft ones need a full build of ONNX Runtime.",
-    "Keep to standard operators: onnxtool optimize without --level all.",
+    "Only runtimes that have these operators can run the model: com.microsoft ones need a full build of ONNX Runtime, "
+    "those of a domain of your own need your library wherever the model goes.",
+    "com.microsoft: onnxtool optimize without --level all writes none. A domain of your own: ship its library with the "
+    "model, and name it with --custom-op-library.",
 )
+# What to do, by whose operator it is.
+_OF_RUNTIME = (
+    "Where another runtime must run it: export or optimize again without fusions (optimize without --level all)."
+)
+_OF_USER = "Ship the library that has it with the model; onnxtool takes it as --custom-op-library FILE."
 FLOAT64 = Rule(
     "OT202",
     _W,
@@ -147,7 +155,8 @@ def portability(view: ModelView) -> Iterator[Finding]:
         if not is_standard(n.domain) and (n.domain, n.op_type) not in local
     )
     for name, count in custom.items():
-        yield CUSTOM_DOMAIN.finding(f"{count} node{'s' if count != 1 else ''} of {name}", name)
+        fix = _OF_RUNTIME if name.startswith(_RUNTIME_DOMAINS) else _OF_USER
+        yield CUSTOM_DOMAIN.finding(f"{count} node{'s' if count != 1 else ''} of {name}", name, fix)
     edge = [*view.header.inputs, *view.header.outputs]
     for spec in edge:
         if str(spec.dtype) == "float64":

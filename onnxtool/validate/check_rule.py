@@ -33,6 +33,6 @@ class Rule:
         """The name of the id's hundred."""
         return FAMILIES[int(self.id[2])]
 
-    def finding(self, message: str, where: str = "") -> Finding:
-        """This rule, broken at one place."""
-        return Finding(self.id, self.severity, message, where, self.fix)
+    def finding(self, message: str, where: str = "", fix: str = "") -> Finding:
+        """This rule, broken at one place; `fix` where something more fitting can be said there."""
+        return Finding(self.id, self.severity, message, where, fix or self.fix)

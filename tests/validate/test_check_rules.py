@@ -213,6 +213,19 @@ def test_targets_tell_what_they_lack(tmp_path: Path) -> None:
     assert told == ["WebGPU lacks Sign (2)", "Core ML lacks Sign (2)", "NNAPI lacks Sign (2), Erf (1)"]
 
 
+@pytest.mark.parametrize(
+    ("domain", "advice", "never"),
+    [("com.microsoft", "without --level all", "library"), ("com.mine", "--custom-op-library", "--level all")],
+)
+def test_operators_outside_the_standard_get_the_advice_that_fits_their_owner(
+    tmp_path: Path, domain: str, advice: str, never: str
+) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(model([node("Gelu", ["x"], ["y"], domain=domain)], domain=domain), path)
+    (finding,) = (f for f in check(path).findings if f.id == "OT201")
+    assert advice in finding.fix and never not in finding.fix
+
+
 def test_a_missing_operator_is_told_with_its_opset(tmp_path: Path) -> None:
     # A type that no kernel of the runtime takes: the operator itself is old.
     edge = {"x": (TensorProto.UINT16, ["n", 64])}
