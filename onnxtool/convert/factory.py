@@ -112,7 +112,9 @@ def _from_name(name: str, text: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise UsageError(f"--factory {text}: no module {error.name!r}. Add its folder with --pythonpath.") from error
+        raise UsageError(
+            f"--factory {text}: no module {error.name!r}. Install it, or add its folder with --pythonpath."
+        ) from error
     except Exception as error:
         reason = " ".join(str(error).split())
         raise InputError(f"--factory {text}: {name} fails to import: {type(error).__name__}: {reason}") from error

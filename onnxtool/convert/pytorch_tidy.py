@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from typing import Any
 
 import onnx_ir as ir
@@ -79,16 +80,25 @@ def _identity(value: ir.Value) -> tuple[object, ...] | None:
 
 def _drop_wrapper_names(model: ir.Model) -> None:
     graph = model.graph
-    taken = {v.name for v in graph.initializers.values()}
+    taken = {v.name for v in (*graph.inputs, *graph.initializers.values())}
     for name, value in list(graph.initializers.items()):
         plain = name.replace(_WRAPPER, "")
         if plain != name and plain not in taken:
             taken.add(plain)
             value.name = plain
+    used = {v.name or "" for node in all_nodes(model) for v in node.outputs} | {n or "" for n in taken}
     for inner in model.graphs():
         for node in inner:
             if node.name:
                 node.name = node.name.replace(_WRAPPER, "").replace("/onnxtool_source/", "/")
             for value in node.outputs:
                 if value.name:
-                    value.name = value.name.replace(_WRAPPER, "").replace("/onnxtool_source/", "/")
+                    name = value.name.replace(_WRAPPER, "").replace("/onnxtool_source/", "/")
+                    # A weight called "mean", without its wrapper, is called like the result of a mean.
+                    value.name = _another(name, used) if name in taken else name
+
+
+def _another(name: str, used: set[str]) -> str:
+    found = next(f"{name}_{number}" for number in count(1) if f"{name}_{number}" not in used)
+    used.add(found)
+    return found

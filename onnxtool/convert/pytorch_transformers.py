@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Mapping
@@ -72,7 +73,8 @@ def load_pretrained(
     # A cache would add two outputs for each layer, of a class that no exporter flattens alike.
     if getattr(module.config, "use_cache", False):
         module.config.use_cache = False
-        notes.append("exported without a key-value cache")
+        if "past_key_values" in inspect.signature(module.forward).parameters:
+            notes.append("exported without a key-value cache")
     return module, usual_shapes(module)
 
 

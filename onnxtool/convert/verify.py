@@ -28,7 +28,7 @@ from onnxtool.validate.tolerance import Tolerance
 # step 0 serves models in which two names must agree.
 _BATCHES = (2, 1, 5)
 _LENGTHS = (((16, 9, 23), 3), ((32, 64, 96), 32), ((224, 256, 288), 32), ((16, 9, 23), 0), ((32, 64, 96), 0))
-_SAMPLE_ROWS = (32, 1, 5)
+_SAMPLE_ROWS = (32, 1, 5, 2)  # at most so many, then others
 # What the runtime says of an operator that no library has brought.
 _UNREGISTERED = re.compile(r"([\w.]+:\w+)\(-?\d+\) is not a registered function/op")
 
@@ -238,11 +238,14 @@ def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Pr
 
 
 def sample_feeds(model: SourceModel, sample: Feeds) -> list[dict[str, np.ndarray]]:
-    """The sample as it is (up to 32 rows), and one and five rows of it where the batch dim is dynamic."""
+    """The sample as it is (up to 32 rows), and one and five rows of it where the batch dim is dynamic.
+
+    A sample of fewer rows is repeated, so that other batches than its own are proven too.
+    """
     whole = adapt(model.inputs, sample)
     batched = {s.name for s in model.inputs if s.shape and not isinstance(s.shape[0], int)}
     rows = min((len(whole[name]) for name in batched), default=0)
     if rows == 0:
         return [whole]
-    counts = dict.fromkeys(min(rows, n) for n in _SAMPLE_ROWS)
-    return [{n: a[:count] if n in batched else a for n, a in whole.items()} for count in counts]
+    counts = list(dict.fromkeys((min(rows, _SAMPLE_ROWS[0]), *_SAMPLE_ROWS[1:])))[:3]
+    return [{n: a[np.arange(count) % len(a)] if n in batched else a for n, a in whole.items()} for count in counts]

@@ -78,7 +78,9 @@ def test_the_file_says_where_it_came_from(done: tuple[Result, Path], fixtures: P
     assert step["options"]["factory"] == "digits_cnn.py:make"
     assert step["verification"]["equal"] is True and set(step["versions"]) >= {"onnx", "onnxruntime"}
     assert str(fixtures.parent) not in str(model.metadata_props)
-    assert "PyTorch state_dict" in onnxtool("inspect", done[1] / "digits.onnx").stdout
+    shown = onnxtool("inspect", done[1] / "digits.onnx").stdout
+    assert "of digits_cnn.pt" in shown and step["source_sha256"] in shown
+    assert "PyTorch state_dict, torch " in shown and "verification: equal in 3 runs (random, seed 0)" in shown
 
 
 def test_check_finds_the_file_sound(done: tuple[Result, Path], onnxtool: Tool) -> None:
@@ -114,6 +116,7 @@ def test_a_difference_is_exit_1_and_leaves_nothing(tmp_path: Path, onnxtool: Too
     assert unverified.returncode == 0 and "unverified" in unverified.stdout
     (step,) = read_history({p.key: p.value for p in onnx.load(tmp_path / "x.onnx").metadata_props})
     assert "--no-verify" in step["verification"]
+    assert "verification: none: switched off with --no-verify" in onnxtool("inspect", tmp_path / "x.onnx").stdout
 
 
 def test_replaces_the_old_file_only_when_equal(tmp_path: Path, onnxtool: Tool) -> None:

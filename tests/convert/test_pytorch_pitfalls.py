@@ -340,6 +340,17 @@ def test_attention_function_at_old_opsets(
         np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("verify_result", [True, False])
+def test_weights_called_like_other_values(
+    converted: Callable[..., Conversion], exporter: str, verify_result: bool
+) -> None:
+    done = converted("Homonyms", {"x": ("b", 4)}, exporter=exporter, verify_result=verify_result)
+    assert (done.inputs, done.outputs[0].split(":")[0]) == (["x: float32[b, 4]"], "output")
+    x = floats(3, 4)
+    np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-4, atol=1e-6)
+
+
 def test_a_size_that_tracing_froze_is_explained(tmp_path: Path) -> None:
     settings = {"factory": f"{MODELS}:Counting", "input_shapes": {"x": ("b", "s", 4)}}
     with pytest.raises(VerdictError, match=r"takes a size .* for a constant: .*--input-shape, or use .*--opset 18"):

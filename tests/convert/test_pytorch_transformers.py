@@ -80,6 +80,7 @@ def test_folder_needs_no_shapes(tmp_path: Path) -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-5)
     hidden = convert(tmp_path / "m", tmp_path / "y.onnx", task="feature-extraction")
     assert hidden.outputs[0].name == "last_hidden_state"
+    assert not any("cache" in n for n in report.notes), "a classifier has none"
 
 
 @needs_transformers

@@ -90,6 +90,13 @@ def test_sample_is_cut_to_three_batches() -> None:
     assert sizes(Doubler(40, 3), sample=sample) == [(40, 3)]
 
 
+@pytest.mark.parametrize(("rows", "proven"), [(1, [1, 5, 2]), (3, [3, 1, 5]), (5, [5, 1, 2])])
+def test_few_rows_of_a_sample_are_repeated_for_other_batches(rows: int, proven: list[int]) -> None:
+    sample = {"x": np.arange(rows * 3, dtype=F32).reshape(rows, 3)}
+    assert sizes(Doubler("b", 3), sample=sample) == [(n, 3) for n in proven]
+    assert sizes(Doubler(rows, 3), sample=sample) == [(rows, 3)]
+
+
 def test_the_source_is_run_once_for_each_size() -> None:
     model = Doubler("batch", "n")
     held = proof(model)

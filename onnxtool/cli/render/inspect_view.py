@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onnxtool.cli.render.terminal import facts, table, warnings
@@ -62,13 +62,37 @@ def _facts(report: InspectReport, verbose: int) -> list[tuple[str, Any]]:
         ("parameters", f"{weights} ({by_dtype})" if by_dtype else weights),
         ("compute", f"{count(report.macs)} MACs, {count(report.flops)} FLOPs" + (f" for {assumed}" if assumed else "")),
         *((f"meta {name}", clean(value, 2000 if verbose else 200)) for name, value in report.metadata.items()),
-        *(("history" if not i else "", _step(step)) for i, step in enumerate(report.history)),
+        *(("" if i else "history", line) for i, line in enumerate(_history(report.history, verbose))),
     ]
 
 
-def _step(step: Mapping[str, Any]) -> str:
-    rest = {k: v for k, v in step.items() if k not in ("command", "onnxtool")}
-    return clean(f"{step.get('command', '?')} (onnxtool {step.get('onnxtool', '?')}) {json.dumps(rest)}", 240)
+def _history(steps: Iterable[Mapping[str, Any]], verbose: int) -> Iterator[str]:
+    """What was done to which file and how that was proven; then the rest as it was recorded."""
+    for step in steps:
+        rest = dict(step)
+        title = f"{rest.pop('command', '?')} (onnxtool {rest.pop('onnxtool', '?')})"
+        yield clean(" of ".join([title, *_taken(rest, "source")]))
+        yield from (f"SHA-256 of the source {clean(digest)}" for digest in _taken(rest, "source_sha256"))
+        origin = [*_taken(rest, "form"), *_taken(rest, "framework")]
+        if origin:
+            yield clean(", ".join(origin))
+        if "verification" in rest:
+            yield clean(f"verification: {_verification(rest.pop('verification'))}")
+        if rest:
+            yield clean(json.dumps(rest), 4000 if verbose else 240)
+
+
+def _taken(step: dict[str, Any], key: str) -> list[str]:
+    """A text of a step, which then is no longer part of it."""
+    return [str(step.pop(key))] if isinstance(step.get(key), str) else []
+
+
+def _verification(result: Any) -> str:
+    if not isinstance(result, Mapping) or not isinstance(result.get("runs"), list):
+        return result if isinstance(result, str) else json.dumps(result)
+    verdict = "equal" if result.get("equal") is True else "different"
+    terms = f"rtol {result.get('rtol')}, atol {result.get('atol')}"
+    return f"{verdict} in {len(result['runs'])} runs ({result.get('data')}), {terms}"
 
 
 def _tensors(label: str, items: tuple[TensorInfo, ...], verbose: int) -> list[tuple[str, str]]:
