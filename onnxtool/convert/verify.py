@@ -93,7 +93,8 @@ class Proof:
             self.observe(graph)
         options, model = self._options, self._model
         spilled = _unmap(graph)
-        session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled)
+        # Weights on the disk stay there: no copies of them, rearranged or transposed.
+        session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled, fold=not spilled)
         runner = self._open(graph, session)
         origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
         allowed = tolerance_for(graph, self._tolerance)

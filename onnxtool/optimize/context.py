@@ -210,15 +210,17 @@ class PassContext:
 
     def may_grow(self, before: int, after: int) -> bool:
         """Whether a rewrite may turn `before` bytes of constants into `after`; takes the difference off the budget."""
-        growth = after - before
-        if growth <= _SMALL:
-            return True
-        if self.max_folded_bytes is not None:
-            return growth <= self.max_folded_bytes
-        if growth > self.growth_budget:
+        if not self.could_grow(before, after):
             return False
-        self.growth_budget -= growth
+        growth = after - before
+        if growth > _SMALL and self.max_folded_bytes is None:
+            self.growth_budget -= growth
         return True
+
+    def could_grow(self, before: int, after: int) -> bool:
+        """`may_grow` without taking anything off the budget."""
+        room = self.growth_budget if self.max_folded_bytes is None else self.max_folded_bytes
+        return after - before <= max(_SMALL, room)
 
     def insert(
         self,

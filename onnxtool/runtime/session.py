@@ -60,6 +60,8 @@ class SessionOptions:
             then go early; for graphs with an output for each of many tensors.
         optimized_path: when given, the runtime writes its own optimized graph there: which kernels really run.
         lean: take less memory and a little more time: no plan of all allocations in one block.
+        fold: compute constant nodes when loading, which makes a copy of every weight that is transposed; without it
+            they are computed as they come, or spared: a product takes its weight transposed.
     """
 
     provider: str = "cpu"
@@ -72,6 +74,7 @@ class SessionOptions:
     prepack: bool = True
     optimized_path: Path | None = None
     lean: bool = False
+    fold: bool = True
 
 
 DEFAULT = SessionOptions()
@@ -123,6 +126,8 @@ def create_session(
     native.inter_op_num_threads = 1
     if not options.prepack:
         native.add_session_config_entry("session.disable_prepacking", "1")
+    if not options.fold:
+        native.add_session_config_entry("optimization.disable_specified_optimizers", "ConstantFolding")
     if options.outputs_early:
         native.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     native.enable_mem_pattern = not options.lean

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -9,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxtool.errors import InputError
-from onnxtool.runtime.session import create_session, first_line
+from onnxtool.runtime.session import SessionOptions, create_session, first_line
 
 CASES = {
     "[ONNXRuntimeError] : 1 : FAIL : Load model from a failed:/onnxruntime_src/onnxruntime/core/graph/load.h:46 void "
@@ -55,3 +57,24 @@ def test_weights_taken_from_memory_may_be_unused() -> None:
         value.const_value = ir.Tensor(value.const_value.numpy(), name=value.name)  # as passes make them
     (result,) = create_session(model).run(None, {"x": np.ones((1, 1024), np.float32)})
     assert (result == 512).all()
+
+
+def test_without_folding_a_transposed_weight_is_not_copied(tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]), helper.make_node("MatMul", ["x", "t"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["a", "b", 64])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["a", "b", 32])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    shapes = {}
+    for fold in (True, False):
+        path = tmp_path / f"{fold}.onnx"
+        session = create_session(model, SessionOptions(fold=fold, optimized_path=path))
+        (stored,) = onnx.load(path).graph.initializer
+        shapes[fold] = tuple(stored.dims)
+        x = np.ones((2, 3, 64), np.float32)
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weight.T, rtol=1e-4, atol=1e-5)
+    assert shapes == {True: (64, 32), False: (32, 64)}

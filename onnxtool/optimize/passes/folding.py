@@ -14,6 +14,7 @@ from onnxtool.optimize.nodes import is_op, static_shape
 from onnxtool.optimize.room import message_bytes, repeated_constants
 
 _MAX_COMPUTED_BYTES = 1 << 28
+_LARGE = 1 << 20
 _PROVENANCE = 1024  # bytes that the record of what was done takes in the file
 
 
@@ -87,6 +88,8 @@ class FoldConstants:
         if any(context.changes_kernel(o) for o in node.outputs) and not _goes_on(node, known, context):
             context.refused[node] = None  # it would be computed, which takes three times its size, and not stored
             return False
+        if self._hopeless(node, known, context):
+            return False
         arrays = [None if v is None else known[v] if v in known else context.array(v) for v in node.inputs]
         if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
             return False
@@ -98,6 +101,20 @@ class FoldConstants:
         for value, result in zip(node.outputs, results, strict=True):
             if result is not None:
                 known[value] = result
+        return True
+
+    def _hopeless(self, node: ir.Node, known: dict[ir.Value, np.ndarray], context: PassContext) -> bool:
+        """Whether it is a transposed copy of a large weight that others read: it would be made only to be refused."""
+        weight = node.inputs[0] if is_op(node, "Transpose") else None
+        if weight is None or weight.const_value is None or _goes_on(node, known, context):
+            return False
+        freed, size = _freed_bytes(node), weight.const_value.nbytes
+        if size < _LARGE or context.could_grow(freed, size):
+            return False
+        array = context.array(weight)
+        if array is None or not context.fits_inline(array):
+            return False
+        context.refused[node] = freed
         return True
 
     def _store(

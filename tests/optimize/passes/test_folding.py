@@ -8,7 +8,9 @@ import pytest
 
 from onnxtool.model import io
 from onnxtool.model.graph import operator_counts
+from onnxtool.optimize.passes import folding
 from onnxtool.optimize.pipeline import optimize_model
+from tests.optimize.conftest import model_from
 
 FOLD = ("lift-constants", "fold-constants", "eliminate-dead-code")
 
@@ -252,3 +254,27 @@ def test_an_expand_that_is_compact_already_is_left_alone() -> None:
     statistics = optimize_model(model, only=["fold-constants"])
     assert operator_counts(model) == {"Expand": 1, "Mul": 1}
     assert statistics.rounds == 1
+
+
+def test_a_large_weight_that_others_read_is_not_copied_only_to_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    evaluate = folding.evaluate
+    monkeypatch.setattr(folding, "evaluate", lambda n, *rest: computed.append(n.op_type) or evaluate(n, *rest))
+
+    def left(text: str, weight: np.ndarray) -> list[str]:
+        computed.clear()
+        model = io.from_proto(model_from(text, {"w": weight}))
+        optimize_model(model, "basic", only=FOLD, exact=False)
+        return [node.op_type for node in model.graph]
+
+    weight = np.random.default_rng(0).standard_normal((600, 512)).astype(np.float32)
+    tied = """g (int64[b] ids) => (float[b, 600] y) {
+        e = Gather (w, ids)
+        t = Transpose <perm = [1, 0]> (w)
+        y = MatMul (e, t)
+    }"""
+    assert left(tied, weight) == ["Gather", "Transpose", "MatMul"] and not computed
+    # Small, compact, or nobody else reads it: computed, as ever.
+    assert left(tied, np.full_like(weight, 0.5)) != ["Gather", "Transpose", "MatMul"] and computed
+    alone = "g (float[b, 512] x) => (float[b, 600] y) { t = Transpose <perm = [1, 0]> (w) y = MatMul (x, t) }"
+    assert left(alone, weight) == ["MatMul"] and computed
