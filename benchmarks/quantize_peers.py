@@ -11,6 +11,7 @@ get fewer samples. The file stands alone, so that an interpreter without onnxtoo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import logging
@@ -127,8 +128,10 @@ def prepared(model: Path, folder: Path) -> tuple[Path, str]:
     """The model after onnxruntime's pre-processing, or as it is, and why."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
+    model, folder = model.resolve(), folder.resolve()
     try:
-        quant_pre_process(str(model), str(folder / "prepared.onnx"))
+        with contextlib.chdir(folder):  # where it fails it leaves sym_shape_infer_temp.onnx in the folder at hand
+            quant_pre_process(str(model), str(folder / "prepared.onnx"))
     except Exception as error:
         return model, f"{type(error).__name__}: {str(error)[:80]}"
     return folder / "prepared.onnx", ""

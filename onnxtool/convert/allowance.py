@@ -48,6 +48,11 @@ def allowances(model: SourceModel, outputs: Sequence[Mapping[str, Any]], allowed
     for spec in model.outputs:
         found = [o.get(spec.name) for o in outputs]
         arrays = [a for a in found if isinstance(a, np.ndarray) and a.size]
+        if found and all(isinstance(a, np.ndarray) and not a.size for a in found):
+            note = (
+                f"output {spec.name} was empty in every run, which proves nothing; --sample takes inputs that fill it"
+            )
+            _say(note, model.notes)
         if spec.name in rounding:
             own[spec.name] = _rounded(spec.name, arrays, rounding[spec.name], allowed, model.notes)
             continue

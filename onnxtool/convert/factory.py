@@ -52,7 +52,8 @@ def call_factory(options: ConvertOptions, target: Any = None) -> Any:
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             if isinstance(error, TypeError) and "argument" in reason:
-                raise UsageError(f"--factory {options.factory}: {reason}. Give it with --factory-arg.") from error
+                advice = "Give it" if "missing" in reason else "Arguments are given"
+                raise UsageError(f"--factory {options.factory}: {reason}. {advice} with --factory-arg.") from error
             raise InputError(f"--factory {options.factory} failed: {type(error).__name__}: {reason}") from error
 
 
@@ -112,9 +113,12 @@ def _from_name(name: str, text: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"--factory {text}: no module {error.name!r}. Install it, or add its folder with --pythonpath."
-        ) from error
+        file = Path(f"{name.replace('.', '/')}.py")
+        if file.is_file():
+            advice = f"For the file here write --factory {file.as_posix()}{text.removeprefix(name)}."
+        else:
+            advice = "Install it, or add its folder with --pythonpath."
+        raise UsageError(f"--factory {text}: no module {error.name!r}. {advice}") from error
     except Exception as error:
         reason = " ".join(str(error).split())
         raise InputError(f"--factory {text}: {name} fails to import: {type(error).__name__}: {reason}") from error

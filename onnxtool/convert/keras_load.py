@@ -16,7 +16,7 @@ from onnxtool.convert.factory import call_factory, importable
 from onnxtool.convert.keras_hdf5 import verify_structure
 from onnxtool.convert.source import Source
 from onnxtool.convert.tensorflow_quiet import quiet, reason
-from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsafeError, UnsupportedError
+from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsafeError, UsageError
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ARCHIVE_ENTRIES = {"config.json", "metadata.json"}
@@ -48,7 +48,7 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
     Raises:
         InputError: damaged, or Keras cannot load it.
         UnsafeError: it holds code, and `options.trust` is not set.
-        UnsupportedError: weights without their architecture.
+        UsageError: weights without their architecture.
     """
     if source.path is None:
         return _from_factory(options, keras), "Keras model from --factory", []
@@ -59,8 +59,8 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
         verify_structure(source, _h5py(source))
     config, form = _configuration(source)
     if config is None:
-        raise UnsupportedError(
-            f"{source}: these are Keras weights without the model. Name what builds it: --factory file.py:function"
+        raise UsageError(
+            f"{source}: these are Keras weights without the model. Name what builds it: --factory file.py:function."
         )
     notes = _check_code(source, config, options)
     if archive:

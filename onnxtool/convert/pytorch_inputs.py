@@ -64,7 +64,10 @@ def plan_inputs(module: torch.nn.Module, options: ConvertOptions, notes: list[st
     for name in leaves:
         array = sample.get(name)
         if array is not None:
-            specs.append(TensorSpec(name, array.dtype, array.shape))
+            dtype = _computed_in(module, array.dtype)
+            if dtype != array.dtype and not {name, ""} & set(options.input_dtypes):
+                notes.append(f"{name}: the sample's {array.dtype} taken as {dtype}, as the weights; see --input-dtype")
+            specs.append(TensorSpec(name, dtype, array.shape))
             continue
         dtype = np.dtype("int64") if _INTEGER_NAMES.search(name) else default
         guessed.add(name)
@@ -174,6 +177,12 @@ def _floating_dtype(module: torch.nn.Module) -> np.dtype:
         if tensor.is_floating_point():
             return numpy_dtype(tensor.dtype)
     return np.dtype("float32")
+
+
+def _computed_in(module: torch.nn.Module, dtype: np.dtype) -> np.dtype:
+    """The dtype for a sample: floats are as the module's weights, whatever the sample was saved as."""
+    floats = any(t.is_floating_point() for t in (*module.parameters(), *module.buffers()))
+    return _floating_dtype(module) if floats and dtype.kind == "f" else dtype
 
 
 def _caller(leaves: Sequence[str], parameters: Sequence[_Parameter]) -> Call:

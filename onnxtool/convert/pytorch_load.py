@@ -99,9 +99,12 @@ def _with_weights(source: Source, content: Any, form: str, options: ConvertOptio
     notes: list[str] = []
     weights = find_weights(content, str(source), notes)
     if options.factory is None:
+        folder = source.path.parent if source.path else None
+        whole = folder is not None and (folder / "config.json").is_file()
         raise UsageError(
             f"{source}: this is a state_dict: weights without the model's code. "
-            "Name what builds the model with --factory file.py:function or --factory package.module:Class."
+            + (f"Convert the folder {folder} as a whole, since it has a config.json, or name" if whole else "Name")
+            + " what builds the model with --factory file.py:function or --factory package.module:Class."
         )
     module = _built(options)
     fit(module, weights, str(source), notes)

@@ -30,6 +30,11 @@ _LENGTHS = ((16, 2), (32, 32), (224, 32), (16, 0), (32, 0))
 _WANTS_INTEGER = re.compile(
     r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE
 )
+_RANDOM = (
+    "the model draws random numbers when it runs, so that it is not even equal to itself: dropout called as a function "
+    "wants training=self.training"
+)
+_ON_DTYPES = re.compile(r"dtype|scalar type|boolean|\bBool\b|\bLong\b|\bInt\b")
 
 
 class FlatModule(torch.nn.Module):  # type: ignore[misc]
@@ -88,9 +93,14 @@ class TorchModel:
             plan = plan_inputs(loaded.module, options, loaded.notes)
         model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program)
         try:
+            drawn = torch.random.get_rng_state()
             result = model._first_run(options)
+            if not torch.equal(drawn, torch.random.get_rng_state()):
+                model.notes.append(_RANDOM)
         except InputError as error:
-            raise InputError(f"{source}: {error}") from error
+            guessed = ", ".join(f"{n}:bool" for n in sorted(model.plan.guessed))
+            hint = f". The dtypes were guessed: set them with --input-dtype (such as {guessed})"
+            raise InputError(f"{source}: {error}{hint if guessed and _ON_DTYPES.search(str(error)) else ''}") from error
         if not result:
             raise UnsupportedError(f"{source}: the model's forward gives no tensor.")
         specs = [TensorSpec(name, numpy_dtype(tensor.dtype), None) for name, tensor in result]

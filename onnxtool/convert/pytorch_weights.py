@@ -23,12 +23,20 @@ def find_weights(loaded: Any, subject: str, notes: list[str]) -> dict[str, torch
     if _is_state_dict(loaded):
         return dict(loaded)
     if isinstance(loaded, Mapping):
-        for key in _CONTAINERS:
-            if key in loaded and _is_state_dict(loaded[key]):
-                kind = "Lightning checkpoint" if "pytorch-lightning_version" in loaded else "checkpoint"
-                notes.append(f"weights taken from the entry {key!r} of a {kind}")
-                return dict(loaded[key])
+        found = [key for key, entry in loaded.items() if _is_state_dict(entry)]
+        usual = [key for key in _CONTAINERS if key in found]
+        if usual or len(found) == 1:
+            key = (usual or found)[0]
+            kind = "Lightning checkpoint" if "pytorch-lightning_version" in loaded else "checkpoint"
+            others = ", ".join(repr(other) for other in found if other != key)
+            notes.append(f"weights taken from the entry {key!r} of a {kind}" + (f", not {others}" if others else ""))
+            return dict(loaded[key])
         keys = ", ".join(map(str, list(loaded)[:8]))
+        if found:
+            raise InputError(
+                f"{subject}: this checkpoint holds several sets of weights ({', '.join(map(str, found[:8]))}). "
+                "Save the one that is meant as a state_dict of its own."
+            )
         raise InputError(f"{subject}: this checkpoint holds no weights that can be found; it has {keys}.")
     raise InputError(f"{subject}: this holds a {type(loaded).__name__}, neither weights nor a module.")
 

@@ -125,6 +125,7 @@ def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
             f"{type(model.estimator).__name__}: skl2onnx has no converter for {missing}. Convert the steps around it, "
             "or register a converter in a package with the entry point onnxtool.adapters."
         )
+    text = text.partition(" You may raise an issue at")[0]  # of a package that the user never called
     return UnsupportedError(f"{type(model.estimator).__name__}: skl2onnx cannot convert it: {text}")
 
 

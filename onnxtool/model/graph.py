@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.model import map_types
 from onnxtool.model.header import operator_name
 from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec
 
@@ -41,7 +42,8 @@ def value_spec(value: ir.Value) -> TensorSpec:
     """The TensorSpec of a value; unknown type is "unknown"."""
     kind = type(value.type).__name__.removesuffix("Type").lower()
     if value.type is None or kind not in ("tensor", "none"):
-        return TensorSpec(value.name or "", "unknown" if value.type is None else kind, None)
+        hidden = map_types.kind_of(value) or "unknown"
+        return TensorSpec(value.name or "", hidden if value.type is None else kind, None)
     name = value.type.dtype.name
     dims = None if value.shape is None else tuple(d if isinstance(d, int) else d.value for d in value.shape)
     return TensorSpec(value.name or "", ONNX_TO_NUMPY.get(name, name.lower()), dims)

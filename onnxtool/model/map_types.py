@@ -45,6 +45,13 @@ def remember(model: ir.Model, types: dict[str, bytes]) -> None:
             value.meta[_KEY] = types[value.name]
 
 
+def kind_of(value: ir.Value) -> str | None:
+    """What a value is whose type was taken off: "sequence", "map" or "optional"; None for all others."""
+    kind = value.meta.get(_KEY)
+    found = None if kind is None else onnx.TypeProto.FromString(kind).WhichOneof("value")
+    return None if found is None else str(found).removesuffix("_type")
+
+
 def restore(model: ir.Model, proto: onnx.ModelProto) -> onnx.ModelProto:
     """Put remembered types back into a protobuf made of `model`; returns it."""
     for value, info in zip(model.graph.outputs, proto.graph.output, strict=True):

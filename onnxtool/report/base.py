@@ -12,13 +12,18 @@ from typing import Any, ClassVar
 
 @dataclasses.dataclass(frozen=True)
 class TensorInfo:
-    """Name, dtype and shape of a model input or output; a str dim is symbolic, None is unknown."""
+    """Name, dtype and shape of a model input or output; a str dim is symbolic, None is unknown.
+
+    What is no tensor has "sequence", "map" or "optional" for a dtype, and no shape.
+    """
 
     name: str
     dtype: str
     shape: tuple[int | str | None, ...] | None
 
     def __str__(self) -> str:
+        if self.dtype in ("sequence", "map", "optional"):
+            return f"{self.name}: {self.dtype}"
         dims = "?" if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
         return f"{self.name}: {self.dtype}[{dims}]"
 

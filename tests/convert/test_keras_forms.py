@@ -16,7 +16,7 @@ import pytest
 
 from onnxtool.convert.api import convert, open_source
 from onnxtool.convert.tensorflow_quiet import import_keras, quiet
-from onnxtool.errors import InputError, UnsafeError, UnsupportedError
+from onnxtool.errors import InputError, UnsafeError, UsageError
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conftest import Result
 
@@ -148,7 +148,7 @@ def test_trusted_code_runs_and_is_said_aloud(files: Path, tmp_path: Path, name: 
 
 
 def test_weights_alone_ask_for_a_factory(files: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="--factory"):
+    with pytest.raises(UsageError, match="--factory"):
         convert(files / "model.weights.h5", tmp_path / "out.onnx")
 
 

@@ -23,6 +23,7 @@ from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.api import convert, open_source
 from onnxtool.convert.pytorch import form_of
 from onnxtool.convert.pytorch_outside import is_outside
+from onnxtool.convert.pytorch_weights import find_weights
 from onnxtool.convert.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.report.convert import ConvertReport
@@ -123,6 +124,26 @@ def test_lightning_checkpoint_says_what_it_stripped(
     assert report.form == "PyTorch Lightning checkpoint"
     assert any("prefix model. stripped from 22 names" in n for n in report.notes)
     assert any("loss.weight" in n for n in report.notes)
+
+
+def test_a_checkpoint_of_several_weights_says_which_it_takes() -> None:
+    weights, other = {"w": torch.zeros(1)}, {"w": torch.ones(1)}
+    notes: list[str] = []
+    assert find_weights({"ema": other, "epoch": 3, "model": weights}, "x.pt", notes) == weights
+    assert find_weights({"generator": other, "epoch": 3}, "x.pt", notes) == other
+    assert notes == [
+        "weights taken from the entry 'model' of a checkpoint, not 'ema'",
+        "weights taken from the entry 'generator' of a checkpoint",
+    ]
+    with pytest.raises(InputError, match=r"x.pt: .* several sets of weights \(generator, critic\)\. Save the one"):
+        find_weights({"generator": other, "critic": weights}, "x.pt", notes)
+
+
+def test_a_module_that_is_a_file_here_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mynet.py").write_text("def make(): ...\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"no module 'mynet'\. For the file here write --factory mynet\.py:make"):
+        convert(None, tmp_path / "x.onnx", factory="mynet:make", adapter="pytorch")
 
 
 def test_prefix_of_a_parallel_wrapper(files: dict[str, Path], converted: Callable[..., ConvertReport]) -> None:
@@ -300,6 +321,13 @@ class TestBadInput:
 
     def test_weights_without_factory(self, files: dict[str, Path], tmp_path: Path) -> None:
         self.refused(UsageError, "state_dict.*--factory", files["state_dict"], tmp_path, input_shapes=SHAPES)
+
+    def test_weights_in_a_hugging_face_folder(self, files: dict[str, Path], tmp_path: Path) -> None:
+        (tmp_path / "m").mkdir()
+        weights = tmp_path / "m" / "model.safetensors"
+        weights.write_bytes(files["w.safetensors"].read_bytes())
+        (tmp_path / "m" / "config.json").write_text("{}", encoding="utf-8")
+        self.refused(UsageError, "Convert the folder .*m as a whole", weights, tmp_path)
 
     @pytest.mark.parametrize(
         ("factory", "match"),

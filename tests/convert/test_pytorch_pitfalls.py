@@ -351,6 +351,13 @@ def test_weights_called_like_other_values(
     np.testing.assert_allclose(done.run(x=x)[0], done.torch(t(x)), rtol=1e-4, atol=1e-6)
 
 
+def test_a_model_that_draws_random_numbers_is_said_to(converted: Callable[..., Conversion], tmp_path: Path) -> None:
+    settings = {"factory": f"{MODELS}:Gambling", "input_shapes": {"x": ("b", 4)}}
+    report = convert(None, tmp_path / "out.onnx", **settings)
+    assert not report.ok and any("random numbers" in n and "self.training" in n for n in report.notes)
+    assert not any("random" in n for n in converted("Dropped", {"x": ("b", 6)}).report.notes)
+
+
 def test_a_size_that_tracing_froze_is_explained(tmp_path: Path) -> None:
     settings = {"factory": f"{MODELS}:Counting", "input_shapes": {"x": ("b", "s", 4)}}
     with pytest.raises(VerdictError, match=r"takes a size .* for a constant: .*--input-shape, or use .*--opset 18"):
@@ -361,6 +368,14 @@ def test_a_size_that_tracing_froze_is_explained(tmp_path: Path) -> None:
         VerdictError, match=r"used because torch\.export's exporter failed: the model fixes the dim 's'"
     ):
         convert(None, tmp_path / "out.onnx", **settings)
+
+
+def test_a_dtype_guessed_wrong_is_said_to_be_a_guess(tmp_path: Path) -> None:
+    shapes = {"x": ("b", 4), "mask": ("b", 4)}
+    with pytest.raises(InputError, match=r"boolean masks.*\. The dtypes were guessed: set them with --input-dtype \("):
+        convert(None, tmp_path / "out.onnx", factory=f"{MODELS}:Masked", input_shapes=shapes)
+    settings = {"factory": f"{MODELS}:Masked", "input_shapes": shapes, "input_dtypes": {"mask": "bool"}}
+    assert convert(None, tmp_path / "out.onnx", **settings).ok
 
 
 def test_dtypes_as_words(converted: Callable[..., Conversion]) -> None:
@@ -399,6 +414,16 @@ def test_no_local_path_stays_in_the_file(converted: Callable[..., Conversion], e
 def test_keeps_metadata_when_asked(converted: Callable[..., Conversion]) -> None:
     done = converted("Scaled", {"": ("b", 5)}, {"width": 5}, keep_metadata=True)
     assert b"pkg.torch.onnx" in done.path.read_bytes()
+
+
+@pytest.mark.parametrize(("saved", "module"), [("float64", "float32"), ("float32", "float16")])
+def test_floats_of_a_sample_are_as_the_weights(
+    converted: Callable[..., Conversion], tmp_path: Path, saved: str, module: str
+) -> None:
+    np.savez(tmp_path / "s.npz", x=floats(2, 16).astype(saved))
+    done = converted("Linear16", {}, {"dtype": module}, sample=tmp_path / "s.npz")
+    assert done.inputs == [f"x: {module}[batch, 16]"]
+    assert f"x: the sample's {saved} taken as {module}, as the weights; see --input-dtype" in done.report.notes
 
 
 def test_sample_gives_shapes_dtypes_and_the_inputs_to_verify_on(

@@ -108,7 +108,7 @@ def test_zipmap_gives_a_map_for_each_row(
 ) -> None:
     skops.io.dump(pipeline, tmp_path / "model.skops")
     report = convert(tmp_path / "model.skops", tmp_path / "out.onnx", zipmap=True)
-    assert report.ok
+    assert report.ok and str(report.outputs[1]) == "probabilities: sequence"
     assert report.comparison is not None
     assert {o.name for o in report.comparison.outputs} == {"label", "probabilities[no]", "probabilities[yes]"}
     first = OnnxRunner.open(tmp_path / "out.onnx").run({"X": rows[0][:1]})["probabilities"][0]

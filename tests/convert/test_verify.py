@@ -206,6 +206,12 @@ def test_absolute_tolerance_grows_with_the_output(scale: float, error: float, ok
     assert proof(Scaled(scale)).compare(zeroed(scale, error)).ok is ok
 
 
+def test_an_output_that_is_always_empty_is_said() -> None:
+    model = Doubler("b", 0)
+    assert proof(model).compare(graph("y = Add (x, x)", "b, 0")).ok
+    assert any("output y was empty in every run" in n for n in model.notes)
+
+
 def test_an_output_too_small_to_prove_anything_is_said() -> None:
     model = Scaled(1e-6)
     assert proof(model).compare(zeroed(1e-6, 0.0)).ok

@@ -207,6 +207,20 @@ class Homonyms(nn.Module):
         return (x - self.mean).mean(1, keepdim=True) * self.x + self.output
 
 
+class Masked(nn.Module):
+    """Takes nothing but a boolean mask."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return x.masked_fill(mask, 0.0)
+
+
+class Gambling(nn.Module):
+    """Drops out at random in evaluation mode too."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(x, 0.5)
+
+
 class Counting(nn.Module):
     """Turns a size into a number, which exporters take for a constant."""
 
