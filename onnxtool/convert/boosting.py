@@ -47,6 +47,8 @@ class BoostingAdapter:
         from onnxtool.convert.sklearn_model import SklearnModel
 
         assert isinstance(model, SklearnModel)
+        if options.float64:
+            model.notes.append("--float64 changes nothing here: native files of boosted trees convert to float32 only")
         wanted = target_opset(options, newest_runtime_opset())
         opset = min(wanted, boosting_export.NEWEST_OPSET)
         exported = boosting_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)

@@ -92,6 +92,11 @@ class SklearnModel:
             doubles=options.float64,
         )
 
+    @property
+    def advice(self) -> str:
+        """What to do where the graph is refused though the estimator runs."""
+        return "skl2onnx does not keep doubles in every graph: convert without --float64." if self.doubles else ""
+
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """What the estimator computes on these rows.
 

@@ -106,12 +106,16 @@ class Proof:
                 remembered, runner, feeds, allowed, names=self._names, data=origin, tolerances=scaled
             )
         except InputError as error:
-            advice = getattr(model, "advice", "")
             raise VerdictError(
-                f"{self._names[0]}: the ONNX graph fails where the source runs: {error}{advice and '. '}{advice}"
+                f"{self._names[0]}: the ONNX graph fails where the source runs: {self._advised(str(error))}"
             ) from error
         model.notes.extend(w for w in report.warnings if w not in model.notes)
         return report
+
+    def _advised(self, trouble: str) -> str:
+        """What went wrong, and what the adapter knows to do about it."""
+        advice = getattr(self._model, "advice", "")
+        return f"{trouble.rstrip('.')}. {advice}" if advice else trouble
 
     def _open(self, graph: ir.Model, session: SessionOptions) -> OnnxRunner:
         try:
@@ -129,7 +133,7 @@ class Proof:
             reason = str(error).removeprefix("the runtime refuses this model: ")
             raise UnsupportedError(
                 f"{self._names[0]}: the exporter of {self._model.framework.split(',')[0]} wrote a graph that the "
-                f"runtime refuses: {reason}"
+                f"runtime refuses: {self._advised(reason)}"
             ) from error
 
 

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import skops.io
-from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -17,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 from onnxtool.convert.api import convert, open_source
 from onnxtool.convert.sklearn_flips import rows_near_thresholds
 from onnxtool.convert.sklearn_model import SklearnModel
+from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
 
 
@@ -30,6 +36,18 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def scaled(rows: tuple[np.ndarray, np.ndarray]) -> Pipeline:
     return make_pipeline(StandardScaler(), RandomForestClassifier(9, random_state=0)).fit(*rows)
+
+
+def test_doubles_that_the_exporter_mixes_with_floats_are_refused_with_advice(
+    rows: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    labels = (rows[0][:, 1] > 1e4).astype(int)
+    skops.io.dump(AdaBoostClassifier(n_estimators=3, random_state=0).fit(rows[0], labels), tmp_path / "m")
+    with pytest.raises(
+        UnsupportedError, match=r"refuses: .*[^.]\. skl2onnx does not keep .* convert without --float64"
+    ):
+        convert(tmp_path / "m", tmp_path / "out.onnx", float64=True)
+    assert convert(tmp_path / "m", tmp_path / "out.onnx").ok
 
 
 def near(path: Path) -> np.ndarray:
