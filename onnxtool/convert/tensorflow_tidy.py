@@ -1,4 +1,4 @@
-"""What tf2onnx leaves behind that it need not: Transposes in front of reductions."""
+"""What tf2onnx leaves behind that it need not: Transposes in front of reductions, "None" in its version."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _REDUCTIONS = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"
 
 def tidy(model: ir.Model) -> None:
     """Clean a converted graph up, in place."""
+    # tf2onnx adds the commit that it was built from, which a release does not know.
+    model.producer_version = (model.producer_version or "").removesuffix(" None")
     for graph in model.graphs():
         for node in graph:
             if node.op_type in _REDUCTIONS:

@@ -86,6 +86,7 @@ def test_every_form_gives_the_same_numbers_and_keeps_the_names(
     assert form in report.form
     assert report.comparison is not None
     assert sorted(run["image"][0] for run in report.comparison.runs) == [1, 2, 5]
+    assert "None" not in onnx.load(tmp_path / "out.onnx").producer_version
     runner = OnnxRunner.open(tmp_path / "out.onnx")
     assert [str(s.info()) for s in runner.inputs] == ["image: float32[batch, 8, 8, 1]"]
     assert [str(s.info()) for s in runner.outputs] == ["scores: float32[batch, 4]"]
