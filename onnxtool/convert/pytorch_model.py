@@ -98,8 +98,8 @@ class TorchModel:
             if not torch.equal(drawn, torch.random.get_rng_state()):
                 model.notes.append(_RANDOM)
         except InputError as error:
-            guessed = ", ".join(f"{n}:bool" for n in sorted(model.plan.guessed))
-            hint = f". The dtypes were guessed: set them with --input-dtype (such as {guessed})"
+            guessed = min(model.plan.guessed, default="")
+            hint = f". The dtypes were guessed: set them with --input-dtype (such as {guessed}:bool)"
             raise InputError(f"{source}: {error}{hint if guessed and _ON_DTYPES.search(str(error)) else ''}") from error
         if not result:
             raise UnsupportedError(f"{source}: the model's forward gives no tensor.")
