@@ -7,7 +7,6 @@ checking a small model).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from pathlib import Path
@@ -20,6 +19,7 @@ from onnx import external_data_helper
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.model import map_types
 from onnxtool.model.atomic import write_atomic
+from onnxtool.model.digest import file_digest
 from onnxtool.model.limits import DEFAULT, Limits, verify_environment
 from onnxtool.model.mapped import mark_inside, read_without_weights
 from onnxtool.model.pickle_scan import pickled_imports
@@ -168,8 +168,7 @@ def native_path(path: str | os.PathLike[str]) -> str:
 
 def sha256(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file, in hex."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(Path(path)).hex()
 
 
 def total_bytes(path: str | os.PathLike[str]) -> int:

@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -56,7 +56,12 @@ def spilled(model: ir.Model, path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def save(
-    model: ir.Model, path: str | os.PathLike[str], *, external: bool | None = None, spill: Path | None = None
+    model: ir.Model,
+    path: str | os.PathLike[str],
+    *,
+    external: bool | None = None,
+    spill: Path | None = None,
+    spare: tuple[int, Mapping[str, str]] | None = None,
 ) -> int:
     """Write a model atomically: a killed run leaves the old file or the new one, never a part.
 
@@ -70,6 +75,7 @@ def save(
         path: where to.
         external: weights beside the model; None = when they are larger than 2 GB.
         spill: the file of `spilled`, which becomes the data file where it fits.
+        spare: with external data, a limit in bytes, and the metadata to write instead when all would be larger.
 
     Returns:
         Bytes written: the .onnx file, and its external data.
@@ -85,7 +91,7 @@ def save(
         external = weight_bytes(model) > INLINE_LIMIT
     try:
         if external and large_initializers(model):
-            return _save_external(model, path, spill)
+            return _save_external(model, path, spill, spare)
         sweep(path.with_name(path.name + ".data"))
         with staged(path) as temporary:
             fill(temporary, sealed(serialized_pieces(model)))
@@ -98,7 +104,7 @@ def save(
         raise _cannot_write(path, error) from error
 
 
-def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> int:
+def _save_external(model: ir.Model, path: Path, spill: Path | None, spare: tuple[int, Mapping[str, str]] | None) -> int:
     with staged(path.with_name(path.name + ".data")) as fresh, staged(path) as temporary:
         # A spill with much that the model no longer refers to (merged duplicates) is not worth keeping.
         fits = spill is not None and spill.parent == path.parent
@@ -115,7 +121,14 @@ def _save_external(model: ir.Model, path: Path, spill: Path | None = None) -> in
                     if entry.key == "location" and entry.value == data.name:
                         entry.value = final.name
             body = proto.SerializeToString()
-            fill(temporary, [body, seal(body, [digest])])
+            end = seal(body, [digest])
+            if spare is not None and len(body) + len(end) + data.stat().st_size > spare[0]:
+                del proto.metadata_props[:]
+                for key, text in spare[1].items():
+                    proto.metadata_props.add(key=key, value=text)
+                body = proto.SerializeToString()
+                end = seal(body, [digest])
+            fill(temporary, [body, end])
             size = temporary.stat().st_size + data.stat().st_size
             os.replace(data, final)
             try:

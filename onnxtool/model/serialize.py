@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from onnxtool.model import map_types
+from onnxtool.model.sending import sendable
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -27,7 +28,7 @@ def externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
     values = large_initializers(model)
     originals = [value.const_value for value in values]
     external = ir.external_data.convert_tensors_to_external(
-        [t for t in originals if t is not None], data.parent, data.name
+        [sendable(t) for t in originals if t is not None], data.parent, data.name
     )
     try:
         for value, tensor in zip(values, external, strict=True):
@@ -44,7 +45,7 @@ def move_out(model: ir.Model, data: Path) -> None:
 
     values = large_initializers(model)
     external = ir.external_data.convert_tensors_to_external(
-        [v.const_value for v in values if v.const_value is not None], data.parent, data.name
+        [sendable(v.const_value) for v in values if v.const_value is not None], data.parent, data.name
     )
     for value, tensor in zip(values, external, strict=True):
         value.const_value = tensor

@@ -187,7 +187,8 @@ def _write(
     add_history(model, "optimize", details)
     external = _stays_external(model)
     inside = any(lies_inside(v.const_value) for v in model.graph.initializers.values())
-    if io.save(model, output, external=external) <= before.bytes or inside:
+    size = io.save(model, output, external=external, spare=(before.bytes, plain))
+    if size <= before.bytes or inside or external:
         return  # and where weights lie in the source, it may just have been replaced
     # Nothing much was gained, and the provenance made the file larger: write it without.
     model.metadata_props.clear()
