@@ -145,7 +145,7 @@ def _size(path: Path) -> float:
 
 
 def in_child(kind: str, folder: Path, arguments: argparse.Namespace) -> Path:
-    """Build a model in a process of its own: a measured one starts with the peak memory of the process that starts it."""
+    """Build a model in a process of its own: a measured one begins with the peak memory of the one that starts it."""
     line = [sys.executable, __file__, "--build", kind, "--folder", str(folder), "--gigabytes", str(arguments.gigabytes)]
     subprocess.run(line, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return folder / f"{kind}.onnx"
