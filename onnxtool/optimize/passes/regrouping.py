@@ -18,7 +18,7 @@ from onnxtool.optimize.nodes import attribute, is_op, on_disk, producer, rank_of
 from onnxtool.optimize.passes.chains import permutation
 from onnxtool.optimize.passes.dead_code import EliminateDeadCode
 from onnxtool.optimize.passes.rereading import can_read, let_read
-from onnxtool.optimize.passes.reshapes import RESHAPES, reshape_target, sources
+from onnxtool.optimize.passes.reshapes import RESHAPES, become_reshape, reshape_target, sources
 from onnxtool.optimize.patterns import pairs
 
 
@@ -240,7 +240,7 @@ def _before_reshape(node: ir.Node, context: PassContext) -> int:
             flat,
             value,
         )
-        context.morph(node, "Reshape", [moved, context.initializer(np.array(target, np.int64), f"{base}_shape")])
+        become_reshape(node, moved, target, context)
         return 1
     return 0
 

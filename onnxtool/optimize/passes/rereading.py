@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import Size, Sizes, items_of, sizes_of
 from onnxtool.optimize.nodes import attribute, is_op
-from onnxtool.optimize.passes.reshapes import RESHAPES, reshape_target
+from onnxtool.optimize.passes.reshapes import RESHAPES, become_reshape, reshape_target
 
 
 def can_read(reader: ir.Node, old: ir.Value, sizes: Sizes) -> bool:
@@ -64,5 +63,4 @@ def let_read(readers: list[ir.Node], old: ir.Value, new: ir.Value, sizes: Sizes,
         if target is None:
             reader.replace_input_with(0, new)
         else:
-            shape = context.initializer(np.array(target, np.int64), f"{reader.outputs[0].name}_shape")
-            context.morph(reader, "Reshape", [new, shape])
+            become_reshape(reader, new, target, context)

@@ -42,10 +42,15 @@ def _simplify(node: ir.Node, context: PassContext) -> int:
     for source in reversed(chain if not fixed else chain[1:]):
         target = reshape_target(sizes_of(source), wanted)
         if target is not None:
-            shape = context.initializer(np.array(target, np.int64), f"{node.outputs[0].name}_shape")
-            context.morph(node, "Reshape", [source, shape])
+            become_reshape(node, source, target, context)
             return 1
     return 0
+
+
+def become_reshape(node: ir.Node, source: ir.Value, target: list[int], context: PassContext) -> None:
+    """Turn a node into the Reshape of `source` to a constant target shape."""
+    shape = context.initializer(np.array(target, np.int64), f"{node.outputs[0].name}_shape")
+    context.morph(node, "Reshape", [source, shape])
 
 
 def sources(node: ir.Node) -> Iterator[ir.Value]:
