@@ -52,9 +52,10 @@ def calibrated(model: str, path: str, method: str, count: int, threads: int) -> 
     from onnxtool.model import io
     from onnxtool.model.graph import input_specs
     from onnxtool.quantize.apply import calibrate
-    from onnxtool.quantize.calibration import DataSource, open_data
+    from onnxtool.quantize.calibration import open_data
     from onnxtool.quantize.prepare import prepare
     from onnxtool.quantize.recipe import QuantRecipe
+    from onnxtool.quantize.samples import DataSource
 
     source = io.load(model)
     few = open_data(path, input_specs(source))

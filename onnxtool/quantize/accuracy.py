@@ -11,7 +11,8 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.errors import InputError, UsageError
-from onnxtool.quantize.calibration import DataSource, read_labels
+from onnxtool.quantize.calibration import read_labels
+from onnxtool.quantize.samples import DataSource
 from onnxtool.quantize.scripts import load_function
 from onnxtool.runtime.runner import Runner
 

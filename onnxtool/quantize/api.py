@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -11,23 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
-from onnxtool.errors import UsageError, VerdictError
+from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.atomic import write_atomic
-from onnxtool.model.metadata import add_history, versions
-from onnxtool.quantize.apply import apply, calibrate, select
-from onnxtool.quantize.auto import Outcome, search
-from onnxtool.quantize.casting import CastingRunner
-from onnxtool.quantize.fidelity import Judge, outputs_fit
-from onnxtool.quantize.filled import loading
+from onnxtool.quantize.apply import calibrate
+from onnxtool.quantize.auto import search
+from onnxtool.quantize.finish import finish, finish_large, written_nothing
 from onnxtool.quantize.images import ImageOptions, parse_options
-from onnxtool.quantize.job import Job, open_job
-from onnxtool.quantize.kernels import count_kernels
-from onnxtool.quantize.latency import DEFAULT_THREADS, compare_latency
-from onnxtool.quantize.memory import release_memory
-from onnxtool.quantize.placement import counts
+from onnxtool.quantize.job import open_job
+from onnxtool.quantize.latency import DEFAULT_THREADS
 from onnxtool.quantize.recipe import (
     ActivationType,
     Fusions,
@@ -38,11 +30,8 @@ from onnxtool.quantize.recipe import (
     dump_recipe,
     load_recipe,
 )
-from onnxtool.quantize.remarks import remarks
 from onnxtool.quantize.targets import find_target
-from onnxtool.report.quantize import QuantizeReport, TaskMetric
-from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.report.quantize import QuantizeReport
 
 
 def quantize(
@@ -163,20 +152,18 @@ def quantize(
         )
     job = open_job(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures)
     if job.is_large:
-        return _finish_large(job, recipe, path, began)
+        return finish_large(job, recipe, path, began)
     if replayed is not None or recipe.mode != "auto":
         recipe = calibrate(job.prepared, recipe, job.data, None)
         return _saved(finish(job, recipe, path, began), recipe, recipe_file, replayed)
     outcome = search(job, recipe, max_drop, time_limit, target, began)
     best = outcome.best or (outcome.smallest if smallest else None)
     if best is None:
-        return _nothing(job, outcome, began)
-    report = _saved(finish(job, best.recipe, path, began), best.recipe, recipe_file, None)
+        return written_nothing(job, outcome, began)
+    report = _saved(finish(job, best.recipe, path, began, best), best.recipe, recipe_file, None)
     return replace(
         report,
         mode="auto",
-        latency=best.latency or report.latency,
-        metric=best.metric or report.metric,
         budget=outcome.budget.words,
         frontier=tuple(t.candidate(outcome.budget, t is best) for t in outcome.trials),
         verdict=outcome.verdict or report.verdict,
@@ -196,143 +183,3 @@ def _saved(
     if replayed is None:
         write_atomic(Path(path), dump_recipe(recipe).encode())
     return replace(report, recipe_file=str(path))
-
-
-def _nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
-    """The report of a search that wrote nothing."""
-    size = io.total_bytes(job.source)
-    return QuantizeReport(
-        source=str(job.source),
-        output=None,
-        mode="auto",
-        summary="",
-        recipe={},
-        bytes_before=size,
-        bytes_after=size,
-        quantized={},
-        kernels={},
-        latency=None,
-        fidelity=None,
-        budget=outcome.budget.words,
-        frontier=tuple(t.candidate(outcome.budget, False) for t in outcome.trials),
-        seconds=time.perf_counter() - began,
-        verdict=outcome.verdict + "; nothing was written. The smallest one within the budget: --smallest.",
-        warnings=remarks(job, QuantRecipe(mode="auto")),
-    )
-
-
-def finish(job: Job, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
-    """Apply a calibrated recipe, verify, measure, write, report."""
-    release_memory()
-    model = apply(job.prepared, recipe)
-    stamp(model, job, recipe)
-    runner = verified(job, model)
-    float_runner = job.runner(job.source)
-    # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
-    fidelity = Judge(job.original, float_runner, job.probes(), batch=1).judge(runner, detailed=True)
-    metric = None
-    if job.task is not None:
-        base = job.task.score(float_runner)
-        metric = TaskMetric(job.task.name, base, job.task.score(runner), len(job.task.labels))
-    (latency,) = compare_latency(float_runner, [runner], job.probes().first(), threads=job.threads)
-    before = io.total_bytes(job.source)
-    with loading(job.prepared):
-        kernels = count_kernels(model)
-    io.save(model, target)
-    plan = select(job.prepared.graph, recipe)
-    return QuantizeReport(
-        source=str(job.source),
-        output=str(target),
-        mode=recipe.mode,
-        summary=recipe.summary,
-        recipe=recipe.without_measurements().to_dict(),
-        bytes_before=before,
-        bytes_after=io.total_bytes(target),
-        quantized=counts(job.prepared.graph, set(plan)),
-        kernels=kernels,
-        latency=latency,
-        fidelity=fidelity,
-        metric=metric,
-        calibration=_origin(job, recipe),
-        seconds=time.perf_counter() - began,
-        verdict="written",
-        warnings=remarks(job, recipe),
-    )
-
-
-def _finish_large(job: Job, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
-    """Write a model whose float weights should not be loaded: one tensor at a time, from and to mapped files.
-
-    The result is loaded and run from a folder beside the target before it gets the target's name.
-
-    Raises:
-        UsageError: a mode that has to run the float model.
-    """
-    if recipe.mode not in ("int4", "int8", "float16"):
-        raise UsageError(
-            f"{job.source}: with {io.weight_bytes(job.original) / 1e9:.1f} GB of weights, choose --mode int4, int8 or "
-            "float16, which do not have to run the float model."
-        )
-    recipe = recipe if recipe.ranges is not None else recipe.with_ranges({})
-    model = apply(job.prepared, recipe)
-    stamp(model, job, recipe)
-    with tempfile.TemporaryDirectory(prefix=".onnxtool-", dir=target.parent) as scratch:
-        draft = Path(scratch) / target.name
-        io.save(model, draft, external=True)
-        # As it is, and each weight only when its turn comes: casting or packing them all first would copy them all.
-        runner = CastingRunner.open(
-            draft, SessionOptions(threads=job.threads, optimization="off", prepack=False, outputs_early=True)
-        )
-        for output in runner.run(job.probes().first()).values():
-            if np.asarray(output).dtype.kind == "f" and not np.isfinite(output).all():
-                raise VerdictError(f"{job.source}: not written, because the quantized model's outputs are not finite.")
-        io.save(io.load(draft), target, external=True)
-    return QuantizeReport(
-        source=str(job.source),
-        output=str(target),
-        mode=recipe.mode,
-        summary=recipe.summary,
-        recipe=recipe.without_measurements().to_dict(),
-        bytes_before=io.total_bytes(job.source),
-        bytes_after=io.total_bytes(target),
-        quantized=counts(job.prepared.graph, set(select(job.prepared.graph, recipe))),
-        kernels={},
-        latency=None,
-        fidelity=None,
-        seconds=time.perf_counter() - began,
-        verdict="written",
-        warnings=("the float model was not run, for its size: neither error nor latency are known.",),
-    )
-
-
-def verified(job: Job, model: ir.Model) -> OnnxRunner:
-    """Load the quantized model and run it; what it gives must have the float model's names, shapes and no NaN.
-
-    Raises:
-        InputError: it does not load or run.
-        VerdictError: it gives other shapes, or NaN or infinity where float does not.
-    """
-    runner = job.runner(model)
-    float_runner = job.runner(job.source)
-    for feeds in job.probes().limited(3).samples():
-        wrong = outputs_fit(float_runner.run(feeds), runner.run(feeds))
-        if wrong is not None:
-            raise VerdictError(f"{job.source}: not written, because the quantized model's {wrong}.")
-    return runner
-
-
-def stamp(model: ir.Model, job: Job, recipe: QuantRecipe) -> None:
-    """Write provenance into the model: the recipe (ranges are in the graph itself) and what it was made from."""
-    details = {
-        "source_sha256": io.sha256(job.source),
-        "recipe": recipe.without_measurements().to_dict(),
-        "versions": versions("onnx", "onnx-ir", "onnxruntime"),
-    }
-    add_history(model, "quantize", details)
-
-
-def _origin(job: Job, recipe: QuantRecipe) -> str:
-    if not recipe.ranges or job.data is None:
-        return ""
-    count = "" if job.data.count is None else f"{job.data.count} samples of "
-    return f"{count}{job.data.label}, {recipe.method}"

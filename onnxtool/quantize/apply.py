@@ -7,7 +7,6 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnxtool.errors import InputError, UnsupportedError, UsageError
-from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.compact import compactable, store_compactly
 from onnxtool.quantize.conditioning import conditioned, with_channels
 from onnxtool.quantize.correction import correct_biases, measure_shifts
@@ -21,6 +20,7 @@ from onnxtool.quantize.placement import COMPUTE, Placement, eligible, is_product
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
 from onnxtool.quantize.recurrent import is_recurrent, make_recurrent
 from onnxtool.quantize.remarks import nothing_to_quantize
+from onnxtool.quantize.samples import DataSource
 from onnxtool.quantize.static import insert_qdq
 from onnxtool.quantize.weight_only import blockable, make_blocks
 

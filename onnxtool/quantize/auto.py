@@ -1,89 +1,31 @@
-"""`auto`: the fastest recipe on this machine that keeps the accuracy budget, found by measuring.
-
-1. Families: a handful of whole-model recipes (static or dynamic, which operators, one weight scale or one per
-   channel), each judged and timed beside the float model.
-2. Conditioning: smoothing, equalization and bias correction, where accuracy is short and they help.
-3. Paying: in the fastest ones, groups of nodes are put back to float where that is faster.
-4. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do.
-5. The winner is the fastest within the budget; among equally fast ones the most accurate. It is timed once more, and
-   nothing is written unless it beats float.
-"""
+"""`auto`: calibrate once, then search for the fastest recipe within the accuracy budget."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import onnx_ir as ir
-
-from onnxtool import progress
 from onnxtool.errors import UnsupportedError
-from onnxtool.quantize.apply import excluded, placement_of
+from onnxtool.quantize.apply import placement_of
 from onnxtool.quantize.budget import Budget
-from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.conditions import Conditions
-from onnxtool.quantize.cost import group_nodes, macs
-from onnxtool.quantize.families import MINOR, natural_plan, rule_of_thumb, share_of_linear, whole_model_plans
-from onnxtool.quantize.fidelity import Judge, noise_share
+from onnxtool.quantize.cost import macs
+from onnxtool.quantize.families import natural_plan, rule_of_thumb
+from onnxtool.quantize.fidelity import Judge
+from onnxtool.quantize.hunt import Hunt, Outcome, chosen_by
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.observe import observe
-from onnxtool.quantize.paying import CLEARLY_FASTER, with_attention, with_fusions, without_gates, without_groups
-from onnxtool.quantize.placement import eligible, is_product, live_tensors
-from onnxtool.quantize.recipe import Method, QuantRecipe
+from onnxtool.quantize.placement import eligible, live_tensors
+from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.quantize.recurrent import is_recurrent
-from onnxtool.quantize.refine import compacted, condition, with_float_kernels
 from onnxtool.quantize.remarks import nothing_to_quantize
-from onnxtool.quantize.sensitivity import repair
 from onnxtool.quantize.targets import find_target
-from onnxtool.quantize.trial import Laboratory, Trial
+from onnxtool.quantize.trial import Laboratory
 
 CALIBRATION_SAMPLES = 128
 HELD_OUT_SAMPLES = 64
 _LEAST_SAMPLES = 16  # to calibrate with, however short the time
 _CALIBRATION_SHARE = 0.25  # of the time limit, by when calibration ends
-_ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
-_TOO_CLOSE = 1.12  # quick timings this near each other do not rank
-_AS_SMALL = 1.05  # of files about as small, the fastest
-_FINALISTS = 4
-_ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
-_WORTH_REPAIRING = 2
-_WORTH_FUSING = 2
-_LOST_DB = 4.0  # so noisy that leaving nodes in float is no repair
-_METHODS: tuple[tuple[Method, float], ...] = (
-    ("minmax", 1.0),
-    ("mse", 1.0),
-    ("percentile", 0.9999),
-    ("percentile", 0.99999),
-)
-_SHARES = {
-    "families": 0.35,
-    "condition": 0.5,
-    "paying": 0.65,
-    "repair": 0.85,
-    "floats": 0.9,
-    "choice": 1.1,
-}  # of the time limit, by when a stage ends; what is cheap for all but huge models may come after it
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the search found.
-
-    Attributes:
-        best: the winner; None when nothing keeps the budget and beats float.
-        smallest: the smallest that keeps the budget, for --smallest.
-        trials: everything tried, in order.
-        budget: the accuracy budget that was used.
-        verdict: one sentence.
-        notes: what else to know about the choice.
-    """
-
-    best: Trial | None
-    smallest: Trial | None
-    trials: tuple[Trial, ...]
-    budget: Budget
-    verdict: str
-    notes: tuple[str, ...] = ()
 
 
 def search(
@@ -111,7 +53,7 @@ def search(
     measured, held_out = (None, job.probes()) if job.data is None else job.split()
     reference = job.runner(job.source)
     fitting = [n for n in job.prepared.graph if eligible(n) or is_recurrent(n)]
-    nodes = [n for n in fitting if _wanted(n, base) and not excluded(n, base)]
+    nodes = [n for n in fitting if chosen_by(base, n)]
     if not nodes:
         raise UnsupportedError(f"{job.source}: {nothing_to_quantize(job.prepared)}")
     seen = {}
@@ -125,185 +67,8 @@ def search(
     samples = None if measured is None else measured.limited(CALIBRATION_SAMPLES)
     lab = Laboratory(job, budget, judge, reference, seen, guess, Conditions(job.prepared, seen, samples))
     lab.began = began  # preparation and calibration count towards the time limit
-    outcome = _Hunt(lab, budget, nodes, base, time_limit, measured).run()
+    outcome = Hunt(lab, budget, nodes, base, time_limit, measured).run()
     notes: tuple[str, ...] = (traits.note,) if traits.note else ()
     if target is not None:
         notes += (f"chosen for {traits.name} by rules of thumb: nothing was timed on such a machine.",)
     return replace(outcome, notes=notes)
-
-
-class _Hunt:
-    def __init__(
-        self,
-        lab: Laboratory,
-        budget: Budget,
-        nodes: list[ir.Node],
-        base: QuantRecipe,
-        time_limit: float,
-        measured: DataSource | None,
-    ) -> None:
-        self.lab, self.budget, self.nodes, self.base = lab, budget, nodes, base
-        self.limit, self.static_possible = time_limit, measured is not None
-        self.cost = macs(nodes, lab.seen)
-        self.repaired: list[Trial] = []
-        self.replaced: list[Trial] = []
-
-    def run(self) -> Outcome:
-        with progress.task("searching recipes") as task:
-            task.describe("choosing how ranges are measured")
-            self._method()
-            task.describe("trying families of recipes")
-            self._families()
-            # Whatever is done to these later keeps the fusions.
-            hopeful = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
-            for trial in hopeful[:_WORTH_FUSING]:
-                with_fusions(self.lab, trial, lambda: self._in_time("condition"))
-            task.describe("smoothing, equalizing, correcting biases")
-            self._condition()
-            task.describe("looking for nodes that do not pay")
-            for trial in self._promising():
-                self._paying(trial)
-            task.describe("repairing accuracy")
-            self._repairs()
-            # The optimized float model may itself be faster than what integers give.
-            if self._in_time("floats") or self._winner() is None:
-                with_float_kernels(self.lab, self.base, self._keeps, lambda: self._in_time("floats"))
-            task.describe("choosing")
-            return self._choose()
-
-    def _in_time(self, stage: str) -> bool:
-        return self.lab.spent < self.limit * _SHARES[stage]
-
-    def _method(self) -> None:
-        """The range method that loses least with everything static."""
-        if not self.static_possible or "static" not in natural_plan(self.nodes).values():
-            return
-        base, best = replace(self.base, plan=natural_plan(self.nodes)), -float("inf")
-        for method, coverage in _METHODS:
-            if best > -float("inf") and not self._in_time("families"):
-                return
-            recipe = replace(base, method=method, coverage=coverage)
-            label = f"{method} {coverage:g}" if method == "percentile" else method
-            trial = self.lab.try_out(f"static, per-channel, {label}", recipe, timed=False)
-            if trial.fidelity is not None and trial.fidelity.channel_db > best:
-                best = trial.fidelity.channel_db
-                self.base = replace(self.base, method=method, coverage=coverage)
-
-    def _families(self) -> None:
-        for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible):
-            for per_channel in (True, False):
-                if not self._in_time("families") and any(t.speed < float("inf") for t in self.lab.trials):
-                    return
-                recipe = replace(self.base, plan=plan, per_channel=per_channel)
-                self.lab.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
-
-    def _promising(self) -> list[Trial]:
-        """What may become the fastest: the fastest beyond the budget that could be brought back, the fastest within it,
-        and the fastest with most nodes on integers, which a few changes can make faster still."""
-        winner = self._winner()
-        widest = max((len(t.recipe.plan or {}) for t in self.lab.trials), default=0)
-        wide = [t for t in self._fastest(len(self.lab.trials)) if 2 * len(t.recipe.plan or {}) > widest]
-        hopeful = [t for t in wide if _repairable(t)][:1]
-        chosen = self._broken(winner)[:1] + hopeful + ([winner] if winner is not None else [])
-        return list({id(t): t for t in chosen}.values())
-
-    def _condition(self) -> None:
-        """Lessen the error of what may win, where it costs no time; what that replaces is out of the race."""
-        for trial in self._promising() if self.static_possible else []:
-            accurate = trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
-            if not (accurate and self._keeps(trial)):
-                linear = share_of_linear(self.nodes, self.cost) > MINOR
-                best = condition(self.lab, trial, self._keeps, lambda: self._in_time("condition"), linear=linear)
-                self.replaced += [] if best is trial else [trial]
-
-    def _broken(self, winner: Trial | None) -> list[Trial]:
-        """Faster than the winner but beyond the budget, not hopelessly; the fastest first."""
-        limit = winner.speed * CLEARLY_FASTER if winner is not None else float("inf")
-        repairable = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
-        return [t for t in repairable if t.speed < limit and not self._keeps(t)]
-
-    def _paying(self, trial: Trial) -> None:
-        """Put groups of nodes back to float, and keep what is clearly faster."""
-
-        def in_time() -> bool:
-            return self._in_time("paying")
-
-        best = without_gates(self.lab, trial, in_time)
-        if self.static_possible:
-            products = [n for n in self.lab.job.prepared.graph if is_product(n) and _wanted(n, self.base)]
-            best = with_attention(self.lab, best, [n for n in products if not excluded(n, self.base)], in_time)
-        # What breaks the budget is to be repaired, and stretches would take the time for that.
-        groups = group_nodes(self.nodes, self.cost, stretches=self._keeps(trial))
-        without_groups(self.lab, best, groups, in_time)
-
-    def _repairs(self) -> None:
-        """Bring the fastest that break the budget back within it, as long as they could still win."""
-        for _ in range(_WORTH_REPAIRING):
-            untried = [t for t in self._broken(self._winner()) if t not in self.repaired]
-            if not untried or not self._in_time("repair"):
-                return
-            self.repaired.append(untried[0])
-            repair(self.lab, untried[0], self._keeps, lambda: self._in_time("repair"), self.nodes)
-
-    def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
-        timed = [
-            t
-            for t in (self.lab.trials if among is None else among)
-            if t.speed < float("inf") and t.fidelity is not None and not any(t is r for r in self.replaced)
-        ]
-        return sorted(timed, key=lambda t: t.speed)[:count]
-
-    def _keeps(self, trial: Trial) -> bool:
-        if trial.fidelity is None:
-            return False
-        if self.budget.hopeless(trial.fidelity):
-            return False
-        self.lab.look_closely(trial)
-        return self.budget.allows(trial.fidelity, self.lab.score(trial))
-
-    def _winner(self, among: list[Trial] | None = None) -> Trial | None:
-        """The fastest within the budget; of those about as fast, the most accurate."""
-        timed = self._fastest(len(self.lab.trials), among)
-        first = next((t for t in timed if self._keeps(t)), None)
-        if first is None:
-            return None
-        if first.fidelity is not None and first.fidelity.channel_db >= _ACCURATE_DB:
-            return first
-        near = [t for t in timed if t.speed <= first.speed * _ABOUT_AS_FAST and self._keeps(t)]
-        return min(near, key=lambda t: noise_share(t.fidelity) if t.fidelity else 1.0)
-
-    def _choose(self) -> Outcome:
-        winner = self._winner()
-        in_time = self._in_time("choice")
-        if winner is not None and winner.latency is not None and in_time:
-            # Quick timings have misled: the leaders once more, all in one alternation.
-            near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= winner.speed * _TOO_CLOSE]
-            close = [t for t in near if self._keeps(t)]
-            self.lab.time_again(close[:_FINALISTS])
-            winner = self._winner(close[:_FINALISTS])
-        winner = winner if winner is None or not in_time else compacted(self.lab, winner, self._keeps)
-        kept = [
-            t
-            for t in self.lab.trials
-            if t.fidelity is not None and (t is winner or (not t.glanced and self.lab.within(t)))
-        ]
-        least = min((t.bytes for t in kept), default=0)
-        smallest = min((t for t in kept if t.bytes <= _AS_SMALL * least), key=lambda t: t.speed, default=None)
-        best, verdict = winner, ""
-        if winner is None:
-            verdict = "no recipe keeps the accuracy budget"
-        elif winner.latency is not None and winner.latency.high >= 1.0:
-            best = None
-            verdict = (
-                f"nothing within the budget is faster than float: the best, {winner.name}, takes "
-                f"{winner.latency.value:.2f} times as long"
-            )
-        return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict)
-
-
-def _repairable(trial: Trial) -> bool:
-    return trial.fidelity is not None and trial.fidelity.channel_db > _LOST_DB
-
-
-def _wanted(node: ir.Node, base: QuantRecipe) -> bool:
-    return not base.op_types or node.op_type in base.op_types

@@ -1,114 +1,21 @@
-"""Readers of calibration and evaluation data: one sample at a time, in memory that does not grow with their number."""
+"""Readers of calibration and evaluation data, whatever form it has."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantize.images import SUFFIXES, ImageOptions, read_pictures
+from onnxtool.quantize.samples import DataSource
 from onnxtool.quantize.scripts import as_feeds, load_function, read_items
 from onnxtool.quantize.table import count_rows, read_column, read_rows
 from onnxtool.runtime.archive import Columns, open_npy, open_npz, read_npz
-from onnxtool.runtime.feeds import adapt
-from onnxtool.runtime.runner import check_feeds
-
-Feeds = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class DataSource:
-    """Samples to feed a model, read afresh on every pass.
-
-    Attributes:
-        label: where they come from, for messages.
-        count: how many there are; None when only a pass can tell.
-        open: starts a pass over raw samples: named arrays, or a lone array under "".
-        specs: what the model takes; every sample is held against it.
-    """
-
-    label: str
-    count: int | None
-    open: Callable[[], Iterator[Mapping[str, np.ndarray]]]
-    specs: tuple[TensorSpec, ...]
-
-    def samples(self) -> Iterator[Feeds]:
-        """Feeds of one sample each, checked.
-
-        Raises:
-            InputError: wrong names, shapes or dtypes, or NaN or infinity; names the sample.
-        """
-        for index, raw in enumerate(self.open()):
-            try:
-                feeds = adapt(self.specs, raw)
-                check_feeds(self.specs, feeds)
-                _check_finite(feeds)
-            except OnnxToolError as error:
-                raise type(error)(f"{self.label}, sample {index}: {error}") from error
-            yield feeds
-
-    def subset(self, keep: Callable[[int], bool], label: str = "") -> DataSource:
-        """The samples whose index `keep` accepts."""
-        count = None if self.count is None else sum(1 for i in range(self.count) if keep(i))
-
-        def chosen() -> Iterator[Mapping[str, np.ndarray]]:
-            return (raw for i, raw in enumerate(self.open()) if keep(i))
-
-        return DataSource(label or self.label, count, chosen, self.specs)
-
-    def limited(self, number: int | None) -> DataSource:
-        """At most `number` samples: spread evenly when the count is known (data is often sorted), else the first."""
-        if number is None or (self.count is not None and self.count <= number):
-            return self
-        if self.count is None:
-            source = self.open
-
-            def first() -> Iterator[Mapping[str, np.ndarray]]:
-                return (raw for _, raw in zip(range(number), source(), strict=False))
-
-            return DataSource(self.label, None, first, self.specs)
-        chosen = {int(i) for i in np.linspace(0, self.count - 1, number)}
-        return self.subset(chosen.__contains__)
-
-    def until(self, moment: float, least: int) -> DataSource:
-        """Samples as long as the clock (`time.perf_counter`) is before `moment`, and `least` of them in any case."""
-
-        def timely() -> Iterator[Mapping[str, np.ndarray]]:
-            for index, raw in enumerate(self.open()):
-                if index >= least and time.perf_counter() > moment:
-                    return
-                yield raw
-
-        return DataSource(self.label, self.count, timely, self.specs)
-
-    def first(self) -> Feeds:
-        """The first sample.
-
-        Raises:
-            InputError: there is none.
-        """
-        for feeds in self.samples():
-            return feeds
-        raise InputError(f"{self.label}: there are no samples in it.")
-
-    def batches(self, size: int) -> Iterator[Feeds]:
-        """Samples joined along their first dim, up to `size`, where the model takes any batch and shapes agree."""
-        dynamic = all(s.shape and not isinstance(s.shape[0], int) for s in self.specs)
-        pending: list[Feeds] = []
-        for feeds in self.samples():
-            if pending and (len(pending) >= size or not dynamic or _shapes(feeds) != _shapes(pending[0])):
-                yield _join(pending)
-                pending = []
-            pending.append(feeds)
-        if pending:
-            yield _join(pending)
 
 
 def open_data(
@@ -303,20 +210,3 @@ def read_labels(data: Any, name: str) -> np.ndarray:
 
 def _names(path: Path) -> str:
     return ", ".join(open_npz(path))
-
-
-def _check_finite(feeds: Feeds) -> None:
-    for name, array in feeds.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            bad = "NaN" if np.isnan(array).any() else "infinity"
-            raise InputError(f"{name!r} holds {bad}; ranges cannot be measured on it. Clean or drop this sample.")
-
-
-def _shapes(feeds: Feeds) -> list[tuple[int, ...]]:
-    return [a.shape[1:] for a in feeds.values()]
-
-
-def _join(pending: list[Feeds]) -> Feeds:
-    if len(pending) == 1:
-        return pending[0]
-    return {name: np.concatenate([f[name] for f in pending]) for name in pending[0]}

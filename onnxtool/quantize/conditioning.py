@@ -7,10 +7,10 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.errors import UsageError
-from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.edit import append, new_initializer
 from onnxtool.quantize.equalization import equalize
 from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.quantize.samples import DataSource
 from onnxtool.quantize.smoothing import Group, smooth, smoothable
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions

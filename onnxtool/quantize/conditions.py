@@ -8,13 +8,13 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnxtool.quantize.apply import placement_of
-from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.conditioning import conditioned, with_channels
 from onnxtool.quantize.correction import correctable, measure_shifts
 from onnxtool.quantize.observe import observe
 from onnxtool.quantize.placement import eligible, is_product, live_tensors
 from onnxtool.quantize.ranges import Observed, Range
 from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.quantize.samples import DataSource
 
 _Condition = tuple[float, bool]
 Shifts = Mapping[str, tuple[float, ...]]

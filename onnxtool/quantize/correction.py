@@ -16,10 +16,10 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.quantize.arithmetic import dequantize, quantize_weight
-from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.edit import append, attribute, float_constant, is_standard, new_initializer, sole_user
 from onnxtool.quantize.placement import output_channel_axis
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
+from onnxtool.quantize.samples import DataSource
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 

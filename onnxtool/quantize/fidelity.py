@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.edit import is_standard
+from onnxtool.quantize.samples import DataSource
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.runner import Runner
 from onnxtool.validate.tolerance import Difference, Tolerance

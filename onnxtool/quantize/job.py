@@ -15,11 +15,12 @@ from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs
 from onnxtool.quantize.accuracy import Task, open_task
-from onnxtool.quantize.calibration import DataSource, open_data
+from onnxtool.quantize.calibration import open_data
 from onnxtool.quantize.casting import CastingRunner
 from onnxtool.quantize.filled import loading
 from onnxtool.quantize.images import ImageOptions
 from onnxtool.quantize.prepare import prepare
+from onnxtool.quantize.samples import DataSource
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions

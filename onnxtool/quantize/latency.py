@@ -23,6 +23,7 @@ def compare_latency(
     budget: float = 2.0,
     minimum: int = 10,
     maximum: int = 1000,
+    warmup: int = 3,
 ) -> list[LatencyRatio]:
     """Run the float model and candidates in alternation on one sample.
 
@@ -34,9 +35,11 @@ def compare_latency(
         budget: seconds for all of it together.
         minimum: least number of rounds.
         maximum: largest number of rounds.
+        warmup: rounds that are not counted.
     """
     calls = [_call(runner, fit_dtypes(runner, feeds)) for runner in (reference, *candidates)]
-    timings = measure(calls, budget=budget, minimum=minimum, maximum=maximum, clock=clock_for(threads))
+    clock = clock_for(threads)
+    timings = measure(calls, budget=budget, minimum=minimum, maximum=maximum, warmup=warmup, clock=clock)
     results = []
     for timing in timings[1:]:
         found = ratio(timing, timings[0])

@@ -17,12 +17,12 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.errors import InputError
-from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.edit import float_constant, is_standard, new_initializer
 from onnxtool.quantize.filled import loading
 from onnxtool.quantize.memory import release_memory
 from onnxtool.quantize.ranges import Observed, Range
 from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.quantize.samples import DataSource
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 

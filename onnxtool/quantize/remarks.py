@@ -8,11 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.graph import all_nodes
-from onnxtool.quantize.calibration import DataSource
 from onnxtool.quantize.edit import is_standard
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.placement import COMPUTE
 from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.quantize.samples import DataSource
 
 _INTEGER = (
     "QuantizeLinear",

@@ -12,9 +12,10 @@ from quant_models import build, weights
 from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.graph import input_specs
-from onnxtool.quantize.calibration import DataSource, open_data
+from onnxtool.quantize.calibration import open_data
 from onnxtool.quantize.observe import observe
 from onnxtool.quantize.prepare import prepare
+from onnxtool.quantize.samples import DataSource
 
 TENSORS = ["c", "r", "m"]
 
