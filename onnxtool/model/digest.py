@@ -17,7 +17,7 @@ import onnx
 
 DIGEST_KEY = "onnxtool.digest"
 _PREFIX = "sha256:"
-_WINDOW = 1 << 25
+_WINDOW = 1 << 23  # bytes; what is mapped counts as memory of the process
 
 
 def seal(body: bytes, external: Iterable[bytes] = ()) -> bytes:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from onnxtool.errors import InputError, ResourceError
+from onnxtool.errors import ResourceError
+from onnxtool.model import reading
 from onnxtool.model.serialize import to_proto
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # Smaller weights are left to protobuf.
 _LARGE = 1 << 16
-_CHUNK = 1 << 22
 # Field numbers of onnx.proto, and the wire type of whatever has a length.
 _GRAPH_OF_MODEL, _INITIALIZER_OF_GRAPH, _RAW_DATA_OF_TENSOR, _LENGTH_DELIMITED = 7, 5, 9, 2
 _LIMIT = (1 << 31) - 1
@@ -54,7 +54,7 @@ def serialized_pieces(model: ir.Model) -> Iterator[bytes]:
     for part in parts:
         yield part.before
         if part.tensor is not None:
-            yield from _content(part.tensor)
+            yield from reading.pieces(part.tensor)
         yield part.after
     yield graph_after + after
 
@@ -138,21 +138,3 @@ def _varint(value: int) -> bytes:
         value >>= 7
     parts.append(value)
     return bytes(parts)
-
-
-def _content(tensor: ir.TensorProtocol) -> Iterator[bytes]:
-    """The values as they stand in `raw_data`; external ones are read, not mapped, so that they take no memory."""
-    import onnx_ir as ir
-
-    if not isinstance(tensor, ir.ExternalTensor):
-        yield tensor.tobytes()
-        return
-    left = tensor.nbytes
-    with open(tensor.path, "rb") as file:
-        file.seek(tensor.offset or 0)
-        while left:
-            piece = file.read(min(left, _CHUNK))
-            if not piece:
-                raise InputError(f"{tensor.path}: shorter than the model says; it has been cut off.")
-            left -= len(piece)
-            yield piece

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.errors import InputError, ResourceError
-from onnxtool.model import io, streaming
+from onnxtool.model import io, reading, streaming
 
 RNG = np.random.default_rng(0)
 
@@ -68,7 +68,7 @@ def test_external_weights_are_brought_in_without_loading_them(
         assert value.const_value is not None
         value.const_value.doc_string = None
     expected = ir.to_proto(model).SerializeToString()
-    monkeypatch.setattr(streaming, "_CHUNK", 1000)
+    monkeypatch.setattr(reading, "_CHUNK", 1000)
     with io.spilled(model, tmp_path / "m.onnx"):
         outside = [
             v.const_value for v in model.graph.initializers.values() if isinstance(v.const_value, ir.ExternalTensor)

@@ -7,14 +7,14 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxtool.model import reading
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.evaluate import RANDOM
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import has_subgraph
 
 _MAX_KEY_BYTES = 1 << 16
-_END = 64  # elements
-_PACKED = ("STRING", "INT4", "UINT4", "FLOAT4E2M1", "INT2", "UINT2")
+_END = 512  # bytes
 
 
 class EliminateCommonSubexpressions:
@@ -133,10 +133,9 @@ def _alike(values: list[ir.Value]) -> list[list[ir.Value]]:
 
 def _ends(value: ir.Value) -> Any:
     tensor = value.const_value
-    if tensor is None or tensor.size <= 2 * _END or tensor.dtype.name in _PACKED:
+    if tensor is None or tensor.dtype == ir.DataType.STRING or tensor.nbytes <= 2 * _END:
         return None
-    flat = tensor.numpy().reshape(-1)
-    return flat[:_END].tobytes(), flat[-_END:].tobytes()
+    return reading.ends(tensor, _END)
 
 
 def _content(value: ir.Value) -> Any:
@@ -148,7 +147,9 @@ def _content(value: ir.Value) -> Any:
     if tensor.dtype == ir.DataType.STRING:
         content: Any = tuple(tensor.numpy().reshape(-1).tolist())
     else:
-        data = tensor.tobytes()
-        content = data if len(data) <= 64 else hashlib.sha256(data).digest()
+        total = hashlib.sha256()
+        for piece in reading.pieces(tensor):
+            total.update(piece)
+        content = total.digest()
     value.meta["onnxtool.content"] = (tensor, content)
     return content

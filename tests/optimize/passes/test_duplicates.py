@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnxtool.model import io
+from onnxtool.optimize.pipeline import optimize_model
 
 CSE = "eliminate-common-subexpressions"
 MERGE = "merge-duplicate-initializers"
@@ -111,3 +118,20 @@ def test_large_weights_that_agree_at_both_ends_are_still_compared_in_full(optimi
         weights={"v": weight, "w": other, "u": weight.copy()},
     )
     assert len(result.proto.graph.initializer) == 2
+
+
+def test_weights_in_external_data_are_compared_without_being_mapped(tmp_path: Path) -> None:
+    """A mapped page counts as memory of the process, and a look at one byte may map 2 MB."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]>
+        g (float[b, 32] x) => (float[b, 32] y) { a = MatMul (x, v) c = MatMul (a, w) y = MatMul (c, u) }"""
+    )
+    weight = np.random.default_rng(0).normal(size=(32, 32)).astype(np.float32)
+    for name, array in {"v": weight, "w": weight + 1, "u": weight}.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    model = io.load(tmp_path / "m.onnx", in_place=True)
+    optimize_model(model, "basic", only=[MERGE])
+    tensors = [v.const_value for v in model.graph.initializers.values()]
+    assert len(tensors) == 2
+    assert all(isinstance(t, ir.ExternalTensor) and t.raw is None for t in tensors)
