@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from onnx import external_data_helper
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
-from onnxtool.model import map_types
+from onnxtool.model import map_types, tables
 from onnxtool.model.atomic import write_atomic
 from onnxtool.model.digest import file_digest
 from onnxtool.model.limits import DEFAULT, Limits, verify_environment
@@ -124,9 +124,10 @@ def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
     import onnx_ir as ir
 
     try:
-        with map_types.hidden(proto) as types:
+        with map_types.hidden(proto) as types, tables.set_aside(proto) as lists:
             model = ir.from_proto(proto)
         map_types.remember(model, types)
+        tables.put_back(model, lists)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"the model's graph is not valid: {reason}") from error

@@ -141,8 +141,7 @@ def create_session(
     for library in options.custom_op_libraries:
         _register(native, library)
     if weights:
-        values = [ort.OrtValue.ortvalue_from_numpy(w) for w in weights.values()]
-        native.add_external_initializers(list(weights), values)
+        native.add_external_initializers(list(weights), [_lendable(w) for w in weights.values()])
     providers = [provider_name(options.provider)]
     if providers[0] != "CPUExecutionProvider":
         providers.append("CPUExecutionProvider")
@@ -201,10 +200,15 @@ def _lent_weights(model: ir.Model) -> Iterator[dict[str, ort.OrtValue]]:
             value.const_value = ir.ExternalTensor(
                 "memory", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name, base_dir=_NOWHERE
             )
-        yield {name: ort.OrtValue.ortvalue_from_numpy(tensor.numpy()) for name, (_, tensor) in large.items()}
+        yield {name: _lendable(tensor.numpy()) for name, (_, tensor) in large.items()}
     finally:
         for value, tensor in large.values():
             value.const_value = tensor
+
+
+def _lendable(weight: np.ndarray) -> ort.OrtValue:
+    """The runtime refuses to borrow the copy that it makes itself of a transposed view (timm's ViT has one)."""
+    return ort.OrtValue.ortvalue_from_numpy(np.asarray(weight, order="C"))
 
 
 def _external_folder(model: ir.Model) -> Path | None:

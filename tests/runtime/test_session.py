@@ -59,6 +59,22 @@ def test_weights_taken_from_memory_may_be_unused() -> None:
     assert (result == 512).all()
 
 
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_weights_taken_from_memory_may_be_transposed_views(layout: str) -> None:
+    model = ir.from_proto(
+        onnx.parser.parse_model(
+            '<ir_version: 9, opset_import: ["" : 17]> g (float[1,1024] x) => (float[1,2048] y) '
+            "<float[1] w = {0.0}> { y = MatMul(x, w) }"
+        )
+    )
+    weight = np.random.default_rng(0).integers(-3, 4, (1024, 2048)).astype(np.float32)
+    value = model.graph.initializers["w"]
+    value.const_value = ir.Tensor(np.asarray(weight, order=layout), name="w")  # type: ignore[call-overload]
+    value.shape = ir.Shape(weight.shape)
+    (result,) = create_session(model).run(None, {"x": np.ones((1, 1024), np.float32)})
+    np.testing.assert_array_equal(result, weight.sum(axis=0, keepdims=True))
+
+
 def test_without_folding_a_transposed_weight_is_not_copied(tmp_path: Path) -> None:
     weight = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
     graph = helper.make_graph(
