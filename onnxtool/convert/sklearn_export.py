@@ -70,7 +70,7 @@ def _convert(
                 initial_types=_initial_types(model),
                 options=None if options is None else {id(last_step(estimator)): dict(options)},
                 target_opset={"": opset, "ai.onnx.ml": _ML_OPSET},
-                model_optim=False,  # it copies the graph twice to drop Identity nodes, which our own passes drop as well
+                model_optim=False,  # two copies of the graph to drop Identity nodes, which our own passes drop
             )
             return proto
         except NameError as error:  # "Option 'zipmap' not in [...]"
