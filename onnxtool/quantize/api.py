@@ -160,7 +160,7 @@ def quantize(
     best = outcome.best or (outcome.smallest if smallest else None)
     if best is None:
         return written_nothing(job, outcome, began)
-    report = _saved(finish(job, best.recipe, path, began, best), best.recipe, recipe_file, None)
+    report = _saved(finish(job, best.recipe, path, began, best, outcome), best.recipe, recipe_file, None)
     return replace(
         report,
         mode="auto",

@@ -80,8 +80,12 @@ def quantize_with(weight: np.ndarray, params: QuantParams, limit: int = 127) -> 
     scale = params.scale
     if params.axis is not None:
         scale = scale.reshape([-1 if i == params.axis else 1 for i in range(weight.ndim)])
-    steps = np.clip(np.rint(weight / scale), -limit, limit).astype(np.int32)
-    return np.asarray(steps + int(params.zero_point.reshape(-1)[0]), params.zero_point.dtype)
+    steps = np.asarray(weight / scale)
+    np.clip(np.rint(steps, out=steps), -limit, limit, out=steps)  # in place: weights may be large
+    zero = int(params.zero_point.reshape(-1)[0])
+    if zero:
+        steps += zero
+    return np.asarray(steps, params.zero_point.dtype)
 
 
 def dequantize(integers: np.ndarray, params: QuantParams) -> np.ndarray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from onnxtool.errors import UnsupportedError
 from onnxtool.quantize.apply import placement_of
 from onnxtool.quantize.budget import Budget
+from onnxtool.quantize.clock import SearchClock
 from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.cost import macs
 from onnxtool.quantize.families import natural_plan, rule_of_thumb
@@ -19,13 +20,13 @@ from onnxtool.quantize.placement import eligible, live_tensors
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.quantize.recurrent import is_recurrent
 from onnxtool.quantize.remarks import nothing_to_quantize
+from onnxtool.quantize.samples import DataSource
 from onnxtool.quantize.targets import find_target
 from onnxtool.quantize.trial import Laboratory
 
 CALIBRATION_SAMPLES = 128
 HELD_OUT_SAMPLES = 64
-_LEAST_SAMPLES = 16  # to calibrate with, however short the time
-_CALIBRATION_SHARE = 0.25  # of the time limit, by when calibration ends
+_LEAST_SAMPLES = 8  # to calibrate with and to judge on, however short the time
 
 
 def search(
@@ -46,7 +47,7 @@ def search(
         target: another machine's traits: nothing is timed here, and speed goes by rules of thumb.
         began: reading of the clock that the time limit counts from; now unless given.
     """
-    began = time.perf_counter() if began is None else began
+    clock = SearchClock(time_limit, began)
     traits = find_target(target)
     base = replace(base, reduced=traits.reduced, activations=traits.activations if target else base.activations)
     budget = Budget(max_drop, job.task is not None)
@@ -60,15 +61,23 @@ def search(
     if measured is not None:
         everything = replace(base, plan=natural_plan(nodes))
         needed = live_tensors(placement_of(job.prepared.graph, everything))
-        timely = measured.limited(CALIBRATION_SAMPLES).until(began + _CALIBRATION_SHARE * time_limit, _LEAST_SAMPLES)
-        seen = observe(job.prepared, needed, timely, histogram=True)
-    judge = Judge(job.original, reference, held_out.limited(HELD_OUT_SAMPLES))
+        seen = observe(job.prepared, needed, _timely(measured, clock, "calibration"), histogram=True)
+    shown = held_out.limited(HELD_OUT_SAMPLES).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
+    judge = Judge(job.original, reference, shown)
     guess = rule_of_thumb(macs(nodes, seen)) if target is not None else None
-    samples = None if measured is None else measured.limited(CALIBRATION_SAMPLES)
-    lab = Laboratory(job, budget, judge, reference, seen, guess, Conditions(job.prepared, seen, samples))
-    lab.began = began  # preparation and calibration count towards the time limit
-    outcome = Hunt(lab, budget, nodes, base, time_limit, measured).run()
-    notes: tuple[str, ...] = (traits.note,) if traits.note else ()
+    samples = None if measured is None else _timely(measured, clock, "condition")
+    lab = Laboratory(job, budget, judge, reference, seen, guess, Conditions(job.prepared, seen, samples), clock)
+    outcome = Hunt(lab, budget, nodes, base, measured).run()
+    notes = tuple(note for note in (traits.note, clock.note) if note)
     if target is not None:
         notes += (f"chosen for {traits.name} by rules of thumb: nothing was timed on such a machine.",)
     return replace(outcome, notes=notes)
+
+
+def _timely(data: DataSource, clock: SearchClock, stage: str) -> DataSource:
+    """Calibration samples as long as there is time for that stage."""
+    return data.limited(CALIBRATION_SAMPLES).until(clock.moment(stage), _LEAST_SAMPLES, _teller(clock, "calibration"))
+
+
+def _teller(clock: SearchClock, doing: str) -> Callable[[int], None]:
+    return lambda used: clock.cut(f"{doing} ({used} samples)")

@@ -16,10 +16,9 @@ from onnxtool.model.metadata import add_history, versions
 from onnxtool.quantize.apply import apply, select
 from onnxtool.quantize.casting import CastingRunner
 from onnxtool.quantize.fidelity import Judge, outputs_fit
-from onnxtool.quantize.filled import loading
 from onnxtool.quantize.hunt import Outcome
 from onnxtool.quantize.job import Job
-from onnxtool.quantize.kernels import count_kernels
+from onnxtool.quantize.kernels import opened_and_counted
 from onnxtool.quantize.latency import compare_latency
 from onnxtool.quantize.memory import release_memory
 from onnxtool.quantize.placement import counts
@@ -31,6 +30,8 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 
 _VERIFIED = 3  # samples
+_PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
+_FEW_PROBES = 4  # or on so many samples
 # Both sessions are warm by then. For small models a thousand rounds took longer than all the rest.
 _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup": 1}
 
@@ -58,7 +59,14 @@ def written_nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
     )
 
 
-def finish(job: Job, recipe: QuantRecipe, target: Path, began: float, known: Trial | None = None) -> QuantizeReport:
+def finish(
+    job: Job,
+    recipe: QuantRecipe,
+    target: Path,
+    began: float,
+    known: Trial | None = None,
+    outcome: Outcome | None = None,
+) -> QuantizeReport:
     """Apply a calibrated recipe, verify, measure, write, report.
 
     Args:
@@ -67,13 +75,18 @@ def finish(job: Job, recipe: QuantRecipe, target: Path, began: float, known: Tri
         target: the file to write.
         began: reading of the clock when all of it began.
         known: the same recipe as the search has seen it: what was measured there is not measured again.
+        outcome: of the search, whose clock and float session are used on.
     """
     release_memory()
     model = apply(job.prepared, recipe)
     stamp(model, job, recipe)
-    runner, float_runner = job.runner(model), job.runner(job.source)
+    runner, kernels = opened_and_counted(lambda path: job.runner(model, path))
+    float_runner, probes = job.runner(job.source) if outcome is None else outcome.reference, job.probes()
+    if outcome is not None:
+        patience = _PATIENCE * outcome.clock.seconds
+        probes = probes.until(time.perf_counter() + patience, _FEW_PROBES)
     # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
-    judge = Judge(job.original, float_runner, job.probes(), batch=1)
+    judge = Judge(job.original, float_runner, probes, batch=1)
     verify(job, judge, runner)
     fidelity = judge.judge(runner, detailed=True)
     metric = None if known is None else known.metric
@@ -84,8 +97,6 @@ def finish(job: Job, recipe: QuantRecipe, target: Path, began: float, known: Tri
     if latency is None:
         (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
     before = io.total_bytes(job.source)
-    with loading(job.prepared):
-        kernels = count_kernels(model)
     io.save(model, target)
     plan = select(job.prepared.graph, recipe)
     return QuantizeReport(

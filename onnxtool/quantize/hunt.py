@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -18,7 +19,8 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.quantize.apply import excluded
 from onnxtool.quantize.budget import Budget
-from onnxtool.quantize.cost import group_nodes, macs
+from onnxtool.quantize.clock import SearchClock
+from onnxtool.quantize.cost import group_nodes, macs, weight_count
 from onnxtool.quantize.families import MINOR, natural_plan, share_of_linear, whole_model_plans
 from onnxtool.quantize.fidelity import noise_share
 from onnxtool.quantize.paying import CLEARLY_FASTER, with_attention, with_fusions, without_gates, without_groups
@@ -28,11 +30,13 @@ from onnxtool.quantize.refine import compacted, condition, with_float_kernels
 from onnxtool.quantize.samples import DataSource
 from onnxtool.quantize.sensitivity import repair
 from onnxtool.quantize.trial import Laboratory, Trial
+from onnxtool.runtime.runner import OnnxRunner
 
 _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 _AS_SMALL = 1.05  # of files about as small, the fastest
 _FINALISTS = 4
+_COMPACTING = 2  # candidates that it takes to store float weights in fewer bits
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
 _WORTH_FUSING = 2
@@ -43,14 +47,8 @@ _METHODS: tuple[tuple[Method, float], ...] = (
     ("percentile", 0.9999),
     ("percentile", 0.99999),
 )
-_SHARES = {
-    "families": 0.35,
-    "condition": 0.5,
-    "paying": 0.65,
-    "repair": 0.85,
-    "floats": 0.9,
-    "choice": 1.1,
-}  # of the time limit, by when a stage ends; what is cheap for all but huge models may come after it
+_LAST_RESORT = 1.1  # of the time limit
+_HEAVY = 20_000_000  # weights, beyond which a candidate takes seconds to build
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,8 @@ class Outcome:
         trials: everything tried, in order.
         budget: the accuracy budget that was used.
         verdict: one sentence.
+        reference: a session of the float model.
+        clock: the time limit.
         notes: what else to know about the choice.
     """
 
@@ -71,6 +71,8 @@ class Outcome:
     trials: tuple[Trial, ...]
     budget: Budget
     verdict: str
+    reference: OnnxRunner
+    clock: SearchClock
     notes: tuple[str, ...] = ()
 
 
@@ -83,11 +85,10 @@ class Hunt:
         budget: Budget,
         nodes: list[ir.Node],
         base: QuantRecipe,
-        time_limit: float,
         measured: DataSource | None,
     ) -> None:
         self.lab, self.budget, self.nodes, self.base = lab, budget, nodes, base
-        self.limit, self.static_possible = time_limit, measured is not None
+        self.static_possible = measured is not None
         self.cost = macs(nodes, lab.seen)
         self.repaired: list[Trial] = []
         self.replaced: list[Trial] = []
@@ -101,7 +102,7 @@ class Hunt:
             # Whatever is done to these later keeps the fusions.
             hopeful = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
             for trial in hopeful[:_WORTH_FUSING]:
-                with_fusions(self.lab, trial, lambda: self._in_time("condition"))
+                with_fusions(self.lab, trial, self._timely("condition", "fused float operators", 2))
             task.describe("smoothing, equalizing, correcting biases")
             self._condition()
             task.describe("looking for nodes that do not pay")
@@ -110,25 +111,27 @@ class Hunt:
             task.describe("repairing accuracy")
             self._repairs()
             # The optimized float model may itself be faster than what integers give.
-            if self._in_time("floats") or self._winner() is None:
-                with_float_kernels(self.lab, self.base, self._keeps, lambda: self._in_time("floats"))
+            self._float_kernels()
             task.describe("choosing")
             return self._choose()
 
-    def _in_time(self, stage: str) -> bool:
-        return self.lab.spent < self.limit * _SHARES[stage]
+    def _timely(self, stage: str, doing: str, tries: int = 1) -> Callable[[], bool]:
+        return lambda: self.lab.clock.allows(stage, doing, tries)
 
     def _method(self) -> None:
         """The range method that loses least with everything static."""
         if not self.static_possible or "static" not in natural_plan(self.nodes).values():
             return
         base, best = replace(self.base, plan=natural_plan(self.nodes)), -float("inf")
+        heavy = sum(map(weight_count, self.nodes)) > _HEAVY
         for method, coverage in _METHODS:
-            if best > -float("inf") and not self._in_time("families"):
+            if best > -float("inf") and not self.lab.clock.allows("families", "the choice of the range method", 2):
                 return
             recipe = replace(base, method=method, coverage=coverage)
             label = f"{method} {coverage:g}" if method == "percentile" else method
-            trial = self.lab.try_out(f"static, per-channel, {label}", recipe, timed=False)
+            # Where building takes long, the first one is one of the families at the same time.
+            timed = heavy and best == -float("inf")
+            trial = self.lab.try_out(f"static, per-channel, {label}", recipe, timed=timed)
             if trial.fidelity is not None and trial.fidelity.channel_db > best:
                 best = trial.fidelity.channel_db
                 self.base = replace(self.base, method=method, coverage=coverage)
@@ -136,7 +139,8 @@ class Hunt:
     def _families(self) -> None:
         for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible):
             for per_channel in (True, False):
-                if not self._in_time("families") and any(t.speed < float("inf") for t in self.lab.trials):
+                timed = any(t.speed < float("inf") for t in self.lab.trials)
+                if timed and not self.lab.clock.allows("families", "families of recipes"):
                     return
                 recipe = replace(self.base, plan=plan, per_channel=per_channel)
                 self.lab.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
@@ -157,7 +161,8 @@ class Hunt:
             accurate = trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
             if not (accurate and self._keeps(trial)):
                 linear = share_of_linear(self.nodes, self.cost) > MINOR
-                best = condition(self.lab, trial, self._keeps, lambda: self._in_time("condition"), linear=linear)
+                in_time = self._timely("condition", "smoothing, equalization and bias correction")
+                best = condition(self.lab, trial, self._keeps, in_time, linear=linear)
                 self.replaced += [] if best is trial else [trial]
 
     def _broken(self, winner: Trial | None) -> list[Trial]:
@@ -168,10 +173,7 @@ class Hunt:
 
     def _paying(self, trial: Trial) -> None:
         """Put groups of nodes back to float, and keep what is clearly faster."""
-
-        def in_time() -> bool:
-            return self._in_time("paying")
-
+        in_time = self._timely("paying", "the search for nodes that do not pay")
         best = without_gates(self.lab, trial, in_time)
         if self.static_possible:
             products = [n for n in self.lab.job.prepared.graph if is_product(n) and chosen_by(self.base, n)]
@@ -182,12 +184,19 @@ class Hunt:
 
     def _repairs(self) -> None:
         """Bring the fastest that break the budget back within it, as long as they could still win."""
+        in_time = self._timely("repair", "the repair of accuracy")
         for _ in range(_WORTH_REPAIRING):
             untried = [t for t in self._broken(self._winner()) if t not in self.repaired]
-            if not untried or not self._in_time("repair"):
+            if not untried or not in_time():
                 return
             self.repaired.append(untried[0])
-            repair(self.lab, untried[0], self._keeps, lambda: self._in_time("repair"), self.nodes)
+            repair(self.lab, untried[0], self._keeps, in_time, self.nodes)
+
+    def _float_kernels(self) -> None:
+        """The float model itself; the last resort where nothing else keeps the budget, so that it may come late."""
+        in_time = self._timely("floats", "float kernels")
+        if in_time() or (self._winner() is None and self.lab.clock.spent < _LAST_RESORT * self.lab.clock.seconds):
+            with_float_kernels(self.lab, self.base, self._keeps, in_time)
 
     def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
         timed = [
@@ -218,14 +227,15 @@ class Hunt:
 
     def _choose(self) -> Outcome:
         winner = self._winner()
-        in_time = self._in_time("choice")
-        if winner is not None and winner.latency is not None and in_time:
+        clock = self.lab.clock
+        if winner is not None and winner.latency is not None and clock.allows("choice", "the last timing", _FINALISTS):
             # Quick timings have misled: the leaders once more, all in one alternation.
             near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= winner.speed * _TOO_CLOSE]
             close = [t for t in near if self._keeps(t)]
             self.lab.time_again(close[:_FINALISTS])
             winner = self._winner(close[:_FINALISTS])
-        winner = winner if winner is None or not in_time else compacted(self.lab, winner, self._keeps)
+        if winner is not None and clock.allows("choice", "smaller float weights", _COMPACTING):
+            winner = compacted(self.lab, winner, self._keeps)
         kept = [
             t
             for t in self.lab.trials
@@ -236,13 +246,15 @@ class Hunt:
         best, verdict = winner, ""
         if winner is None:
             verdict = "no recipe keeps the accuracy budget"
+            if clock.cuts:
+                verdict += f", of the {len(self.lab.trials)} tried within the time limit"
         elif winner.latency is not None and winner.latency.high >= 1.0:
             best = None
             verdict = (
                 f"nothing within the budget is faster than float: the best, {winner.name}, takes "
                 f"{winner.latency.value:.2f} times as long"
             )
-        return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict)
+        return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict, self.lab.reference, clock)
 
 
 def _repairable(trial: Trial) -> bool:

@@ -57,10 +57,10 @@ class Job:
         """True when float model and result should not be in memory together."""
         return io.weight_bytes(self.original) > LARGE
 
-    def runner(self, model: ir.Model | Path | bytes) -> OnnxRunner:
-        """A session as latency is measured with."""
+    def runner(self, model: ir.Model | Path | bytes, optimized_path: Path | None = None) -> OnnxRunner:
+        """A session as latency is measured with; the runtime's own graph goes to `optimized_path`."""
         with loading(self.prepared):
-            return CastingRunner.open(model, SessionOptions(threads=self.threads))
+            return CastingRunner.open(model, SessionOptions(threads=self.threads, optimized_path=optimized_path))
 
     def probes(self) -> DataSource:
         """Samples to judge on: the calibration data, or seeded random inputs."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import onnx
 import onnx_ir as ir
@@ -26,18 +27,30 @@ INTEGER = {
 }
 
 
+Opened = TypeVar("Opened")
+
+
+def opened_and_counted(opening: Callable[[Path], Opened]) -> tuple[Opened, dict[str, int]]:
+    """Open a session and count its kernels (see `count_kernels`), without loading the model twice.
+
+    Args:
+        opening: loads it with the given `SessionOptions.optimized_path`.
+    """
+    with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
+        path = Path(scratch) / "optimized.onnx"
+        opened = opening(path)
+        graph = onnx.load(path, load_external_data=False).graph
+    counts = Counter(operator_name(n.domain, n.op_type).removeprefix("com.microsoft.") for n in graph.node)
+    return opened, dict(counts.most_common())
+
+
 def count_kernels(model: ir.Model | bytes | str | Path) -> dict[str, int]:
     """Operator name -> number of nodes after the runtime's own graph optimizations, most frequent first.
 
     Raises:
         InputError, UnsupportedError, ResourceError: as `create_session`.
     """
-    with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
-        path = Path(scratch) / "optimized.onnx"
-        create_session(model, SessionOptions(optimized_path=path))
-        graph = onnx.load(path, load_external_data=False).graph
-    counts = Counter(operator_name(n.domain, n.op_type).removeprefix("com.microsoft.") for n in graph.node)
-    return dict(counts.most_common())
+    return opened_and_counted(lambda path: create_session(model, SessionOptions(optimized_path=path)))[1]
 
 
 def integer_kernels(kernels: Mapping[str, int]) -> int:

@@ -10,6 +10,7 @@ outputs and in the sampled values; only when it is found, that sample is looked 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ from onnxtool.runtime.session import SessionOptions
 _VALUES = 1 << 18  # values of one tensor that go into its histogram, about, over all samples
 _PER_SAMPLE = (1024, 8192)  # the least and the most of one sample
 _UNKNOWN_COUNT = 128  # samples to expect where the number is not known
+_WORTH_THREADS = 2.0  # seconds; for less, threads that wait for one another cost more than they save
 _NEVER_NEGATIVE = ("Relu", "Sigmoid", "HardSigmoid", "Softmax", "Exp", "Sqrt", "Abs", "Softplus", "ReduceL2")
 _START = "onnxtool_start_"
 Feeds = Mapping[str, np.ndarray]
@@ -49,7 +51,7 @@ def observe(
         tensors: names of float tensors of the main graph.
         data: calibration samples.
         histogram: keep histograms too (for percentile, mse and entropy), and how many elements a tensor has.
-        threads: of the runtime.
+        threads: of the runtime; None: one, or all where that saves time.
 
     Returns:
         What was seen, by tensor name.
@@ -64,12 +66,17 @@ def observe(
     known = _known_ranges(model, tensors)
     tensors = [name for name in tensors if name not in known]
     watch = _Watch(model, tensors, strides)
-    runner = watch.open(_options(threads))
+    runner = watch.open(_options(threads or 1))
     watched = {name: seen[name] for name in tensors}
     count = 0
     with progress.task("calibrating", data.count) as task:
         for index, feeds in enumerate(data.samples()):
-            if watch.take(runner.run({**feeds, **watch.starts(index)}), watched):
+            began = time.perf_counter()
+            found = runner.run({**feeds, **watch.starts(index)})
+            if threads is None and index == 1:  # the first run is not like the others
+                expected = (time.perf_counter() - began) * (data.count or _UNKNOWN_COUNT)
+                runner = watch.open(_options(None)) if expected > _WORTH_THREADS else runner
+            if watch.take(found, watched):
                 _blame(model, tensors, feeds, f"{data.label}, sample {index}", threads)
             count += 1
             task.advance()

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxtool.errors import OnnxToolError
 from onnxtool.quantize.apply import placement_of
 from onnxtool.quantize.fusing import FUSIONS, fuse_floats
-from onnxtool.quantize.recipe import NodePlan
+from onnxtool.quantize.recipe import Fusions, NodePlan
 from onnxtool.quantize.trial import Laboratory, Trial
 
 CLEARLY_FASTER = 0.985  # what a change must gain to be kept: above the noise of a quick timing
@@ -40,17 +40,27 @@ def with_fusions(lab: Laboratory, trial: Trial, in_time: Callable[[], bool]) -> 
     """What stays float as the runtime's own fused operators; some of them are slower than their parts."""
     best, fused = trial, 0
     for fusions in FUSIONS if lab.estimate is None and not trial.recipe.fuse else ():
+        if not _fusable(lab.job.prepared, fusions) or not in_time():
+            continue
         try:
             found = fuse_floats(lab.build(trial.recipe), fusions)
         except OnnxToolError:  # of a fusion that this model breaks
             continue
-        if found <= fused or not in_time():
+        if found <= fused:
             continue
         fused = found
         tried = lab.try_out(f"{trial.name}, {fusions} fused", replace(trial.recipe, fuse=fusions))
         if tried.speed < best.speed * CLEARLY_FASTER:
             best = tried
     return best
+
+
+def _fusable(prepared: ir.Model, fusions: Fusions) -> bool:
+    """True when the float model has something to fuse: much quicker to see than in a candidate."""
+    try:
+        return fuse_floats(prepared.clone(), fusions) > 0
+    except OnnxToolError:
+        return False
 
 
 def without_groups(

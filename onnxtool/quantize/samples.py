@@ -70,12 +70,17 @@ class DataSource:
         chosen = {int(i) for i in np.linspace(0, self.count - 1, number)}
         return self.subset(chosen.__contains__)
 
-    def until(self, moment: float, least: int) -> DataSource:
-        """Samples as long as the clock (`time.perf_counter`) is before `moment`, and `least` of them in any case."""
+    def until(self, moment: float, least: int, cut: Callable[[int], None] | None = None) -> DataSource:
+        """Samples as long as the clock (`time.perf_counter`) is before `moment`, and `least` of them in any case.
+
+        `cut` is told the number of samples when time ends a pass early.
+        """
 
         def timely() -> Iterator[Mapping[str, np.ndarray]]:
             for index, raw in enumerate(self.open()):
                 if index >= least and time.perf_counter() > moment:
+                    if cut is not None:
+                        cut(index)
                     return
                 yield raw
 

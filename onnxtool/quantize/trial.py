@@ -12,6 +12,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.quantize.apply import apply_conditioned
 from onnxtool.quantize.budget import Budget
+from onnxtool.quantize.clock import SearchClock
 from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.fidelity import Judge, noise_share
 from onnxtool.quantize.job import Job
@@ -25,6 +26,7 @@ from onnxtool.runtime.runner import OnnxRunner
 FIRST_LOOK = 2  # batches of held-out samples
 _QUICK_SECONDS = 0.7
 _QUICK_ROUNDS = 7
+_FINAL_SECONDS = 3.0
 _MOST_ROUNDS = 250
 
 
@@ -85,6 +87,7 @@ class Laboratory:
         seen: Mapping[str, Observed],
         estimate: Callable[[QuantRecipe], float] | None = None,
         conditions: Conditions | None = None,
+        clock: SearchClock | None = None,
     ) -> None:
         """Take what all candidates share; with `estimate`, nothing is timed; `conditions` where there is data."""
         self.job = job
@@ -94,15 +97,10 @@ class Laboratory:
         self.reference = reference
         self.seen = seen
         self.trials: list[Trial] = []
-        self.began = time.perf_counter()
+        self.clock = clock or SearchClock(float("inf"))
         self._float_metric: float | None = None
         self._sample = job.probes().first()
         self.conditions = conditions or Conditions(job.prepared, seen, None)
-
-    @property
-    def spent(self) -> float:
-        """Seconds since the search began."""
-        return time.perf_counter() - self.began
 
     def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
         """The recipe with what it needs to know of activations, from what was observed."""
@@ -124,6 +122,7 @@ class Laboratory:
             return known
         trial = Trial(name, recipe)
         self.trials.append(trial)
+        began = time.perf_counter()
         try:
             payload = io.to_proto(self.build(recipe)).SerializeToString()
             trial.bytes = len(payload)
@@ -138,6 +137,7 @@ class Laboratory:
                 trial.fidelity = trial.fidelity if trial.glanced else self.judge.judge(runner)
         except OnnxToolError as error:
             trial.note = str(error)
+        self.clock.took(time.perf_counter() - began)
         return trial
 
     def _beaten(self, trial: Trial) -> bool:
@@ -173,9 +173,10 @@ class Laboratory:
         )
         return found
 
-    def time_again(self, trials: list[Trial], seconds: float = 3.0) -> None:
+    def time_again(self, trials: list[Trial]) -> None:
         """Latency of several candidates and the float model in one alternation, so that they can be ranked."""
         runners = [self.job.runner(self.build(t.recipe)) for t in trials]
+        seconds = min(_FINAL_SECONDS, max(self.clock.left / 2, _QUICK_SECONDS))
         found = compare_latency(
             self.reference, runners, self._sample, threads=self.job.threads, budget=seconds, minimum=20
         )

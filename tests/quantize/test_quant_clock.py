@@ -1,0 +1,97 @@
+"""The time limit of a search: what fits, what is cut short, and that slow models do not run forever."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import onnxtool
+from onnxtool.model.spec import TensorSpec
+from onnxtool.quantize import latency
+from onnxtool.quantize.calibration import open_data
+from onnxtool.quantize.clock import SearchClock
+from onnxtool.runtime.runner import OnnxRunner
+
+
+def started(ago: float, limit: float = 100.0) -> SearchClock:
+    return SearchClock(limit, time.perf_counter() - ago)
+
+
+def test_a_stage_ends_at_its_share_of_the_limit() -> None:
+    assert started(10).allows("families")
+    assert not started(40).allows("families")
+    assert started(40).allows("condition")
+    assert not started(101).allows("choice")
+
+
+def test_what_a_candidate_costs_has_to_fit_before_the_end() -> None:
+    clock = started(30)
+    assert clock.allows("families", tries=3)
+    clock.took(3.0)
+    assert clock.allows("families")
+    assert not clock.allows("families", tries=2)
+    clock.took(8.0)
+    assert not clock.allows("families"), "candidates have become dearer"
+
+
+def test_late_stages_leave_room_for_writing_the_winner() -> None:
+    clock = started(80)
+    clock.took(3.0)
+    assert not clock.allows("repair"), "3 s for the candidate and 3 s for the winner exceed 85 s"
+    assert clock.allows("floats")
+
+
+def test_the_note_names_each_thing_cut_short_once() -> None:
+    clock = started(200)
+    assert clock.note == ""
+    for _ in range(2):
+        clock.allows("repair", "the repair")
+    clock.allows("choice", "the last timing")
+    assert clock.note == "the time limit of 100 s cut short: the repair, the last timing."
+
+
+def test_a_pass_over_samples_ends_at_the_moment_and_tells() -> None:
+    data = open_data({"x": np.zeros((20, 2), np.float32)}, [TensorSpec("x", np.dtype("float32"), (None, 2))])
+    told: list[int] = []
+    assert len(list(data.until(time.perf_counter() - 1, 6, told.append).samples())) == 6
+    assert told == [6]
+    assert len(list(data.until(time.perf_counter() + 60, 6, told.append).samples())) == 20
+    assert told == [6]
+
+
+class _Slow:
+    """A runner whose every run takes a while."""
+
+    inputs = ()
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.session = self
+
+    def run(self, names: object, feeds: object) -> None:
+        self.runs += 1
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("budget", "most"), [(0.01, 8), (60.0, 40)])
+def test_slow_models_are_timed_in_few_rounds(budget: float, most: int) -> None:
+    first, second = _Slow(), _Slow()
+    (found,) = latency.compare_latency(
+        cast(OnnxRunner, first), [cast(OnnxRunner, second)], {}, threads=4, budget=budget, minimum=30, maximum=32
+    )
+    assert first.runs == second.runs
+    assert first.runs <= most
+    assert first.runs >= (30 if budget > 1 else 4)
+    assert found.low <= found.value <= found.high
+
+
+def test_a_search_out_of_time_says_what_it_cut_short(fixtures: Path, digits_onnx: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"data": fixtures / "calib.npz", "smallest": True, "samples": 32}
+    report = onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", time_limit=0.01, **options)
+    (said,) = [w for w in report.warnings if "cut short" in w]
+    assert "calibration (8 samples)" in said
+    assert len(report.frontier) <= 4
