@@ -133,7 +133,12 @@ class SourceModel(Protocol):
 
 
 class Adapter(Protocol):
-    """Brings one framework. Its module imports the framework inside `load` and `export` only."""
+    """Brings one framework. Its module imports the framework inside `load` and `export` only.
+
+    One more method is called where an adapter has it: `prepare(source, options, *, export)`, before `load` (`export`
+    False) and before `export` (True). It imports what these will use and does nothing with the file, so that the time
+    and memory that a file may take are not spent on imports.
+    """
 
     name: str
     extra: str

@@ -20,19 +20,20 @@ from onnxtool.convert.interface import align, observe_output_dims
 from onnxtool.convert.record import record
 from onnxtool.convert.source import Source
 from onnxtool.convert.verify import Proof, tidied
+from onnxtool.convert.watched import Watched, declared_bytes
 from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.graph import all_nodes, input_specs, output_specs
 from onnxtool.model.spec import parse_dtype
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.archive import read_npz
-from onnxtool.runtime.isolation import RUN_SCALE, risky
+from onnxtool.runtime.isolation import FRAMEWORK, OWN, Pace, risky
 from onnxtool.validate.tolerance import Tolerance
 
 # Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
 _SPILL = 32_000_000
-# Importing a framework takes seconds and a gigabyte by itself; a factory may do as it likes.
-_SCALE_OF_LOADING = 6.0
+# For adapters of other packages, which may import their framework while they load a file.
+_IMPORTING = replace(FRAMEWORK, scale=6.0)
 
 
 def convert(
@@ -76,7 +77,9 @@ def convert(
         clock.stop("load")
         task.advance()
         # Frameworks run the model to export it, with native code that takes its data for sound.
-        with risky(f"exporting the model with {adapter.name}", opened.size, scale=RUN_SCALE):
+        _prepare(adapter, opened, options, export=True)
+        pace = _pace(adapter, options)
+        with risky(f"exporting the model with {adapter.name}", opened.size, declared_bytes(model.inputs), pace):
             graph = adapter.export(model, options)
         align(graph, model.inputs, model.outputs)
         clock.stop("export")
@@ -84,7 +87,7 @@ def convert(
         comparison = None
         proof = Proof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
         if verify_result:
-            with risky(f"running the model with {adapter.name}", opened.size, scale=RUN_SCALE):
+            with risky(f"running the model with {adapter.name}", opened.size, pace=pace):
                 proof.observe(graph)
         _release(model)
         with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
@@ -130,7 +133,12 @@ def open_source(
     Raises:
         InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
     """
-    return _open(source, with_settings(options, settings))[2]
+    options = with_settings(options, settings)
+    opened, adapter, model = _open(source, options)
+    watched: SourceModel = Watched(
+        model, f"running the model with {adapter.name}", opened.size, _pace(adapter, options)
+    )
+    return watched
 
 
 def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
@@ -160,12 +168,26 @@ def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tup
         raise UsageError("give a SOURCE file, or --factory file.py:function that builds the whole model.")
     opened = Source(source)
     if opened.path is None and options.adapter is None:
-        with risky("building the model with the factory", scale=RUN_SCALE):
+        with risky("building the model with the factory", pace=OWN):
             options = choose_adapter(options)
     adapter = find_adapter(opened, options)
-    scale = _SCALE_OF_LOADING if options.factory is None else RUN_SCALE
-    with risky(f"loading the model with {adapter.name}", opened.size, scale=scale):
+    _prepare(adapter, opened, options, export=False)
+    with risky(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options)):
         return opened, adapter, adapter.load(opened, options)
+
+
+def _prepare(adapter: Adapter, opened: Source, options: ConvertOptions, *, export: bool) -> None:
+    """Let an adapter import its framework, which is no work on the file."""
+    prepare = getattr(adapter, "prepare", None)
+    if prepare is not None:
+        prepare(opened, options, export=export)
+
+
+def _pace(adapter: Adapter, options: ConvertOptions) -> Pace:
+    """What loading and running may take: a stranger's file is held short, the user's own code is not."""
+    if options.factory is not None or options.trust:
+        return OWN
+    return FRAMEWORK if hasattr(adapter, "prepare") else _IMPORTING
 
 
 def _release(model: SourceModel) -> None:

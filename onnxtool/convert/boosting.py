@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.imports import import_all
 from onnxtool.convert.opset import newest_runtime_opset, target_opset
 from onnxtool.convert.opset_raise import raise_opset
 from onnxtool.convert.source import Source
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+_EXPORTING = ("onnxmltools", "skl2onnx", "onnxtool.convert.boosting_export")
 
 
 class BoostingAdapter:
@@ -24,6 +27,13 @@ class BoostingAdapter:
         from onnxtool.convert.boosting_load import form_of
 
         return form_of(source) is not None
+
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:
+        """Import the file's own package, and for the export onnxmltools."""
+        from onnxtool.convert.boosting_load import form_of
+
+        package = (form_of(source) or "").partition(" ")[0].lower()
+        import_all(_EXPORTING if export else (package, "onnxtool.convert.sklearn_model"), options.verbose)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load the trees.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.convert import keras_load
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.imports import import_all
 from onnxtool.convert.keras_model import KerasModel, wrap
 from onnxtool.convert.opset import newest_runtime_opset, target_opset
 from onnxtool.convert.opset_raise import raise_opset
@@ -15,6 +16,9 @@ from onnxtool.convert.tensorflow_quiet import import_keras
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+_LOADING = ("tensorflow", "keras", "h5py", "onnxtool.convert.keras_trace")
+_EXPORTING = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.convert.tensorflow_graph")
 
 
 class KerasAdapter:
@@ -26,6 +30,10 @@ class KerasAdapter:
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A zip with config.json and metadata.json, or an HDF5 file."""
         return keras_load.is_archive(source) or keras_load.is_hdf5(source)
+
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:  # noqa: ARG002
+        """Import TensorFlow and Keras, and for the export tf2onnx."""
+        import_all(_EXPORTING if export else _LOADING, options.verbose)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load and trace the model.

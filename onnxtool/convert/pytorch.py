@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.imports import import_all
 from onnxtool.convert.source import Source
 from onnxtool.errors import MissingExtraError
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # First bytes of a file written by torch.save before its zip form: pickle protocol 2, then torch's magic number.
 _LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+_LOADING = ("torch", "torch.export", "onnxtool.convert.pytorch_load", "onnxtool.convert.pytorch_model")
+_EXPORTING = ("torch.onnx", "torch.onnx._internal.exporter._core", "onnxscript", "onnxtool.convert.pytorch_export")
 _HF_WEIGHTS = re.compile(r"(model|pytorch_model)([-.].*)?\.(safetensors|bin)(\.index\.json)?$")
 
 
@@ -27,6 +30,19 @@ class PyTorchAdapter:
     def recognises(self, source: Source, options: ConvertOptions) -> bool:
         """True for every form that `form_of` knows."""
         return form_of(source, options) is not None
+
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:
+        """Import torch, and what else this form needs; for the export its exporters."""
+        if find_spec("torch") is None:
+            return
+        import_all(_EXPORTING if export else _LOADING, options.verbose)
+        form = None if export else form_of(source, options)
+        if form == "safetensors":
+            import_all(("safetensors.torch",), options.verbose)
+        if form == "hugging face" and find_spec("transformers") is not None:
+            from onnxtool.convert.pytorch_transformers import import_class
+
+            import_class(source, options)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load the module and work out its inputs and outputs.

@@ -18,10 +18,12 @@ from onnxtool.convert.pytorch_load import Loaded
 from onnxtool.convert.pytorch_program import plan_program
 from onnxtool.convert.pytorch_tensors import named_tensors, numpy_dtype, to_numpy, to_torch
 from onnxtool.convert.source import Source
+from onnxtool.convert.watched import feeds_bytes
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import adapt, random_feeds
+from onnxtool.runtime.isolation import risky
 
 # Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different
 # dims differ, because equal ones would be taken for the same dim. Later rows serve networks that need multiples.
@@ -143,7 +145,7 @@ class TorchModel:
     def _forward(self, feeds: Mapping[str, np.ndarray]) -> list[tuple[str, torch.Tensor]]:
         args, kwargs = self.plan.call([to_torch(np.asarray(feeds[s.name])) for s in self.inputs])
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), risky("running the model", inputs=feeds_bytes(feeds)):
                 return named_tensors(self.module(*args, **kwargs))
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "not enough memory" in str(error):

@@ -6,6 +6,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -76,6 +77,20 @@ def load_pretrained(
         if "past_key_values" in inspect.signature(module.forward).parameters:
             notes.append("exported without a key-value cache")
     return module, usual_shapes(module)
+
+
+def import_class(source: Source, options: ConvertOptions) -> None:
+    """Import the class that `load_pretrained` will use, with all that it needs; what fails is said there."""
+    config = source.json("config.json")
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        import transformers
+
+        cls = _class_for(transformers, source, config, options, [])
+        if hasattr(cls, "_model_mapping"):  # one that chooses by the kind of model
+            names = transformers.models.auto.configuration_auto.CONFIG_MAPPING
+            cls._model_mapping[names[config["model_type"]]]
 
 
 def _class_for(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.convert import sklearn_load
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.imports import import_all
 from onnxtool.convert.opset import newest_runtime_opset, target_opset
 from onnxtool.convert.opset_raise import raise_opset
 from onnxtool.convert.source import Source
@@ -14,6 +15,9 @@ from onnxtool.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+_LOADING = ("sklearn", "sklearn.pipeline", "sklearn.ensemble", "skops.io", "onnxtool.convert.sklearn_model")
+_EXPORTING = ("skl2onnx", "onnxmltools", "onnxtool.convert.sklearn_export")
 
 
 class SklearnAdapter:
@@ -25,6 +29,15 @@ class SklearnAdapter:
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A skops archive, or any pickle that no other adapter has claimed. Nothing is unpickled."""
         return sklearn_load.is_skops(source) or sklearn_load.pickle_form(source) is not None
+
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:
+        """Import scikit-learn and skops, other packages that a skops file speaks of, and for the export skl2onnx.
+
+        For a pickle nothing: it is trusted, and has the time of what is trusted.
+        """
+        if not sklearn_load.is_skops(source):
+            return
+        import_all(_EXPORTING if export else (*_LOADING, *sklearn_load.named_packages(source)), options.verbose)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load the estimator and read its schema.

@@ -50,6 +50,15 @@ def pickled_packages(source: Source) -> list[str]:
     return [p for p in dict.fromkeys(n.partition(".")[0] for n in names) if p.isidentifier()]
 
 
+def named_packages(source: Source) -> list[str]:
+    """The known packages that a skops file's schema speaks of."""
+    try:
+        schema = source.zip_read("schema.json").decode(errors="replace")
+    except InputError:
+        return []
+    return [package for package in _KNOWN_PACKAGES if package in schema]
+
+
 def refuse_untrusted(source: Source, options: ConvertOptions) -> None:
     """A pickle needs trust, whatever is installed.
 

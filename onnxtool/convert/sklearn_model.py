@@ -16,7 +16,6 @@ from onnxtool.convert.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec
-from onnxtool.runtime.isolation import RUN_SCALE, risky
 
 Compute = Callable[[Any], Any]
 # Closer scores than this are a tie in float32.
@@ -105,8 +104,7 @@ class SklearnModel:
         """
         data = self._table(feeds)
         try:
-            # Trees and neighbours are walked by native code that takes the file's indices for sound.
-            with risky("running the model", scale=RUN_SCALE), warnings.catch_warnings(), np.errstate(all="ignore"):
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 return {s.name: compute(data) for s, compute in zip(self.outputs, self.computes, strict=True)}
         except Exception as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
+from onnxtool.convert.imports import import_all
 from onnxtool.convert.opset import newest_runtime_opset, target_opset
 from onnxtool.convert.opset_raise import raise_opset
 from onnxtool.convert.source import Source
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
+_LOADING = ("tensorflow", "tensorflow.lite", "onnxtool.convert.tensorflow_load", "onnxtool.convert.tensorflow_lite")
+_EXPORTING = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.convert.tensorflow_graph")
 
 
 class TensorFlowAdapter:
@@ -26,6 +29,10 @@ class TensorFlowAdapter:
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A folder with saved_model.pb, the file itself, a TensorFlow Lite flatbuffer, or a serialized GraphDef."""
         return _saved_model_folder(source) is not None or _is_lite(source) or _is_graph_def(source)
+
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:  # noqa: ARG002
+        """Import TensorFlow, and for the export tf2onnx."""
+        import_all(_EXPORTING if export else _LOADING, options.verbose)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load and trace.

@@ -21,7 +21,7 @@ from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import RUN_SCALE, risky
+from onnxtool.runtime.isolation import risky
 
 if TYPE_CHECKING:
     import onnx
@@ -62,8 +62,7 @@ class LiteModel:
             interpreter.allocate_tensors()
             for spec, detail in zip(self.inputs, interpreter.get_input_details(), strict=True):
                 interpreter.set_tensor(detail["index"], feeds[spec.name])
-            with risky("running the model", scale=RUN_SCALE):
-                interpreter.invoke()
+            interpreter.invoke()
             details = interpreter.get_output_details()
             return {s.name: interpreter.get_tensor(d["index"]) for s, d in zip(self.outputs, details, strict=True)}
         except (ValueError, RuntimeError) as error:

@@ -12,12 +12,14 @@ import onnx_ir as ir
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
 from onnxtool.convert.allowance import allowances, tolerance_for
+from onnxtool.convert.watched import feeds_bytes
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimize.pipeline import optimize_model
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import adapt, random_feeds
+from onnxtool.runtime.isolation import risky
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validate.equality import compare_runners
@@ -230,7 +232,8 @@ def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Pr
     for given in feeds:
         try:
             feed = settle(given)
-            probes.append(Probe(feed, model.run(feed)))
+            with risky("running the model", inputs=feeds_bytes(feed)):
+                probes.append(Probe(feed, model.run(feed)))
         except InputError as error:
             failures.append(error)
             if not probes:

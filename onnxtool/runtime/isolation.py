@@ -16,9 +16,10 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from onnxtool.model.limits import DEFAULT
+from onnxtool.model.limits import DEFAULT, Limits
 from onnxtool.runtime.watching import ENDINGS, Fail, Watch
 
 # What a malformed file may cost beyond the base in `Limits`; a legitimate one of the same size needs far less.
@@ -26,8 +27,34 @@ SECONDS_PER_BYTE = 20e-9
 BYTES_PER_BYTE = 3
 SECONDS_PER_INPUT_BYTE = 5e-6  # a megabyte of images is seconds of work for a large network
 BYTES_PER_INPUT_BYTE = 200
-# For running or exporting a framework's model, which takes minutes for a deep one however few its weights.
-RUN_SCALE = 100.0
+# Inputs made for what a file declares count up to here: else a small file gives itself time by declaring large ones.
+_MOST_INPUTS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a kind of call may take beyond the base and what every call has for its file and its inputs.
+
+    Attributes:
+        seconds_per_byte: of the file.
+        most_seconds: of those.
+        bytes_per_byte: memory, likewise.
+        scale: multiplies the base.
+    """
+
+    seconds_per_byte: float = 0.0
+    most_seconds: float = 0.0
+    bytes_per_byte: float = 0.0
+    scale: float = 1.0
+
+
+NATIVE = Pace()
+# A framework runs the model to load, to trace and to export it: a deep one takes minutes, but its file is large then.
+FRAMEWORK = Pace(seconds_per_byte=1e-3, most_seconds=990.0, bytes_per_byte=20)
+# For code of the user's own.
+OWN = Pace(scale=100.0)
+_seen: list[int] = [0]  # bytes of the largest inputs in the risky call that this process is in
+_made_up: list[bool] = []  # not empty when inputs were made for what a file declares
 _channel: list[int] = []  # the pipe to the parent, in a supervised child
 _within: list[str] = []  # the risky call that this process is in
 _ended_by: list[int] = []  # the signal that asked this process to end
@@ -35,34 +62,60 @@ _crashed: list[str] = []  # the risky call in which an earlier child of this com
 
 
 @contextmanager
-def risky(what: str, size: int = 0, inputs: int = 0, scale: float = 1.0, retry: bool = False) -> Iterator[None]:
+def risky(what: str, size: int = 0, inputs: int = 0, pace: Pace = NATIVE, retry: bool = False) -> Iterator[None]:
     """Mark a native call that malformed data may crash, hang or inflate.
 
     Args:
         what: in words that fit "while ...": "loading the model into the runtime".
         size: bytes of the file at hand; the limits grow with it.
-        inputs: bytes that a model is run on; the limits grow faster with these.
-        scale: multiplies the base of both limits.
+        inputs: bytes that a model is run on; the limits grow faster with these. Inside another risky call, whose limits
+            hold, they grow by what these are larger than any before.
+        pace: what this kind of call may take.
         retry: a crash may be due to the inputs (sound shorter than a window, say, makes one real model divide by
             zero): the command is started once more, and `crashed_before` then tells it so.
     """
-    if not _channel or _within:
-        yield  # the limits of the outer call hold
+    if not _channel:
+        yield
+        return
+    counted = min(inputs, _MOST_INPUTS) if _made_up else inputs
+    if _within:
+        _extend(counted)
+        yield
         return
     _within.append(what)
-    _tell(
-        {
-            "what": what,
-            "seconds": scale * DEFAULT.max_seconds + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs,
-            "retry": retry,
-            "bytes": int(scale * DEFAULT.max_memory_bytes) + BYTES_PER_BYTE * size + BYTES_PER_INPUT_BYTE * inputs,
-        }
-    )
+    _seen[0] = counted
+    _tell({"what": what, "retry": retry, **_limits(size, counted, pace)})
     try:
         yield
     finally:
         _within.clear()
         _tell({})
+
+
+def _limits(size: int, inputs: int, pace: Pace) -> dict[str, Any]:
+    # Raising the base raises the time for a framework's file in proportion: its own cap is no other limit.
+    own = min(pace.most_seconds, pace.seconds_per_byte * size) * DEFAULT.max_seconds / Limits().max_seconds
+    seconds = pace.scale * DEFAULT.max_seconds + own + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs
+    own_bytes = (BYTES_PER_BYTE + pace.bytes_per_byte) * size
+    return {
+        "seconds": seconds,
+        "bytes": int(pace.scale * DEFAULT.max_memory_bytes + own_bytes + BYTES_PER_INPUT_BYTE * inputs),
+        "base": (DEFAULT.max_seconds, DEFAULT.max_memory_bytes),
+    }
+
+
+def _extend(inputs: int) -> None:
+    """Give the call that this process is in what larger inputs may take."""
+    more = inputs - _seen[0]
+    if more > 0:
+        _seen[0] = inputs
+        _tell({"more_seconds": SECONDS_PER_INPUT_BYTE * more, "more_bytes": BYTES_PER_INPUT_BYTE * more})
+
+
+def made_up() -> None:
+    """Note that inputs were made for the shapes that a file declares."""
+    if not _made_up:
+        _made_up.append(True)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from onnxtool.errors import InputError, ResourceError
 
@@ -43,6 +43,7 @@ class _Call:
     start_bytes: int
     extra_bytes: int
     retry: bool
+    base: tuple[int, int] = (0, 0)  # the settings that these limits were made of: seconds, bytes
 
 
 class Watch:
@@ -90,22 +91,32 @@ class Watch:
 
     def _listen(self, data: bytes) -> None:
         *lines, self.rest = (self.rest + data).split(b"\n")
-        if lines:
-            message = json.loads(lines[-1])
-            self.looked = time.monotonic()
-            self.call = (
-                _Call(
-                    message["what"],
-                    time.monotonic(),
-                    message["seconds"],
-                    _waited(self.child),
-                    _resident(self.child),
-                    message["bytes"],
-                    message["retry"],
-                )
-                if message
-                else None
+        messages = [json.loads(line) for line in lines]
+        begun = [i for i, message in enumerate(messages) if "more_bytes" not in message]
+        if begun:
+            self._begin(messages[begun[-1]])
+        for message in messages[begun[-1] + 1 if begun else 0 :]:
+            if self.call:
+                self.call.seconds += message["more_seconds"]
+                self.call.extra_bytes += message["more_bytes"]
+
+    def _begin(self, message: dict[str, Any]) -> None:
+        """A call begins, or, when there is nothing in the message, has ended."""
+        self.looked = time.monotonic()
+        self.call = (
+            _Call(
+                message["what"],
+                time.monotonic(),
+                message["seconds"],
+                _waited(self.child),
+                _resident(self.child),
+                message["bytes"],
+                message["retry"],
+                message["base"],
             )
+            if message
+            else None
+        )
 
     def _enforce(self, call: _Call) -> None:
         now = time.monotonic()
@@ -114,20 +125,25 @@ class Watch:
         self.looked = now
         taken = now - call.began
         if taken > call.seconds and taken - self._stretch(call) > call.seconds:
-            self._stop(f"it took longer than {call.seconds:.0f} s while {call.what}")
+            self._stop(
+                f"it took longer than {call.seconds:.0f} s while {call.what}", f"--limit seconds=N (now {call.base[0]})"
+            )
         if _resident(self.child) - call.start_bytes > call.extra_bytes:
-            self._stop(f"it took more than {call.extra_bytes / 1e9:.1f} GB of memory while {call.what}")
+            self._stop(
+                f"it took more than {call.extra_bytes / 1e9:.1f} GB of memory while {call.what}",
+                f"--limit memory-bytes=N (now {call.base[1]:.2g})",
+            )
 
     def _stretch(self, call: _Call) -> float:
         """How long the call has waited for a processor: the thread that waited longest, since threads wait together."""
         waits = (now - call.waited.get(thread, 0.0) for thread, now in _waited(self.child).items())
         return min(max(waits, default=0.0), (MOST_STRETCH - 1) * call.seconds)
 
-    def _stop(self, reason: str) -> NoReturn:
+    def _stop(self, reason: str, option: str) -> NoReturn:
         self._kill(signal.SIGKILL)
         os.waitpid(self.child, 0)
         self.fail(
-            f"stopped: {reason}. The file may be malformed; if you trust it, --limit changes this limit, and "
+            f"stopped: {reason}. The file may be malformed; if you trust it, {option} raises this limit, and "
             "--no-isolation lifts it.",
             ResourceError.exit_code,
         )

@@ -49,12 +49,14 @@ class Case:
         write: writes the file (and what belongs to it) into an empty folder and gives its path.
         codes: command -> exit codes that are right.
         data: it is input data for a sound model, not a model.
+        options: what the command lines of `convert` get besides.
     """
 
     name: str
     write: Callable[[Path], Path]
     codes: Codes
     data: bool = False
+    options: tuple[str, ...] = ()
 
     @property
     def commands(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import hostile_excess
 import hostile_files
 import hostile_frameworks
 import hostile_graphs
+import hostile_programs
 from hostile_cases import Case, unique
 from hostile_driver import Outcome, run
 
@@ -20,7 +21,7 @@ BASE_BYTES = 1_700_000_000
 # processor time: other work on the machine stretches wall time, which only has to be what such work can explain.
 BASE_SECONDS = 30.0
 STRETCH = 5.0
-KINDS = (hostile_bytes, hostile_graphs, hostile_excess, hostile_files, hostile_frameworks)
+KINDS = (hostile_bytes, hostile_graphs, hostile_excess, hostile_files, hostile_frameworks, hostile_programs)
 
 
 @cache
@@ -96,6 +97,7 @@ def try_case(case: Case, folder: Path, commands: list[str]) -> list[str]:
     for command in commands:
         work = folder / command
         work.mkdir()
-        outcome = run(arguments(command, path, sound, case.data), work)
+        more = case.options if command == "convert" else ()
+        outcome = run([*arguments(command, path, sound, case.data), *more], work)
         found += faults(case, command, outcome, work, size)
     return found

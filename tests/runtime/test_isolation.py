@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxtool.runtime import watching
+from onnxtool.runtime import isolation, watching
 
 PRELUDE = """
 import os, signal, sys, time
@@ -89,6 +89,7 @@ def test_a_hang_ends() -> None:
     done = run("with risky('loading the model'):\n    time.sleep(60)")
     assert done.returncode == 6
     assert "took longer than 1 s while loading the model" in done.stderr
+    assert "--limit seconds=N (now 1)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -139,8 +140,48 @@ def test_memory_has_a_limit_that_grows_with_the_file() -> None:
     done = run(balloon.format(size=0, rest=60), seconds=60)
     assert done.returncode == 6
     assert "took more than 0.1 GB of memory while loading the model" in done.stderr
+    assert "--limit memory-bytes=N (now 1e+08)" in done.stderr
     done = run(balloon.format(size=200_000_000, rest=1), seconds=60)
     assert (done.returncode, done.stdout) == (0, "fits\n")
+
+
+HOLD = "held = b'x' * 300_000_000; time.sleep(1)"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "first", "room"), [(0, 0, False), (2_000_000, 0, True), (2_000_000, 2_000_000, True)]
+)
+def test_larger_inputs_inside_extend_the_call_once(inputs: int, first: int, room: bool) -> None:
+    body = f"with risky('outer', inputs={first}):\n    with risky('inner', inputs={inputs}):\n        {HOLD}"
+    assert run(body, seconds=60).returncode == (0 if room else 6)
+
+
+def test_inputs_made_for_what_a_file_declares_count_up_to_a_bound() -> None:
+    body = """
+for case in (False, True):
+    if case:
+        isolation.made_up()
+    with risky('running', inputs=1 << 40):
+        print(watched[-1]["bytes"], flush=True)
+"""
+    spy = "watched = []\ntell = isolation._tell\nisolation._tell = lambda m: (watched.append(m), tell(m))\n"
+    own, made = map(int, run(spy + body, seconds=60).stdout.split())
+    assert own > (1 << 40) > made == int(1e8) + isolation.BYTES_PER_INPUT_BYTE * isolation._MOST_INPUTS
+
+
+def test_a_framework_has_time_for_its_file_and_the_base_scales_it() -> None:
+    def seconds(base: int, size: int) -> float:
+        body = (
+            "isolation._tell = lambda m: print(m.get('seconds', ''))\n"
+            f"with risky('loading', {size}, pace=isolation.FRAMEWORK):\n    pass"
+        )
+        return float(run(body, seconds=base).stdout.split()[0])
+
+    pace = isolation.FRAMEWORK
+    assert seconds(10, 0) == 10
+    assert seconds(10, 10_000) == pytest.approx(10 + 10_000 * pace.seconds_per_byte, rel=0.01)
+    assert seconds(20, 10_000) == pytest.approx(2 * seconds(10, 10_000), rel=0.01)
+    assert seconds(10, 100_000_000) == pytest.approx(10 + pace.most_seconds, rel=0.01)
 
 
 def test_an_inner_call_keeps_the_limits_of_the_outer() -> None:
