@@ -33,6 +33,17 @@ SPLIT = """q4 = Reshape (q, heads) k4 = Reshape (k, heads) v4 = Reshape (v, head
 JOIN = "m = MatMul (p, vh) t = Transpose <perm = [0, 2, 1, 3]> (m) y = Reshape (t, flat)"
 PROJECT = "p0 = MatMul (x, weight) p1 = Add (p0, row) q, k, v = Split <axis = 2> (p1, thirds)"
 MHA = "y = com.microsoft.MultiHeadAttention <num_heads = {h}> (q, k, v{mask})"
+SHARED = "float[b, l, {d}] q, float[b, l, {e}] k, float[b, l, {e}] v"
+GROUPS = """q4 = Reshape (q, heads) k4 = Reshape (k, groups) v4 = Reshape (v, groups)
+    qh = Transpose <perm = [0, 2, 1, 3]> (q4) kt = Transpose <perm = [0, 2, 1, 3]> (k4)
+    vt = Transpose <perm = [0, 2, 1, 3]> (v4) k5 = Unsqueeze (kt, third) k6 = Expand (k5, twice)
+    k7 = Reshape (k6, apart) v5 = Unsqueeze (vt, third) v6 = Expand (v5, twice) vh = Reshape (v6, apart)
+    kh = Transpose <perm = [0, 1, 3, 2]> (k7) a0 = MatMul (qh, kh) a = Mul (a0, scale)"""
+CAUSAL = """sh = Shape <start = 1, end = 2> (q) square = Concat <axis = 0> (sh, sh) ones = Expand (unit, square)
+    low = Trilu <upper = 0> (ones) none = Equal (low, nothing) mask = Where (none, least, nothing)"""
+LENGTHS = """sh = Shape <start = 1, end = 2> (q) bs = Shape <start = 0, end = 1> (q) short = Cast <to = 6> (sh)
+    each = Expand (short, bs) ends = Sub (each, single) total = Squeeze (short)"""
+GQA = "y = com.microsoft.GroupQueryAttention <num_heads = {h}, kv_num_heads = {g}> (q, k, v, , , ends, total{mask})"
 CASES = {
     "SkipLayerNormalization": (
         ROWS, "l, {d}", "a = Add (x, z) y = LayerNormalization <axis = -1> (a, gamma, beta)",
@@ -64,6 +75,15 @@ CASES = {
         MASKED, "l, {d}", f"{SPLIT} w = Add (a, mask) p = Softmax <axis = -1> (w) {JOIN}",
         MHA.replace("{mask}", ", , , mask"),
     ),
+    "GroupQueryAttention, causal, two heads a group": (
+        SHARED, "l, {d}", f"{CAUSAL} {GROUPS} w = Add (a, mask) p = Softmax <axis = -1> (w) {JOIN}",
+        f"{LENGTHS} {GQA}".replace("{mask}", ""),
+    ),
+    "GroupQueryAttention, the same with a mask": (
+        SHARED + ", float[b, 1, l, l] mask", "l, {d}",
+        f"{GROUPS} w = Add (a, mask) p = Softmax <axis = -1> (w) {JOIN}",
+        f"{LENGTHS} {GQA}".replace("{mask}", ", , , , mask"),
+    ),
     "softmax guard moved": (
         MASKED, "l, {d}",
         f"{SPLIT} w = Add (a, mask) o = Softmax <axis = -1> (w) n = IsNaN (o) p = Where (n, nothing, o) {JOIN}",
@@ -89,6 +109,9 @@ def weights(d: int, h: int) -> dict[str, np.ndarray]:
         "two": np.array(2, F), "last": np.array([-1]), "eps": np.array(1e-5, F), "alpha": np.array(1.702, F),
         "zero": np.array([0]), "one": np.array([1]), "half": np.array([k // 2]), "end": np.array([k]),
         "axis": np.array([3]), "heads": np.array([0, 0, h, k]), "flat": np.array([0, 0, d]),
+        "groups": np.array([0, 0, h // 2, k]), "twice": np.array([1, 1, 2, 1, 1]), "third": np.array([2]),
+        "apart": np.array([0, h, -1, k]), "unit": np.array(1, F), "least": np.array(np.finfo(F).min, F),
+        "single": np.array(1, np.int32),
         "scale": np.array(k**-0.5, F), "nothing": np.array(0, F), "thirds": np.array([d, d, d]),
         "weight": (generator.normal(size=(d, 3 * d)) * 0.05).astype(F), "row": np.ones(3 * d, F),
     }  # fmt: skip
@@ -97,7 +120,7 @@ def weights(d: int, h: int) -> dict[str, np.ndarray]:
 def compare(case: str, length: int, d: int, h: int) -> float:
     """Latency of the fused operator over that of its parts."""
     inputs, out, *both = CASES[case]
-    sizes = {"d": d, "w": 4 * d, "h": h, "k": d // h, "mask": ""}
+    sizes = {"d": d, "w": 4 * d, "h": h, "k": d // h, "e": d // 2, "g": h // 2, "mask": ""}
     generator = np.random.default_rng(1)
     calls = []
     for steps in both:

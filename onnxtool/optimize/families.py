@@ -39,8 +39,10 @@ class Choice:
 
 
 def families(names: Sequence[str]) -> list[str]:
-    """Those of the given passes that make the runtime's own operators, in order."""
-    return [p.name for p in select(Level.ALL) if p.level is Level.ALL and p.name in names]
+    """Those of the given passes that make the runtime's own operators, in the order in which they are tried."""
+    found = [p for p in select(Level.ALL) if p.level is Level.ALL and p.name in names]
+    # Some run before others that would take the same nodes, and are to be held against what these make of them.
+    return [p.name for p in sorted(found, key=lambda p: getattr(p, "tried_last", False))]
 
 
 def choose(

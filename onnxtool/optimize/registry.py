@@ -23,6 +23,7 @@ from onnxtool.optimize.passes.fused_conv import FuseConvActivation
 from onnxtool.optimize.passes.fused_matmul import FuseMatMulTransposes
 from onnxtool.optimize.passes.fused_norm import FuseSkipLayerNorm, FuseSkipRMSNorm
 from onnxtool.optimize.passes.gemm import FuseMatMulAdd, FuseTransposeGemm
+from onnxtool.optimize.passes.grouped_attention import FuseGroupedAttention, FuseMaskedGroupedAttention
 from onnxtool.optimize.passes.identities import EliminateIdentity, EliminateNoOps
 from onnxtool.optimize.passes.indices import DropIndexWrap
 from onnxtool.optimize.passes.inlining import InlineConstantIf, InlineFunctions
@@ -94,6 +95,8 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FuseConvActivation,
     SplitStackedHeads,
     FuseRotaryEmbedding,
+    FuseGroupedAttention,
+    FuseMaskedGroupedAttention,
     FuseAttention,
     FusePackedAttention,
     FuseQuickGelu,

@@ -13,6 +13,7 @@ from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.optimize import families, targets
 from onnxtool.optimize.api import optimize
+from onnxtool.optimize.levels import Level
 from onnxtool.optimize.registry import select
 from onnxtool.quantize.targets import TARGETS as QUANTIZE_TARGETS
 from onnxtool.runtime.cpu import TARGETS
@@ -78,6 +79,13 @@ def test_a_slower_family_is_left_out_and_a_faster_one_stays(model: Path, verdict
     ]
     assert list(choice.names) == [n for n in NAMES if n != "fuse-skip-layernorm"]
     assert "1.50 times" in choice.trials[1].reason
+
+
+def test_what_would_take_the_nodes_of_others_is_tried_last() -> None:
+    grouped = ["fuse-grouped-attention", "fuse-masked-grouped-attention"]
+    names = [p.name for p in select(Level.ALL)]
+    assert families.families(names)[-2:] == grouped
+    assert names.index(grouped[0]) < names.index(grouped[1]) < names.index("fuse-attention")
 
 
 @pytest.mark.parametrize("found", [Ratio(1.2, 0.95, 1.4), Ratio(1.005, 1.001, 1.01), None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,8 +23,12 @@ _TO_KEYS = [0, 2, 3, 1]  # ... -> [batch, heads, width, length]
 _LAST_TWO = [0, 1, 3, 2]
 
 
+# From what is normalized by a Softmax: the product of query and key, its scale, and the mask that is added.
+Scores = tuple[ir.Node | None, float, ir.Value | None]
+
+
 @dataclass(frozen=True)
-class _Attention:
+class Attention:
     """Softmax(query . key * scale + mask) . value, each still as [batch, length, heads, width].
 
     Attributes:
@@ -33,6 +38,7 @@ class _Attention:
         scale: of the scores.
         mask: added to the scores.
         last: the Reshape that joins the heads.
+        repeats: how many heads of the query share one of key and value.
         empty: where rows of the result are zero because the mask leaves them no key: [batch, 1, length, 1].
     """
 
@@ -43,6 +49,7 @@ class _Attention:
     mask: ir.Value | None
     last: ir.Node
     empty: ir.Value | None
+    repeats: int = 1
 
 
 class FuseAttention:
@@ -58,7 +65,7 @@ class FuseAttention:
         """Start from the Softmax."""
         count = 0
         for node in context.nodes(model, "Softmax"):
-            found = _match(node, context)
+            found = find_attention(node, context)
             if found is not None:
                 count += _build(found, context)
         if count:
@@ -66,7 +73,20 @@ class FuseAttention:
         return count
 
 
-def _match(softmax: ir.Node, context: PassContext) -> _Attention | None:
+def find_attention(
+    softmax: ir.Node,
+    context: PassContext,
+    scores_of: Callable[[ir.Value, ir.Node, PassContext], Scores] | None = None,
+    grouped: bool = False,
+) -> Attention | None:
+    """The attention around a Softmax.
+
+    Args:
+        softmax: of the scores.
+        context: of the pass.
+        scores_of: what stands in front of it; a product with an added mask unless given.
+        grouped: look through the repetition of the heads of key and value.
+    """
     data = softmax.inputs[0]
     if data is None or data.dtype != ir.DataType.FLOAT or attribute(softmax, "axis", -1) not in (-1, 3):
         return None
@@ -79,16 +99,24 @@ def _match(softmax: ir.Node, context: PassContext) -> _Attention | None:
     last = sole_use(turned.outputs[0]) if turned is not None and turned.op_type == "Transpose" else None
     if turned is None or last is None or last.op_type != "Reshape" or permutation(turned) != _TO_HEADS:
         return None
-    scores, scale, mask = _scores(data, softmax, context)
+    scores, scale, mask = (scores_of or added_scores)(data, softmax, context)
     if scores is None or sole_use(scores.outputs[0]) is None:
         return None
     query, first = unscaled(scores.inputs[0], context)
     key, second = unscaled(scores.inputs[1], context)
-    parts = [_before_transpose(query, _TO_HEADS), _key_before_transpose(key)]
-    parts.append(_before_transpose(mixing.inputs[1], _TO_HEADS))
-    if parts[0] is None or parts[1] is None or parts[2] is None:
+    before, turned_key = _before_transpose(query, _TO_HEADS), producer(key, "Transpose")
+    values, repeats = _ungrouped(mixing.inputs[1]) if grouped else (mixing.inputs[1], 1)
+    if repeats == 1:
+        keys = _key_before_transpose(key)
+    elif turned_key is not None and permutation(turned_key) == _LAST_TWO:
+        shared, times = _ungrouped(turned_key.inputs[0])
+        keys = _before_transpose(shared, _TO_HEADS) if times == repeats else None
+    else:
+        keys = None
+    values = _before_transpose(values, _TO_HEADS)
+    if before is None or keys is None or values is None:
         return None
-    return _Attention(parts[0], parts[1], parts[2], scale * first * second, mask, last, empty)
+    return Attention(before, keys, values, scale * first * second, mask, last, empty, repeats)
 
 
 def _past_guard(mixed: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Value | None]:
@@ -103,7 +131,7 @@ def _past_guard(mixed: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Val
     return (choice.outputs[0], choice.inputs[0]) if fits else (mixed, None)
 
 
-def _scores(data: ir.Value, softmax: ir.Node, context: PassContext) -> tuple[ir.Node | None, float, ir.Value | None]:
+def added_scores(data: ir.Value, softmax: ir.Node, context: PassContext) -> Scores:
     """The product of query and key, the number it is scaled by, and the mask that is added."""
     add = producer(data, "Add")
     options: list[tuple[ir.Value | None, ir.Value | None]] = [(data, None)]
@@ -129,7 +157,26 @@ def _key_before_transpose(value: ir.Value | None) -> ir.Value | None:
     return _before_transpose(value, _TO_KEYS)
 
 
-def _build(found: _Attention, context: PassContext) -> int:
+def _ungrouped(value: ir.Value | None) -> tuple[ir.Value | None, int]:
+    """[batch, groups, length, width] of which each group is repeated for several heads, and how often."""
+    joined = producer(value, "Reshape")
+    spread = producer(joined.inputs[0], "Expand", "Tile") if joined is not None else None
+    apart = producer(spread.inputs[0], "Unsqueeze", "Reshape") if spread is not None else None
+    if joined is None or spread is None or apart is None:
+        return value, 1
+    before, wide, after = sizes_of(apart.inputs[0]), sizes_of(spread.outputs[0]), sizes_of(value)
+    if before is None or wide is None or after is None or len(before) != 4 or len(wide) != 5 or len(after) != 4:
+        return value, 1
+    groups, repeats = before[1], wide[2]
+    if not isinstance(groups, int) or not isinstance(repeats, int):
+        return value, 1
+    fits = sizes_of(spread.inputs[0]) == (*before[:2], 1, *before[2:]) and wide == (*before[:2], repeats, *before[2:])
+    if not fits or after != (before[0], groups * repeats, *before[2:]):
+        return value, 1
+    return apart.inputs[0], repeats
+
+
+def _build(found: Attention, context: PassContext) -> int:
     shapes = [sizes_of(v) for v in (found.query, found.key, found.value)]
     if any(s is None or len(s) != 4 or not isinstance(s[2], int) or not isinstance(s[3], int) for s in shapes):
         return 0
@@ -137,12 +184,12 @@ def _build(found: _Attention, context: PassContext) -> int:
     width = int(value[2]) * int(value[3])  # type: ignore[arg-type]
     joined = (query[0], query[1], width)
     mask = _four_dims(found.mask, context)
-    if mask is not None and not _mask_fits(sizes_of(mask), query, key):
+    if mask is not None and not mask_fits(sizes_of(mask), query, key):
         return 0
     same_shape = sizes_of(found.last.outputs[0]) == joined
-    if not same_shape and not _any_rank(found.last):
+    if not same_shape and not any_rank(found.last):
         return 0
-    flat = [_flat(v, found.last, context) for v in (found.query, found.key, found.value)]
+    flat = [flat_heads(v, found.last, context) for v in (found.query, found.key, found.value)]
     settings = [ir.AttrInt64("num_heads", int(query[2])), ir.AttrFloat32("scale", found.scale)]  # type: ignore[arg-type]
     inputs = [*flat, *([None, None, mask] if mask is not None else [])]
     if same_shape and found.empty is None:
@@ -151,12 +198,12 @@ def _build(found: _Attention, context: PassContext) -> int:
     base = f"{found.last.outputs[0].name}_heads"
     made = insert_fused(context, found.last, "MultiHeadAttention", inputs, settings, base, joined)
     if found.empty is not None:
-        made = _without_empty(made, joined, found, context)
+        made = without_empty(made, joined, found, context)
     found.last.replace_input_with(0, made)
     return 1
 
 
-def _without_empty(made: ir.Value, joined: Sizes, found: _Attention, context: PassContext) -> ir.Value:
+def without_empty(made: ir.Value, joined: Sizes, found: Attention, context: PassContext) -> ir.Value:
     """Zeros in the rows that the mask leaves no key."""
     axes = context.initializer(np.array([1], np.int64), f"{made.name}_axes")
     if context.opset >= 13:
@@ -173,7 +220,7 @@ def _without_empty(made: ir.Value, joined: Sizes, found: _Attention, context: Pa
     return kept
 
 
-def _any_rank(reshape: ir.Node) -> bool:
+def any_rank(reshape: ir.Node) -> bool:
     """Whether a Reshape gives the same from [batch, length, width] as from [batch, length, heads, width]."""
     wanted = items_of(reshape.inputs[1])
     copies = wanted is None or any(e is None or e == 0 for e in wanted.elements[2:])
@@ -188,14 +235,14 @@ def _four_dims(mask: ir.Value | None, context: PassContext) -> ir.Value | None:
     return context.initializer(array.reshape((1,) * (4 - array.ndim) + array.shape), f"{mask.name}_wide")
 
 
-def _mask_fits(mask: Sizes | None, query: Sizes, key: Sizes) -> bool:
+def mask_fits(mask: Sizes | None, query: Sizes, key: Sizes) -> bool:
     """The runtime wants [batch or 1, heads or 1, query length, key length], without further broadcasting."""
     if mask is None or len(mask) != 4 or mask[2:] != (query[1], key[1]):
         return False
     return mask[0] in (1, query[0]) and mask[1] in (1, query[2])
 
 
-def _flat(value: ir.Value, before: ir.Node, context: PassContext) -> ir.Value:
+def flat_heads(value: ir.Value, before: ir.Node, context: PassContext) -> ir.Value:
     """[batch, length, heads, width] as [batch, length, heads * width]."""
     sizes = sizes_of(value)
     assert sizes is not None
