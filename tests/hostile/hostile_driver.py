@@ -41,8 +41,12 @@ class Outcome:
     peak: int
 
 
-def warm() -> None:
-    """Import what the commands import; no session is made, so no threads run when forking."""
+def warm(kind: str = "") -> None:
+    """Import what the commands import; no session is made, so no threads run when forking.
+
+    Args:
+        kind: "pytorch", "tensorflow" or "trees" imports what `convert` imports for these before it looks at a file.
+    """
     libraries = (
         "onnx.checker",
         "onnx.shape_inference",
@@ -60,15 +64,28 @@ def warm() -> None:
         import_module(f"onnxtool.cli.{command}")
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
         main(["verify", "no-such-file.onnx"])  # what Typer imports when it is used
+    if kind:
+        from onnxtool.convert import boosting, imports, keras, pytorch, sklearn, tensorflow
+
+        libraries = {
+            "pytorch": (pytorch,),
+            "tensorflow": (tensorflow, keras),
+            "trees": (sklearn, boosting),
+        }[kind]
+        for library in libraries:
+            imports.import_all([*getattr(library, "_LOADING", ()), *library._EXPORTING])
+        imports.import_all(
+            {"pytorch": ["transformers", "safetensors.torch"], "trees": ["xgboost", "lightgbm"]}.get(kind, ())
+        )
     gc.freeze()
 
 
-def run(arguments: Sequence[str], folder: Path, limit: float = 300.0) -> Outcome:
-    """`onnxtool ARGUMENTS` with `folder` as its working folder.
+def run(arguments: Sequence[str], folder: Path, limit: float = 300.0, kind: str = "") -> Outcome:
+    """`onnxtool ARGUMENTS` with `folder` as its working folder; `kind` as for `warm`.
 
     The forking is done by a process of its own: a test worker has frameworks with threads, whose locks a fork copies.
     """
-    server = _server()
+    server = _server(kind)
     assert server.stdin is not None
     assert server.stdout is not None
     server.stdin.write(json.dumps([list(arguments), str(folder), limit]) + "\n")
@@ -77,8 +94,10 @@ def run(arguments: Sequence[str], folder: Path, limit: float = 300.0) -> Outcome
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
-    server = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def _server(kind: str) -> subprocess.Popen[str]:
+    server = subprocess.Popen(
+        [sys.executable, __file__, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     atexit.register(_stop, server)
     return server
 
@@ -92,7 +111,7 @@ def _stop(server: subprocess.Popen[str]) -> None:
 
 def serve() -> None:
     """Answer one request in a line after the other."""
-    warm()
+    warm(sys.argv[1])
     for line in sys.stdin:
         arguments, folder, limit = json.loads(line)
         print(json.dumps(asdict(_run(arguments, Path(folder), limit))), flush=True)

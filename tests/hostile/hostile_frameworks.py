@@ -1,11 +1,10 @@
-"""Files of frameworks that are damaged, lie about their sizes, or nest without end; and small whole ones to mutate."""
+"""Files of frameworks that are damaged, lie about their sizes, or nest without end."""
 
 from __future__ import annotations
 
 import io
 import json
 import struct
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 from hostile_cases import Case, codes, file
 from hostile_files import framework, zip_bomb, zipped
-from hostile_mutations import change_bytes
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 DEEP = 200_000
@@ -244,84 +242,3 @@ def stored(held: dict[str, bytes]) -> bytes:
         for name, content in held.items():
             packed.writestr(zipfile.ZipInfo(name), content)
     return buffer.getvalue()
-
-
-def change_file(content: bytes, generator: np.random.Generator) -> bytes:
-    """Change a framework's file: a member of an archive, a value of a JSON text, or bytes."""
-    if content.startswith(b"PK") and generator.random() < 0.8:
-        held = members(content)
-        name = list(held)[int(generator.integers(0, len(held)))]
-        kind = generator.random()
-        if kind < 0.1:
-            del held[name]
-        else:
-            held[name] = change_file(held[name], generator)
-        return stored(held)
-    if content[:1] == b"{" and generator.random() < 0.7:
-        try:
-            return json.dumps(change_json(json.loads(content), generator)).encode()
-        except ValueError:
-            pass
-    return change_bytes(content, generator)
-
-
-def change_json(value: Any, generator: np.random.Generator) -> Any:
-    """Put something else in one place."""
-    odd: tuple[Any, ...] = (None, -1, 0, 1 << 40, 1e300, "", "x", [], {}, True, "-1", [[]], "os.system")
-    if isinstance(value, (dict, list)) and value and generator.random() < 0.9:
-        key = list(value)[int(generator.integers(0, len(value)))] if isinstance(value, dict) else None
-        place = key if key is not None else int(generator.integers(0, len(value)))
-        if generator.random() < 0.05:
-            del value[place]
-        else:
-            value[place] = change_json(value[place], generator)
-        return value
-    return odd[int(generator.integers(0, len(odd)))]
-
-
-def seeds() -> dict[str, bytes]:
-    """Small whole files of the frameworks that are installed, by name."""
-    found: dict[str, bytes] = {}
-    data = np.random.default_rng(0).random((60, 4))
-    target = (data[:, 0] > data[:, 1]).astype(int)
-    with tempfile.TemporaryDirectory() as name:
-        where = Path(name)
-        for make in (_boosted, _torch, _keras):
-            try:
-                make(where, data, target)
-            except ImportError:
-                continue
-        for path in sorted(where.iterdir()):
-            found[path.name] = path.read_bytes()
-    return found
-
-
-def _boosted(where: Path, data: np.ndarray, target: np.ndarray) -> None:
-    import lightgbm
-    import xgboost
-
-    for suffix in ("json", "ubj"):
-        model = xgboost.XGBClassifier(n_estimators=3, max_depth=2).fit(data, target)
-        model.save_model(where / f"xgboost.{suffix}")
-    made = lightgbm.LGBMClassifier(n_estimators=3, num_leaves=4, min_child_samples=2, verbose=-1).fit(data, target)
-    made.booster_.save_model(where / "lightgbm.txt")
-
-
-def _torch(where: Path, data: np.ndarray, target: np.ndarray) -> None:
-    import torch
-    from safetensors.torch import save_file
-
-    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2)).eval()
-    example = torch.zeros(2, 4)
-    torch.jit.trace(model, example).save(str(where / "script.pt"))
-    torch.export.save(torch.export.export(model, (example,)), str(where / "program.pt2"))
-    torch.save(model.state_dict(), where / "weights.pt")
-    save_file(model.state_dict(), where / "weights.safetensors")
-
-
-def _keras(where: Path, data: np.ndarray, target: np.ndarray) -> None:
-    import keras
-
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "relu"), keras.layers.Dense(2)])
-    model.save(where / "small.keras")
-    model.save(where / "small.h5")

@@ -84,7 +84,9 @@ def change_field(model: Message, generator: np.random.Generator) -> None:
     present = [field for field, _ in message.ListFields()]
     choice = present if present and generator.random() < 0.75 else fields
     field = choice[int(generator.integers(0, len(choice)))]
-    if field.is_repeated:
+    if field.is_repeated and _is_map(field):
+        _change_map(getattr(message, field.name), messages, generator)
+    elif field.is_repeated:
         _change_repeated(message, field, messages, generator)
     elif generator.random() < 0.15:
         message.ClearField(field.name)
@@ -100,8 +102,25 @@ def _walk(message: Message, depth: int = 0) -> Any:
         return
     for field, value in message.ListFields():
         if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-            for inner in list(value)[:300] if field.is_repeated else [value]:
-                yield from _walk(inner, depth + 1)
+            inside = list(value.values() if _is_map(field) else value)[:300] if field.is_repeated else [value]
+            for inner in inside:
+                if isinstance(inner, Message):
+                    yield from _walk(inner, depth + 1)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _change_map(values: Any, messages: list[Message], generator: np.random.Generator) -> None:
+    keys = sorted(values)
+    if not keys:
+        return
+    key = keys[int(generator.integers(0, len(keys)))]
+    if generator.random() < 0.5 or not isinstance(values[key], Message):
+        del values[key]
+    else:
+        _replace_message(values[key], messages, generator)
 
 
 def _change_repeated(
@@ -148,6 +167,7 @@ def _scalar(field: FieldDescriptor, message: Message, messages: list[Message], g
             old = getattr(message, field.name)
             return change_bytes(old if isinstance(old, bytes) else b"", generator)
         names = [n for m in messages if isinstance(m, onnx.NodeProto) for n in (*m.input, *m.output, m.op_type)]
+        names += [n for m in messages if m.DESCRIPTOR.name == "NodeDef" for n in (*m.input, m.name, m.op)]
         if names and generator.random() < 0.6:
             return names[int(generator.integers(0, len(names)))]
         return TEXTS[int(generator.integers(0, len(TEXTS)))]
