@@ -57,7 +57,7 @@ def optimize_model(
     passes = select(level, only, skip)
     if exact is None:
         exact = all(p.level is Level.BASIC for p in passes)
-    size = message_bytes(model) if may_repeat(model) else 0
+    size = message_bytes(model, shapes=True) if may_repeat(model) else 0
     budget = prepare(model)
     context = PassContext(
         model, max_folded_bytes=max_folded_bytes, growth_budget=budget, source_bytes=size, exact=exact

@@ -54,8 +54,14 @@ def rename_nodes(model: ir.Model) -> int:
 
 
 def drop_shapes(model: ir.Model) -> None:
-    """Forget inferred types and shapes of intermediate values: they take room, and every runtime infers them anew."""
+    """Forget inferred types and shapes of intermediate values: they take room, and every runtime infers them anew.
+
+    Those of initializers too, which would stand in the file a second time beside the tensors.
+    """
     for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None and not value.is_graph_input() and not value.is_graph_output():
+                value.shape, value.type = None, None
         for node in graph:
             for value in node.outputs if node.domain in STANDARD else ():
                 if not value.is_graph_output():

@@ -10,11 +10,26 @@ from onnxtool.optimize.nodes import is_op, walk
 _REPEATING = ("ConstantOfShape", "Expand")
 
 
-def message_bytes(model: ir.Model) -> int:
-    """Bytes of the model as one file, without inferred shapes; large weights are counted and not copied."""
+def message_bytes(model: ir.Model, *, shapes: bool = False) -> int:
+    """Bytes of the model as one file; large weights are counted and not copied.
+
+    Args:
+        model: to measure.
+        shapes: those of intermediate values are written too, as in files that come from elsewhere.
+    """
     proto, heavy = light_proto(model)
-    proto.graph.ClearField("value_info")
-    return int(proto.ByteSize()) + heavy
+    if not shapes:
+        proto.graph.ClearField("value_info")
+    # What can be overridden is left out of the message, and counted without its header.
+    return int(proto.ByteSize()) + heavy + sum(_header(v) for v in model.graph.initializers.values())
+
+
+def _header(value: ir.Value) -> int:
+    """Bytes of an initializer that is also an input, beside its values; negative where these are written shorter."""
+    tensor = value.const_value
+    if tensor is None or not value.is_graph_input() or not isinstance(tensor, ir.serde.TensorProtoTensor):
+        return 0
+    return int(tensor.raw.ByteSize()) - tensor.nbytes
 
 
 def may_repeat(model: ir.Model) -> bool:

@@ -284,3 +284,33 @@ def test_warns_where_there_is_nothing_but_nan_to_compare(tmp_path: Path) -> None
 
     assert report.ok
     assert "no finite number for y" in report.warnings[0]
+
+
+def test_no_shapes_beside_those_of_inputs_and_outputs(tmp_path: Path) -> None:
+    text = "g (float[b, 3] x) => (float[b, 4] y) { m = MatMul (x, w) i = Identity (m) y = Add (i, v) }"
+    weights = {"w": np.ones((3, 4), np.float32), "v": np.ones(4, np.float32)}
+    output = tmp_path / "out.onnx"
+    onnxtool.optimize(write(tmp_path / "m.onnx", text, weights), output)
+    proto = onnx.load(output)
+    assert proto.graph.initializer
+    assert not proto.graph.value_info
+    onnx.checker.check_model(proto, full_check=True)
+
+
+@pytest.mark.parametrize(("count", "nodes"), [(400, 1), (10, 2)])
+def test_inputs_and_shapes_that_go_make_room_for_a_weight(tmp_path: Path, count: int, nodes: int) -> None:
+    """Before IR 4 each weight is an input too, and exporters write the shapes of all values."""
+    chain = " ".join(f"i{n} = Add (i{n - 1}, v{n})" for n in range(1, count))
+    text = f"""g (float[b, 32] x) => (float[b, 48] y) {{
+        i0 = Identity (x) {chain} w = ConstantOfShape <value = float[1] {{0.5}}> (s) y = MatMul (i{count - 1}, w)
+    }}"""
+    proto = onnx.parser.parse_model(f'<ir_version: 3, opset_import: ["" : 9]>\n{text}')
+    weights = {f"v{n}": np.zeros(1, np.float32) for n in range(1, count)} | {"s": np.array([32, 48])}
+    for name, array in weights.items():
+        tensor = onnx.numpy_helper.from_array(array, name)
+        proto.graph.initializer.append(tensor)
+        proto.graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, array.shape))
+    onnx.save(onnx.shape_inference.infer_shapes(proto), tmp_path / "m.onnx")
+    report = onnxtool.optimize(tmp_path / "m.onnx", tmp_path / "out.onnx", level="extended", bench=False)
+    assert report.after.nodes == nodes
+    assert report.after.bytes <= report.before.bytes

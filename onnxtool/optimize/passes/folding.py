@@ -13,9 +13,10 @@ from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import is_op, static_shape
 from onnxtool.optimize.room import message_bytes, repeated_constants
 
+_HEADER = 32  # bytes around the values of an initializer
 _MAX_COMPUTED_BYTES = 1 << 28
 _LARGE = 1 << 20
-_PROVENANCE = 1024  # bytes that the record of what was done takes in the file
+_PROVENANCE = 640  # bytes that the record of what was done, and the digest, take in the file
 
 
 class FoldConstants:
@@ -54,11 +55,11 @@ class FoldConstants:
         found = [(array, node) for node in nodes if (array := self._writable(node, context)) is not None]
         count = 0
         for array, node in sorted(found, key=lambda pair: pair[0].nbytes):
-            room -= array.nbytes
-            if room < 0:
-                break
             value = node.outputs[0]
             name = value.name or "folded"
+            room -= array.nbytes + len(name) + _HEADER - _node_bytes(node)
+            if room < 0:
+                break
             value.name = context.unique(f"{name}_folded")
             constant = context.initializer(array, name, keep_name=True)
             for user, index in value.uses():
@@ -141,6 +142,12 @@ class FoldConstants:
             for user, index in value.uses():
                 user.replace_input_with(index, constant)
         return True
+
+
+def _node_bytes(node: ir.Node) -> int:
+    """What a node of constant inputs takes in the file, with the inputs that only it reads."""
+    alone = [v.const_value.nbytes for v in node.inputs if v is not None and v.const_value and len(v.uses()) == 1]
+    return int(ir.serde.serialize_node(node).ByteSize()) + sum(alone)
 
 
 def _goes_on(node: ir.Node, known: dict[ir.Value, np.ndarray], context: PassContext) -> bool:
