@@ -6,10 +6,10 @@ What fails here fails again, and is said, where it is used.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from importlib import import_module
 
 from onnxtool.convert.tensorflow_quiet import prepare_environment, quiet, silent_native_stderr, tensorflow_backend
+from onnxtool.runtime.isolation import ending_code
 
 
 def import_all(modules: Iterable[str], verbose: int = 0) -> None:
@@ -17,5 +17,8 @@ def import_all(modules: Iterable[str], verbose: int = 0) -> None:
     prepare_environment(verbose)
     with quiet(verbose), silent_native_stderr(verbose), tensorflow_backend():
         for name in modules:
-            with suppress(Exception):
+            try:
                 import_module(name)
+            except Exception:
+                if ending_code() is not None:
+                    raise  # Ctrl-C, which a library's initialization has turned into an error of its own
