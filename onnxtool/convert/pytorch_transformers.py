@@ -145,7 +145,8 @@ def usual_shapes(module: torch.nn.Module) -> dict[str, tuple[Dim, ...]]:
 
 
 def _image_shape(config: Any) -> tuple[Dim, ...]:
-    vision = getattr(config, "vision_config", None) or config
+    parts = [config, *(getattr(config, n, None) for n in ("vision_config", "encoder"))]
+    vision = next((p for p in parts if getattr(p, "image_size", None)), config)
     size = getattr(vision, "image_size", None) or 224
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
     return ("batch", getattr(vision, "num_channels", 3), int(height), int(width))

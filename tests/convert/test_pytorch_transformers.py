@@ -15,6 +15,7 @@ import torch
 from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.api import convert
 from onnxtool.convert.pytorch import form_of
+from onnxtool.convert.pytorch_transformers import usual_shapes
 from onnxtool.convert.source import Source
 from onnxtool.errors import MissingExtraError, UnsafeError, UnsupportedError, UsageError
 
@@ -91,3 +92,19 @@ def test_decoder_is_exported_without_its_cache(tmp_path: Path) -> None:
     report = convert(tmp_path / "m", tmp_path / "x.onnx")
     assert report.ok and [o.name for o in report.outputs] == ["logits"]
     assert any("without a key-value cache" in n for n in report.notes)
+
+
+@needs_transformers
+def test_the_image_size_may_be_the_encoders(tmp_path: Path) -> None:
+    import transformers
+
+    layers = {k: v for k, v in SMALL.items() if k != "vocab_size"}
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        transformers.ViTConfig(image_size=32, patch_size=16, **layers),
+        transformers.TrOCRConfig(
+            vocab_size=31, d_model=16, decoder_layers=1, decoder_attention_heads=2, decoder_ffn_dim=24
+        ),
+    )
+    module = transformers.VisionEncoderDecoderModel(config)
+    shapes = usual_shapes(module)
+    assert shapes == {"pixel_values": ("batch", 3, 32, 32), "decoder_input_ids": ("batch", "decoder_sequence")}
