@@ -76,7 +76,16 @@ def load_pretrained(
         module.config.use_cache = False
         if "past_key_values" in inspect.signature(module.forward).parameters:
             notes.append("exported without a key-value cache")
+    _choose_experts(module)
     return module, usual_shapes(module)
+
+
+def _choose_experts(module: Any) -> None:
+    """Experts (Mixtral and its like) as products over gathered weights: of the ways that transformers 5 computes them,
+    the loop depends on the data and the grouped product has no ONNX operator."""
+    if getattr(type(module), "_can_set_experts_implementation", lambda: False)():
+        with suppress(Exception):
+            module.set_experts_implementation("batched_mm")
 
 
 def import_class(source: Source, options: ConvertOptions) -> None:

@@ -108,3 +108,13 @@ def test_the_image_size_may_be_the_encoders(tmp_path: Path) -> None:
     module = transformers.VisionEncoderDecoderModel(config)
     shapes = usual_shapes(module)
     assert shapes == {"pixel_values": ("batch", 3, 32, 32), "decoder_input_ids": ("batch", "decoder_sequence")}
+
+
+@needs_transformers
+def test_a_mixture_of_experts(tmp_path: Path) -> None:
+    import transformers
+
+    config = transformers.MixtralConfig(num_key_value_heads=1, num_local_experts=3, num_experts_per_tok=2, **SMALL)
+    torch.manual_seed(0)
+    transformers.MixtralForCausalLM(config).save_pretrained(tmp_path / "m")
+    assert convert(tmp_path / "m", tmp_path / "x.onnx").ok
