@@ -103,7 +103,8 @@ def load_frozen_graph(source: Source, options: ConvertOptions) -> TensorFlowMode
     """A frozen GraphDef (`.pb`), with the input and output tensors that are named or those that stand out.
 
     Raises:
-        InputError: damaged, or no such tensor.
+        InputError: damaged.
+        UsageError: no such tensor as is named.
         UnsafeError: it holds operators that read or write files or call Python.
         UnsupportedError: it is not frozen.
     """
@@ -155,12 +156,12 @@ def _prune(
         for name in (*inputs, *outputs):
             if name.split(":")[0] not in known:
                 shown = ", ".join([*_placeholders(graph_def), *_ends(graph_def)][:12])
-                raise InputError(f"{source}: no tensor {name!r}; likely inputs and outputs: {shown}.")
+                raise UsageError(f"{source}: no tensor {name!r}; likely inputs and outputs: {shown}.")
         try:
             element = wrapped.graph.as_graph_element
             pruned = wrapped.prune([element(n) for n in inputs], [element(n) for n in outputs])
         except Exception as error:
-            raise InputError(
+            raise (UsageError if options.frozen_inputs or options.frozen_outputs else InputError)(
                 f"{source}: inputs {list(inputs)} do not lead to outputs {list(outputs)}: {_first_line(error)}"
             ) from error
     refuse_unsafe(source, pruned.graph.as_graph_def(), options, saver=True)

@@ -133,8 +133,8 @@ def test_named_tensors_cut_a_frozen_graph(frozen: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(OnnxRunner.open(tmp_path / "out.onnx").run({"x": x})["hidden"], WEIGHT, rtol=1e-6)
 
 
-def test_an_unknown_tensor_is_an_input_error(frozen: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no tensor 'y:0'.*probabilities"):
+def test_an_unknown_tensor_is_a_usage_error(frozen: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no tensor 'y:0'.*probabilities"):
         convert(frozen, tmp_path / "out.onnx", frozen_outputs=("y",))
 
 
