@@ -16,6 +16,7 @@ from pathlib import Path
 import onnx
 
 DIGEST_KEY = "onnxtool.digest"
+DIGEST_BYTES = 92  # what it takes in the file
 _PREFIX = "sha256:"
 _WINDOW = 1 << 23  # bytes; what is mapped counts as memory of the process
 

@@ -12,10 +12,12 @@ import onnx_ir as ir
 
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.model import io
+from onnxtool.model.digest import DIGEST_BYTES
 from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs, operator_counts, output_specs
-from onnxtool.model.mapped import lies_beside, lies_inside
+from onnxtool.model.mapped import lies_beside
 from onnxtool.model.metadata import add_history, versions
+from onnxtool.model.saving import copy
 from onnxtool.model.spec import Dim
 from onnxtool.optimize.bisect import Attempt, settle
 from onnxtool.optimize.families import Choice, choose
@@ -26,6 +28,7 @@ from onnxtool.optimize.latency import measure_ratio, timing_feeds
 from onnxtool.optimize.levels import FaultyPassError, Level, parse_level
 from onnxtool.optimize.opset import convert_opset
 from onnxtool.optimize.registry import describe_passes, select
+from onnxtool.optimize.room import message_bytes
 from onnxtool.optimize.targets import by_table
 from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.runtime.session import SessionOptions
@@ -136,7 +139,9 @@ def optimize(
     latency = None
     if bench and judgement is not None:
         latency = measure_ratio(source, attempt.model, judgement.probes[0].feeds, options)
-    _write(attempt, output, before, level, digest, dropped)
+    touched = input_shapes or freeze_initializers or opset is not None or any(p.rewrites for p in attempt.result.passes)
+    if touched or not _copied(source, output, attempt, before):
+        _write(attempt, output, before, level, digest, dropped)
     slow = (DroppedPass(t.name, t.reason, fault=False) for t in choice.trials if not t.kept)
     return OptimizeReport(
         source=str(source),
@@ -176,6 +181,7 @@ def _unjudged(model: ir.Model) -> str | None:  # noqa: ARG001  (the signature of
 def _write(
     attempt: Attempt, output: Path, before: ModelSize, level: Level, digest: str, dropped: Sequence[DroppedPass]
 ) -> None:
+    """Write the result with its provenance, which goes without saying where it would make the file larger."""
     model = attempt.model
     plain = dict(model.metadata_props)
     details = {
@@ -186,14 +192,21 @@ def _write(
     }
     add_history(model, "optimize", details)
     external = _stays_external(model)
-    inside = any(lies_inside(v.const_value) for v in model.graph.initializers.values())
-    size = io.save(model, output, external=external, spare=(before.bytes, plain))
-    if size <= before.bytes or inside or external:
-        return  # and where weights lie in the source, it may just have been replaced
-    # Nothing much was gained, and the provenance made the file larger: write it without.
-    model.metadata_props.clear()
-    model.metadata_props.update(plain)
-    io.save(model, output, external=external)
+    if not external and message_bytes(model) + DIGEST_BYTES > before.bytes:
+        model.metadata_props.clear()
+        model.metadata_props.update(plain)
+    io.save(model, output, external=external, spare=(before.bytes, plain))
+
+
+def _copied(source: Path, output: Path, attempt: Attempt, before: ModelSize) -> bool:
+    """Copy a file in which nothing was found to improve, where even the digest would make it larger."""
+    model = attempt.model
+    outside = any(lies_beside(v.const_value) for v in model.graph.initializers.values())
+    if outside or message_bytes(model) + DIGEST_BYTES <= before.bytes:
+        return False
+    if not (output.exists() and output.samefile(source)):
+        copy(source, output)
+    return True
 
 
 def _stays_external(model: ir.Model) -> bool | None:

@@ -83,10 +83,10 @@ def light_proto(model: ir.Model) -> tuple[onnx.ModelProto, int]:
     for value in model.graph.initializers.values():
         # A default that a caller may override goes too: ONNX's inference takes it for a constant.
         if value.const_value is not None and (value.const_value.nbytes > _LARGE or value.is_graph_input()):
-            heavy.append((value, value.const_value))
+            heavy.append((value, value.const_value, value.type, value.shape))
     originals = list(model.graph.inputs)
     try:
-        for value, tensor in heavy:
+        for value, tensor, _, _ in heavy:
             value.type, value.shape = (
                 ir.TensorType(tensor.dtype),
                 ir.Shape([d for d in tensor.shape if isinstance(d, int)]),
@@ -94,12 +94,12 @@ def light_proto(model: ir.Model) -> tuple[onnx.ModelProto, int]:
             model.graph.initializers.pop(value.name or "")
             if not value.is_graph_input():
                 model.graph.inputs.append(value)
-        return ir.to_proto(model), sum(tensor.nbytes for _, tensor in heavy)
+        return ir.to_proto(model), sum(tensor.nbytes for _, tensor, _, _ in heavy)
     finally:
         model.graph.inputs.clear()
         model.graph.inputs.extend(originals)
-        for value, tensor in heavy:
-            value.const_value = tensor
+        for value, tensor, kind, shape in heavy:
+            value.const_value, value.type, value.shape = tensor, kind, shape
             model.graph.register_initializer(value)
 
 

@@ -314,3 +314,30 @@ def test_inputs_and_shapes_that_go_make_room_for_a_weight(tmp_path: Path, count:
     report = onnxtool.optimize(tmp_path / "m.onnx", tmp_path / "out.onnx", level="extended", bench=False)
     assert report.after.nodes == nodes
     assert report.after.bytes <= report.before.bytes
+
+
+def test_a_file_in_which_nothing_is_improved_is_copied_rather_than_made_larger(tmp_path: Path) -> None:
+    text = "g (float[b, 3] x) => (float[b, 3] y) { y = Relu (x) }"
+    source = write(tmp_path / "m.onnx", text)
+    report = onnxtool.optimize(source, tmp_path / "out.onnx")
+    assert (tmp_path / "out.onnx").read_bytes() == source.read_bytes()
+    assert report.after == report.before
+    onnxtool.optimize(source, source)
+    assert (tmp_path / "out.onnx").read_bytes() == source.read_bytes()
+
+
+def test_a_frozen_dim_is_written_even_where_nothing_else_changes(tmp_path: Path) -> None:
+    source = write(tmp_path / "m.onnx", "g (float[b, 3] x) => (float[b, 3] y) { y = Relu (x) }")
+    onnxtool.optimize(source, tmp_path / "out.onnx", input_shapes={"x": (2, 3)})
+    assert onnx.load(tmp_path / "out.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+
+
+def test_provenance_is_left_out_where_it_would_make_the_file_larger(tmp_path: Path) -> None:
+    text = "g (float[b, 8192] x) => (float[b, 8192] y) { i = Identity (x) y = Add (i, w) }"
+    source = write(tmp_path / "m.onnx", text, {"w": np.arange(8192, dtype=np.float32)})
+    before = source.stat().st_size
+    report = onnxtool.optimize(source, source, level="basic")
+    assert report.after.nodes == 1
+    assert not read_history(io.load(source).metadata_props)
+    assert source.stat().st_size == report.after.bytes
+    assert report.after.bytes <= before + 92  # at most the digest
