@@ -1,9 +1,10 @@
 """Every mode of `quantize` on every model at hand: nothing may crash, and whatever is written must load and run.
 
-    python benchmarks/quantize_survey.py [--only NAME ...] [--modes MODE ...] [--time-limit 15]
+    python benchmarks/quantize_survey.py [MODEL.onnx ...] [--only NAME ...] [--modes MODE ...] [--time-limit 15]
 
-Models: fixtures/, ../shared/zoo when there is one, and the "light" models of the onnx package (weights from
-ConstantOfShape). Calibration data is the model's own, or random where it has none. One process for each model.
+Models: those given, else fixtures/, ../shared/zoo when there is one, and the "light" models of the onnx package
+(weights from ConstantOfShape). Calibration data is the model's own, or random where it has none. One process for each
+model.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ def survey(model: Path, data: Path | None, modes: list[str], limit: float) -> No
     import onnxtool
     from onnxtool.errors import OnnxToolError
     from onnxtool.model import io
+    from onnxtool.model.domains import input_domains
     from onnxtool.model.graph import input_specs
-    from onnxtool.runtime.feeds import random_feeds
+    from onnxtool.runtime.probes import runnable_feeds
     from onnxtool.runtime.runner import OnnxRunner
 
-    feeds = random_feeds(input_specs(io.load(model)), batch=1)
+    source = io.load(model)
+    (feeds,) = runnable_feeds(OnnxRunner.open(model), input_specs(source), 0, input_domains(source), wanted=1)
     calibration = str(data) if data is not None else [feeds] * 4
     for mode in modes:
         began = time.perf_counter()
@@ -73,6 +76,7 @@ def survey(model: Path, data: Path | None, modes: list[str], limit: float) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", type=Path, help="these instead of the models at hand")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--modes", nargs="*", default=list(MODES))
     parser.add_argument("--time-limit", type=float, default=15.0)
@@ -84,7 +88,8 @@ def main() -> None:
         return
     print("| model | mode | result | runs | size ratio | seconds |\n|---|---|---|---|---|---|")
     bad = 0
-    for name, (model, data) in models().items():
+    given: dict[str, tuple[Path, Path | None]] = {f"{p.parent.name}/{p.stem}": (p, None) for p in options.models}
+    for name, (model, data) in (given or models()).items():
         if options.only and name not in options.only:
             continue
         command = [sys.executable, __file__, "--child", str(model), str(data or "")]

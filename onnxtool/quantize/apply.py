@@ -19,7 +19,7 @@ from onnxtool.quantize.observe import calibrated, observe
 from onnxtool.quantize.placement import COMPUTE, Placement, eligible, is_product, place
 from onnxtool.quantize.recipe import NodePlan, QuantRecipe
 from onnxtool.quantize.recurrent import is_recurrent, make_recurrent
-from onnxtool.quantize.remarks import nothing_to_quantize
+from onnxtool.quantize.remarks import nothing_to_quantize, quantized_nodes
 from onnxtool.quantize.samples import DataSource
 from onnxtool.quantize.static import insert_qdq
 from onnxtool.quantize.weight_only import blockable, make_blocks
@@ -41,7 +41,7 @@ def select(graph: ir.Graph, recipe: QuantRecipe) -> dict[str, NodePlan]:
     """
     _check_patterns(graph, recipe)
     if recipe.plan is not None:
-        missing = set(recipe.plan) - {node.name for node in graph}
+        missing = set(recipe.plan) - {node.name for node in graph.all_nodes()}
         if missing:
             raise InputError(f"the recipe is for another model: there is no node {min(missing)!r} in this one.")
         return dict(recipe.plan)
@@ -50,9 +50,10 @@ def select(graph: ir.Graph, recipe: QuantRecipe) -> dict[str, NodePlan]:
     kinds = _kinds(recipe)
     how = _HOW[recipe.mode]
     fits = blockable if how == "blocks" else eligible
+    # Ranges of tensors inside subgraphs are not measured: there is no way to watch them from outside.
     return {
         node.name or "": how
-        for node in graph
+        for node in (graph if how == "static" else graph.all_nodes())
         if is_standard(node, *kinds) and (fits(node) or _fits_otherwise(node, recipe)) and not excluded(node, recipe)
     }
 
@@ -83,7 +84,7 @@ def excluded(node: ir.Node, recipe: QuantRecipe) -> bool:
 def _check_patterns(graph: ir.Graph, recipe: QuantRecipe) -> None:
     for pattern in recipe.exclude:
         single = replace(recipe, exclude=(pattern,))
-        if not any(excluded(node, single) for node in graph):
+        if not any(excluded(node, single) for node in graph.all_nodes()):
             raise UsageError(f"--exclude {pattern}: no node has that name or such an output after optimization.")
 
 
@@ -134,6 +135,12 @@ def _nothing_to_do(model: ir.Model, recipe: QuantRecipe) -> str:
     kinds = " or ".join(recipe.op_types or _kinds(recipe))
     convs = sum(1 for node in model.graph if node.op_type == "Conv" and eligible(node))
     hint = f" Its {convs} Conv nodes are for --mode static or auto." if convs and _HOW[recipe.mode] != "static" else ""
+    inner = recipe.mode == "static" and any(
+        n.op_type in DYNAMIC or is_recurrent(n) for n in model.graph.all_nodes() if eligible(n) or is_recurrent(n)
+    )
+    hint += " --mode dynamic reaches MatMul, Gemm and LSTM in there." if inner else ""
+    if compactable(model.graph) and not quantized_nodes(model):
+        hint += " --compact 8 stores what weights it has in 8 bits."
     return nothing_to_quantize(model, kinds) + hint
 
 
@@ -177,11 +184,11 @@ def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
         raise UnsupportedError(_nothing_to_do(model, recipe))
     placement = placement_of(model.graph, recipe)
     correct_biases(model, recipe.shifts or {})
-    dynamic = [node for node in model.graph if plan.get(node.name or "") == "dynamic"]
+    dynamic = [node for node in model.graph.all_nodes() if plan.get(node.name or "") == "dynamic"]
     insert_qdq(model.graph, placement, recipe.ranges or {}, recipe)
     make_dynamic(model.graph, [n for n in dynamic if not is_recurrent(n)], recipe)
     make_recurrent(model.graph, [n for n in dynamic if is_recurrent(n)], recipe)
-    make_blocks(model.graph, [n for n in model.graph if plan.get(n.name or "") == "blocks"], recipe)
+    make_blocks(model.graph, [n for n in model.graph.all_nodes() if plan.get(n.name or "") == "blocks"], recipe)
     model.graph.sort()
     remove_unused(model)
     fuse_floats(model, recipe.fuse)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import onnx_ir as ir
+
 from onnxtool.errors import UnsupportedError
 from onnxtool.quantize.apply import placement_of
 from onnxtool.quantize.budget import Budget
 from onnxtool.quantize.clock import SearchClock
+from onnxtool.quantize.compact import compactable
 from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.cost import macs
+from onnxtool.quantize.dynamic import DYNAMIC
 from onnxtool.quantize.families import natural_plan, rule_of_thumb
 from onnxtool.quantize.fidelity import Judge
 from onnxtool.quantize.hunt import Hunt, Outcome, chosen_by
@@ -19,7 +23,7 @@ from onnxtool.quantize.observe import observe
 from onnxtool.quantize.placement import eligible, live_tensors
 from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.quantize.recurrent import is_recurrent
-from onnxtool.quantize.remarks import nothing_to_quantize
+from onnxtool.quantize.remarks import nothing_to_quantize, quantized_nodes
 from onnxtool.quantize.samples import DataSource
 from onnxtool.quantize.targets import find_target
 from onnxtool.quantize.trial import Laboratory
@@ -55,7 +59,9 @@ def search(
     reference = job.runner(job.source)
     fitting = [n for n in job.prepared.graph if eligible(n) or is_recurrent(n)]
     nodes = [n for n in fitting if chosen_by(base, n)]
-    if not nodes:
+    inner = [n for n in _inside_subgraphs(job.prepared.graph) if chosen_by(base, n)]
+    only_storage = compactable(job.prepared.graph) and not quantized_nodes(job.prepared) and not base.op_types
+    if not nodes and not inner and not only_storage:
         raise UnsupportedError(f"{job.source}: {nothing_to_quantize(job.prepared)}")
     seen = {}
     if measured is not None:
@@ -67,11 +73,18 @@ def search(
     guess = rule_of_thumb(macs(nodes, seen)) if target is not None else None
     samples = None if measured is None else _timely(measured, clock, "condition")
     lab = Laboratory(job, budget, judge, reference, seen, guess, Conditions(job.prepared, seen, samples), clock)
-    outcome = Hunt(lab, budget, nodes, base, measured).run()
+    outcome = Hunt(lab, budget, nodes, base, measured, inner).run()
     notes = tuple(note for note in (traits.note, clock.note) if note)
     if target is not None:
         notes += (f"chosen for {traits.name} by rules of thumb: nothing was timed on such a machine.",)
     return replace(outcome, notes=notes)
+
+
+def _inside_subgraphs(graph: ir.Graph) -> list[ir.Node]:
+    """What can run on integers inside If, Loop and Scan: what finds its ranges at run time."""
+    outer = set(graph)
+    linear = [n for n in graph.all_nodes() if n not in outer and n.op_type in DYNAMIC and eligible(n)]
+    return linear + [n for n in graph.all_nodes() if n not in outer and is_recurrent(n)]
 
 
 def _timely(data: DataSource, clock: SearchClock, stage: str) -> DataSource:

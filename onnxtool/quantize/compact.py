@@ -31,15 +31,14 @@ def store_compactly(model: ir.Model, bits: int = 8) -> int:
     """Store what float weights a model has left in fewer bits.
 
     Args:
-        model: changed in place.
+        model: changed in place, with its subgraphs.
         bits: 8 or 16; a weight beyond the range of float16 stays as it is.
 
     Returns:
         Number of weights.
     """
-    graph = model.graph
     done = 0
-    for value in list(graph.initializers.values()):
+    for graph, value in [(g, v) for g in _graphs(model.graph) for v in g.initializers.values()]:
         axes = _axes(value)
         if axes is None or (bits == 16 and not _fits_half(value)):
             continue
@@ -55,7 +54,12 @@ def store_compactly(model: ir.Model, bits: int = 8) -> int:
 
 def compactable(graph: ir.Graph) -> bool:
     """True when there is a float weight to store in 8 bits."""
-    return any(_axes(value) is not None for value in graph.initializers.values())
+    return any(_axes(value) is not None for g in _graphs(graph) for value in g.initializers.values())
+
+
+def _graphs(graph: ir.Graph) -> list[ir.Graph]:
+    """A graph and its subgraphs."""
+    return [graph, *graph.subgraphs()]
 
 
 def compact_weight(weight: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

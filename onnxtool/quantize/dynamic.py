@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.quantize.arithmetic import quantize_weight
-from onnxtool.quantize.edit import attribute, float_constant, insert, new_initializer, take_place
+from onnxtool.quantize.edit import attribute, float_constant, home, insert, new_initializer, take_place
 from onnxtool.quantize.recipe import QuantRecipe
 
 DYNAMIC = ("MatMul", "Gemm")
@@ -22,38 +22,39 @@ def make_dynamic(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecipe)
     """Replace MatMul and Gemm nodes with constant weights by integer ones.
 
     Args:
-        graph: the main graph; changed in place.
+        graph: the main graph; changed in place, with its subgraphs.
         nodes: eligible MatMul and Gemm nodes.
         recipe: weight type and granularity. Activations are u8, as DynamicQuantizeLinear gives no other.
     """
-    inputs: dict[ir.Value, list[ir.Value]] = {}
+    # What one graph computes, others cannot read: two branches each quantize for themselves.
+    inputs: dict[tuple[int, ir.Value], list[ir.Value]] = {}
     weights: dict[tuple[int, bool, bool], list[ir.Value]] = {}
     chosen = set(nodes)
-    for node in list(graph):
+    for node in list(graph.all_nodes()):
         if node in chosen:
-            _replace(graph, node, recipe, inputs, weights)
+            _replace(node, recipe, inputs, weights)
 
 
 def _replace(
-    graph: ir.Graph,
     node: ir.Node,
     recipe: QuantRecipe,
-    inputs: dict[ir.Value, list[ir.Value]],
+    inputs: dict[tuple[int, ir.Value], list[ir.Value]],
     weights: dict[tuple[int, bool, bool], list[ir.Value]],
 ) -> None:
     source, weight = node.inputs[0], node.inputs[1]
     assert source is not None and weight is not None
-    if source not in inputs:
+    place = (id(node.graph), source)
+    if place not in inputs:
         name = source.name or "tensor"
         suffixes = ("quantized_at_run_time", "scale_at_run_time", "zero_point_at_run_time")
         # Nodes are visited in graph order, so that the first reader's place is before all others.
-        inputs[source] = insert(node, "DynamicQuantizeLinear", [source], [f"{name}_{s}" for s in suffixes])
-    quantized, scale, zero = inputs[source]
+        inputs[place] = insert(node, "DynamicQuantizeLinear", [source], [f"{name}_{s}" for s in suffixes])
+    quantized, scale, zero = inputs[place]
     transposed = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
     split = recipe.splits_channels(node.name or "")
     key = (id(weight), transposed, split)
     if key not in weights:
-        weights[key] = _weight(graph, weight, transposed, recipe, split)
+        weights[key] = _weight(home(weight, node), weight, transposed, recipe, split)
     integers, weight_scale, weight_zero = weights[key]
     name = node.outputs[0].name or str(node.name)
     (product,) = insert(

@@ -130,6 +130,14 @@ def take_place(node: ir.Node, result: ir.Value) -> None:
     result.name = name
 
 
+def home(value: ir.Value, node: ir.Node) -> ir.Graph:
+    """The graph that a weight lies in, where what is made of it belongs; `node` reads it, perhaps in a subgraph."""
+    producer = value.producer()
+    graph = value.graph or (producer.graph if producer is not None else None) or node.graph
+    assert isinstance(graph, ir.Graph)
+    return graph
+
+
 def sole_user(value: ir.Value) -> ir.Node | None:
     """The one node that reads a value once; None when it is a graph output or read more or less often."""
     uses = list(value.uses())
@@ -147,7 +155,7 @@ def remove_unused(model: ir.Model) -> None:
     import onnx_ir.passes.common as common
 
     common.RemoveUnusedNodesPass()(model)
-    graph = model.graph
-    for name, value in list(graph.initializers.items()):
-        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
-            del graph.initializers[name]
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for name, value in list(graph.initializers.items()):
+            if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+                del graph.initializers[name]

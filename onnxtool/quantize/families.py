@@ -17,7 +17,7 @@ _FEW = 0.5  # ... unless it has this share of the weights, which have to come fr
 
 
 def whole_model_plans(
-    nodes: Sequence[ir.Node], cost: Mapping[str, float], static_possible: bool
+    nodes: Sequence[ir.Node], cost: Mapping[str, float], static_possible: bool, inner: Sequence[ir.Node] = ()
 ) -> list[tuple[str, dict[str, NodePlan]]]:
     """Whole-model plans worth a trial, each under a name; the likeliest first.
 
@@ -25,6 +25,7 @@ def whole_model_plans(
         nodes: eligible compute nodes.
         cost: their multiply-accumulates.
         static_possible: there is calibration data.
+        inner: nodes inside If, Loop and Scan that can run on integers: dynamic, whatever the others are.
     """
     linear = [n.name or "" for n in nodes if n.op_type in DYNAMIC]
     convs = [n.name or "" for n in nodes if n.op_type == "Conv"]
@@ -42,10 +43,13 @@ def whole_model_plans(
             plans.append(("static Conv", dict.fromkeys(convs, "static")))
     if linear and (share > MINOR or not static_possible):
         plans.append(("dynamic MatMul", dict.fromkeys(linear, "dynamic")))
-    recurrent: dict[str, NodePlan] = {n.name or "": "dynamic" for n in nodes if is_recurrent(n)}
+    recurrent: dict[str, NodePlan] = {
+        n.name or "": "dynamic" for n in (*nodes, *inner) if is_recurrent(n) or n in inner
+    }
     if recurrent:  # its integers have nothing to do with anybody else's
-        plans = [(f"{name}, dynamic LSTM", {**plan, **recurrent}) for name, plan in plans if plan]
-        plans.append(("dynamic LSTM", recurrent))
+        label = "dynamic inside subgraphs" if inner else "dynamic LSTM"
+        plans = [(f"{name}, {label}", {**plan, **recurrent}) for name, plan in plans if plan]
+        plans.append((label, recurrent))
     return [(name, plan) for name, plan in plans if plan]
 
 

@@ -14,7 +14,7 @@ Three views, because no one of them fits every output:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +30,7 @@ _THRESHOLD = 0.3
 _MIN_DETECTIONS = 20
 _BLANK_SHARE = 0.3
 _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div")
+Outputs = Mapping[str, np.ndarray]
 
 
 class Judge:
@@ -55,14 +56,27 @@ class Judge:
             if held > limit:
                 break
 
-    def judge(self, runner: Runner, batches: int | None = None, *, detailed: bool = False) -> Fidelity:
+    def judge(
+        self,
+        runner: Runner,
+        batches: int | None = None,
+        *,
+        detailed: bool = False,
+        check: Callable[[Outputs, Outputs], None] | None = None,
+    ) -> Fidelity:
         """Run a candidate on the same samples (or the first few batches of them).
 
-        With `detailed`, each output's full difference goes into the result; it takes several times as long.
+        Args:
+            runner: the candidate.
+            batches: how many.
+            detailed: each output's full difference goes into the result; it takes several times as long.
+            check: called with the float model's outputs and the candidate's; may raise.
         """
         views: dict[str, _View] = {}
         for feeds, expected in zip(self.feeds[:batches], self.outputs[:batches], strict=True):
             actual = runner.run(feeds)
+            if check is not None:
+                check(expected, actual)
             for name, right in expected.items():
                 view = views.setdefault(name, _View(name, name in self.classes, detailed))
                 view.add(right, np.asarray(actual[name]))

@@ -15,7 +15,7 @@ from onnxtool.model import io
 from onnxtool.model.metadata import add_history, versions
 from onnxtool.quantize.apply import apply, select
 from onnxtool.quantize.casting import CastingRunner
-from onnxtool.quantize.fidelity import Judge, outputs_fit
+from onnxtool.quantize.fidelity import Judge, Outputs, outputs_fit
 from onnxtool.quantize.hunt import Outcome
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.kernels import opened_and_counted
@@ -26,10 +26,8 @@ from onnxtool.quantize.recipe import QuantRecipe
 from onnxtool.quantize.remarks import remarks
 from onnxtool.quantize.trial import Trial
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
-from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 
-_VERIFIED = 3  # samples
 _PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
 _FEW_PROBES = 4  # or on so many samples
 # Both sessions are warm by then. For small models a thousand rounds took longer than all the rest.
@@ -39,6 +37,7 @@ _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup"
 def written_nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
     """The report of a search that wrote nothing."""
     size = io.total_bytes(job.source)
+    hint = " The smallest one within the budget: --smallest." if outcome.smallest is not None else ""
     return QuantizeReport(
         source=str(job.source),
         output=None,
@@ -54,7 +53,7 @@ def written_nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
         budget=outcome.budget.words,
         frontier=tuple(t.candidate(outcome.budget, False) for t in outcome.trials),
         seconds=time.perf_counter() - began,
-        verdict=outcome.verdict + "; nothing was written. The smallest one within the budget: --smallest.",
+        verdict=f"{outcome.verdict}; nothing was written.{hint}",
         warnings=remarks(job, QuantRecipe(mode="auto")),
     )
 
@@ -76,6 +75,10 @@ def finish(
         began: reading of the clock when all of it began.
         known: the same recipe as the search has seen it: what was measured there is not measured again.
         outcome: of the search, whose clock and float session are used on.
+
+    Raises:
+        InputError: the quantized model does not load or run.
+        VerdictError: it gives other names or shapes than float, or NaN or infinity where float does not.
     """
     release_memory()
     model = apply(job.prepared, recipe)
@@ -87,8 +90,13 @@ def finish(
         probes = probes.until(time.perf_counter() + patience, _FEW_PROBES)
     # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
     judge = Judge(job.original, float_runner, probes, batch=1)
-    verify(job, judge, runner)
-    fidelity = judge.judge(runner, detailed=True)
+
+    def fit(expected: Outputs, actual: Outputs) -> None:
+        wrong = outputs_fit(expected, actual)
+        if wrong is not None:
+            raise VerdictError(f"{job.source}: not written, because the quantized model's {wrong}.")
+
+    fidelity = judge.judge(runner, detailed=True, check=fit)
     metric = None if known is None else known.metric
     if job.task is not None and metric is None:
         base = job.task.score(float_runner)
@@ -115,7 +123,7 @@ def finish(
         calibration=_origin(job, recipe),
         seconds=time.perf_counter() - began,
         verdict="written",
-        warnings=remarks(job, recipe),
+        warnings=remarks(job, recipe, set(plan)),
     )
 
 
@@ -162,19 +170,6 @@ def finish_large(job: Job, recipe: QuantRecipe, target: Path, began: float) -> Q
         verdict="written",
         warnings=("the float model was not run, for its size: neither error nor latency are known.",),
     )
-
-
-def verify(job: Job, judge: Judge, runner: OnnxRunner) -> None:
-    """Run the quantized model; what it gives must have the float model's names, shapes and no NaN.
-
-    Raises:
-        InputError: it does not run.
-        VerdictError: it gives other shapes, or NaN or infinity where float does not.
-    """
-    for feeds, expected in zip(judge.feeds[:_VERIFIED], judge.outputs[:_VERIFIED], strict=True):
-        wrong = outputs_fit(expected, runner.run(feeds))
-        if wrong is not None:
-            raise VerdictError(f"{job.source}: not written, because the quantized model's {wrong}.")
 
 
 def stamp(model: ir.Model, job: Job, recipe: QuantRecipe) -> None:

@@ -86,9 +86,10 @@ class Hunt:
         nodes: list[ir.Node],
         base: QuantRecipe,
         measured: DataSource | None,
+        inner: list[ir.Node],
     ) -> None:
         self.lab, self.budget, self.nodes, self.base = lab, budget, nodes, base
-        self.static_possible = measured is not None
+        self.static_possible, self.inner = measured is not None, inner
         self.cost = macs(nodes, lab.seen)
         self.repaired: list[Trial] = []
         self.replaced: list[Trial] = []
@@ -137,7 +138,7 @@ class Hunt:
                 self.base = replace(self.base, method=method, coverage=coverage)
 
     def _families(self) -> None:
-        for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible):
+        for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible, self.inner):
             for per_channel in (True, False):
                 timed = any(t.speed < float("inf") for t in self.lab.trials)
                 if timed and not self.lab.clock.allows("families", "families of recipes"):

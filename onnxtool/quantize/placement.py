@@ -228,7 +228,7 @@ def saturates(node: ir.Node) -> bool:
 def counts(graph: ir.Graph, quantized: Mapping[str, object] | set[str]) -> dict[str, tuple[int, int]]:
     """Per compute operator type: (nodes quantized, nodes of that type)."""
     result: dict[str, tuple[int, int]] = {}
-    for node in graph:
+    for node in graph.all_nodes():
         if is_standard(node, *COMPUTE, "LSTM"):
             done, total = result.get(node.op_type, (0, 0))
             result[node.op_type] = (done + (node.name in quantized), total + 1)

@@ -25,7 +25,7 @@ from onnxtool.quantize.filled import note_filled
 from onnxtool.runtime.isolation import risky
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
-_MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten")
+_MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Concat")
 
 
 def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
@@ -98,19 +98,23 @@ def _take_weights_back(light: ir.Model, model: ir.Model) -> None:
 
 
 def _fold_moved_weights(model: ir.Model) -> None:
-    """Weights behind Identity, Transpose, Cast or a reshape become initializers of their own."""
-    for node in list(model.graph):
-        if not is_standard(node, *_MOVERS) or node.outputs[0].is_graph_output():
-            continue
-        arrays = [constant_array(v) for v in node.inputs if v is not None]
-        if not arrays or any(a is None for a in arrays):
-            continue
-        moved = _moved(node, [a for a in arrays if a is not None])
-        if moved is None:
-            continue
-        value = new_initializer(model.graph, f"{node.outputs[0].name}_folded", moved)
-        ir.convenience.replace_all_uses_with(node.outputs[0], value)
-        model.graph.remove(node, safe=True)
+    """Weights behind Identity, Transpose, Cast, a reshape, Slice or Concat become initializers of their own.
+
+    In subgraphs too, into which the optimizer does not look: exporters reorder the gates of a LSTM there.
+    """
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for node in list(graph):
+            if not is_standard(node, *_MOVERS) or node.outputs[0].is_graph_output():
+                continue
+            arrays = [constant_array(v) for v in node.inputs if v is not None]
+            if not arrays or any(a is None for a in arrays):
+                continue
+            moved = _moved(node, [a for a in arrays if a is not None])
+            if moved is None:
+                continue
+            value = new_initializer(graph, f"{node.outputs[0].name}_folded", moved)
+            ir.convenience.replace_all_uses_with(node.outputs[0], value)
+            graph.remove(node, safe=True)
 
 
 def _moved(node: ir.Node, arrays: list[np.ndarray]) -> np.ndarray | None:
@@ -130,7 +134,28 @@ def _moved(node: ir.Node, arrays: list[np.ndarray]) -> np.ndarray | None:
         return np.expand_dims(data, tuple(int(a) for a in arrays[1]))
     if node.op_type == "Squeeze" and len(arrays) == 2:
         return np.squeeze(data, tuple(int(a) for a in arrays[1]))
+    if node.op_type == "Concat":
+        return np.concatenate(arrays, axis=attribute(node, "axis"))
+    if node.op_type == "Slice" and len(arrays) == len(node.inputs) >= 3:
+        return _sliced(data, *(a.reshape(-1).tolist() for a in arrays[1:]))
     return None
+
+
+def _sliced(
+    data: np.ndarray,
+    starts: list[int],
+    ends: list[int],
+    axes: list[int] | None = None,
+    steps: list[int] | None = None,
+) -> np.ndarray | None:
+    """What a Slice gives; None for steps backwards, whose ends Python counts otherwise."""
+    steps = steps or [1] * len(starts)
+    if min(steps) < 1:
+        return None
+    window = [slice(None)] * data.ndim
+    for axis, start, end, step in zip(axes or range(len(starts)), starts, ends, steps, strict=True):
+        window[axis] = slice(start, end, step)
+    return data[tuple(window)]
 
 
 def _absorb_gemm_factors(model: ir.Model) -> None:
@@ -180,9 +205,11 @@ def _open_hard_swish(model: ir.Model) -> None:
 
 
 def _name_nodes(model: ir.Model) -> None:
-    """Every node of the main graph gets a name of its own: its first output's where it has none."""
+    """Every node gets a name of its own, in subgraphs too: its first output's where it has none."""
     taken: set[str] = set()
-    for node in model.graph:
+    outer = list(model.graph)
+    inner = set(outer)
+    for node in (*outer, *(n for n in model.graph.all_nodes() if n not in inner)):
         name = node.name or f"{node.op_type}_{node.outputs[0].name}"
         unique, number = name, 1
         while unique in taken:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.quantize.arithmetic import quantize_weight
-from onnxtool.quantize.edit import attribute, float_constant, is_standard, new_initializer
+from onnxtool.quantize.edit import attribute, float_constant, home, is_standard, new_initializer
 from onnxtool.quantize.recipe import QuantRecipe
 
 _DOMAIN = "com.microsoft"
@@ -34,7 +34,7 @@ def make_recurrent(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecip
     """Turn LSTM nodes into integer ones.
 
     Args:
-        graph: the main graph; changed in place.
+        graph: the main graph; changed in place, with its subgraphs.
         nodes: for which `is_recurrent` holds.
         recipe: weight type and granularity.
     """
@@ -55,7 +55,7 @@ def make_recurrent(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecip
                 9 + 2 * position: (f"{name}_zero_point", np.stack([p[1].zero_point for p in parts])),
             }
             for place, (label, values) in made.items():
-                node.replace_input_with(place, new_initializer(graph, label, values))
+                node.replace_input_with(place, new_initializer(home(weight, node), label, values))
         node.attributes.pop("layout", None)
         node.domain, node.op_type = _DOMAIN, "DynamicQuantizeLSTM"
         graph.opset_imports.setdefault(_DOMAIN, 1)

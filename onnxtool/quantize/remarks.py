@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 import numpy as np
 import onnx_ir as ir
@@ -36,11 +37,11 @@ _FLOATS = ("float32", "float16", "float64", "bfloat16")
 _NO_KERNEL = ("GRU", "RNN", "ConvTranspose")
 
 
-def remarks(job: Job, recipe: QuantRecipe) -> tuple[str, ...]:
-    """The warnings of a report."""
+def remarks(job: Job, recipe: QuantRecipe, planned: Collection[str] = ()) -> tuple[str, ...]:
+    """The warnings of a report; `planned` are the names of the nodes that are quantized."""
     found = []
     if recipe.mode != "float16":
-        found += _inside_subgraphs(job.prepared) + _without_kernel(job.prepared)
+        found += _inside_subgraphs(job.prepared, planned) + _without_kernel(job.prepared)
     if quantized_nodes(job.original):
         found.append("the model holds quantized nodes already; those stay as they are.")
     if job.data is None:
@@ -76,8 +77,8 @@ def nothing_to_quantize(model: ir.Model, kinds: str = "Conv, Gemm or MatMul") ->
             f"the model is quantized already, and no float {kinds} with constant weights is left in it. "
             "Give the float model that it was made from."
         )
-    inside = sum(_counts_in_subgraphs(model).values())
-    where = f" ({inside} of them are inside If, Loop or Scan, where nodes stay float)" if inside else ""
+    inside = _counts_in_subgraphs(model)
+    where = f" ({_words(inside)} inside If, Loop or Scan left aside)" if inside else ""
     return f"there is no {kinds} with constant float32 weights to quantize in this model{where}."
 
 
@@ -89,22 +90,25 @@ def quantized_nodes(model: ir.Model) -> int:
     )
 
 
-def _counts_in_subgraphs(model: ir.Model) -> Counter[str]:
+def _counts_in_subgraphs(model: ir.Model, planned: Collection[str] = ()) -> Counter[str]:
     outer = set(model.graph)
-    return Counter(n.op_type for n in model.graph.all_nodes() if n not in outer and is_standard(n, *COMPUTE, "LSTM"))
+    inner = [n for n in model.graph.all_nodes() if n not in outer and n.name not in planned]
+    return Counter(n.op_type for n in inner if is_standard(n, *COMPUTE, "LSTM"))
 
 
-def _inside_subgraphs(model: ir.Model) -> list[str]:
-    counts = _counts_in_subgraphs(model)
-    if not counts:
-        return []
-    words = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-    return [f"inside If, Loop or Scan, nodes stay float: {words}."]
+def _inside_subgraphs(model: ir.Model, planned: Collection[str]) -> list[str]:
+    counts = _counts_in_subgraphs(model, planned)
+    return [f"inside If, Loop or Scan, nodes stay float: {_words(counts)}."] if counts else []
+
+
+def _words(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
 
 
 def _without_kernel(model: ir.Model) -> list[str]:
     counts = Counter(n.op_type for n in model.graph if is_standard(n, *_NO_KERNEL))
     if not counts:
         return []
-    words = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-    return [f"the runtime has no integer kernel for {words}: float (--compact 8 stores their weights in 8 bits)."]
+    return [
+        f"the runtime has no integer kernel for {_words(counts)}: float (--compact 8 stores their weights in 8 bits)."
+    ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.quantize.edit import attribute, insert, is_standard, lazy_initializer, take_place
+from onnxtool.quantize.edit import attribute, home, insert, is_standard, lazy_initializer, take_place
 from onnxtool.quantize.recipe import QuantRecipe
 
 DOMAIN = "com.microsoft"
@@ -146,7 +146,7 @@ def make_blocks(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecipe) 
     """Replace MatMul and Gemm nodes by MatMulNBits.
 
     Args:
-        graph: the main graph; changed in place.
+        graph: the main graph; changed in place, with its subgraphs.
         nodes: for which `blockable` holds.
         recipe: mode "int4" or "int8", block size, symmetry, search.
     """
@@ -161,7 +161,7 @@ def make_blocks(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecipe) 
         transposed = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
         key = (id(weight), transposed)
         if key not in stored:
-            stored[key] = _store(graph, weight, transposed, recipe, keep)
+            stored[key] = _store(home(weight, node), weight, transposed, recipe, keep)
         shape = weight.const_value.shape.numpy()
         rows, columns = shape[::-1] if transposed else shape
         attributes = {

@@ -106,11 +106,11 @@ def test_auto_tries_it(tmp_path: Path) -> None:
     assert any(c.name.startswith("dynamic LSTM") for c in report.frontier)
 
 
-def branching(inside: bool) -> onnx.ModelProto:
+def branching(inside: bool, width: int = 8) -> onnx.ModelProto:
     """An If whose branches multiply with weights; outside of it another MatMul, unless all are inside."""
 
     def branch(name: str) -> onnx.GraphProto:
-        weight = numpy_helper.from_array(weights(8, 8), f"w_{name}")
+        weight = numpy_helper.from_array(weights(width, width), f"w_{name}")
         output = helper.make_tensor_value_info(f"o_{name}", TensorProto.FLOAT, None)
         return helper.make_graph([node("MatMul", ["h", f"w_{name}"], [f"o_{name}"])], name, [], [output], [weight])
 
@@ -121,26 +121,103 @@ def branching(inside: bool) -> onnx.ModelProto:
         node("Greater", ["total", "zero"], ["which"]),
         node("If", ["which"], ["y"], then_branch=branch("a"), else_branch=branch("b")),
     ]
-    arrays = {"zero": np.float32(0)} | ({} if inside else {"v": weights(8, 8)})
-    return build(nodes, arrays, {"x": ["n", 8]}, {"y": ["n", 8]}, opset=17)
+    arrays = {"zero": np.float32(0)} | ({} if inside else {"v": weights(width, width)})
+    return build(nodes, arrays, {"x": ["n", width]}, {"y": ["n", width]}, opset=17)
 
 
-@pytest.mark.parametrize("mode", ["static", "dynamic", "int8"])
-def test_nodes_inside_subgraphs_stay_float_and_are_told(mode: str, tmp_path: Path) -> None:
-    proto = branching(inside=False)
-    io.save(io.from_proto(proto), tmp_path / "m.onnx")
-    data = {"x": np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)}
-    report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode=mode, data=data, block_size=16)
+def branch_data() -> dict[str, np.ndarray]:
+    """Samples of which some take the one branch and some the other."""
+    data = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
+    return {"x": data}
+
+
+def assert_near(source: Path, result: Path, data: dict[str, np.ndarray]) -> None:
+    first, second = OnnxRunner.open(source), OnnxRunner.open(result)
+    for row in data["x"]:
+        for sign in (1, -1):  # both branches
+            feeds = {"x": sign * row[None]}
+            expected = first.run(feeds)["y"]
+            error = second.run(feeds)["y"] - expected
+            assert (error**2).sum() <= 0.02 * (expected**2).sum()
+
+
+def test_static_leaves_nodes_inside_subgraphs_in_float_and_says_so(tmp_path: Path) -> None:
+    io.save(io.from_proto(branching(inside=False)), tmp_path / "m.onnx")
+    data = branch_data()
+    report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="static", data=data)
     assert any("inside If, Loop or Scan, nodes stay float: 2 MatMul" in w for w in report.warnings)
-    expected = OnnxRunner.open(tmp_path / "m.onnx").run(data)["y"]
-    error = OnnxRunner.open(tmp_path / "q.onnx").run(data)["y"] - expected
-    assert (error**2).sum() < 0.01 * (expected**2).sum()
+    assert report.quantized == {"MatMul": (1, 3)}
+    assert_near(tmp_path / "m.onnx", tmp_path / "q.onnx", data)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize(("mode", "operator"), [("dynamic", "MatMulInteger"), ("int8", "MatMulNBits")])
+def test_modes_without_ranges_reach_into_subgraphs(mode: str, operator: str, inside: bool, tmp_path: Path) -> None:
+    io.save(io.from_proto(branching(inside)), tmp_path / "m.onnx")
+    data = branch_data()
+    report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode=mode, data=data, block_size=16)
+    total = 2 if inside else 3
+    assert report.quantized == {"MatMul": (total, total)}
+    assert not any("inside If" in w for w in report.warnings)
+    graph = onnx.load(tmp_path / "q.onnx").graph
+    (branching_node,) = [n for n in graph.node if n.op_type == "If"]
+    for attribute in branching_node.attribute:
+        assert [n.op_type for n in attribute.g.node].count(operator) == 1
+        assert not any(i.data_type == TensorProto.FLOAT and len(i.dims) == 2 for i in attribute.g.initializer)
+    assert_near(tmp_path / "m.onnx", tmp_path / "q.onnx", data)
+
+
+def looping() -> onnx.ModelProto:
+    """A Loop whose body multiplies with weights of the outer graph; a matrix after it."""
+    body = helper.make_graph(
+        [
+            node("MatMul", ["h", "w"], ["next"]),
+            node("Identity", ["go"], ["still"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("h", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("still", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, None),
+        ],
+    )
+    nodes = [node("Loop", ["times", "", "x"], ["y"], body=body)]
+    turn = np.linalg.qr(weights(32, 32))[0].astype(np.float32)
+    return build(nodes, {"times": np.int64(2), "w": turn}, {"x": ["n", 32]}, {"y": ["n", 32]}, opset=17)
+
+
+def test_weights_of_the_outer_graph_are_reached_from_a_loop(tmp_path: Path) -> None:
+    io.save(io.from_proto(looping()), tmp_path / "m.onnx")
+    report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="dynamic")
+    assert report.quantized == {"MatMul": (1, 1)}
+    stored = {t.name: t.data_type for t in onnx.load(tmp_path / "q.onnx").graph.initializer}
+    assert TensorProto.INT8 in stored.values()
+    assert_near(tmp_path / "m.onnx", tmp_path / "q.onnx", {"x": weights(4, 32)})
+
+
+def test_auto_tries_what_is_inside_subgraphs(tmp_path: Path) -> None:
+    io.save(io.from_proto(branching(inside=True)), tmp_path / "m.onnx")
+    report = onnxtool.quantize(
+        tmp_path / "m.onnx", tmp_path / "q.onnx", data=branch_data(), target="vnni", time_limit=30, smallest=True
+    )
+    assert any("inside subgraphs" in c.name for c in report.frontier)
+
+
+def test_compact_reaches_weights_inside_subgraphs(tmp_path: Path) -> None:
+    io.save(io.from_proto(branching(inside=True, width=64)), tmp_path / "m.onnx")
+    onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="static", data={"x": weights(8, 64)}, compact=16)
+    assert (tmp_path / "q.onnx").stat().st_size < 0.7 * (tmp_path / "m.onnx").stat().st_size
+    assert_near(tmp_path / "m.onnx", tmp_path / "q.onnx", {"x": weights(8, 64)})
 
 
 def test_nothing_outside_subgraphs_is_said_in_one_line(tmp_path: Path) -> None:
     io.save(io.from_proto(branching(inside=True)), tmp_path / "m.onnx")
-    with pytest.raises(UnsupportedError, match="2 of them are inside If"):
-        onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="dynamic")
+    with pytest.raises(UnsupportedError, match=r"2 MatMul inside If, Loop or Scan left aside.*--mode dynamic reaches"):
+        onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="static", data=branch_data())
 
 
 @pytest.mark.parametrize("mode", ["auto", "static", "dynamic", "int4"])
@@ -152,3 +229,26 @@ def test_a_model_that_is_quantized_already_is_said_in_one_line(
     with pytest.raises(UnsupportedError, match="quantized already"):
         onnxtool.quantize(tmp_path / "q.onnx", tmp_path / "r.onnx", mode=mode, data=residual_data)
     assert not (tmp_path / "r.onnx").exists()
+
+
+def test_gates_reordered_inside_a_branch_are_weights_all_the_same(tmp_path: Path) -> None:
+    """Exporters cut the weights of a layer up and put the pieces together again, also where nothing folds it."""
+    proto = branching(inside=True)
+    pieces = {"from_0": 0, "from_3": 3, "to_3": 3, "to_8": 8, "rows": 0, "one": 1}
+    for attribute in proto.graph.node[-1].attribute:
+        name = attribute.g.node[0].input[1]
+        attribute.g.initializer.extend(numpy_helper.from_array(np.array([v], np.int64), k) for k, v in pieces.items())
+        product = attribute.g.node.pop()
+        attribute.g.node.extend(
+            [
+                node("Slice", [name, "from_3", "to_8", "rows", "one"], ["second"]),
+                node("Slice", [name, "from_0", "to_3", "rows"], ["first"]),
+                node("Concat", ["second", "first"], ["whole"], axis=0),
+            ]
+        )
+        product.input[1] = "whole"
+        attribute.g.node.append(product)
+    io.save(io.from_proto(proto), tmp_path / "m.onnx")
+    report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="dynamic")
+    assert report.quantized == {"MatMul": (2, 2)}
+    assert_near(tmp_path / "m.onnx", tmp_path / "q.onnx", branch_data())
