@@ -125,7 +125,8 @@ def _configuration(source: Source) -> tuple[Any, str]:
         config = source.json("config.json")
         if not isinstance(config, dict):
             raise InputError(f"{source}: its config.json is damaged.")
-        version = (source.json("metadata.json") or {}).get("keras_version", "3")
+        metadata = source.json("metadata.json")
+        version = metadata.get("keras_version", "3") if isinstance(metadata, dict) else "3"
         return config, f"Keras {version} archive (.keras)"
     h5py = _h5py(source)
     try:

@@ -104,6 +104,7 @@ def archives() -> dict[str, bytes]:
         "weights-missing-model.keras": swapped(keras, "model.weights.h5", None),
         "config-nested-model.keras": swapped(keras, "config.json", deep),
         "config-of-numbers-model.keras": swapped(keras, "config.json", b"[1, 2]"),
+        "metadata-is-text-model.keras": swapped(keras, "metadata.json", b'"3"'),
         "weights-bomb-model.keras": zip_bomb("model.weights.h5"),
         "cut-model.h5": weights[: len(weights) // 3],
         "no-model-model.h5": weights,
