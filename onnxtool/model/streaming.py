@@ -33,6 +33,28 @@ def serialized_pieces(model: ir.Model) -> Iterator[bytes]:
         ResourceError: larger than the 2 GB at which protobuf ends.
         InputError: the file of external weights is shorter than the model says.
     """
+    before, parts, after = _taken_apart(model)
+    yield before
+    for part in parts:
+        yield part.before
+        if part.tensor is not None:
+            yield from reading.pieces(part.tensor)
+        yield part.after
+    yield after
+
+
+def serialized_size(model: ir.Model) -> int:
+    """Bytes of the message of `serialized_pieces`; large weights are not read.
+
+    Raises:
+        ResourceError: as there.
+    """
+    before, parts, after = _taken_apart(model)
+    return len(before) + sum(part.size for part in parts) + len(after)
+
+
+def _taken_apart(model: ir.Model) -> tuple[bytes, list[_Initializer], bytes]:
+    """What stands before the initializers, these, and what stands behind; the first is all where none is large."""
     large = {
         name: value.const_value
         for name, value in model.graph.initializers.items()
@@ -42,21 +64,14 @@ def serialized_pieces(model: ir.Model) -> Iterator[bytes]:
     }
     proto = _without(model, large)
     if not large:
-        yield bytes(proto.SerializeToString())
-        return
+        return bytes(proto.SerializeToString()), [], b""
     before, after = _around(proto, _GRAPH_OF_MODEL)
     graph_before, graph_after = _around(proto.graph, _INITIALIZER_OF_GRAPH)
     parts = [_initializer(t, large.get(t.name)) for t in proto.graph.initializer]
     total = len(graph_before) + len(graph_after) + sum(part.size for part in parts)
     if total > _LIMIT:
         raise ResourceError("the model is larger than the 2 GB that fit into one file; its weights must be external.")
-    yield before + tag(_GRAPH_OF_MODEL, total) + graph_before
-    for part in parts:
-        yield part.before
-        if part.tensor is not None:
-            yield from reading.pieces(part.tensor)
-        yield part.after
-    yield graph_after + after
+    return before + tag(_GRAPH_OF_MODEL, total) + graph_before, parts, graph_after + after
 
 
 @dataclass(frozen=True)

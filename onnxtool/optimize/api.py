@@ -19,6 +19,7 @@ from onnxtool.model.mapped import lies_beside
 from onnxtool.model.metadata import add_history, versions
 from onnxtool.model.saving import copy
 from onnxtool.model.spec import Dim
+from onnxtool.model.streaming import serialized_size
 from onnxtool.optimize.bisect import Attempt, settle
 from onnxtool.optimize.families import Choice, choose
 from onnxtool.optimize.freezing import freeze_initializers as freeze_weights
@@ -27,8 +28,8 @@ from onnxtool.optimize.judgement import Judgement
 from onnxtool.optimize.latency import measure_ratio, timing_feeds
 from onnxtool.optimize.levels import FaultyPassError, Level, parse_level
 from onnxtool.optimize.opset import convert_opset
+from onnxtool.optimize.preparation import drop_labels
 from onnxtool.optimize.registry import describe_passes, select
-from onnxtool.optimize.room import message_bytes
 from onnxtool.optimize.targets import by_table
 from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.runtime.session import SessionOptions
@@ -192,9 +193,11 @@ def _write(
     }
     add_history(model, "optimize", details)
     external = _stays_external(model)
-    if not external and message_bytes(model) + DIGEST_BYTES > before.bytes:
+    if not external and serialized_size(model) + DIGEST_BYTES > before.bytes:
         model.metadata_props.clear()
         model.metadata_props.update(plain)
+        if serialized_size(model) + DIGEST_BYTES > before.bytes:
+            drop_labels(model)
     io.save(model, output, external=external, spare=(before.bytes, plain))
 
 
@@ -202,7 +205,7 @@ def _copied(source: Path, output: Path, attempt: Attempt, before: ModelSize) -> 
     """Copy a file in which nothing was found to improve, where even the digest would make it larger."""
     model = attempt.model
     outside = any(lies_beside(v.const_value) for v in model.graph.initializers.values())
-    if outside or message_bytes(model) + DIGEST_BYTES <= before.bytes:
+    if outside or serialized_size(model) + DIGEST_BYTES <= before.bytes:
         return False
     if not (output.exists() and output.samefile(source)):
         copy(source, output)

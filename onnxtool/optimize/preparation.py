@@ -68,6 +68,15 @@ def drop_shapes(model: ir.Model) -> None:
                     value.shape, value.type = None, None
 
 
+def drop_labels(model: ir.Model) -> None:
+    """Drop what is left in the file for reading only: names of nodes, and shapes of values that nobody infers."""
+    for node in all_nodes(model):
+        node.name = None
+        for value in node.outputs:
+            if not value.is_graph_output():
+                value.shape, value.type = None, None
+
+
 def _free_initializers(model: ir.Model) -> None:
     """Before IR 4 every initializer had to be listed as a graph input, and the runtime treats it as a constant.
 

@@ -59,6 +59,18 @@ class Broken(Harmful):
         return 0
 
 
+class Growing(Harmful):
+    """Writes Relu as the maximum with a constant that takes room."""
+
+    name = "grow"
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        for node in context.nodes(model, "Relu"):
+            context.morph(node, "Max", [node.inputs[0], context.initializer(np.zeros(3, np.float32), "zeros" * 60)])
+            return 1
+        return 0
+
+
 @pytest.fixture
 def added(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Add passes for one test."""
@@ -330,6 +342,20 @@ def test_a_frozen_dim_is_written_even_where_nothing_else_changes(tmp_path: Path)
     source = write(tmp_path / "m.onnx", "g (float[b, 3] x) => (float[b, 3] y) { y = Relu (x) }")
     onnxtool.optimize(source, tmp_path / "out.onnx", input_shapes={"x": (2, 3)})
     assert onnx.load(tmp_path / "out.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+
+
+def test_nodes_lose_their_names_where_the_file_would_be_larger_else(tmp_path: Path, added: Any) -> None:
+    added(Growing())
+    source = write(tmp_path / "m.onnx", "g (float[b, 3] x) => (float[b, 3] y) { a = Relu (x) y = Abs (a) }")
+    proto = onnx.load(source)
+    for node in proto.graph.node:
+        node.name = f"{node.op_type}/" * 100
+    onnx.save(proto, source)
+    report = onnxtool.optimize(source, tmp_path / "out.onnx")
+    written = onnx.load(tmp_path / "out.onnx").graph
+    assert [n.op_type for n in written.node] == ["Max", "Abs"]
+    assert not any(n.name for n in written.node)
+    assert report.after.bytes <= report.before.bytes
 
 
 def test_provenance_is_left_out_where_it_would_make_the_file_larger(tmp_path: Path) -> None:

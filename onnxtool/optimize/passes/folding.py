@@ -81,8 +81,8 @@ class FoldConstants:
                 return False
         if any(v.is_graph_output() for v in node.outputs):
             return False
-        if node in context.refused and _freed_bytes(node) <= (context.refused[node] or 0):
-            return False  # no more room than last time
+        if node in context.refused and not _more_room(node, context):
+            return False
         shapes = [static_shape(o) for o in node.outputs]
         if any(s is not None and math.prod(s) * 4 > _MAX_COMPUTED_BYTES for s in shapes):
             return False
@@ -160,15 +160,31 @@ def _goes_on(node: ir.Node, known: dict[ir.Value, np.ndarray], context: PassCont
 
 
 def _freed_bytes(node: ir.Node) -> int:
-    """Bytes of initializers that nobody reads once this node, and the constant chain before it, is gone."""
-    total, pending, seen = 0, [node], {node}
+    """Bytes of initializers that nobody reads once this node, and the constant nodes that only it needs, are gone."""
+    gone, pending, freed = {node}, [node], dict[ir.Value, int]()
     while pending:
+        # What several of these nodes read is looked at with each of them, and goes with the last.
         for value in pending.pop().inputs:
-            if value is None or len(value.uses()) > 1:
+            if value is None or not _only_for(gone, value):
                 continue
+            made_by = value.producer()
             if value.const_value is not None and not value.is_graph_input():
-                total += value.const_value.nbytes
-            elif (made_by := value.producer()) is not None and made_by not in seen:
-                seen.add(made_by)
+                freed[value] = value.const_value.nbytes
+            elif made_by is not None and made_by not in gone and all(_only_for(gone, o) for o in made_by.outputs):
+                gone.add(made_by)
                 pending.append(made_by)
-    return total
+    return sum(freed.values())
+
+
+def _more_room(node: ir.Node, context: PassContext) -> bool:
+    """Whether a node would free more than when it was refused, or another one would for which this one is needed."""
+    if node not in context.refused:
+        return False
+    before = context.refused[node]
+    if before is not None and _freed_bytes(node) > before:
+        return True
+    return any(_more_room(u.node, context) for o in node.outputs for u in o.uses())
+
+
+def _only_for(nodes: set[ir.Node], value: ir.Value) -> bool:
+    return not value.is_graph_output() and all(u.node in nodes for u in value.uses())

@@ -278,3 +278,39 @@ def test_a_large_weight_that_others_read_is_not_copied_only_to_be_refused(monkey
     assert left(tied, np.full_like(weight, 0.5)) != ["Gather", "Transpose", "MatMul"] and computed
     alone = "g (float[b, 512] x) => (float[b, 600] y) { t = Transpose <perm = [1, 0]> (w) y = MatMul (x, t) }"
     assert left(alone, weight) == ["MatMul"] and computed
+
+
+GATES = """a = Slice (w, n0, n16, axis) c = Slice (w, n16, n48, axis) d = Slice (w, n48, n64, axis)
+    r = Concat <axis = 0> (d, a, c)"""
+GATE_WEIGHTS = {
+    "w": np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32),
+    "axis": np.array([0]),
+    **{f"n{n}": np.array([n]) for n in (0, 16, 48, 64)},
+}
+
+
+def test_a_weight_that_is_only_put_together_anew_is_stored_anew(optimized) -> None:
+    # As exporters do with the gates of an LSTM: three nodes read the weight, and all go with the last.
+    text = f"g (float[b, 1, 64] x) => (float[b, 64, 64] y) {{ {GATES} y = Mul (x, r) }}"
+    result = optimized(text, "fold-constants", "eliminate-dead-code", weights=GATE_WEIGHTS)
+    assert result.after == {"Mul": 1}
+    assert len(result.proto.graph.initializer) == 1
+
+
+def test_a_weight_that_others_read_as_well_is_not_stored_twice(optimized) -> None:
+    text = f"g (float[b, 1, 64] x) => (float[b, 64, 64] y) {{ {GATES} m = Mul (x, r) y = Mul (m, w) }}"
+    result = optimized(text, "fold-constants", "eliminate-dead-code", weights=GATE_WEIGHTS)
+    assert result.after["Slice"] == 3
+
+
+def test_what_was_refused_is_folded_once_another_reader_is_gone(optimized) -> None:
+    text = f"""g (float[b, 64] x) => (float[b, 64] y) {{
+        {GATES} m = MatMul (x, r)
+        y = If (yes) <
+            then_branch = t () => (float[b, 64] t) {{ t = Relu (m) }},
+            else_branch = e () => (float[b, 64] e) {{ e = MatMul (m, w) }}
+        >
+    }}"""
+    weights = {**GATE_WEIGHTS, "yes": np.array(True)}
+    result = optimized(text, weights=weights, exact=False)
+    assert result.after == {"MatMul": 1, "Relu": 1}
