@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.optimize.context import PassContext
-from onnxtool.optimize.facts import integers, sizes_of
-from onnxtool.optimize.nodes import attribute, producer
+from onnxtool.optimize.facts import Size, integers, items_of, sizes_of
+from onnxtool.optimize.nodes import attribute, producer, rank_of
 from onnxtool.optimize.uniform import uniform_value
 
 HIDDEN = -1e9  # at or below this, a key has no weight beside one that is not hidden
@@ -92,6 +92,35 @@ def hides(condition: ir.Value, context: PassContext) -> Causal | None:
     if above is not None and _diagonal(above, upper=1) == 1 and uniform_value(above.inputs[0], context) == 1:
         return Causal.ONLY
     return Causal.ONLY if _compares(condition, ("Less", "Greater"), context) else None
+
+
+def covers(mask: ir.Value, scores: ir.Value, context: PassContext) -> bool:
+    """Whether the last two dims of a mask, or of a condition, are those of the scores, and both the same."""
+    whole, own = sizes_of(scores), sizes_of(mask)
+    if whole is None or own is None or len(whole) < 2 or len(own) < 2 or whole[-1] != whole[-2]:
+        return False
+    return own[-2:] == whole[-2:] or _cut(mask, whole[-1], context)
+
+
+def _cut(mask: ir.Value, length: Size, context: PassContext) -> bool:
+    """Whether it comes from a large constant that is sliced to the length along both dims.
+
+    Beyond the constant's size the dims would not fit, and the model itself fails.
+    """
+    value: ir.Value | None = mask
+    axes = set()
+    while (node := producer(value, *_RESHAPING, "Slice", "Equal", "Where", "Not")) is not None:
+        if node.op_type == "Slice":
+            if not _from_the_start(node):
+                return False
+            rank, found, ends = rank_of(node.outputs[0]), integers(node.inputs[3]), items_of(node.inputs[2])
+            if rank is None or found is None or ends is None:
+                return False
+            axes |= {a - rank if a >= 0 else a for a, e in zip(found, ends.elements, strict=False) if e == length}
+        varying = [v for v in node.inputs if v is not None and uniform_value(v, context) is None]
+        value = varying[0] if node.op_type in ("Equal", "Where") and len(varying) == 1 else node.inputs[0]
+    array = context.array(value, limit=_LARGEST)
+    return axes >= {-1, -2} and array is not None and array.ndim > 1 and min(array.shape[-2:]) > 1
 
 
 def _compares(condition: ir.Value, operators: tuple[str, str], context: PassContext) -> bool:

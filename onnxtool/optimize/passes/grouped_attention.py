@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.causal import HIDDEN, Causal, added, hides, shows
+from onnxtool.optimize.causal import HIDDEN, Causal, added, covers, hides, shows
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import Sizes, set_sizes, sizes_of
 from onnxtool.optimize.levels import Level
@@ -74,7 +74,7 @@ def _causal_scores(data: ir.Value, softmax: ir.Node, context: PassContext) -> Sc
     if choice is not None and sole_use(data) is softmax:
         return _chosen_scores(choice, context)
     product, scale, mask = added_scores(data, softmax, context)
-    found = added(mask, context) if mask is not None and _covers(mask, data) else None
+    found = added(mask, context) if mask is not None and covers(mask, data, context) else None
     if found is None:
         return None, 1.0, None
     return product, scale, None if found is Causal.ONLY else mask
@@ -83,7 +83,7 @@ def _causal_scores(data: ir.Value, softmax: ir.Node, context: PassContext) -> Sc
 def _chosen_scores(choice: ir.Node, context: PassContext) -> Scores:
     """Where(condition, scores, lowest), or the other way round."""
     condition = choice.inputs[0]
-    if condition is None or not _covers(condition, choice.outputs[0]):
+    if condition is None or not covers(condition, choice.outputs[0], context):
         return None, 1.0, None
     yes, no = choice.inputs[1:3]
     if uniform_value(no, context) is not None:
@@ -95,12 +95,6 @@ def _chosen_scores(choice: ir.Node, context: PassContext) -> Scores:
     if found is not Causal.ONLY or lowest is None or lowest > HIDDEN or inner is None or sole_use(inner) is None:
         return None, 1.0, None
     return product, scale, None
-
-
-def _covers(mask: ir.Value, scores: ir.Value) -> bool:
-    """Whether the last two dims of a mask are those of the scores, and both the same."""
-    whole, own = sizes_of(scores), sizes_of(mask)
-    return bool(whole and own and len(own) > 1) and own[-2:] == whole[-2:] and whole[-1] == whole[-2]  # type: ignore[index]
 
 
 def _build(

@@ -30,6 +30,8 @@ WEIGHTS = {
     "step": np.array(1),
     "position": np.array(1),
     "front": np.array([0, 1]),
+    "third": np.array([3]),
+    "table": np.tril(np.ones((1, 1, 64, 64), F)),
 }
 START = """qs = Shape (q) l1 = Gather (qs, second) square = Concat <axis = 0> (l1, l1)
     l0 = Gather (qs, position) range = Range (start, l0, step)
@@ -56,6 +58,10 @@ CAUSAL = {
     "positions, hidden": ("e = Greater (ks, rows) mask = Where (e, lowest, none)", ADDED),
     "positions, turned about": ("e = GreaterOrEqual (rows, ks) mask = Where (e, none, lowest)", ADDED),
     "positions, not hidden": ("e0 = Less (rows, ks) e = Not (e0) mask = Where (e, none, lowest)", ADDED),
+    "a table cut to the length": (
+        "s0 = Slice (table, first, l1, two, second) s1 = Slice (s0, first, l1, third, second) e = Equal (s1, none)",
+        "w = Where (e, lowest, n)"
+    ),
     "scores replaced": ("e = LessOrEqual (ks, rows)", "w = Where (e, n, lowest)"),
     "scores replaced where hidden": ("e = Greater (ks, rows)", "w = Where (e, minus_inf, n)"),
 }  # fmt: skip
@@ -70,6 +76,10 @@ OTHER = {
     ),
     "earlier positions": ("e = GreaterOrEqual (ks, rows) mask = Where (e, none, lowest)", ADDED),
     "earlier positions, replaced": ("e = LessOrEqual (ks, rows)", "w = Where (e, lowest, n)"),
+    "the first row of a table": (
+        "s0 = Slice (table, first, second, two, second) s1 = Slice (s0, first, l1, third, second) e = Equal (s1, none)",
+        "w = Where (e, lowest, n)"
+    ),
     "not enough": ("e = LessOrEqual (ks, rows) mask = Where (e, none, one)", ADDED),
     "nothing": ("e = LessOrEqual (ks, rows) mask = Where (e, none, none)", ADDED),
 }  # fmt: skip
