@@ -65,6 +65,7 @@ def torch_files(folder: Path, wanted: Callable[[str], bool]) -> None:
         "looping": (Looping(), (2, 9, 4)),
         "conv-60": (convolutions(60, 8), (2, 3, 32, 32)),
         "conv-large-image": (convolutions(8, 32), (1, 3, 640, 640)),
+        "wide": (nn.Sequential(nn.Linear(4, 5000), nn.Linear(5000, 5000), nn.Linear(5000, 5000)), (2, 4)),
         "transformer-12": (encoder, (2, 9, 16)),
     }
     for name, (module, shape) in cases.items():
@@ -151,13 +152,14 @@ def tree_files(folder: Path, wanted: Callable[[str], bool]) -> None:
     estimators = {
         "svc": make_pipeline(StandardScaler(), SVC(probability=False)),
         "forest": RandomForestClassifier(300),
+        "forest-large": RandomForestClassifier(3000),
         "histogram": HistGradientBoostingClassifier(max_iter=100),
         "gaussian": GaussianProcessRegressor(),
     }
     for name, estimator in estimators.items():
         if wanted(f"sklearn-{name}.skops"):
             skops.io.dump(estimator.fit(data[:500], target[:500]), folder / f"sklearn-{name}.skops")
-    for trees in (3, 1000):
+    for trees in (3, 1000, 10_000):
         if wanted(f"xgboost-{trees}.json"):
             made = xgboost.XGBClassifier(n_estimators=trees, max_depth=4).fit(data, target)
             made.save_model(folder / f"xgboost-{trees}.json")

@@ -187,7 +187,8 @@ def _pace(adapter: Adapter, options: ConvertOptions) -> Pace:
     """What loading and running may take: a stranger's file is held short, the user's own code is not."""
     if options.factory is not None or options.trust:
         return OWN
-    return FRAMEWORK if hasattr(adapter, "prepare") else _IMPORTING
+    pace: Pace = getattr(adapter, "pace", FRAMEWORK if hasattr(adapter, "prepare") else _IMPORTING)
+    return pace
 
 
 def _release(model: SourceModel) -> None:

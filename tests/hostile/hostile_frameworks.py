@@ -25,6 +25,8 @@ def cases() -> Iterator[Case]:
         yield Case(f"framework-{name}", file(name.rpartition("-")[2], content), refused)
     for name, content in archives().items():
         yield Case(f"framework-{name}", file(name.rpartition("-")[2], content), framework(2, 3, 4, 5, 6))
+    odd = swapped((FIXTURES / "digits_keras.keras").read_bytes(), "metadata.json", b'"3"')
+    yield Case("framework-keras-metadata-is-text", file("m.keras", odd), framework(0, 3))
     for name, (right, content) in hdf5_files().items():
         yield Case(f"framework-hdf5-{name}", file("m.h5", content), framework(right))
     for name, members in folders().items():
@@ -104,7 +106,6 @@ def archives() -> dict[str, bytes]:
         "weights-missing-model.keras": swapped(keras, "model.weights.h5", None),
         "config-nested-model.keras": swapped(keras, "config.json", deep),
         "config-of-numbers-model.keras": swapped(keras, "config.json", b"[1, 2]"),
-        "metadata-is-text-model.keras": swapped(keras, "metadata.json", b'"3"'),
         "weights-bomb-model.keras": zip_bomb("model.weights.h5"),
         "cut-model.h5": weights[: len(weights) // 3],
         "no-model-model.h5": weights,
