@@ -1,0 +1,87 @@
+"""What a framework's file may take: limits that begin after the imports, and a watch over every pass of the model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxtool.convert import api, watched
+from onnxtool.convert.adapter import ConvertOptions
+from onnxtool.convert.pytorch import PyTorchAdapter
+from onnxtool.convert.sklearn import SklearnAdapter
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.isolation import FRAMEWORK, OWN, TREES
+from onnxtool.runtime.runner import Runner
+from tests.conftest import FIXTURES
+
+
+class Doubling:
+    """A source with layers."""
+
+    inputs = (TensorSpec("x", np.dtype("float32"), ("batch", 3)),)
+    outputs = inputs
+    notes = ("as it is",)
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {"x": 2 * feeds["x"]}
+
+    def layers(self, feeds: Mapping[str, np.ndarray], see: Any) -> None:
+        see("double", "Doubling", 2 * feeds["x"])
+
+
+def test_every_pass_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    @contextmanager
+    def risky(*arguments: Any) -> Iterator[None]:
+        calls.append(arguments)
+        yield
+
+    monkeypatch.setattr(watched, "risky", risky)
+    model: Any = watched.Watched(Doubling(), "running the model", 77, FRAMEWORK)  # type: ignore[arg-type]
+    feeds = {"x": np.ones((2, 3), np.float32)}
+    seen: list[Any] = []
+    assert isinstance(model, Runner)
+    assert model.notes == ("as it is",)
+    assert not calls
+    assert (model.run(feeds)["x"] == 2).all()
+    model.layers(feeds, lambda *what: seen.append(what))
+    assert seen[0][0] == "double"
+    assert calls == [("running the model", 77, 24, FRAMEWORK)] * 2
+    with pytest.raises(AttributeError):
+        _ = model.settle  # what a source does not have, its watched form has not
+
+
+def test_only_the_users_own_code_has_the_long_limits() -> None:
+    assert api._pace(PyTorchAdapter(), ConvertOptions()) == FRAMEWORK
+    assert api._pace(SklearnAdapter(), ConvertOptions()) == TREES
+    assert api._pace(PyTorchAdapter(), ConvertOptions(factory="net.py:make")) == OWN
+    assert api._pace(SklearnAdapter(), ConvertOptions(trust=True)) == OWN
+    assert api._pace(object(), ConvertOptions()).scale > 1  # type: ignore[arg-type]
+
+
+def test_inputs_count_with_small_numbers_for_what_is_dynamic() -> None:
+    specs = [TensorSpec("x", np.dtype("float32"), ("n", 3, None)), TensorSpec("s", "string", (5,))]
+    assert watched.declared_bytes(specs) == 2 * 3 * 32 * 4 + 5
+
+
+def test_the_limits_begin_when_the_framework_is_imported(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from onnxtool.runtime import isolation
+isolation._channel.append(-1)
+isolation._tell = lambda m: m.get("what") and print(m["what"], *(n in sys.modules for n in ("skops.io", "skl2onnx")))
+from onnxtool.convert.api import convert
+convert({str(FIXTURES / "digits_forest.skops")!r}, {str(tmp_path / "m.onnx")!r}, verify_result=False)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert "loading the model with sklearn True False" in lines, done.stderr
+    assert "exporting the model with sklearn True True" in lines
