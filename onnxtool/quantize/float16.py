@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from onnxtool.model.graph import constant_array
@@ -38,7 +39,8 @@ def make_float16(model: ir.Model, *, keep_io: bool = False, too_large: Collectio
         Names of the nodes that stay float32.
     """
     graph = model.graph
-    kept = {node for node in graph if _stays(node, set(too_large))}
+    opset = model.opset_imports.get("", 1)
+    kept = {node for node in graph if _stays(node, set(too_large)) or not takes_half(node, opset)}
     narrow = _Narrowing(graph, kept)
     if not keep_io:
         for value in graph.inputs:
@@ -61,6 +63,23 @@ def _stays(node: ir.Node, too_large: set[str]) -> bool:
     if any(v is not None and v.name in too_large for v in (*node.inputs, *node.outputs)):
         return True
     return any(_overflows(v) for v in node.inputs)
+
+
+def takes_half(node: ir.Node, opset: int) -> bool:
+    """True when the standard defines an operator, in this version, for float16 wherever the node has floats."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, "")
+    except onnx.defs.SchemaError:
+        return True  # the runtime will tell
+    allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    for values, formals in ((node.inputs, schema.inputs), (node.outputs, schema.outputs)):
+        for index, value in enumerate(values):
+            if value is None or not formals or value.dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
+                continue
+            formal = formals[min(index, len(formals) - 1)]  # the last one may stand for any number
+            if "tensor(float16)" not in allowed.get(formal.type_str, [formal.type_str]):
+                return False
+    return True
 
 
 def _overflows(value: ir.Value | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,10 @@ class Job:
 
     def probes(self) -> DataSource:
         """Samples to judge on: the calibration data, or seeded random inputs."""
-        if self.data is not None:
-            return self.data.limited(FIDELITY_SAMPLES)
+        return self._random if self.data is None else self.data.limited(FIDELITY_SAMPLES)
+
+    @cached_property
+    def _random(self) -> DataSource:
         specs = input_specs(self.original)
         domains = input_domains(self.original)
         if self.is_large:

@@ -22,6 +22,7 @@ from onnxtool.quantize.edit import (
     take_place,
 )
 from onnxtool.quantize.filled import note_filled
+from onnxtool.quantize.loops import lift_loop_constants
 from onnxtool.runtime.isolation import risky
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
@@ -47,6 +48,7 @@ def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
         optimize_model(ready, level, exact=False)
     _lift_constants(ready)
     note_filled(ready)
+    lift_loop_constants(ready)
     _fold_moved_weights(ready)
     _absorb_gemm_factors(ready)
     _pool_means(ready)

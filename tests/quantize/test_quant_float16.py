@@ -107,3 +107,21 @@ def test_a_branch_sees_single_precision() -> None:
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     expected = OnnxRunner.open(proto).run({"x": x})["y"]
     np.testing.assert_allclose(OnnxRunner.open(model).run({"x": x})["y"], expected, atol=0.02)
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+def test_operators_that_are_not_defined_for_half_precision_stay_single(opset: int, tmp_path: Path) -> None:
+    """IsInf takes float16 from opset 20 on; before, the node beside it must not be narrowed without a Cast."""
+    node = helper.make_node
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]),
+        node("IsInf", ["h"], ["infinite"]),
+        node("Where", ["infinite", "zero", "h"], ["y"]),
+    ]
+    arrays = {"w": weights(8, 8), "zero": np.float32(0)}
+    model = build(nodes, arrays, {"x": ["n", 8]}, {"y": ["n", 8]}, opset=opset)
+    io.save(io.from_proto(model), tmp_path / "m.onnx")
+    report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="float16")
+    assert report.ok
+    (test,) = [n for n in onnx.load(tmp_path / "q.onnx").graph.node if n.op_type == "IsInf"]
+    assert test.input[0].endswith("_single") is (opset < 20)

@@ -167,35 +167,53 @@ def test_modes_without_ranges_reach_into_subgraphs(mode: str, operator: str, ins
     assert_near(tmp_path / "m.onnx", tmp_path / "q.onnx", data)
 
 
-def looping() -> onnx.ModelProto:
-    """A Loop whose body multiplies with weights of the outer graph; a matrix after it."""
-    body = helper.make_graph(
-        [
-            node("MatMul", ["h", "w"], ["next"]),
-            node("Identity", ["go"], ["still"]),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info("i", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("h", TensorProto.FLOAT, None),
-        ],
-        [
-            helper.make_tensor_value_info("still", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("next", TensorProto.FLOAT, None),
-        ],
-    )
-    nodes = [node("Loop", ["times", "", "x"], ["y"], body=body)]
+def looping(weight: str) -> onnx.ModelProto:
+    """A Loop whose body multiplies with weights: of the outer graph, or a state that it hands on as it is.
+
+    A state is handed on by name or by Identity; it may also be read after the loop, or change on the way.
+    """
+    inputs = [("i", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("h", TensorProto.FLOAT, None)]
+    outputs = [("still", TensorProto.BOOL, []), ("next", TensorProto.FLOAT, None)]
+    nodes = [
+        node("MatMul", ["h", "w" if weight == "outer" else "state"], ["next"]),
+        node("Identity", ["go"], ["still"]),
+    ]
+    if weight != "outer":
+        inputs.append(("state", TensorProto.FLOAT, None))
+        outputs.append(("state" if weight == "state" else "handed", TensorProto.FLOAT, None))
+    if weight in ("identity", "read"):
+        nodes.append(node("Identity", ["state"], ["handed"]))
+    if weight == "changing":
+        nodes.append(node("Neg", ["state"], ["handed"]))
+    values = [[helper.make_tensor_value_info(*v) for v in some] for some in (inputs, outputs)]
+    body = helper.make_graph(nodes, "body", *values)
+    states, results = (["x"], ["y"]) if weight == "outer" else (["x", "w"], ["y", "w_after"])
+    loop = node("Loop", ["times", "", *states], results, body=body)
     turn = np.linalg.qr(weights(32, 32))[0].astype(np.float32)
-    return build(nodes, {"times": np.int64(2), "w": turn}, {"x": ["n", 32]}, {"y": ["n", 32]}, opset=17)
+    arrays = {"times": np.int64(2), "w": turn}
+    if weight == "read":
+        loop.output[0] = "z"
+        return build(
+            [loop, node("MatMul", ["z", "w_after"], ["y"])], arrays, {"x": ["n", 32]}, {"y": ["n", 32]}, opset=17
+        )
+    return build([loop], arrays, {"x": ["n", 32]}, {"y": ["n", 32]}, opset=17)
 
 
-def test_weights_of_the_outer_graph_are_reached_from_a_loop(tmp_path: Path) -> None:
-    io.save(io.from_proto(looping()), tmp_path / "m.onnx")
+@pytest.mark.parametrize("weight", ["changing", "read"])
+def test_a_state_that_is_no_constant_stays_a_state(weight: str, tmp_path: Path) -> None:
+    io.save(io.from_proto(looping(weight)), tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedError, match="1 MatMul inside If, Loop or Scan"):
+        onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="dynamic")
+
+
+@pytest.mark.parametrize("weight", ["outer", "state", "identity"])
+def test_weights_that_a_loop_gets_from_outside_are_reached(weight: str, tmp_path: Path) -> None:
+    io.save(io.from_proto(looping(weight)), tmp_path / "m.onnx")
     report = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="dynamic")
     assert report.quantized == {"MatMul": (1, 1)}
     stored = {t.name: t.data_type for t in onnx.load(tmp_path / "q.onnx").graph.initializer}
     assert TensorProto.INT8 in stored.values()
+    assert "w" not in stored, "the float weights are gone"
     assert_near(tmp_path / "m.onnx", tmp_path / "q.onnx", {"x": weights(4, 32)})
 
 
