@@ -137,8 +137,7 @@ class Adapter(Protocol):
 
     One more method is called where an adapter has it: `prepare(source, options, *, export)`, before `load` (`export`
     False) and before `export` (True). It imports what these will use and does nothing with the file, so that the time
-    and memory that a file may take are not spent on imports. An attribute `pace` (`runtime.isolation.Pace`) says how
-    much of both its calls may take, where that is not what frameworks have.
+    and memory that a file may take are not spent on imports.
     """
 
     name: str

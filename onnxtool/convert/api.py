@@ -187,8 +187,7 @@ def _pace(adapter: Adapter, options: ConvertOptions) -> Pace:
     """What loading and running may take: a stranger's file is held short, the user's own code is not."""
     if options.factory is not None or options.trust:
         return OWN
-    pace: Pace = getattr(adapter, "pace", FRAMEWORK if hasattr(adapter, "prepare") else _IMPORTING)
-    return pace
+    return FRAMEWORK if hasattr(adapter, "prepare") else _IMPORTING
 
 
 def _release(model: SourceModel) -> None:

@@ -9,7 +9,6 @@ from onnxtool.convert.imports import import_all
 from onnxtool.convert.opset import newest_runtime_opset, target_opset
 from onnxtool.convert.opset_raise import raise_opset
 from onnxtool.convert.source import Source
-from onnxtool.runtime.isolation import TREES
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,7 +21,6 @@ class BoostingAdapter:
 
     name = "boosting"
     extra = "boosting"
-    pace = TREES
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """By magic bytes or JSON keys."""

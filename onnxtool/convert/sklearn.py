@@ -12,7 +12,6 @@ from onnxtool.convert.opset import newest_runtime_opset, target_opset
 from onnxtool.convert.opset_raise import raise_opset
 from onnxtool.convert.source import Source
 from onnxtool.errors import MissingExtraError
-from onnxtool.runtime.isolation import TREES
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,7 +25,6 @@ class SklearnAdapter:
 
     name = "sklearn"
     extra = "sklearn"
-    pace = TREES
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A skops archive, or any pickle that no other adapter has claimed. Nothing is unpickled."""

@@ -50,9 +50,8 @@ class Pace:
 
 NATIVE = Pace()
 # A framework runs the model to load, to trace and to export it: a deep one takes minutes, but its file is large then.
-FRAMEWORK = Pace(seconds_per_byte=1e-3, most_seconds=990.0, bytes_per_byte=20)
-# As for frameworks; the exporters of trees make an object of each number in each node.
-TREES = Pace(seconds_per_byte=1e-3, most_seconds=990.0, bytes_per_byte=400)
+# The exporters of trees make an object of each number in each node, and Keras keeps what every layer gives.
+FRAMEWORK = Pace(seconds_per_byte=1e-3, most_seconds=990.0, bytes_per_byte=400.0)
 # For code of the user's own.
 OWN = Pace(scale=100.0)
 _seen: list[int] = [0]  # bytes of the largest inputs in the risky call that this process is in

@@ -17,7 +17,7 @@ from onnxtool.convert.adapter import ConvertOptions
 from onnxtool.convert.pytorch import PyTorchAdapter
 from onnxtool.convert.sklearn import SklearnAdapter
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import FRAMEWORK, OWN, TREES
+from onnxtool.runtime.isolation import FRAMEWORK, OWN
 from onnxtool.runtime.runner import Runner
 from tests.conftest import FIXTURES
 
@@ -61,7 +61,7 @@ def test_every_pass_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_the_users_own_code_has_the_long_limits() -> None:
     assert api._pace(PyTorchAdapter(), ConvertOptions()) == FRAMEWORK
-    assert api._pace(SklearnAdapter(), ConvertOptions()) == TREES
+    assert api._pace(SklearnAdapter(), ConvertOptions()) == FRAMEWORK
     assert api._pace(PyTorchAdapter(), ConvertOptions(factory="net.py:make")) == OWN
     assert api._pace(SklearnAdapter(), ConvertOptions(trust=True)) == OWN
     assert api._pace(object(), ConvertOptions()).scale > 1  # type: ignore[arg-type]

