@@ -18,8 +18,11 @@ def message_bytes(model: ir.Model, *, shapes: bool = False) -> int:
         shapes: those of intermediate values are written too, as in files that come from elsewhere.
     """
     proto, heavy = light_proto(model)
-    if not shapes:
-        proto.graph.ClearField("value_info")
+    # Reading a file gives initializers a shape of their own beside that of the tensor, and it would be written.
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    listed = [info for info in proto.graph.value_info if shapes and info.name not in weights]
+    proto.graph.ClearField("value_info")
+    proto.graph.value_info.extend(listed)
     # What can be overridden is left out of the message, and counted without its header.
     return int(proto.ByteSize()) + heavy + sum(_header(v) for v in model.graph.initializers.values())
 

@@ -367,3 +367,18 @@ def test_provenance_is_left_out_where_it_would_make_the_file_larger(tmp_path: Pa
     assert not read_history(io.load(source).metadata_props)
     assert source.stat().st_size == report.after.bytes
     assert report.after.bytes <= before + 92  # at most the digest
+
+
+def test_what_was_optimized_does_not_grow_when_it_is_again(tmp_path: Path) -> None:
+    """Weights of one repeated number, of which the first run writes out as many as there is room for."""
+    light = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / "light_inception_v1.onnx"
+    sizes, counts = [light.stat().st_size], []
+    for source, target in ((light, tmp_path / "once.onnx"), (tmp_path / "once.onnx", tmp_path / "twice.onnx")):
+        report = onnxtool.optimize(source, target, verify=False, bench=False)
+        sizes.append(target.stat().st_size)
+        counts.append(report.after.nodes)
+        graph = onnx.load(target).graph
+        read = {name for node in graph.node for name in node.input}
+        assert read >= {i.name for i in graph.initializer}
+    assert sizes == sorted(sizes, reverse=True)
+    assert counts[0] == counts[1] < 237

@@ -11,6 +11,7 @@ from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.evaluate import CannotEvaluateError, evaluate, foldable
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import is_op, static_shape
+from onnxtool.optimize.passes.dead_code import EliminateDeadCode
 from onnxtool.optimize.room import message_bytes, repeated_constants
 
 _HEADER = 32  # bytes around the values of an initializer
@@ -67,6 +68,8 @@ class FoldConstants:
             assert node.graph is not None
             node.graph.remove(node, safe=True)
             count += 1
+        if count:
+            EliminateDeadCode().apply(model, context)  # the shapes that they were made from
         return count
 
     def _writable(self, node: ir.Node, context: PassContext) -> np.ndarray | None:
