@@ -26,7 +26,6 @@ from onnxtool.runtime.watching import ENDINGS, Fail, Watch
 SECONDS_PER_BYTE = 20e-9
 BYTES_PER_BYTE = 3
 SECONDS_PER_INPUT_BYTE = 5e-6  # a megabyte of images is seconds of work for a large network
-BYTES_PER_INPUT_BYTE = 200
 # Inputs made for what a file declares count up to here: else a small file gives itself time by declaring large ones.
 _MOST_INPUTS = 1 << 24
 
@@ -39,21 +38,24 @@ class Pace:
         seconds_per_byte: of the file.
         most_seconds: of those.
         bytes_per_byte: memory, likewise.
+        bytes_per_input_byte: memory, of the inputs.
         scale: multiplies the base.
     """
 
     seconds_per_byte: float = 0.0
     most_seconds: float = 0.0
     bytes_per_byte: float = 0.0
+    bytes_per_input_byte: float = 200.0
     scale: float = 1.0
 
 
 NATIVE = Pace()
 # A framework runs the model to load, to trace and to export it: a deep one takes minutes, but its file is large then.
 # The exporters of trees make an object of each number in each node, and Keras keeps what every layer gives.
-FRAMEWORK = Pace(seconds_per_byte=1e-3, most_seconds=990.0, bytes_per_byte=400.0)
+FRAMEWORK = Pace(seconds_per_byte=1e-3, most_seconds=990.0, bytes_per_byte=400.0, bytes_per_input_byte=600.0)
 # For code of the user's own.
 OWN = Pace(scale=100.0)
+_paces: list[Pace] = []  # of the risky call that this process is in
 _seen: list[int] = [0]  # bytes of the largest inputs in the risky call that this process is in
 _made_up: list[bool] = []  # not empty when inputs were made for what a file declares
 _channel: list[int] = []  # the pipe to the parent, in a supervised child
@@ -80,16 +82,18 @@ def risky(what: str, size: int = 0, inputs: int = 0, pace: Pace = NATIVE, retry:
         return
     counted = min(inputs, _MOST_INPUTS) if _made_up else inputs
     if _within:
-        _extend(counted)
+        _extend(counted, _paces[-1])
         yield
         return
     _within.append(what)
+    _paces.append(pace)
     _seen[0] = counted
     _tell({"what": what, "retry": retry, **_limits(size, counted, pace)})
     try:
         yield
     finally:
         _within.clear()
+        _paces.clear()
         _tell({})
 
 
@@ -100,17 +104,17 @@ def _limits(size: int, inputs: int, pace: Pace) -> dict[str, Any]:
     own_bytes = (BYTES_PER_BYTE + pace.bytes_per_byte) * size
     return {
         "seconds": seconds,
-        "bytes": int(pace.scale * DEFAULT.max_memory_bytes + own_bytes + BYTES_PER_INPUT_BYTE * inputs),
+        "bytes": int(pace.scale * DEFAULT.max_memory_bytes + own_bytes + pace.bytes_per_input_byte * inputs),
         "base": (DEFAULT.max_seconds, DEFAULT.max_memory_bytes),
     }
 
 
-def _extend(inputs: int) -> None:
-    """Give the call that this process is in what larger inputs may take."""
+def _extend(inputs: int, pace: Pace) -> None:
+    """Give the call that this process is in, which has this pace, what larger inputs may take."""
     more = inputs - _seen[0]
     if more > 0:
         _seen[0] = inputs
-        _tell({"more_seconds": SECONDS_PER_INPUT_BYTE * more, "more_bytes": BYTES_PER_INPUT_BYTE * more})
+        _tell({"more_seconds": SECONDS_PER_INPUT_BYTE * more, "more_bytes": int(pace.bytes_per_input_byte * more)})
 
 
 def made_up() -> None:

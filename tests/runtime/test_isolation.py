@@ -166,7 +166,7 @@ for case in (False, True):
 """
     spy = "watched = []\ntell = isolation._tell\nisolation._tell = lambda m: (watched.append(m), tell(m))\n"
     own, made = map(int, run(spy + body, seconds=60).stdout.split())
-    assert own > (1 << 40) > made == int(1e8) + isolation.BYTES_PER_INPUT_BYTE * isolation._MOST_INPUTS
+    assert own > (1 << 40) > made == int(1e8) + isolation.NATIVE.bytes_per_input_byte * isolation._MOST_INPUTS
 
 
 def test_a_framework_has_time_for_its_file_and_the_base_scales_it() -> None:
