@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 # Above this, weights go to OUT.onnx.data; protobuf itself ends at 2 GiB and needs room for the graph.
 INLINE_LIMIT = 1_900_000_000
-_COPIED = 1 << 22  # bytes at a time
 # Bytes in a folder that are searched for the names of data files that seem to be left over; some ten seconds' work.
 _LOOKED_THROUGH = 1 << 33
 
@@ -101,25 +100,6 @@ def save(
                 replace(temporary, path)
                 _remove_left_data(path, None)
         return size
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
-def copy(source: Path, path: str | os.PathLike[str]) -> None:
-    """Write a self-contained model file to another place as it is, atomically.
-
-    Raises:
-        UsageError: `path` is a folder or its folder does not exist.
-        ResourceError: no space, no permission.
-    """
-    path = settled(Path(path))
-    check_output(path)
-    try:
-        with open(source, "rb") as file, staged(path) as temporary:
-            fill(temporary, iter(lambda: file.read(_COPIED), b""))
-            with locked(path.parent):
-                replace(temporary, path)
-                _remove_left_data(path, None)
     except OSError as error:
         raise _cannot_write(path, error) from error
 

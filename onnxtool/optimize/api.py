@@ -12,12 +12,11 @@ import onnx_ir as ir
 
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.model import io
-from onnxtool.model.digest import DIGEST_BYTES
+from onnxtool.model.digest import DIGEST_BYTES, DIGEST_KEY
 from onnxtool.model.domains import input_domains
 from onnxtool.model.graph import input_specs, operator_counts, output_specs
 from onnxtool.model.mapped import lies_beside
 from onnxtool.model.metadata import add_history, versions
-from onnxtool.model.saving import copy
 from onnxtool.model.spec import Dim
 from onnxtool.model.streaming import serialized_size
 from onnxtool.optimize.bisect import Attempt, settle
@@ -140,9 +139,7 @@ def optimize(
     latency = None
     if bench and judgement is not None:
         latency = measure_ratio(source, attempt.model, judgement.probes[0].feeds, options)
-    touched = input_shapes or freeze_initializers or opset is not None or any(p.rewrites for p in attempt.result.passes)
-    if touched or not _copied(source, output, attempt, before):
-        _write(attempt, output, before, level, digest, dropped)
+    _write(attempt, output, before, level, digest, dropped)
     slow = (DroppedPass(t.name, t.reason, fault=False) for t in choice.trials if not t.kept)
     return OptimizeReport(
         source=str(source),
@@ -184,6 +181,7 @@ def _write(
 ) -> None:
     """Write the result with its provenance, which goes without saying where it would make the file larger."""
     model = attempt.model
+    model.metadata_props.pop(DIGEST_KEY, None)  # of the source
     plain = dict(model.metadata_props)
     details = {
         "source_sha256": digest,
@@ -193,23 +191,16 @@ def _write(
     }
     add_history(model, "optimize", details)
     external = _stays_external(model)
-    if not external and serialized_size(model) + DIGEST_BYTES > before.bytes:
+    if not external and _excess(model, before) > 0:
         model.metadata_props.clear()
         model.metadata_props.update(plain)
-        if serialized_size(model) + DIGEST_BYTES > before.bytes:
-            drop_labels(model)
+        drop_labels(model, _excess(model, before))
     io.save(model, output, external=external, spare=(before.bytes, plain))
 
 
-def _copied(source: Path, output: Path, attempt: Attempt, before: ModelSize) -> bool:
-    """Copy a file in which nothing was found to improve, where even the digest would make it larger."""
-    model = attempt.model
-    outside = any(lies_beside(v.const_value) for v in model.graph.initializers.values())
-    if outside or serialized_size(model) + DIGEST_BYTES <= before.bytes:
-        return False
-    if not (output.exists() and output.samefile(source)):
-        copy(source, output)
-    return True
+def _excess(model: ir.Model, before: ModelSize) -> int:
+    """By how many bytes the file would be larger than the source."""
+    return serialized_size(model) + DIGEST_BYTES - before.bytes
 
 
 def _stays_external(model: ir.Model) -> bool | None:

@@ -11,6 +11,7 @@ from onnxtool.optimize.nodes import STANDARD
 
 # What exporters leave on every node and value for debugging; it can outweigh the graph itself.
 _DEBUG_PREFIXES = ("pkg.torch.", "pkg.onnxscript.", "namespace", "pkg.onnx_ir.")
+_SHAPE_BYTES = 12  # at least, beside the name
 _NODE_BYTES = 20  # for each node; removed ones give back three times this, and about half of them go
 
 
@@ -68,13 +69,20 @@ def drop_shapes(model: ir.Model) -> None:
                     value.shape, value.type = None, None
 
 
-def drop_labels(model: ir.Model) -> None:
-    """Drop what is left in the file for reading only: names of nodes, and shapes of values that nobody infers."""
+def drop_labels(model: ir.Model, excess: int) -> None:
+    """Drop what stands in the file for reading only, until this many bytes are saved.
+
+    Shapes of values whose operators other tools do not know, and then names of nodes.
+    """
     for node in all_nodes(model):
-        node.name = None
-        for value in node.outputs:
-            if not value.is_graph_output():
+        for value in node.outputs if excess > 0 else ():
+            if not value.is_graph_output() and (value.shape is not None or value.type is not None):
+                excess -= _SHAPE_BYTES + len(value.name or "")
                 value.shape, value.type = None, None
+    for node in all_nodes(model):
+        if excess > 0 and node.name:
+            excess -= len(node.name.encode()) + 2
+            node.name = None
 
 
 def _free_initializers(model: ir.Model) -> None:
