@@ -89,7 +89,8 @@ def _inside_subgraphs(graph: ir.Graph) -> list[ir.Node]:
 
 def _timely(data: DataSource, clock: SearchClock, stage: str) -> DataSource:
     """Calibration samples as long as there is time for that stage."""
-    return data.limited(CALIBRATION_SAMPLES).until(clock.moment(stage), _LEAST_SAMPLES, _teller(clock, "calibration"))
+    doing = "calibration" if stage == "calibration" else "calibration of smoothed or equalized models"
+    return data.limited(CALIBRATION_SAMPLES).until(clock.moment(stage), _LEAST_SAMPLES, _teller(clock, doing))
 
 
 def _teller(clock: SearchClock, doing: str) -> Callable[[int], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 # Of the time limit, by when a stage ends.
 _SHARES = {
@@ -11,8 +12,8 @@ _SHARES = {
     "families": 0.35,
     "condition": 0.5,
     "paying": 0.65,
-    "repair": 0.85,
-    "floats": 0.9,
+    "repair": 0.8,
+    "floats": 0.85,
     "choice": 1.0,
 }
 _RECENT = 3  # candidates, whose cost the next one is expected to have
@@ -48,22 +49,27 @@ class SearchClock:
 
     @property
     def next_cost(self) -> float:
-        """Seconds that the next candidate will cost, about; as many are kept for writing the winner."""
+        """Seconds that the next candidate will cost, about; writing the winner costs as much."""
         return max(self._costs[-_RECENT:], default=0.0)
 
     def allows(self, stage: str, doing: str = "", tries: int = 1) -> bool:
-        """True when so many candidates more still fit into a stage, and the winner can be written after it.
+        """True when a stage is not over, and so many candidates more and the writing of the winner fit into the limit.
 
         Args:
             stage: of `moment`.
             doing: what is cut short when they do not, for the report.
             tries: candidates to build.
         """
-        reserve = self.next_cost if stage in ("repair", "floats", "choice") else 0.0
-        fits = time.perf_counter() + tries * self.next_cost + reserve < self.moment(stage)
+        now = time.perf_counter()
+        fits = now < self.moment(stage) and now + (tries + 1) * self.next_cost < self.began + self.seconds
         if not fits:
             self.cut(doing)
         return fits
+
+    def first_half(self, stage: str) -> Callable[[], bool]:
+        """A test that holds for the first half of the time that a stage has left."""
+        end = (time.perf_counter() + self.moment(stage)) / 2
+        return lambda: time.perf_counter() < end
 
     def cut(self, doing: str) -> None:
         """Note what was cut short."""

@@ -36,7 +36,8 @@ _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 _AS_SMALL = 1.05  # of files about as small, the fastest
 _FINALISTS = 4
-_COMPACTING = 2  # candidates that it takes to store float weights in fewer bits
+_TIMING_AGAIN = 1  # candidates that it takes to time the finalists once more
+_COMPACTING = 1  # candidates that it takes to store float weights in fewer bits
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
 _WORTH_FUSING = 2
@@ -191,7 +192,9 @@ class Hunt:
             if not untried or not in_time():
                 return
             self.repaired.append(untried[0])
-            repair(self.lab, untried[0], self._keeps, in_time, self.nodes)
+            # Measuring must leave time to try what it tells.
+            measuring = self.lab.clock.first_half("repair")
+            repair(self.lab, untried[0], self._keeps, in_time, self.nodes, measuring)
 
     def _float_kernels(self) -> None:
         """The float model itself; the last resort where nothing else keeps the budget, so that it may come late."""
@@ -229,9 +232,10 @@ class Hunt:
     def _choose(self) -> Outcome:
         winner = self._winner()
         clock = self.lab.clock
-        if winner is not None and winner.latency is not None and clock.allows("choice", "the last timing", _FINALISTS):
+        fastest = winner.latency.value if winner is not None and winner.latency is not None else None
+        if fastest is not None and clock.allows("choice", "the last timing", _TIMING_AGAIN + _COMPACTING):
             # Quick timings have misled: the leaders once more, all in one alternation.
-            near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= winner.speed * _TOO_CLOSE]
+            near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= fastest * _TOO_CLOSE]
             close = [t for t in near if self._keeps(t)]
             self.lab.time_again(close[:_FINALISTS])
             winner = self._winner(close[:_FINALISTS])

@@ -56,17 +56,26 @@ def repair(
     keeps: Callable[[Trial], bool],
     in_time: Callable[[], bool],
     nodes: Sequence[ir.Node],
+    measuring: Callable[[], bool] | None = None,
 ) -> Trial | None:
     """Leave the costliest nodes in float: the fewest that bring a candidate within the budget.
 
     Nodes are ordered by noise for each multiply-accumulate that float would cost. Their number is guessed from the
     noise that would be left, if it added up, and found from there by doubling (or half of what is left) and bisection.
 
+    Args:
+        lab: builds and judges.
+        trial: what to repair.
+        keeps: the budget.
+        in_time: candidates may still be tried.
+        nodes: compute nodes, for what they cost.
+        measuring: noise may still be measured; what that leaves out counts as average. `in_time` unless given.
+
     Returns:
         The repaired candidate; None when no number of nodes in time does it.
     """
     plan = dict(trial.recipe.plan or {})
-    noise = node_noise(lab, trial.recipe, in_time)
+    noise = node_noise(lab, trial.recipe, measuring or in_time)
     cost = macs(nodes, lab.seen)
     floor = 0.01 * sum(cost.values()) / max(len(cost), 1) or 1.0
     order = sorted(plan, key=lambda n: noise[n] / (cost.get(n, 0.0) + floor), reverse=True)

@@ -186,7 +186,7 @@ class Laboratory:
     def noise_of(self, recipe: QuantRecipe) -> float:
         """Noise share of a candidate that is only looked at, not kept."""
         try:
-            runner = OnnxRunner.open(io.to_proto(self.build(self.calibrated(recipe))).SerializeToString())
+            runner = self.job.runner(io.to_proto(self.build(self.calibrated(recipe))).SerializeToString())
             return noise_share(self.judge.judge(runner, 1))
         except OnnxToolError:
             return float("inf")

@@ -28,21 +28,19 @@ def test_a_stage_ends_at_its_share_of_the_limit() -> None:
     assert not started(101).allows("choice")
 
 
-def test_what_a_candidate_costs_has_to_fit_before_the_end() -> None:
-    clock = started(30)
-    assert clock.allows("families", tries=3)
-    clock.took(3.0)
-    assert clock.allows("families")
-    assert not clock.allows("families", tries=2)
-    clock.took(8.0)
-    assert not clock.allows("families"), "candidates have become dearer"
+def test_what_a_candidate_costs_has_to_fit_before_the_end_and_the_writing_of_the_winner_too() -> None:
+    clock = started(79)
+    assert clock.allows("repair", tries=30)
+    clock.took(4.5)
+    assert clock.allows("repair", tries=3)
+    assert not clock.allows("repair", tries=4), "4 x 4.5 s and as much to write the winner"
+    clock.took(11.0)
+    assert not clock.allows("repair"), "candidates have become dearer"
 
 
-def test_late_stages_leave_room_for_writing_the_winner() -> None:
-    clock = started(80)
-    clock.took(3.0)
-    assert not clock.allows("repair"), "3 s for the candidate and 3 s for the winner exceed 85 s"
-    assert clock.allows("floats")
+def test_half_of_what_a_stage_has_left() -> None:
+    assert started(0).first_half("repair")()
+    assert not started(90).first_half("repair")()
 
 
 def test_the_note_names_each_thing_cut_short_once() -> None:
