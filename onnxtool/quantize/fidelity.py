@@ -14,7 +14,7 @@ Three views, because no one of them fits every output:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,7 @@ import onnx_ir as ir
 
 from onnxtool.quantize.edit import is_standard
 from onnxtool.quantize.samples import DataSource
+from onnxtool.quantize.texts import collapse, edit_distance
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.runner import Runner
 from onnxtool.validate.tolerance import Difference, Tolerance
@@ -276,30 +277,6 @@ def probabilities(values: np.ndarray) -> np.ndarray:
         return values
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
-
-
-def collapse(steps: np.ndarray, blank: int) -> list[int]:
-    """What a CTC decoder reads off the best classes of each step: repetitions as one, without blanks.
-
-    Source: Graves et al. 2006, "Connectionist temporal classification", section 3.1.
-    """
-    kept = np.concatenate([[True], steps[1:] != steps[:-1]]) & (steps != blank)
-    return [int(c) for c in steps[kept]]
-
-
-def edit_distance(a: Sequence[int], b: Sequence[int]) -> int:
-    """Insertions, deletions and replacements that turn one sequence into the other.
-
-    Source: Wagner and Fischer 1974, "The string-to-string correction problem".
-    """
-    if list(a) == list(b):
-        return 0
-    row = list(range(len(b) + 1))
-    for i, left in enumerate(a, 1):
-        above, row[0] = row[0], i
-        for j, right in enumerate(b, 1):
-            above, row[j] = row[j], min(above + (left != right), row[j] + 1, row[j - 1] + 1)
-    return row[-1]
 
 
 def noise_share(fidelity: Fidelity) -> float:
