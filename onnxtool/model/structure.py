@@ -62,6 +62,8 @@ def _verify_nodes(nodes: Iterable[onnx.NodeProto], known: set[str], where: str, 
         if not node.op_type:
             raise InputError(f"{label} has no operator.")
         _verify_signature(node, label, versions)
+        if any(not device.configuration_id for device in getattr(node, "device_configurations", ())):
+            raise InputError(f"{label} is placed on a device without a name.")
         for name in node.input:
             if name and name not in known:
                 raise InputError(f"{label} reads {name!r}, which nothing before it makes.")

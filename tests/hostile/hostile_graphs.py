@@ -255,6 +255,7 @@ def odd() -> dict[str, Callable[[], ModelProto]]:
 
     return {
         "no-nodes": changed(lambda m: m.graph.ClearField("node")),
+        "device-without-name": changed(lambda m: m.graph.node[0].device_configurations.add()),
         "no-graph-name": changed(lambda m: m.graph.ClearField("name")),
         "opset-twice": changed(lambda m: m.opset_import.append(helper.make_opsetid("", 19))),
         "opset-of-the-future": changed(lambda m: m.opset_import[0].__setattr__("version", 9999)),

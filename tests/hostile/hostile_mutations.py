@@ -83,6 +83,8 @@ def change_field(model: Message, generator: np.random.Generator) -> None:
     # Fields that are set are more telling than those that are not.
     present = [field for field, _ in message.ListFields()]
     choice = present if present and generator.random() < 0.75 else fields
+    if not choice:
+        return  # a message without fields, such as TensorFlow's NoneValue
     field = choice[int(generator.integers(0, len(choice)))]
     if field.is_repeated and _is_map(field):
         _change_map(getattr(message, field.name), messages, generator)
