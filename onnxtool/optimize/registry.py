@@ -13,6 +13,7 @@ from onnxtool.optimize.passes.affine import FuseBatchNormAffine, FuseConvAffine,
 from onnxtool.optimize.passes.attention import FuseAttention
 from onnxtool.optimize.passes.attention_layout import CollapseBatchedTransposes, MergeProjections
 from onnxtool.optimize.passes.batchnorm import FuseConvBatchNorm
+from onnxtool.optimize.passes.branches import InlinePossibleBranch
 from onnxtool.optimize.passes.chains import CollapseCasts, CollapseSlices, CollapseTransposes, FlattenConcats
 from onnxtool.optimize.passes.constants import LiftConstants
 from onnxtool.optimize.passes.dead_code import EliminateDeadCode
@@ -59,6 +60,7 @@ _BUILT_IN: tuple[type[Pass], ...] = (
     FoldConstants,
     FoldShapes,
     InlineConstantIf,
+    InlinePossibleBranch,
     SimplifyReshapes,
     DropUnitDims,
     SplitMergedBatches,

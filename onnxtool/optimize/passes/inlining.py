@@ -58,11 +58,12 @@ class InlineConstantIf:
             name = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
             branch = node.attributes.get(name)
             if branch is not None and not branch.is_ref():
-                count += _inline(node, branch.as_graph(), context)
+                count += inline_branch(node, branch.as_graph(), context)
         return count
 
 
-def _inline(node: ir.Node, body: ir.Graph, context: PassContext) -> int:
+def inline_branch(node: ir.Node, body: ir.Graph, context: PassContext) -> int:
+    """Put the nodes of a branch in the place of its If; the number of Ifs that are gone."""
     graph = node.graph
     assert graph is not None
     if len(body.outputs) != len(node.outputs) or body.inputs:
