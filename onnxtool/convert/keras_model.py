@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,10 @@ from onnxtool.convert.tensorflow_quiet import quiet, reason
 from onnxtool.errors import InputError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec, parse_dtype
+
+# Bytes of inputs from which on a model is run as a graph: eagerly, Keras 3 keeps what every layer gives until the end
+# (21 GB for EfficientNet-B7 on five images of its size).
+_LARGE_INPUTS = 2 << 20
 
 
 @dataclass
@@ -62,16 +66,21 @@ class KerasModel:
         return [ops.transpose(t, TO_NCHW) if swaps(t.shape, self.nchw) else t for t in flat_result]
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """One forward pass, executed eagerly by Keras itself.
+        """One forward pass, executed eagerly by Keras itself; large batches as a graph, like `predict`.
 
         Raises:
             InputError: the model does not run on these shapes.
         """
+        arrays = [feeds[s.name] for s in self.inputs]
+        large = sum(a.nbytes for a in arrays) > _LARGE_INPUTS and any(len(a) > 1 for a in arrays if a.ndim)
+        return self._run(self.trace() if large else self.call, feeds)
+
+    def _run(self, forward: Callable[..., list[Any]], feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         import keras
 
         with quiet():
             try:
-                results = self.call(*(keras.ops.convert_to_tensor(feeds[s.name]) for s in self.inputs))
+                results = forward(*(keras.ops.convert_to_tensor(feeds[s.name]) for s in self.inputs))
             except Exception as error:
                 raise InputError(f"the Keras model fails to run: {reason(error)}") from error
             names = [s.name for s in self.outputs]
@@ -80,7 +89,7 @@ class KerasModel:
     def layers(self, feeds: Mapping[str, np.ndarray], see: See) -> None:
         """One forward pass; `see` gets name, kind and value of what each layer gives, as it is made."""
         with watched_layers(self.model, see):
-            self.run(feeds)
+            self._run(self.call, feeds)
 
     def trace(self) -> Any:
         """The forward pass as a concrete TensorFlow function with the inputs' dynamic dims; traced once.

@@ -8,12 +8,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
 
 from onnxtool.convert.api import convert, open_source
 from onnxtool.errors import UnsupportedError
+from onnxtool.runtime.feeds import random_feeds
 from onnxtool.validate.compare import compare
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -92,3 +94,23 @@ def test_names_the_keras_layer(tmp_path: Path) -> None:
     culprit = layers(source, damage(good, tmp_path / "bad.onnx", reader.input[1])).culprit
     assert culprit.tensor == "conv2"
     assert [s.node for s in culprit.suspects] == [reader.name, "conv2"]
+
+
+def test_a_large_batch_runs_as_a_graph_and_its_layers_are_seen_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("keras")
+    watched: Any = open_source(FIXTURES / "digits_keras.keras")
+    model = watched._model
+    ran: list[str] = []
+    call, concrete = model.call, model.trace()
+    monkeypatch.setattr(model, "call", lambda *flat: ran.append("eager") or call(*flat))
+    monkeypatch.setattr(model, "concrete", lambda *flat: ran.append("graph") or concrete(*flat))
+    feeds = random_feeds(model.inputs, batch=3)
+    (eager,) = model.run(feeds).values()
+    monkeypatch.setattr("onnxtool.convert.keras_model._LARGE_INPUTS", 0)
+    (graph,) = model.run(feeds).values()
+    np.testing.assert_allclose(graph, eager, rtol=1e-5, atol=1e-6)
+    model.run(random_feeds(model.inputs, batch=1))
+    seen: list[str] = []
+    model.layers(feeds, lambda name, *_: seen.append(name))
+    assert ran == ["eager", "graph", "eager", "eager"]
+    assert seen
