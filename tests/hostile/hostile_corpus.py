@@ -15,8 +15,8 @@ import hostile_programs
 from hostile_cases import Case, unique
 from hostile_driver import Outcome, run
 
-# 1 GB that the file may take, the process itself (interpreter, ONNX, runtime; TensorFlow and Keras are 0.6 GB), and what a
-# quick allocation takes between two looks at it.
+# 1 GB that the file may take, the process itself (interpreter, ONNX, runtime; TensorFlow and Keras: 0.6 GB), and what a
+# quick allocation takes between two looks at the memory.
 BASE_BYTES = 2_000_000_000
 # The promise is 10 s in a native call, which may keep two threads busy, and what the command itself does. Held against
 # processor time: other work on the machine stretches wall time, which only has to be what such work can explain.
