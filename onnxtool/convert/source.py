@@ -12,6 +12,7 @@ from typing import Any
 
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.io import sha256
+from onnxtool.model.zips import DAMAGED
 
 _MAX_ENTRIES = 100_000
 _MAX_MEMBER = 64 << 20
@@ -87,7 +88,7 @@ class Source:
             with zipfile.ZipFile(self.path) as archive:
                 unpacked = sum(entry.file_size for entry in archive.infolist())
                 names = tuple(archive.namelist()[:_MAX_ENTRIES])
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        except DAMAGED:
             return ()
         if unpacked > max(_UNPACKED_LIMIT, _RATIO_LIMIT * self.size):
             raise ResourceError(f"{self.path}: the archive unpacks to {unpacked} bytes, which is taken for a zip bomb.")
@@ -113,15 +114,7 @@ class Source:
                 if archive.getinfo(name).file_size > _MAX_MEMBER:
                     raise InputError(f"{self.path}: its entry {name!r} is larger than 64 MB.")
                 return archive.read(name)
-        except (
-            zipfile.BadZipFile,
-            KeyError,
-            OSError,
-            ValueError,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
+        except DAMAGED as error:
             raise InputError(f"{self.path}: the archive is damaged at {name!r}.") from error
 
     def names(self) -> tuple[str, ...]:

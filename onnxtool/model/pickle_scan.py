@@ -14,6 +14,8 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 
+from onnxtool.model.zips import DAMAGED
+
 _MOST = 16 << 20  # bytes looked at, after unpacking
 _SEVERAL = 10  # pickles in a row: torch before 1.6 wrote five
 
@@ -70,7 +72,7 @@ def _members(data: bytes) -> Iterator[bytes]:
                         content = file.read(_MOST)
                     # An object array is a pickle behind numpy's header, which ends with a newline.
                     yield content.partition(b"\n")[2] if content.startswith(b"\x93NUMPY") else content
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, RuntimeError, zlib.error):
+    except DAMAGED:
         return
 
 

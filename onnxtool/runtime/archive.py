@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
+from onnxtool.model.zips import DAMAGED
 
 # A compressed archive that is larger unpacked than both of these is taken for a bomb.
 _UNPACKED_LIMIT = 1 << 30
@@ -110,7 +111,7 @@ def open_npz(path: Path) -> dict[str, Columns]:
         with zipfile.ZipFile(path) as archive:
             members = [n for n in archive.namelist() if n.endswith(".npy")]
             return {name.removesuffix(".npy"): _member(path, archive, name) for name in members}
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError) as error:
+    except DAMAGED as error:
         raise InputError(f"{path}: is no .npz file, or it is damaged ({error}).") from error
 
 
@@ -146,7 +147,7 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> Columns:
             with zipfile.ZipFile(path) as again, again.open(name) as file:
                 _header(file, path)
                 yield from _rows(file, shape, fortran, dtype, rows, path)
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
+        except DAMAGED as error:
             raise InputError(f"{path}: {name} is damaged ({error}).") from error
 
     return Columns(shape, read)

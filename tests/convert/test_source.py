@@ -60,6 +60,20 @@ def test_cut_off_zip_has_no_entries(tmp_path: Path) -> None:
     assert Source(path).zip_names() == ()
 
 
+def test_an_entry_whose_packed_bytes_are_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "m.zip"
+    text = bytes(range(256)) * 8
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("config.json", text)
+        start = archive.getinfo("config.json").header_offset + 30 + len("config.json")
+    content = bytearray(path.read_bytes())
+    content[start : start + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    assert Source(path).zip_names() == ("config.json",)
+    with pytest.raises(InputError, match=r"damaged at 'config\.json'"):
+        Source(path).zip_read("config.json")
+
+
 def test_does_not_unpack_a_zip_bomb(tmp_path: Path) -> None:
     path = tmp_path / "bomb.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -99,8 +99,11 @@ def archives() -> dict[str, bytes]:
     weights = members(keras)["model.weights.h5"]
     deep = b"[" * DEEP + b"]" * DEEP
     script = {"m/version": b"3\n", "m/constants.pkl": b"\x80\x02).", "m/data.pkl": b"\x80\x02N."}
+    code = zipped(script | {"m/code/__torch__/net.py": b"class Net(Module):\n  pass\n" * 9})
+    packed = code.index(b"net.py") + len(b"net.py")
     program = {"m/archive_format": b"pt2", "m/archive_version": b"0", "m/models/model.json": b"{}"}
     return {
+        "script-code-packed-wrongly-m.pt": code[:packed] + b"\xff" * 8 + code[packed + 8 :],
         "weights-cut-model.keras": swapped(keras, "model.weights.h5", weights[: len(weights) // 2]),
         "weights-of-noise-model.keras": swapped(keras, "model.weights.h5", weights[:64] + b"\xff" * 5000),
         "weights-missing-model.keras": swapped(keras, "model.weights.h5", None),
