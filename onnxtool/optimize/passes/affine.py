@@ -11,6 +11,7 @@ from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import is_op, on_disk, producer, rank_of, sole_use
 from onnxtool.optimize.passes.activations import gelu_of
 from onnxtool.optimize.passes.batchnorm import Affine, absorb_after, batchnorm_affine
+from onnxtool.optimize.passes.normalization import rms_norm
 
 ARITHMETIC = ("Mul", "Add", "Sub", "Div")
 
@@ -145,6 +146,11 @@ def _scale_after(node: ir.Node, data: ir.Value, context: PassContext) -> bool:
     return True
 
 
+def _scales_rms_norm(scaling: ir.Node, context: PassContext) -> bool:
+    quotients = [producer(v, "Div", "Mul") for v in scaling.inputs]
+    return any((norm := rms_norm(q, context)) is not None and norm.last is scaling for q in quotients if q is not None)
+
+
 def _scale_before(node: ir.Node, context: PassContext) -> int:
     """MatMul(Mul(x, s), W) -> MatMul(x, W * s) for one number or one for each column of x."""
     if node.inputs[1] is None or on_disk(node.inputs[1]):
@@ -153,8 +159,8 @@ def _scale_before(node: ir.Node, context: PassContext) -> int:
     scaling = producer(data, "Mul", "Div")
     if scaling is None or data is None or sole_use(data) is not node or weight is None or weight.ndim != 2:
         return 0
-    if gelu_of(scaling, context) is not None:
-        return 0  # the runtime makes one operator of a Gelu's parts, and it needs all of them
+    if gelu_of(scaling, context) is not None or _scales_rms_norm(scaling, context):
+        return 0  # the runtime makes one operator of their parts, and it needs all of them
     for source in scaling.inputs:
         if source is None:
             continue

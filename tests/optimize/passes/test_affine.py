@@ -239,3 +239,27 @@ def test_a_pad_before_maxpool_stays(optimized) -> None:
         weights={"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])},
     )
     assert result.after == {"Exp": 1, "Neg": 1, "Pad": 1, "MaxPool": 1}
+
+
+@pytest.mark.parametrize(("power", "kept"), [(2.0, True), (3.0, False)])
+def test_the_scale_of_an_rms_norm_stays(optimized, power: float, kept: bool) -> None:
+    """The runtime makes one operator of the norm's parts at load, the scale among them."""
+    weights = {
+        "p": np.array(power, np.float32),
+        "e": np.array(1e-5, np.float32),
+        "s": np.linspace(0.5, 2, 8, dtype=np.float32),
+        "w": np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32),
+        "axis": np.array([-1]),
+    }
+    result = optimized(
+        """g (float[b, 8] x) => (float[b, 4] y) {
+            q = Pow (x, p) m = ReduceMean (q, axis) a = Add (m, e) r = Sqrt (a) n = Div (x, r) h = Mul (n, s)
+            y = MatMul (h, w)
+        }""",
+        "fuse-matmul-scale",
+        "eliminate-dead-code",
+        weights=weights,
+        feeds=[{"x": np.random.default_rng(b).uniform(1, 2, size=(b, 8)).astype(np.float32)} for b in (1, 3)],
+        exact=False,
+    )
+    assert ("Mul" in result.after) is kept
