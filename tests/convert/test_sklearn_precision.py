@@ -51,7 +51,8 @@ def test_doubles_that_the_exporter_mixes_with_floats_are_refused_with_advice(
 
 
 def near(path: Path) -> np.ndarray:
-    model = open_source(path)
+    watched: Any = open_source(path)
+    model = watched._model
     assert isinstance(model, SklearnModel)
     found = rows_near_thresholds(model)
     assert found is not None
