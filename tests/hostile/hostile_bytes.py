@@ -13,6 +13,13 @@ import onnx
 from hostile_cases import INVALID, ODD, UNREADABLE, Case, file
 from hostile_graphs import sound
 
+# Found by fuzzing: one DFT. The runtime ends the process in its first run, and says so itself.
+_DFT = (
+    b'\x08\t\x12\x0cbackend-test:W\n\x13\n\x01x\n\x00\n\x04axis\x12\x01y"\x03DFT\x12\x08test_dftZ\t\n\x01x\x12\x04'
+    b"\n\x02\x08\x01Z\x0e\n\x04axis\x12\x06\n\x04\x08\x07\x12\x00b\x1b\n\x01x\x12\x16\n\x14\x08\x01\x12\x10\n\x02\x08\x01\n\x02\x08"
+    b"\n\n\x02\x08\n\n\x02\x08\x01B\x04\n\x00\x10\x14"
+)
+
 
 def cases() -> Iterator[Case]:
     """Bytes: wrong kinds of files, truncations, noise, flipped bits."""
@@ -29,6 +36,7 @@ def cases() -> Iterator[Case]:
         for position in generator.integers(0, len(whole), size=1 + index * 3):
             flipped[position] ^= 1 << int(generator.integers(0, 8))
         yield Case(f"bit-flips-{index}", file("m.onnx", bytes(flipped)), ODD)
+    yield Case("bytes-dft-that-ends-the-process", file("m.onnx", _DFT), ODD)
     for name, text in {"node": b"dense", "value": b"h"}.items():
         letters = len(text).to_bytes() + text
         yield Case(
