@@ -75,7 +75,9 @@ def observe(
             found = runner.run({**feeds, **watch.starts(index)})
             if threads is None and index == 1:  # the first run is not like the others
                 expected = (time.perf_counter() - began) * (data.count or _UNKNOWN_COUNT)
-                runner = watch.open(_options(None)) if expected > _WORTH_THREADS else runner
+                if expected > _WORTH_THREADS:
+                    del runner  # the memory of one session at a time
+                    runner = watch.open(_options(None))
             if watch.take(found, watched):
                 _blame(model, tensors, feeds, f"{data.label}, sample {index}", threads)
             count += 1
