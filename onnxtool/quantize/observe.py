@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.errors import InputError
+from onnxtool.model import io
 from onnxtool.quantize.edit import float_constant, is_standard, new_initializer
 from onnxtool.quantize.filled import loading
 from onnxtool.quantize.memory import release_memory
@@ -31,6 +32,7 @@ _VALUES = 1 << 18  # values of one tensor that go into its histogram, about, ove
 _PER_SAMPLE = (1024, 8192)  # the least and the most of one sample
 _UNKNOWN_COUNT = 128  # samples to expect where the number is not known
 _WORTH_THREADS = 2.0  # seconds; for less, threads that wait for one another cost more than they save
+_LARGE = 5_000_000  # bytes of weights from which on all threads begin: the memory is then the same for any data
 _NEVER_NEGATIVE = ("Relu", "Sigmoid", "HardSigmoid", "Softmax", "Exp", "Sqrt", "Abs", "Softplus", "ReduceL2")
 _START = "onnxtool_start_"
 Feeds = Mapping[str, np.ndarray]
@@ -66,14 +68,15 @@ def observe(
     known = _known_ranges(model, tensors)
     tensors = [name for name in tensors if name not in known]
     watch = _Watch(model, tensors, strides)
-    runner = watch.open(_options(threads or 1))
+    on_one = threads is None and io.weight_bytes(model) < _LARGE
+    runner = watch.open(_options(1 if on_one else threads))
     watched = {name: seen[name] for name in tensors}
     count = 0
     with progress.task("calibrating", data.count) as task:
         for index, feeds in enumerate(data.samples()):
             began = time.perf_counter()
             found = runner.run({**feeds, **watch.starts(index)})
-            if threads is None and index == 1:  # the first run is not like the others
+            if on_one and index == 1:  # the first run is not like the others
                 expected = (time.perf_counter() - began) * (data.count or _UNKNOWN_COUNT)
                 if expected > _WORTH_THREADS:
                     del runner  # the memory of one session at a time
