@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib import import_module
 
-from onnxtool.convert.tensorflow_quiet import prepare_environment, quiet, silent_native_stderr, tensorflow_backend
+from onnxtool.convert.tensorflow_quiet import importing
 from onnxtool.runtime.isolation import ending_code
 
 
 def import_all(modules: Iterable[str], verbose: int = 0) -> None:
     """Import what can be imported of these, without a word on the terminal (below `verbose` 2)."""
-    prepare_environment(verbose)
-    with quiet(verbose), silent_native_stderr(verbose), tensorflow_backend():
+    with importing(verbose):
         for name in modules:
             try:
                 import_module(name)

@@ -18,11 +18,10 @@ from onnxtool.convert.pytorch_load import Loaded
 from onnxtool.convert.pytorch_program import plan_program
 from onnxtool.convert.pytorch_tensors import named_tensors, numpy_dtype, to_numpy, to_torch
 from onnxtool.convert.source import Source
-from onnxtool.convert.watched import feeds_bytes
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import adapt, random_feeds
+from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.isolation import risky
 
 # Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different

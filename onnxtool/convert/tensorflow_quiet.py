@@ -26,10 +26,8 @@ def import_tensorflow(subject: str, verbose: int = 0) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    prepare_environment(verbose)
     try:
-        # TensorFlow imports Keras, which takes its backend for good.
-        with quiet(verbose), silent_native_stderr(verbose), tensorflow_backend():
+        with importing(verbose):
             import tensorflow
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] != "tensorflow":
@@ -54,7 +52,7 @@ def import_keras(subject: str, verbose: int = 0) -> Any:
     """
     import_tensorflow(subject, verbose)
     try:
-        with quiet(verbose), silent_native_stderr(verbose), tensorflow_backend():
+        with importing(verbose):
             import keras
     except ModuleNotFoundError as error:
         raise MissingExtraError(subject, "Keras", "keras") from error
@@ -65,6 +63,17 @@ def import_keras(subject: str, verbose: int = 0) -> Any:
             "Leave KERAS_BACKEND to onnxtool; .keras files do not depend on the backend."
         )
     return keras
+
+
+@contextmanager
+def importing(verbose: int = 0) -> Iterator[None]:
+    """For imports of frameworks: without a word on the terminal (below `verbose` 2), and with Keras on TensorFlow.
+
+    TensorFlow imports Keras, which takes its backend for good.
+    """
+    prepare_environment(verbose)
+    with quiet(verbose), silent_native_stderr(verbose), tensorflow_backend():
+        yield
 
 
 @contextmanager

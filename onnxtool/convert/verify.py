@@ -12,13 +12,12 @@ import onnx_ir as ir
 
 from onnxtool.convert.adapter import ConvertOptions, SourceModel
 from onnxtool.convert.allowance import allowances, tolerance_for
-from onnxtool.convert.watched import feeds_bytes
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimize.pipeline import optimize_model
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import adapt, random_feeds
+from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.isolation import risky
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions

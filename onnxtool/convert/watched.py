@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxtool.convert.adapter import SourceModel
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import feeds_bytes
 from onnxtool.runtime.isolation import Pace, risky
 
 _BATCH, _LENGTH = 2, 32
@@ -52,11 +53,6 @@ class Watched:
                 found(feeds, see)
 
         return layers
-
-
-def feeds_bytes(feeds: Mapping[str, Any]) -> int:
-    """Bytes of all arrays together."""
-    return sum(np.asarray(array).nbytes for array in feeds.values())
 
 
 def declared_bytes(specs: Sequence[TensorSpec]) -> int:

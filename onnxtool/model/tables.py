@@ -7,8 +7,9 @@ are references without a value, and the values are put in their place afterwards
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 import onnx
@@ -47,8 +48,13 @@ def set_aside(proto: onnx.ModelProto) -> Iterator[list[tuple[int, onnx.Attribute
 
 def put_back(model: ir.Model, found: list[tuple[int, onnx.AttributeProto]]) -> None:
     """Give the nodes of a model that was read within `set_aside` their lists."""
-    if not found:
-        return
+    nodes = list(model.graph) if found else []
+    for place, attribute in found:
+        nodes[place].attributes.add(_table_type()(attribute))
+
+
+@cache
+def _table_type() -> Callable[[onnx.AttributeProto], ir.Attr]:
     import onnx_ir as ir
 
     class Table(ir.Attr):
@@ -64,6 +70,4 @@ def put_back(model: ir.Model, found: list[tuple[int, onnx.AttributeProto]]) -> N
         def value(self) -> tuple[int | float, ...]:
             return self._table
 
-    nodes = list(model.graph)
-    for place, attribute in found:
-        nodes[place].attributes.add(Table(attribute))
+    return Table

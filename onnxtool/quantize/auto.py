@@ -15,6 +15,7 @@ from onnxtool.quantize.compact import compactable
 from onnxtool.quantize.conditions import Conditions
 from onnxtool.quantize.cost import macs
 from onnxtool.quantize.dynamic import DYNAMIC
+from onnxtool.quantize.edit import inner_nodes
 from onnxtool.quantize.families import natural_plan, rule_of_thumb
 from onnxtool.quantize.fidelity import Judge
 from onnxtool.quantize.hunt import Hunt, Outcome, chosen_by
@@ -82,9 +83,8 @@ def search(
 
 def _inside_subgraphs(graph: ir.Graph) -> list[ir.Node]:
     """What can run on integers inside If, Loop and Scan: what finds its ranges at run time."""
-    outer = set(graph)
-    linear = [n for n in graph.all_nodes() if n not in outer and n.op_type in DYNAMIC and eligible(n)]
-    return linear + [n for n in graph.all_nodes() if n not in outer and is_recurrent(n)]
+    inner = inner_nodes(graph)
+    return [n for n in inner if n.op_type in DYNAMIC and eligible(n)] + [n for n in inner if is_recurrent(n)]
 
 
 def _timely(data: DataSource, clock: SearchClock, stage: str) -> DataSource:

@@ -38,7 +38,7 @@ def store_compactly(model: ir.Model, bits: int = 8) -> int:
         Number of weights.
     """
     done = 0
-    for graph, value in [(g, v) for g in _graphs(model.graph) for v in g.initializers.values()]:
+    for graph, value in [(g, v) for g in model.graphs() for v in g.initializers.values()]:
         axes = _axes(value)
         if axes is None or (bits == 16 and not _fits_half(value)):
             continue
@@ -54,12 +54,7 @@ def store_compactly(model: ir.Model, bits: int = 8) -> int:
 
 def compactable(graph: ir.Graph) -> bool:
     """True when there is a float weight to store in 8 bits."""
-    return any(_axes(value) is not None for g in _graphs(graph) for value in g.initializers.values())
-
-
-def _graphs(graph: ir.Graph) -> list[ir.Graph]:
-    """A graph and its subgraphs."""
-    return [graph, *graph.subgraphs()]
+    return any(_axes(value) is not None for g in (graph, *graph.subgraphs()) for value in g.initializers.values())
 
 
 def compact_weight(weight: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

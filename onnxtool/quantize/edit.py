@@ -150,12 +150,18 @@ def float_constant(value: ir.Value | None) -> np.ndarray | None:
     return array if array is not None and array.dtype == np.float32 else None
 
 
+def inner_nodes(graph: ir.Graph) -> list[ir.Node]:
+    """The nodes of a graph's subgraphs."""
+    outer = set(graph)
+    return [n for n in graph.all_nodes() if n not in outer]
+
+
 def remove_unused(model: ir.Model) -> None:
     """Drop nodes and initializers that nothing reads."""
     import onnx_ir.passes.common as common
 
     common.RemoveUnusedNodesPass()(model)
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in model.graphs():
         for name, value in list(graph.initializers.items()):
             if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
                 del graph.initializers[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,24 +107,16 @@ def finish(
         (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
     before = io.total_bytes(job.source)
     io.save(model, target)
-    plan = select(job.prepared.graph, recipe)
-    return QuantizeReport(
-        source=str(job.source),
-        output=str(target),
-        mode=recipe.mode,
-        summary=recipe.summary,
-        recipe=recipe.without_measurements().to_dict(),
-        bytes_before=before,
-        bytes_after=io.total_bytes(target),
-        quantized=counts(job.prepared.graph, set(plan)),
+    plan = set(select(job.prepared.graph, recipe))
+    report = _written(job, recipe, target, plan, before, began)
+    return replace(
+        report,
         kernels=kernels,
         latency=latency,
         fidelity=fidelity,
         metric=metric,
         calibration=_origin(job, recipe),
-        seconds=time.perf_counter() - began,
-        verdict="written",
-        warnings=remarks(job, recipe, set(plan)),
+        warnings=remarks(job, recipe, plan),
     )
 
 
@@ -153,22 +146,30 @@ def finish_large(job: Job, recipe: QuantRecipe, target: Path, began: float) -> Q
         for output in runner.run(job.probes().first()).values():
             if np.asarray(output).dtype.kind == "f" and not np.isfinite(output).all():
                 raise VerdictError(f"{job.source}: not written, because the quantized model's outputs are not finite.")
+        before = io.total_bytes(job.source)
         io.save(io.load(draft), target, external=True)
+    report = _written(job, recipe, target, set(select(job.prepared.graph, recipe)), before, began)
+    unknown = "the float model was not run, for its size: neither error nor latency are known."
+    return replace(report, warnings=(unknown,))
+
+
+def _written(job: Job, recipe: QuantRecipe, target: Path, plan: set[str], before: int, began: float) -> QuantizeReport:
+    """The report of a file that was written, without what was measured; `before`: bytes of the source, which may have
+    been replaced."""
     return QuantizeReport(
         source=str(job.source),
         output=str(target),
         mode=recipe.mode,
         summary=recipe.summary,
         recipe=recipe.without_measurements().to_dict(),
-        bytes_before=io.total_bytes(job.source),
+        bytes_before=before,
         bytes_after=io.total_bytes(target),
-        quantized=counts(job.prepared.graph, set(select(job.prepared.graph, recipe))),
+        quantized=counts(job.prepared.graph, plan),
         kernels={},
         latency=None,
         fidelity=None,
         seconds=time.perf_counter() - began,
         verdict="written",
-        warnings=("the float model was not run, for its size: neither error nor latency are known.",),
     )
 
 

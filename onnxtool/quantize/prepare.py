@@ -15,6 +15,7 @@ from onnxtool.quantize.affine import fold_affine
 from onnxtool.quantize.edit import (
     attribute,
     float_constant,
+    inner_nodes,
     insert,
     is_standard,
     new_initializer,
@@ -104,7 +105,7 @@ def _fold_moved_weights(model: ir.Model) -> None:
 
     In subgraphs too, into which the optimizer does not look: exporters reorder the gates of a LSTM there.
     """
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in list(model.graphs()):
         for node in list(graph):
             if not is_standard(node, *_MOVERS) or node.outputs[0].is_graph_output():
                 continue
@@ -209,9 +210,7 @@ def _open_hard_swish(model: ir.Model) -> None:
 def _name_nodes(model: ir.Model) -> None:
     """Every node gets a name of its own, in subgraphs too: its first output's where it has none."""
     taken: set[str] = set()
-    outer = list(model.graph)
-    inner = set(outer)
-    for node in (*outer, *(n for n in model.graph.all_nodes() if n not in inner)):
+    for node in (*model.graph, *inner_nodes(model.graph)):
         name = node.name or f"{node.op_type}_{node.outputs[0].name}"
         unique, number = name, 1
         while unique in taken:

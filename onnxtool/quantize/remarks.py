@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.graph import all_nodes
-from onnxtool.quantize.edit import is_standard
+from onnxtool.quantize.edit import inner_nodes, is_standard
 from onnxtool.quantize.job import Job
 from onnxtool.quantize.placement import COMPUTE
 from onnxtool.quantize.recipe import QuantRecipe
@@ -91,8 +91,7 @@ def quantized_nodes(model: ir.Model) -> int:
 
 
 def _counts_in_subgraphs(model: ir.Model, planned: Collection[str] = ()) -> Counter[str]:
-    outer = set(model.graph)
-    inner = [n for n in model.graph.all_nodes() if n not in outer and n.name not in planned]
+    inner = [n for n in inner_nodes(model.graph) if n.name not in planned]
     return Counter(n.op_type for n in inner if is_standard(n, *COMPUTE, "LSTM"))
 
 

@@ -19,6 +19,11 @@ DEFAULT_LENGTH = 16
 _MAX_ELEMENTS = 1 << 26  # of all inputs together; half a gigabyte while they are drawn
 
 
+def feeds_bytes(feeds: Mapping[str, Any]) -> int:
+    """Bytes of all arrays together."""
+    return sum(np.asarray(array).nbytes for array in feeds.values())
+
+
 def dim_values(
     specs: Sequence[TensorSpec],
     sizes: Mapping[str, int] | None = None,

@@ -55,11 +55,10 @@ NATIVE = Pace()
 FRAMEWORK = Pace(seconds_per_byte=1e-3, most_seconds=990.0, bytes_per_byte=400.0, bytes_per_input_byte=600.0)
 # For code of the user's own.
 OWN = Pace(scale=100.0)
-_paces: list[Pace] = []  # of the risky call that this process is in
 _seen: list[int] = [0]  # bytes of the largest inputs in the risky call that this process is in
 _made_up: list[bool] = []  # not empty when inputs were made for what a file declares
 _channel: list[int] = []  # the pipe to the parent, in a supervised child
-_within: list[str] = []  # the risky call that this process is in
+_within: list[Pace] = []  # of the risky call that this process is in
 _ended_by: list[int] = []  # the signal that asked this process to end
 _crashed: list[str] = []  # the risky call in which an earlier child of this command crashed
 
@@ -82,18 +81,16 @@ def risky(what: str, size: int = 0, inputs: int = 0, pace: Pace = NATIVE, retry:
         return
     counted = min(inputs, _MOST_INPUTS) if _made_up else inputs
     if _within:
-        _extend(counted, _paces[-1])
+        _extend(counted, _within[0])
         yield
         return
-    _within.append(what)
-    _paces.append(pace)
+    _within.append(pace)
     _seen[0] = counted
     _tell({"what": what, "retry": retry, **_limits(size, counted, pace)})
     try:
         yield
     finally:
         _within.clear()
-        _paces.clear()
         _tell({})
 
 

@@ -115,11 +115,7 @@ def graphs() -> dict[str, bytes]:
     """Frozen graphs of TensorFlow."""
     x = node("x", "Placeholder", dtype=typed(FLOAT), shape=shape(2, 4))
     fill = [
-        node("sides", "Const", dtype=typed(INT32), value=ints(HUGE, HUGE)),
-        node("one", "Const", dtype=typed(FLOAT), value=scalar(FLOAT, b"\x2d\0\0\x80\x3f")),
-        node("square", "Fill", ["sides", "one"], T=typed(FLOAT), index_type=typed(INT32)),
-        node("axes", "Const", dtype=typed(INT32), value=ints(0, 1)),
-        node("sum", "Sum", ["square", "axes"], T=typed(FLOAT), Tidx=typed(INT32), keep_dims=b"\x28\x00"),
+        *square(),
         node("y", "AddV2", ["x", "sum"], T=typed(FLOAT)),
     ]
     frame, number = text("loop"), b"\x18\x02"
@@ -144,14 +140,21 @@ def graphs() -> dict[str, bytes]:
     return {"of-a-giant": b"".join([x, *fill]), "that-never-ends": b"".join([x, *loop])}
 
 
-def initializer() -> list[bytes]:
-    """Nodes of a graph that fills a square of 10 GB when it is initialized."""
+def square() -> list[bytes]:
+    """Nodes that fill a square of 10 GB with ones and add them up."""
     return [
         node("sides", "Const", dtype=typed(INT32), value=ints(HUGE, HUGE)),
         node("one", "Const", dtype=typed(FLOAT), value=scalar(FLOAT, b"\x2d\0\0\x80\x3f")),
         node("square", "Fill", ["sides", "one"], T=typed(FLOAT), index_type=typed(INT32)),
         node("axes", "Const", dtype=typed(INT32), value=ints(0, 1)),
         node("sum", "Sum", ["square", "axes"], T=typed(FLOAT), Tidx=typed(INT32), keep_dims=b"\x28\x00"),
+    ]
+
+
+def initializer() -> list[bytes]:
+    """Nodes of a graph that fills a square of 10 GB when it is initialized."""
+    return [
+        *square(),
         node("stays", "Greater", ["sum", "one"], T=typed(FLOAT)),
         node("init", "Assert", ["stays", "sum"], T=part(1, part(6, bytes([FLOAT])))),
         node("x", "Placeholder", dtype=typed(FLOAT), shape=shape(2, 4)),

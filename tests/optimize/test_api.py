@@ -328,13 +328,17 @@ def test_inputs_and_shapes_that_go_make_room_for_a_weight(tmp_path: Path, count:
     assert report.after.bytes <= report.before.bytes
 
 
+def lengthen_names(path: Path, times: int) -> None:
+    proto = onnx.load(path)
+    for node in proto.graph.node:
+        node.name = f"{node.op_type}/" * times
+    onnx.save(proto, path)
+
+
 def test_a_file_in_which_nothing_is_improved_does_not_grow(tmp_path: Path) -> None:
     """The digest takes the room of as many names of nodes as it needs."""
     source = write(tmp_path / "m.onnx", "g (float[b, 3] x) => (float[b, 3] y) { a = Relu (x) c = Abs (a) y = Exp (c) }")
-    proto = onnx.load(source)
-    for node in proto.graph.node:
-        node.name = f"{node.op_type}/" * 20
-    onnx.save(proto, source)
+    lengthen_names(source, 20)
     report = onnxtool.optimize(source, tmp_path / "out.onnx")
     names = [n.name for n in onnx.load(tmp_path / "out.onnx").graph.node]
     assert names == ["", "Abs/" * 20, "Exp/" * 20]
@@ -353,10 +357,7 @@ def test_a_frozen_dim_is_written_even_where_nothing_else_changes(tmp_path: Path)
 def test_nodes_lose_their_names_where_the_file_would_be_larger_else(tmp_path: Path, added: Any) -> None:
     added(Growing())
     source = write(tmp_path / "m.onnx", "g (float[b, 3] x) => (float[b, 3] y) { a = Relu (x) y = Abs (a) }")
-    proto = onnx.load(source)
-    for node in proto.graph.node:
-        node.name = f"{node.op_type}/" * 100
-    onnx.save(proto, source)
+    lengthen_names(source, 100)
     report = onnxtool.optimize(source, tmp_path / "out.onnx")
     written = onnx.load(tmp_path / "out.onnx").graph
     assert [n.op_type for n in written.node] == ["Max", "Abs"]

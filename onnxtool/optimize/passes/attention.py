@@ -177,33 +177,56 @@ def _ungrouped(value: ir.Value | None) -> tuple[ir.Value | None, int]:
 
 
 def _build(found: Attention, context: PassContext) -> int:
-    shapes = [sizes_of(v) for v in (found.query, found.key, found.value)]
-    if any(s is None or len(s) != 4 or not isinstance(s[2], int) or not isinstance(s[3], int) for s in shapes):
+    shapes = head_sizes(found)
+    if shapes is None:
         return 0
-    query, key, value = (s for s in shapes if s is not None)
+    query, key, value = shapes
     width = int(value[2]) * int(value[3])  # type: ignore[arg-type]
     joined = (query[0], query[1], width)
     mask = _four_dims(found.mask, context)
     if mask is not None and not mask_fits(sizes_of(mask), query, key):
         return 0
-    same_shape = sizes_of(found.last.outputs[0]) == joined
-    if not same_shape and not any_rank(found.last):
+    if not takes_joined(found, joined):
         return 0
     flat = [flat_heads(v, found.last, context) for v in (found.query, found.key, found.value)]
     settings = [ir.AttrInt64("num_heads", int(query[2])), ir.AttrFloat32("scale", found.scale)]  # type: ignore[arg-type]
-    inputs = [*flat, *([None, None, mask] if mask is not None else [])]
-    if same_shape and found.empty is None:
-        context.morph(found.last, "MultiHeadAttention", inputs, settings, MICROSOFT)
-        return 1
-    base = f"{found.last.outputs[0].name}_heads"
-    made = insert_fused(context, found.last, "MultiHeadAttention", inputs, settings, base, joined)
-    if found.empty is not None:
-        made = without_empty(made, joined, found, context)
-    found.last.replace_input_with(0, made)
+    inputs: list[ir.Value | None] = [*flat, *([None, None, mask] if mask is not None else [])]
+    put_in_place(found, "MultiHeadAttention", inputs, settings, joined, context)
     return 1
 
 
-def without_empty(made: ir.Value, joined: Sizes, found: Attention, context: PassContext) -> ir.Value:
+def head_sizes(found: Attention) -> list[Sizes] | None:
+    """Dims of query, key and value, each with known numbers of heads and columns; None when they are not."""
+    shapes = [s for v in (found.query, found.key, found.value) if (s := sizes_of(v)) is not None]
+    known = len(shapes) == 3 and all(len(s) == 4 and all(isinstance(d, int) for d in s[2:]) for s in shapes)
+    return shapes if known else None
+
+
+def takes_joined(found: Attention, joined: Sizes) -> bool:
+    """Whether the heads may come joined, as [batch, length, width]."""
+    return sizes_of(found.last.outputs[0]) == joined or _any_rank(found.last)
+
+
+def put_in_place(
+    found: Attention,
+    op_type: str,
+    inputs: list[ir.Value | None],
+    settings: list[ir.Attr],
+    joined: Sizes,
+    context: PassContext,
+) -> None:
+    """Let an operator of the runtime's, which gives the heads joined, stand for an attention."""
+    if sizes_of(found.last.outputs[0]) == joined and found.empty is None:
+        context.morph(found.last, op_type, inputs, settings, MICROSOFT)
+        return
+    base = f"{found.last.outputs[0].name}_heads"
+    made = insert_fused(context, found.last, op_type, inputs, settings, base, joined)
+    if found.empty is not None:
+        made = _without_empty(made, joined, found, context)
+    found.last.replace_input_with(0, made)
+
+
+def _without_empty(made: ir.Value, joined: Sizes, found: Attention, context: PassContext) -> ir.Value:
     """Zeros in the rows that the mask leaves no key."""
     axes = context.initializer(np.array([1], np.int64), f"{made.name}_axes")
     if context.opset >= 13:
@@ -220,7 +243,7 @@ def without_empty(made: ir.Value, joined: Sizes, found: Attention, context: Pass
     return kept
 
 
-def any_rank(reshape: ir.Node) -> bool:
+def _any_rank(reshape: ir.Node) -> bool:
     """Whether a Reshape gives the same from [batch, length, width] as from [batch, length, heads, width]."""
     wanted = items_of(reshape.inputs[1])
     copies = wanted is None or any(e is None or e == 0 for e in wanted.elements[2:])

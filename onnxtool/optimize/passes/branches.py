@@ -4,13 +4,14 @@ has, where all but one answer lead to an operator that fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 import onnx_ir as ir
 
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import integers
+from onnxtool.optimize.layout_rules import axes_of
 from onnxtool.optimize.levels import Level
 from onnxtool.optimize.nodes import STANDARD, attribute, rank_of
 from onnxtool.optimize.passes.inlining import inline_branch
@@ -48,7 +49,7 @@ class InlinePossibleBranch:
             if node.graph is None or context.is_constant(node.inputs[0]):
                 continue
             bodies = _bodies(node)
-            if bodies is None or all(_ranks(bodies[0])[i] == r for i, r in enumerate(_ranks(bodies[1]))):
+            if bodies is None or _ranks(bodies[0]) == _ranks(bodies[1]):
                 continue
             possible = [body for body in bodies if _possible(node, body)]
             if len(possible) == 1:
@@ -81,12 +82,7 @@ def _possible(node: ir.Node, body: ir.Graph) -> bool:
     for before in nodes:
         if before is node:
             break
-    try:
-        for after in islice(nodes, _FOLLOWED):
-            trial.follow(after)
-    except _ImpossibleError:
-        return False
-    return True
+    return trial.survives(nodes)
 
 
 class _Trial:
@@ -113,6 +109,15 @@ class _Trial:
             return None if value is None else self.numbers[value]
         known = integers(value)
         return known[0] if known is not None and len(known) == 1 else None
+
+    def survives(self, nodes: Iterable[ir.Node]) -> bool:
+        """False when one of these nodes, which certainly run, fails."""
+        try:
+            for node in islice(nodes, _FOLLOWED):
+                self.follow(node)
+        except _ImpossibleError:
+            return False
+        return True
 
     def follow(self, node: ir.Node) -> None:
         """What a node that certainly runs makes of it.
@@ -157,26 +162,14 @@ class _Trial:
             or (kind == "MatMul" and 0 in known)
             or (kind == "Concat" and len(set(known)) > 1)
             or (kind == "Transpose" and perm is not None and len(perm) != first)
-            or (kind in ("Squeeze", "Unsqueeze") and not self._axes_fit(node, first))
+            or (kind in ("Squeeze", "Unsqueeze") and not _axes_fit(node, first))
         ):
             raise _ImpossibleError
-
-    @staticmethod
-    def _axes(node: ir.Node) -> tuple[int, ...] | None:
-        given: tuple[int, ...] | None = attribute(node, "axes")
-        return given if given is not None else integers(node.inputs[1] if len(node.inputs) > 1 else None)
-
-    def _axes_fit(self, node: ir.Node, rank: int) -> bool:
-        axes = self._axes(node)
-        if axes is None:
-            return True
-        full = rank + len(axes) if node.op_type == "Unsqueeze" else rank
-        return all(-full <= a < full for a in axes)
 
     def _result(self, node: ir.Node) -> None:
         kind, out, first = node.op_type, node.outputs[0], self.rank(node.inputs[0])
         if kind in ("Squeeze", "Unsqueeze"):
-            axes = self._axes(node)
+            axes = axes_of(node)
             if axes is not None and first is not None:
                 self.note(out, first + len(axes) * (1 if kind == "Unsqueeze" else -1))
         elif kind in _ELEMENTWISE or kind in ("Conv", "ConvTranspose", "Transpose", "Concat"):
@@ -205,9 +198,12 @@ class _Trial:
         """The same assumption inside a branch; None when the branch fails."""
         trial = _Trial(self.depth + 1)
         trial.ranks, trial.lengths, trial.numbers = dict(self.ranks), dict(self.lengths), dict(self.numbers)
-        try:
-            for node in islice(iter(body), _FOLLOWED):
-                trial.follow(node)
-        except _ImpossibleError:
-            return None
-        return trial
+        return trial if trial.survives(body) else None
+
+
+def _axes_fit(node: ir.Node, rank: int) -> bool:
+    axes = axes_of(node)
+    if axes is None:
+        return True
+    full = rank + len(axes) if node.op_type == "Unsqueeze" else rank
+    return all(-full <= a < full for a in axes)

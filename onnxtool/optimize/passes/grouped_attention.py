@@ -9,17 +9,17 @@ from onnxtool.optimize.causal import HIDDEN, Causal, added, covers, hides, shows
 from onnxtool.optimize.context import PassContext
 from onnxtool.optimize.facts import Sizes, set_sizes, sizes_of
 from onnxtool.optimize.levels import Level
-from onnxtool.optimize.microsoft import MICROSOFT, insert_fused
 from onnxtool.optimize.nodes import producer, sole_use
 from onnxtool.optimize.passes.attention import (
     Attention,
     Scores,
     added_scores,
-    any_rank,
     find_attention,
     flat_heads,
+    head_sizes,
     mask_fits,
-    without_empty,
+    put_in_place,
+    takes_joined,
 )
 from onnxtool.optimize.passes.dead_code import EliminateDeadCode
 from onnxtool.optimize.patterns import unscaled
@@ -100,10 +100,10 @@ def _chosen_scores(choice: ir.Node, context: PassContext) -> Scores:
 def _build(
     softmax: ir.Node, found: Attention, lengths: dict[tuple[object, Sizes], _Lengths], context: PassContext
 ) -> int:
-    shapes = [sizes_of(v) for v in (found.query, found.key, found.value)]
-    if any(s is None or len(s) != 4 or not isinstance(s[2], int) or not isinstance(s[3], int) for s in shapes):
+    shapes = head_sizes(found)
+    if shapes is None:
         return 0
-    query, key, value = (s for s in shapes if s is not None)
+    query, key, value = shapes
     joined = (*query[:2], int(query[2]) * int(query[3]))  # type: ignore[arg-type]
     # The operator knows one width of heads, a multiple of 8.
     if key != value or query[:2] != key[:2] or query[3] != key[3] or int(query[3]) % 8:  # type: ignore[arg-type]
@@ -112,8 +112,7 @@ def _build(
         return 0
     if found.mask is not None and not mask_fits(sizes_of(found.mask), query, key):
         return 0
-    same_shape = sizes_of(found.last.outputs[0]) == joined
-    if not same_shape and not any_rank(found.last):
+    if not takes_joined(found, joined):
         return 0
     flat = [flat_heads(v, found.last, context) for v in (found.query, found.key, found.value)]
     place = id(found.last.graph), query[:2]
@@ -127,14 +126,7 @@ def _build(
         ir.AttrInt64("kv_num_heads", int(key[2])),  # type: ignore[arg-type]
         ir.AttrFloat32("scale", found.scale),
     ]
-    if same_shape and found.empty is None:
-        context.morph(found.last, "GroupQueryAttention", inputs, settings, MICROSOFT)
-        return 1
-    base = f"{found.last.outputs[0].name}_heads"
-    made = insert_fused(context, found.last, "GroupQueryAttention", inputs, settings, base, joined)
-    if found.empty is not None:
-        made = without_empty(made, joined, found, context)
-    found.last.replace_input_with(0, made)
+    put_in_place(found, "GroupQueryAttention", inputs, settings, joined, context)
     return 1
 
 
