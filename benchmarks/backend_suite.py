@@ -22,9 +22,9 @@ import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
-from onnxtool.model.graph import operator_counts
-from onnxtool.optimize.pipeline import optimize_model
-from onnxtool.optimize.verify import is_random
+from onnxtool.model.ir.queries import operator_counts
+from onnxtool.optimization.pipeline import optimize_model
+from onnxtool.optimization.verify import is_random
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, create_session
 

@@ -19,7 +19,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from onnxtool.report.bench import Latency
-from onnxtool.validate.bench import bench
+from onnxtool.validation.benchmark.bench import bench
 
 DIGITS = Path(__file__).parent.parent / "fixtures" / "digits_cnn.onnx"
 

@@ -50,12 +50,12 @@ def plain(model: str, data: dict[str, np.ndarray], count: int, threads: int) -> 
 def calibrated(model: str, path: str, method: str, count: int, threads: int) -> tuple[float, float]:
     """Prepare and observe, as `--mode static` does."""
     from onnxtool.model import io
-    from onnxtool.model.graph import input_specs
-    from onnxtool.quantize.apply import calibrate
-    from onnxtool.quantize.calibration import open_data
-    from onnxtool.quantize.prepare import prepare
-    from onnxtool.quantize.recipe import QuantRecipe
-    from onnxtool.quantize.samples import DataSource
+    from onnxtool.model.ir.queries import input_specs
+    from onnxtool.quantization.apply_recipe import calibrate
+    from onnxtool.quantization.data.open_data import open_data
+    from onnxtool.quantization.data.source import DataSource
+    from onnxtool.quantization.preprocess.prepare import prepare
+    from onnxtool.quantization.recipe import QuantRecipe
 
     source = io.load(model)
     few = open_data(path, input_specs(source))

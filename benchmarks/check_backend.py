@@ -26,7 +26,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.check import Severity
-from onnxtool.validate.check import check
+from onnxtool.validation.lint.check import check
 
 
 def models(scratch: Path) -> Iterator[tuple[str, Path]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from onnxtool.model.domains import input_domains
 from onnxtool.model.io import load
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validate.equality import compare_runners, probe_feeds
+from onnxtool.validation.equivalence.compare_runners import compare_runners, probe_feeds
 
 
 def main() -> None:

@@ -20,9 +20,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from onnxtool.convert.api import convert
+from onnxtool.conversion.convert import convert
 from onnxtool.errors import OnnxToolError
-from onnxtool.model.metadata import versions
+from onnxtool.model.provenance.metadata import versions
 
 # family -> (module beside this file, the packages whose versions matter)
 FAMILIES = {"pytorch": ("matrix_pytorch", ("torch", "timm", "transformers"))}

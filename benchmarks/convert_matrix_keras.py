@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from onnxtool.convert.api import convert
-from onnxtool.convert.tensorflow_quiet import import_keras, quiet
+from onnxtool.conversion.convert import convert
+from onnxtool.conversion.tensorflow.environment import import_keras, quiet
 from onnxtool.model import io
-from onnxtool.model.graph import operator_counts
+from onnxtool.model.ir.queries import operator_counts
 
 ROOT = Path(__file__).parent.parent
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.convert.api import convert
+from onnxtool.conversion.convert import convert
 from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.runner import OnnxRunner
 

@@ -86,7 +86,7 @@ def torch_case(name: str, shapes: dict[str, tuple[Any, ...]], example: Callable[
         torch.onnx.export(module, (example(),), str(output), dynamo=True, dynamic_shapes=dynamic, verbose=False)
 
     def ours(path: Path, output: Path) -> None:
-        from onnxtool.convert.api import convert
+        from onnxtool.conversion.convert import convert
 
         assert convert(path, output, factory=f"{__file__}:{name}", input_shapes=shapes).ok
 
@@ -120,7 +120,7 @@ def tokens() -> Any:
 
 def save_keras(path: Path) -> None:
     """keras.applications.ResNet50: 103 MB."""
-    from onnxtool.convert.tensorflow_quiet import import_keras
+    from onnxtool.conversion.tensorflow.environment import import_keras
 
     import_keras("the benchmark").applications.ResNet50(weights=None, input_shape=(64, 64, 3)).save(path)
 
@@ -160,7 +160,7 @@ def bare_forest(path: Path, output: Path) -> None:
 
 def plain(path: Path, output: Path) -> None:
     """The file through convert, with nothing to say about it."""
-    from onnxtool.convert.api import convert
+    from onnxtool.conversion.convert import convert
 
     assert convert(path, output, trust=True).ok
 

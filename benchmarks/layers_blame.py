@@ -26,8 +26,8 @@ from onnxtool.model.io import load
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
-from onnxtool.validate.layers import compare_layers
-from onnxtool.validate.tolerance import Tolerance
+from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.layers.compare_layers import compare_layers
 
 # Nodes that read a weight only for its shape or type are not damaged by its content.
 _INDIFFERENT = ("Shape", "CastLike", "Size")

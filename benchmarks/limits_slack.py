@@ -179,9 +179,9 @@ MAKERS = (torch_files, transformers_files, keras_files, tree_files)
 
 def measure(path: Path, answer: int) -> None:
     """Convert one file in this process, and write what its watched calls took and were allowed."""
-    from onnxtool.convert.api import convert
+    from onnxtool.conversion.convert import convert
     from onnxtool.errors import OnnxToolError
-    from onnxtool.runtime import isolation, watching
+    from onnxtool.runtime import isolation, watchdog
 
     calls: list[dict[str, Any]] = []
     now: dict[str, Any] = {}
@@ -189,7 +189,7 @@ def measure(path: Path, answer: int) -> None:
     def sample() -> None:
         while True:
             if now:
-                now["peak"] = max(now["peak"], watching._resident(os.getpid()))
+                now["peak"] = max(now["peak"], watchdog._resident(os.getpid()))
             time.sleep(0.01)
 
     def tell(message: dict[str, Any]) -> None:
@@ -197,7 +197,7 @@ def measure(path: Path, answer: int) -> None:
             now["seconds"] += message["more_seconds"]
             now["bytes"] += message["more_bytes"]
         elif message:
-            resident = watching._resident(os.getpid())
+            resident = watchdog._resident(os.getpid())
             now.update(message, began=time.process_time(), start=resident, peak=resident)
         else:
             done = dict(now)

@@ -31,14 +31,14 @@ import models as bench_models
 
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
-from onnxtool.model.graph import input_specs
 from onnxtool.model.header import read_header
-from onnxtool.optimize.verify import first_fault, judge
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.optimization.verify import first_fault, judge
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, SessionOptions
-from onnxtool.validate.tolerance import Tolerance
+from onnxtool.validation.equivalence.difference import Tolerance
 
 PACKAGES = ["onnx", "onnxruntime", "onnxsim", "onnxslim", "onnxscript", "onnxoptimizer", "psutil"]
 ONE_THREAD = SessionOptions(threads=1)

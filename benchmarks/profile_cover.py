@@ -16,7 +16,7 @@ import onnx
 
 from onnxtool.model.domains import input_domains
 from onnxtool.model.io import load
-from onnxtool.runtime.fused_nodes import label
+from onnxtool.runtime.fused_node_names import label
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.profile import profile
 from onnxtool.runtime.runner import OnnxRunner

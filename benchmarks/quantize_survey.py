@@ -44,7 +44,7 @@ def survey(model: Path, data: Path | None, modes: list[str], limit: float) -> No
     from onnxtool.errors import OnnxToolError
     from onnxtool.model import io
     from onnxtool.model.domains import input_domains
-    from onnxtool.model.graph import input_specs
+    from onnxtool.model.ir.queries import input_specs
     from onnxtool.runtime.probes import runnable_feeds
     from onnxtool.runtime.runner import OnnxRunner
 

@@ -181,7 +181,7 @@ def static_cost(subject: Subject, scratch: Path, samples: int) -> float:
     np.savez(data, **dict(subject.calibration))
     code = (
         "import sys, time, onnxtool\n"
-        "import onnxtool.quantize.api\n"
+        "import onnxtool.quantization.quantize\n"
         "began = time.process_time()\n"
         "onnxtool.quantize(sys.argv[1], sys.argv[2], mode='static', data=sys.argv[3], samples=int(sys.argv[4]))\n"
         "print(time.process_time() - began)"

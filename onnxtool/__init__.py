@@ -10,7 +10,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onnxtool.deferred import defer
+from onnxtool._lazy_imports import defer
 
 __version__ = "0.1.0"
 
@@ -18,43 +18,39 @@ __version__ = "0.1.0"
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 defer()
 
-# name -> (module, attribute). `convert`, `optimize` and `quantize` are folders too; see callable_module.
+# name -> (module, attribute). No module or package of onnxtool has one of these names: it would hide the function.
 _FUNCTIONS = {
-    "bench": ("onnxtool.validate.bench", "bench"),
-    "check": ("onnxtool.validate.check", "check"),
-    "compare": ("onnxtool.validate.compare", "compare"),
-    "convert": ("onnxtool", "convert"),
+    "bench": ("onnxtool.validation.benchmark.bench", "bench"),
+    "check": ("onnxtool.validation.lint.check", "check"),
+    "compare": ("onnxtool.validation.equivalence.compare", "compare"),
+    "convert": ("onnxtool.conversion.convert", "convert"),
     "diff": ("onnxtool.model.diff", "diff"),
     "doctor": ("onnxtool.runtime.doctor", "doctor"),
     "inspect": ("onnxtool.model.inspect", "inspect"),
-    "optimize": ("onnxtool", "optimize"),
-    "quantize": ("onnxtool", "quantize"),
-    "quickstart": ("onnxtool.cli.quickstart_job", "quickstart"),
+    "optimize": ("onnxtool.optimization.optimize", "optimize"),
+    "quantize": ("onnxtool.quantization.quantize", "quantize"),
+    "quickstart": ("onnxtool.walkthrough", "quickstart"),
     "run": ("onnxtool.runtime.run", "run"),
-    "verify": ("onnxtool.model.verify", "verify"),
+    "verify": ("onnxtool.model.provenance.verify", "verify"),
 }
-_PACKAGES = ("convert", "optimize", "quantize")
-
 __all__ = ["__version__", *sorted(_FUNCTIONS)]  # noqa: PLE0604  (names are served by __getattr__)
 
 if TYPE_CHECKING:  # what type checkers see of the lazy names
-    from onnxtool.cli.quickstart_job import quickstart as quickstart
-    from onnxtool.convert.api import convert as convert
+    from onnxtool.conversion.convert import convert as convert
     from onnxtool.model.diff import diff as diff
     from onnxtool.model.inspect import inspect as inspect
-    from onnxtool.model.verify import verify as verify
-    from onnxtool.optimize.api import optimize as optimize
-    from onnxtool.quantize.api import quantize as quantize
+    from onnxtool.model.provenance.verify import verify as verify
+    from onnxtool.optimization.optimize import optimize as optimize
+    from onnxtool.quantization.quantize import quantize as quantize
     from onnxtool.runtime.doctor import doctor as doctor
     from onnxtool.runtime.run import run as run
-    from onnxtool.validate.bench import bench as bench
-    from onnxtool.validate.check import check as check
-    from onnxtool.validate.compare import compare as compare
+    from onnxtool.validation.benchmark.bench import bench as bench
+    from onnxtool.validation.equivalence.compare import compare as compare
+    from onnxtool.validation.lint.check import check as check
+    from onnxtool.walkthrough import quickstart as quickstart
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f"onnxtool.{name}")
     if name in _FUNCTIONS:
         module, attribute = _FUNCTIONS[name]
         return getattr(import_module(module), attribute)

@@ -41,7 +41,7 @@ def test_a_package_stays_a_package_after_it_was_called(digits_onnx: Path, tmp_pa
     script = (
         "import sys, onnxtool\n"
         "report = onnxtool.optimize(sys.argv[1], sys.argv[2])\n"
-        "from onnxtool.optimize.pipeline import optimize_model\n"
+        "from onnxtool.optimization.pipeline import optimize_model\n"
         "print(report.ok, callable(onnxtool.optimize), callable(optimize_model))\n"
     )
     done = subprocess.run(

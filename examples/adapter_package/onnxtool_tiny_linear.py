@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.convert.adapter import ConvertOptions
-from onnxtool.convert.source import Source
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec

@@ -13,9 +13,9 @@ from typer.main import get_command as build_command
 
 from onnxtool import __version__
 from onnxtool.cli import errors, streams
-from onnxtool.cli.arguments import LIMIT, NO_ISOLATION, sort
+from onnxtool.cli.process_options import LIMIT, NO_ISOLATION, sort
 from onnxtool.errors import ResourceError, UsageError
-from onnxtool.model import limits
+from onnxtool.model.safety import limits
 from onnxtool.runtime import isolation
 
 # The commands in the order of their use, each with the line that `onnxtool --help` shows.
@@ -37,7 +37,7 @@ COMMANDS = {
 
 def _build(name: str) -> Any:
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    function = import_module(f"onnxtool.cli.{name}").command
+    function = import_module(f"onnxtool.cli.commands.{name}").command
     single.command(name, no_args_is_help=name not in ("doctor", "quickstart"))(function)
     command = build_command(single)
     command.context_settings["help_option_names"] = ["-h", "--help"]

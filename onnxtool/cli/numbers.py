@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onnxtool.validate.tolerance import Tolerance
+    from onnxtool.validation.equivalence.difference import Tolerance
 
 
 def whole_numbers(option: str, text: str | None) -> tuple[int, ...]:
@@ -50,7 +50,7 @@ def parse_tolerances(texts: Sequence[str]) -> dict[str, Tolerance]:
         UsageError: another form.
     """
     from onnxtool.errors import UsageError
-    from onnxtool.validate.tolerance import Tolerance
+    from onnxtool.validation.equivalence.difference import Tolerance
 
     found = {}
     for text in texts:

@@ -12,9 +12,9 @@ import onnx
 
 from onnxtool.model.header import ModelHeader, operator_name, read_header
 from onnxtool.model.io import read_proto
-from onnxtool.model.limits import DEFAULT
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import external_ref, graphs
 from onnxtool.model.spec import ONNX_TO_NUMPY, dtype_name
-from onnxtool.model.tensors import external_ref, graphs
 from onnxtool.report.diff import Change, DiffReport
 
 _CHUNK = 1 << 20

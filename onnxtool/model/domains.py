@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.model.graph import constant_array
+from onnxtool.model.ir.queries import constant_array
 
 # Operators that hand integer values on unchanged (or nearly: Clip, Add of a small offset).
 _CARRIERS = {

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import onnx
 
-from onnxtool.model.limits import DEFAULT
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import graphs
 from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, TensorSpec
-from onnxtool.model.tensors import graphs
 
 # Operators of the standard that give other values in every run.
 RANDOM_OPERATORS = frozenset(

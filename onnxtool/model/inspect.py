@@ -12,14 +12,14 @@ from typing import Any
 import onnx
 
 from onnxtool.model.cost import COUNTED, Shape, macs
-from onnxtool.model.digest import DIGEST_KEY
 from onnxtool.model.header import operator_name, read_header
 from onnxtool.model.io import read_proto, sha256, total_bytes
-from onnxtool.model.metadata import HISTORY_KEY, read_history
+from onnxtool.model.provenance.digest import DIGEST_KEY
+from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
+from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.shape_folding import complete
 from onnxtool.model.shapes import Infer, bind_inputs, infer, known_shapes, skeleton
 from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, apply_input_shapes, dtype_name, parse_input_shapes
-from onnxtool.model.tensors import declared_bytes
 from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
 
 _LONG = 32

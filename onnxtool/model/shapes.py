@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 import onnx
 
 from onnxtool.model.header import specs
-from onnxtool.model.limits import DEFAULT
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import graphs
 from onnxtool.model.spec import Dim
-from onnxtool.model.tensors import graphs
 
 Infer = Callable[[onnx.ModelProto], onnx.ModelProto]
 # Where a number is needed for a dim that has none: the first dim of an input is its batch.

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from onnxtool.model.limits import DEFAULT, Limits
-from onnxtool.runtime.watching import ENDINGS, Fail, Watch
+from onnxtool.model.safety.limits import DEFAULT, Limits
+from onnxtool.runtime.watchdog import ENDINGS, Fail, Watch
 
 # What a malformed file may cost beyond the base in `Limits`; a legitimate one of the same size needs far less.
 SECONDS_PER_BYTE = 20e-9

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 
 from onnxtool.model.cost import Shape, elementwise, macs
-from onnxtool.model.tensors import declared_bytes
-from onnxtool.runtime.fused_nodes import all_nodes, label, original_nodes
+from onnxtool.model.safety.tensors import declared_bytes
+from onnxtool.runtime.fused_node_names import all_nodes, label, original_nodes
 
 SUFFIX = "_kernel_time"
 Key = tuple[str, str]

@@ -14,11 +14,11 @@ import numpy as np
 
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model import io
-from onnxtool.model.atomic import write_atomic
+from onnxtool.model.io.atomic import write_atomic
 from onnxtool.report.run import ArraySummary, RunReport
 from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.feeds import adapt
-from onnxtool.runtime.outputs import flatten
+from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name

@@ -14,7 +14,7 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from onnxtool.model.metadata import read_history
+from onnxtool.model.provenance.metadata import read_history
 from tests.conftest import Result
 
 Tool = Callable[..., Result]

@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, digits_onnx
 
 
 def test_two_runs_to_one_output_leave_one_whole_file(tmp_path: Path, digits_onnx: Path) -> None:
-    from onnxtool.model import verify
+    from onnxtool.model.provenance import verify
 
     out = tmp_path / "out" / "m.onnx"
     out.parent.mkdir()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from onnxtool.convert import adapter
-from onnxtool.convert.adapter import ConvertOptions, adapters, find_adapter
-from onnxtool.convert.source import Source
+from onnxtool.conversion import adapter
+from onnxtool.conversion.adapter import ConvertOptions, adapters, find_adapter
+from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsupportedError
 
 
@@ -71,8 +71,8 @@ def test_says_what_an_unknown_source_looks_like(tmp_path: Path, name: str, conte
 
 def test_recognising_imports_no_framework(fixtures: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from onnxtool.convert.adapter import *; "
-        "from onnxtool.convert.source import Source\n"
+        "import sys; from pathlib import Path; from onnxtool.conversion.adapter import *; "
+        "from onnxtool.conversion.source import Source\n"
         f"for p in Path({str(fixtures)!r}).iterdir():\n"
         "    [a.recognises(Source(p), ConvertOptions()) for a in adapters()]\n"
         "assert not {'torch', 'tensorflow', 'keras', 'sklearn', 'xgboost', 'jax'} & set(sys.modules)"

@@ -12,9 +12,9 @@ import skops.io
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from onnxtool.convert.api import convert, open_source
-from onnxtool.convert.boosting_ubjson import is_whole
-from onnxtool.convert.tensorflow_quiet import quiet
+from onnxtool.conversion.boosting.ubjson import is_whole
+from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import InputError
 from onnxtool.runtime.runner import OnnxRunner
 

@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxtool.convert.api import convert, open_source
-from onnxtool.convert.tensorflow_quiet import import_keras, quiet
+from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.tensorflow.environment import import_keras, quiet
 from onnxtool.errors import InputError, UnsafeError, UsageError
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conftest import Result

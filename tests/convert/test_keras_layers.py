@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtool.convert.api import convert
-from onnxtool.convert.tensorflow_dims import name_dims, unique
-from onnxtool.convert.tensorflow_quiet import import_keras, quiet
+from onnxtool.conversion.convert import convert
+from onnxtool.conversion.tensorflow.dims import name_dims, unique
+from onnxtool.conversion.tensorflow.environment import import_keras, quiet
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
-from onnxtool.model.graph import operator_counts
+from onnxtool.model.ir.queries import operator_counts
 from onnxtool.runtime.runner import OnnxRunner
 
 import_keras("the tests")

@@ -13,10 +13,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from onnxtool.convert.api import convert, open_source
+from onnxtool.conversion.convert import convert, open_source
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.feeds import random_feeds
-from onnxtool.validate.compare import compare
+from onnxtool.validation.equivalence.compare import compare
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 FACTORY = f"{FIXTURES / 'digits_cnn.py'}:DigitsCNN"
@@ -106,7 +106,7 @@ def test_a_large_batch_runs_as_a_graph_and_its_layers_are_seen_all_the_same(monk
     monkeypatch.setattr(model, "concrete", lambda *flat: ran.append("graph") or concrete(*flat))
     feeds = random_feeds(model.inputs, batch=3)
     (eager,) = model.run(feeds).values()
-    monkeypatch.setattr("onnxtool.convert.keras_model._LARGE_INPUTS", 0)
+    monkeypatch.setattr("onnxtool.conversion.keras.model._LARGE_INPUTS", 0)
     (graph,) = model.run(feeds).values()
     np.testing.assert_allclose(graph, eager, rtol=1e-5, atol=1e-6)
     model.run(random_feeds(model.inputs, batch=1))

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxtool.convert.api import convert
+from onnxtool.conversion.convert import convert
 from onnxtool.errors import UnsupportedError
 
 pytest.importorskip("torch")

@@ -19,12 +19,12 @@ import pytest
 import torch
 from torch import nn
 
-from onnxtool.convert.adapter import ConvertOptions
-from onnxtool.convert.api import convert, open_source
-from onnxtool.convert.pytorch import form_of
-from onnxtool.convert.pytorch_outside import is_outside
-from onnxtool.convert.pytorch_weights import find_weights
-from onnxtool.convert.source import Source
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.pytorch.adapter import form_of
+from onnxtool.conversion.pytorch.safety import is_outside
+from onnxtool.conversion.pytorch.state_dict import find_weights
+from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.report.convert import ConvertReport
 

@@ -16,7 +16,7 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from onnxtool.convert.api import convert
+from onnxtool.conversion.convert import convert
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.report.convert import ConvertReport
 
@@ -533,11 +533,11 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
     import gc
     import weakref
 
-    from onnxtool.convert import api
+    from onnxtool.conversion import convert as convert_module
 
     weights: list[weakref.ref[Any]] = []
     alive: list[int] = []
-    release, tidied = api._release, api.tidied
+    release, tidied = convert_module._release, convert_module.tidied
 
     def watched_release(model: Any) -> None:
         weights.extend(weakref.ref(p) for p in model.module.parameters() if p.numel() > 1000)
@@ -548,9 +548,9 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
         alive.append(sum(w() is not None for w in weights))
         return tidied(*arguments)
 
-    monkeypatch.setattr(api, "_SPILL", 1000)
-    monkeypatch.setattr(api, "_release", watched_release)
-    monkeypatch.setattr(api, "tidied", watched_tidied)
+    monkeypatch.setattr(convert_module, "_SPILL", 1000)
+    monkeypatch.setattr(convert_module, "_release", watched_release)
+    monkeypatch.setattr(convert_module, "tidied", watched_tidied)
     done = converted("Tied", {"ids": ("b", "s")})
     assert len(weights) == 1 and alive == [0]
     ids = RNG.integers(0, 500, (1, 3))

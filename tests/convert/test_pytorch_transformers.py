@@ -12,11 +12,11 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from onnxtool.convert.adapter import ConvertOptions
-from onnxtool.convert.api import convert
-from onnxtool.convert.pytorch import form_of
-from onnxtool.convert.pytorch_transformers import usual_shapes
-from onnxtool.convert.source import Source
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.convert import convert
+from onnxtool.conversion.pytorch.adapter import form_of
+from onnxtool.conversion.pytorch.transformers import usual_shapes
+from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError, UnsafeError, UnsupportedError, UsageError
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 31}
@@ -38,7 +38,7 @@ def test_is_recognised_by_its_config_and_weights(tmp_path: Path) -> None:
 
 
 def test_without_transformers_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxtool.convert.pytorch_transformers.find_spec", lambda name: None)
+    monkeypatch.setattr("onnxtool.conversion.pytorch.transformers.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r'pip install "onnxtool\[transformers\]"'):
         convert(folder_with(tmp_path / "m"), tmp_path / "x.onnx")
 

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
 from sklearn.svm import LinearSVC
 
-from onnxtool.convert.api import convert
+from onnxtool.conversion.convert import convert
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
 

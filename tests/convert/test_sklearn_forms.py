@@ -16,9 +16,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from onnxtool.convert.api import convert, open_source
-from onnxtool.convert.sklearn_load import pickled_packages
-from onnxtool.convert.source import Source
+from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.sklearn.load import pickled_packages
+from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conftest import Result
@@ -75,10 +75,10 @@ def test_a_pickle_is_refused_without_trust_and_not_unpickled(tmp_path: Path, nam
 def test_a_pickle_is_refused_before_anything_is_said_to_be_missing(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from onnxtool.convert import sklearn
+    from onnxtool.conversion.sklearn import adapter
 
     joblib.dump(pipeline, tmp_path / "model.joblib")
-    monkeypatch.setattr(sklearn, "find_spec", lambda name: None)
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
     with pytest.raises(UnsafeError):
         convert(tmp_path / "model.joblib", tmp_path / "out.onnx")
     with pytest.raises(MissingExtraError, match="scikit-learn"):

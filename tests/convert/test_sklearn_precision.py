@@ -19,9 +19,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from onnxtool.convert.api import convert, open_source
-from onnxtool.convert.sklearn_flips import rows_near_thresholds
-from onnxtool.convert.sklearn_model import SklearnModel
+from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.tree_thresholds import rows_near_thresholds
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
 

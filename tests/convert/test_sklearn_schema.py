@@ -19,7 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from onnxtool.convert.api import convert, open_source
+from onnxtool.conversion.convert import convert, open_source
 from onnxtool.runtime.runner import OnnxRunner
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxtool.convert.source import Source
+from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtool.convert.adapter import ConvertOptions
-from onnxtool.convert.api import convert, open_source
-from onnxtool.convert.source import Source
-from onnxtool.convert.tensorflow_quiet import import_tensorflow, quiet
-from onnxtool.convert.tensorflow_unsafe import refuse_unsafe
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.source import Source
+from onnxtool.conversion.tensorflow.environment import import_tensorflow, quiet
+from onnxtool.conversion.tensorflow.safety import refuse_unsafe
 from onnxtool.errors import InputError, UnsafeError, UsageError
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conftest import Result

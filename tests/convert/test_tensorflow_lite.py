@@ -11,11 +11,11 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxtool.convert import tensorflow_lite
-from onnxtool.convert.api import convert, open_source
-from onnxtool.convert.tensorflow_lite import export_lite
-from onnxtool.convert.tensorflow_quiet import import_keras, import_tensorflow, quiet
-from onnxtool.model.graph import constant_array
+from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.tensorflow import lite as tensorflow_lite
+from onnxtool.conversion.tensorflow.environment import import_keras, import_tensorflow, quiet
+from onnxtool.conversion.tensorflow.lite import export_lite
+from onnxtool.model.ir.queries import constant_array
 from onnxtool.runtime.runner import OnnxRunner
 from tests.conftest import Result
 

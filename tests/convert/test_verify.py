@@ -10,14 +10,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxtool.convert import verify
-from onnxtool.convert.adapter import ConvertOptions
-from onnxtool.convert.allowance import allowances, tolerance_for
-from onnxtool.convert.verify import Proof, probe, tidied
+from onnxtool.conversion import equivalence
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.allowance import allowances, tolerance_for
+from onnxtool.conversion.equivalence import Proof, probe, tidied
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.validate.tolerance import Tolerance
+from onnxtool.validation.equivalence.difference import Tolerance
 
 F32 = np.dtype("float32")
 
@@ -138,7 +138,7 @@ def test_tidying_that_harms_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> No
     def harm(model: ir.Model, level: str, **_: object) -> None:
         next(n for n in model.graph if n.op_type == "Add").op_type = "Sub"
 
-    monkeypatch.setattr(verify, "optimize_model", harm)
+    monkeypatch.setattr(equivalence, "optimize_model", harm)
     notes: list[str] = []
     kept, report = tidied(graph("y = Add(x, x)"), proof(Doubler("batch", "n")), notes)
     assert report.ok and [n.op_type for n in kept.graph] == ["Add"]
@@ -150,7 +150,7 @@ def test_tidying_that_crashes_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> 
         model.graph.outputs.clear()
         raise RuntimeError("pass is broken")
 
-    monkeypatch.setattr(verify, "optimize_model", crash)
+    monkeypatch.setattr(equivalence, "optimize_model", crash)
     notes: list[str] = []
     _, report = tidied(graph("y = Add(x, x)"), proof(Doubler("batch", "n")), notes)
     assert report.ok and "RuntimeError: pass is broken" in notes[0]

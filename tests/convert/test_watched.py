@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtool.convert import api, watched
-from onnxtool.convert.adapter import ConvertOptions
-from onnxtool.convert.pytorch import PyTorchAdapter
-from onnxtool.convert.sklearn import SklearnAdapter
+from onnxtool.conversion import convert, supervised_model
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.pytorch.adapter import PyTorchAdapter
+from onnxtool.conversion.sklearn.adapter import SklearnAdapter
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.isolation import FRAMEWORK, OWN
 from onnxtool.runtime.runner import Runner
@@ -44,8 +44,8 @@ def test_every_pass_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(arguments)
         yield
 
-    monkeypatch.setattr(watched, "risky", risky)
-    model: Any = watched.Watched(Doubling(), "running the model", 77, FRAMEWORK)  # type: ignore[arg-type]
+    monkeypatch.setattr(supervised_model, "risky", risky)
+    model: Any = supervised_model.Watched(Doubling(), "running the model", 77, FRAMEWORK)  # type: ignore[arg-type]
     feeds = {"x": np.ones((2, 3), np.float32)}
     seen: list[Any] = []
     assert isinstance(model, Runner)
@@ -60,16 +60,16 @@ def test_every_pass_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_the_users_own_code_has_the_long_limits() -> None:
-    assert api._pace(PyTorchAdapter(), ConvertOptions()) == FRAMEWORK
-    assert api._pace(SklearnAdapter(), ConvertOptions()) == FRAMEWORK
-    assert api._pace(PyTorchAdapter(), ConvertOptions(factory="net.py:make")) == OWN
-    assert api._pace(SklearnAdapter(), ConvertOptions(trust=True)) == OWN
-    assert api._pace(object(), ConvertOptions()).scale > 1  # type: ignore[arg-type]
+    assert convert._pace(PyTorchAdapter(), ConvertOptions()) == FRAMEWORK
+    assert convert._pace(SklearnAdapter(), ConvertOptions()) == FRAMEWORK
+    assert convert._pace(PyTorchAdapter(), ConvertOptions(factory="net.py:make")) == OWN
+    assert convert._pace(SklearnAdapter(), ConvertOptions(trust=True)) == OWN
+    assert convert._pace(object(), ConvertOptions()).scale > 1  # type: ignore[arg-type]
 
 
 def test_inputs_count_with_small_numbers_for_what_is_dynamic() -> None:
     specs = [TensorSpec("x", np.dtype("float32"), ("n", 3, None)), TensorSpec("s", "string", (5,))]
-    assert watched.declared_bytes(specs) == 2 * 3 * 32 * 4 + 5
+    assert supervised_model.declared_bytes(specs) == 2 * 3 * 32 * 4 + 5
 
 
 def test_the_limits_begin_when_the_framework_is_imported(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ import sys
 from onnxtool.runtime import isolation
 isolation._channel.append(-1)
 isolation._tell = lambda m: m.get("what") and print(m["what"], *(n in sys.modules for n in ("skops.io", "skl2onnx")))
-from onnxtool.convert.api import convert
+from onnxtool.conversion.convert import convert
 convert({str(FIXTURES / "digits_forest.skops")!r}, {str(tmp_path / "m.onnx")!r}, verify_result=False)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

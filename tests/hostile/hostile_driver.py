@@ -55,25 +55,33 @@ def warm(kind: str = "") -> None:
         "onnxruntime",
         "rich.table",
     )
-    rooms = ("cli.app", "optimize.api", "quantize.api", "validate.check", "validate.compare", "validate.bench")
-    for name in (*libraries, *(f"onnxtool.{room}" for room in rooms)):
+    modules = (
+        "cli.app",
+        "optimization.optimize",
+        "quantization.quantize",
+        "validation.lint.check",
+        "validation.equivalence.compare",
+        "validation.benchmark.bench",
+    )
+    for name in (*libraries, *(f"onnxtool.{module}" for module in modules)):
         import_module(name)
     from onnxtool.cli.app import COMMANDS, main
 
     for command in COMMANDS:
-        import_module(f"onnxtool.cli.{command}")
+        import_module(f"onnxtool.cli.commands.{command}")
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
         main(["verify", "no-such-file.onnx"])  # what Typer imports when it is used
     if kind:
-        from onnxtool.convert import boosting, imports, keras, pytorch, sklearn, tensorflow
+        from onnxtool.conversion import imports
 
-        libraries = {
-            "pytorch": (pytorch,),
-            "tensorflow": (tensorflow, keras),
-            "trees": (sklearn, boosting),
+        frameworks = {
+            "pytorch": ("pytorch",),
+            "tensorflow": ("keras", "tensorflow"),
+            "trees": ("sklearn", "boosting"),
         }[kind]
-        for library in libraries:
-            imports.import_all([*getattr(library, "_LOADING", ()), *library._EXPORTING])
+        adapters = [import_module(f"onnxtool.conversion.{framework}.adapter") for framework in frameworks]
+        for adapter in adapters:
+            imports.import_all([*getattr(adapter, "_LOADING", ()), *adapter._EXPORTING])
         imports.import_all(
             {"pytorch": ["transformers", "safetensors.torch"], "trees": ["xgboost", "lightgbm"]}.get(kind, ())
         )

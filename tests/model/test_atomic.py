@@ -16,7 +16,7 @@ import pytest
 from onnx import numpy_helper
 
 from onnxtool.model import io
-from onnxtool.model.atomic import _short, locked, staged, sweep, write_atomic
+from onnxtool.model.io.atomic import _short, locked, staged, sweep, write_atomic
 
 # Saves two different models over one output again and again, as fast as it can.
 SAVER = """
@@ -185,7 +185,7 @@ def test_keeps_data_where_too_much_would_have_to_be_read_to_know(
     (tmp_path / "out").mkdir()
     output = tmp_path / "out" / "m.onnx"
     io.save(io.load(weights_model(tmp_path / "s.onnx", 1.0)), output, external=True)
-    monkeypatch.setattr("onnxtool.model.saving._LOOKED_THROUGH", 10)
+    monkeypatch.setattr("onnxtool.model.io.write._LOOKED_THROUGH", 10)
     io.save(io.load(weights_model(tmp_path / "s.onnx", 2.0)), output)
     assert output.with_name("m.onnx.data").exists()
     monkeypatch.undo()

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.inspect import inspect
-from onnxtool.model.metadata import add_history
+from onnxtool.model.provenance.metadata import add_history
 
 
 def saved(model: onnx.ModelProto, folder: Path) -> Path:

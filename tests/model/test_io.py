@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from onnxtool.errors import InputError, ResourceError, UnsafeError, UsageError
 from onnxtool.model import io
 from onnxtool.model.header import read_header
-from onnxtool.model.limits import Limits
+from onnxtool.model.safety.limits import Limits
 
 
 def external(model: onnx.ModelProto, location: str, *, offset: int = 0, length: int | None = None) -> onnx.ModelProto:

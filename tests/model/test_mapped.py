@@ -12,13 +12,14 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.errors import InputError
-from onnxtool.model import io, mapped
-from onnxtool.model.mapped import lies_beside, lies_inside
+from onnxtool.model import io
+from onnxtool.model.io import lazy_read
+from onnxtool.model.io.lazy_read import lies_beside, lies_inside
 
 
 @pytest.fixture
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped, "WORTHWHILE", 1)
+    monkeypatch.setattr(lazy_read, "WORTHWHILE", 1)
 
 
 def write(path: Path, **weights: np.ndarray) -> Path:

@@ -18,7 +18,7 @@ import pytest
 
 from onnxtool.errors import InputError
 from onnxtool.model.io import read_proto
-from onnxtool.model.pickle_scan import pickled_imports
+from onnxtool.model.safety.pickle_scan import pickled_imports
 
 RAN: list[str] = []
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.errors import InputError
-from onnxtool.model import reading
+from onnxtool.model.io import tensor_bytes
 
 ARRAYS = {
     "float32": np.random.default_rng(0).standard_normal((3, 500)).astype(np.float32),
@@ -31,11 +31,11 @@ def outside(array: np.ndarray, folder: Path, lost: int = 0) -> ir.ExternalTensor
 
 @pytest.mark.parametrize("array", ARRAYS.values(), ids=list(ARRAYS))
 def test_inside_and_outside_are_alike(array: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_CHUNK", 128)
+    monkeypatch.setattr(tensor_bytes, "_CHUNK", 128)
     whole = ir.Tensor(array).tobytes()
     for tensor in (ir.Tensor(array), outside(array, tmp_path)):
-        assert b"".join(reading.pieces(tensor)) == whole
-        first, last = reading.ends(tensor, 300)
+        assert b"".join(tensor_bytes.pieces(tensor)) == whole
+        first, last = tensor_bytes.ends(tensor, 300)
         assert first == whole[:300]
         assert last == whole[-300:]
         assert not isinstance(tensor, ir.ExternalTensor) or tensor.raw is None  # not mapped
@@ -44,6 +44,6 @@ def test_inside_and_outside_are_alike(array: np.ndarray, tmp_path: Path, monkeyp
 def test_a_file_that_is_too_short_is_refused(tmp_path: Path) -> None:
     tensor = outside(ARRAYS["float32"], tmp_path, lost=1)
     with pytest.raises(InputError, match="cut off"):
-        list(reading.pieces(tensor))
+        list(tensor_bytes.pieces(tensor))
     with pytest.raises(InputError, match="cut off"):
-        reading.ends(tensor, 64)
+        tensor_bytes.ends(tensor, 64)

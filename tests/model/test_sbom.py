@@ -11,8 +11,8 @@ from subprocess import CompletedProcess
 import onnx
 
 from onnxtool.model import io
-from onnxtool.model.metadata import add_history
-from onnxtool.model.sbom import sbom
+from onnxtool.model.provenance.metadata import add_history
+from onnxtool.model.provenance.sbom import sbom
 
 Tool = Callable[..., "CompletedProcess[str]"]
 

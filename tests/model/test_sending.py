@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxtool.model.sending import sendable
+from onnxtool.model.io.sendfile import sendable
 
 COUNT = 1 << 19
 

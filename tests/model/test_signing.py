@@ -15,8 +15,8 @@ import pytest
 
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
-from onnxtool.model.signing import PASSWORD
-from onnxtool.model.verify import verify
+from onnxtool.model.provenance.signing import PASSWORD
+from onnxtool.model.provenance.verify import verify
 
 pytest.importorskip("model_signing", reason="the extra signing is not installed")
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from onnxtool.errors import InputError
-from onnxtool.model.structure import verify_structure
+from onnxtool.model.safety.structure import verify_structure
 
 Change = Callable[[onnx.ModelProto], object]
 

@@ -7,7 +7,8 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-from onnxtool.model import io, tables
+from onnxtool.model import io
+from onnxtool.model.io import large_attributes
 
 
 @pytest.fixture
@@ -40,5 +41,5 @@ def test_lists_are_what_onnx_ir_gives(forest: onnx.ModelProto) -> None:
 
 
 def test_only_long_lists_are_set_aside(forest: onnx.ModelProto) -> None:
-    with tables.set_aside(forest) as found:
+    with large_attributes.set_aside(forest) as found:
         assert [(place, a.name) for place, a in found] == [(0, "numbers"), (1, "values")]

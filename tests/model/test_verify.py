@@ -14,8 +14,8 @@ import pytest
 from onnx import numpy_helper
 
 from onnxtool.model import io
-from onnxtool.model.digest import DIGEST_KEY
-from onnxtool.model.verify import verify
+from onnxtool.model.provenance.digest import DIGEST_KEY
+from onnxtool.model.provenance.verify import verify
 
 Tool = Callable[..., "CompletedProcess[str]"]
 

@@ -12,12 +12,12 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.model import io
-from onnxtool.model.graph import operator_counts
-from onnxtool.optimize.pipeline import optimize_model
+from onnxtool.model.ir.queries import operator_counts
+from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
-from onnxtool.validate.equality import compare_runners, probe_feeds
-from onnxtool.validate.tolerance import Tolerance
+from onnxtool.validation.equivalence.compare_runners import compare_runners, probe_feeds
+from onnxtool.validation.equivalence.difference import Tolerance
 
 
 @dataclass

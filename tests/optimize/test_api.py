@@ -15,10 +15,10 @@ import pytest
 import onnxtool
 from onnxtool.errors import InputError, UsageError, VerdictError
 from onnxtool.model import io
-from onnxtool.model.metadata import read_history
-from onnxtool.optimize import registry
-from onnxtool.optimize.context import PassContext
-from onnxtool.optimize.levels import Level
+from onnxtool.model.provenance.metadata import read_history
+from onnxtool.optimization import registry
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
 
@@ -258,7 +258,7 @@ def test_a_model_that_never_runs_needs_data(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_when_even_the_source_is_wrong(added: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    import onnxtool.optimize.api as api
+    import onnxtool.optimization.optimize as api
 
     monkeypatch.setattr(api.Judgement, "__call__", lambda self, model: "output 'y' differs")
     with pytest.raises(VerdictError, match="Nothing was written"):
@@ -281,7 +281,7 @@ def test_the_runtimes_own_mistake_is_not_blamed_on_a_pass(tmp_path: Path) -> Non
 
 
 def test_lists_every_pass_in_a_line() -> None:
-    from onnxtool.optimize.api import list_passes
+    from onnxtool.optimization.optimize import list_passes
 
     passes = list_passes().passes
     assert len({p.name for p in passes}) == len(passes) > 20

@@ -68,7 +68,7 @@ class Wrong:
     \"\"\"Forgets a Relu, or fails.\"\"\"
 
     def __init__(self):
-        from onnxtool.optimize.levels import Level
+        from onnxtool.optimization.pass_base import Level
 
         self.name, self.level = "forget", Level.BASIC
 

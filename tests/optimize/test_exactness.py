@@ -11,11 +11,11 @@ import pytest
 
 import onnxtool
 from onnxtool.model import io
-from onnxtool.model.graph import operator_counts
-from onnxtool.optimize import registry
-from onnxtool.optimize.context import PassContext
-from onnxtool.optimize.levels import Level
-from onnxtool.optimize.pipeline import optimize_model
+from onnxtool.model.ir.queries import operator_counts
+from onnxtool.optimization import registry
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
 

@@ -6,8 +6,10 @@ import random
 
 import pytest
 
-from onnxtool.optimize.broadcasting import broadcast, smaller_of
-from onnxtool.optimize.expressions import (
+from onnxtool.optimization.passes.layout.reshapes import reshape_target
+from onnxtool.optimization.shape_inference.broadcasting import broadcast, smaller_of
+from onnxtool.optimization.shape_inference.layout_rules import reshaped, slice_size
+from onnxtool.optimization.shape_inference.symbolic_dims import (
     Expr,
     add,
     exact_divide,
@@ -17,9 +19,7 @@ from onnxtool.optimize.expressions import (
     subtract,
     symbol,
 )
-from onnxtool.optimize.facts import Size
-from onnxtool.optimize.layout_rules import reshaped, slice_size
-from onnxtool.optimize.passes.reshapes import reshape_target
+from onnxtool.optimization.shape_inference.value_facts import Size
 
 B, S = symbol("b"), symbol("s")
 

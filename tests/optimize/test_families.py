@@ -11,11 +11,11 @@ import pytest
 
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.optimize import families, targets
-from onnxtool.optimize.api import optimize
-from onnxtool.optimize.levels import Level
-from onnxtool.optimize.registry import select
-from onnxtool.quantize.targets import TARGETS as QUANTIZE_TARGETS
+from onnxtool.optimization import fusion_selection, fusion_table
+from onnxtool.optimization.optimize import optimize
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.registry import select
+from onnxtool.quantization.targets import TARGETS as QUANTIZE_TARGETS
 from onnxtool.runtime.cpu import TARGETS
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.runtime.timing import Ratio
@@ -27,7 +27,7 @@ WEIGHTS = {"gamma": np.ones(8, F), "beta": np.linspace(0, 1, 8, dtype=F)}
 TEXT = """g (float[b, s, 8] x, float[b, s, 8] z) => (float[b, s, 8] y) {
     c = Sigmoid (x) w = Mul (x, c) a = Add (w, z) y = LayerNormalization <axis = -1> (a, gamma, beta)
 }"""
-NAMES = [p.name for p in select(families.Level.ALL)]
+NAMES = [p.name for p in select(fusion_selection.Level.ALL)]
 FIRING = ["fuse-quick-gelu", "fuse-skip-layernorm"]
 Verdicts = dict[str, Ratio | None]
 
@@ -51,7 +51,7 @@ def verdict(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Ratio | None], No
 
     io_nodes: dict[int, list[onnx.NodeProto]] = {}
     opened: list[object] = []
-    original = families._open
+    original = fusion_selection._open
 
     def opening(candidate, options):
         runner = original(candidate, options)
@@ -59,14 +59,14 @@ def verdict(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Ratio | None], No
         opened.append(runner)  # an object that lives keeps its id
         return runner
 
-    monkeypatch.setattr(families, "_open", opening)
-    monkeypatch.setattr(families, "_worst", worst)
+    monkeypatch.setattr(fusion_selection, "_open", opening)
+    monkeypatch.setattr(fusion_selection, "_worst", worst)
     return given.__setitem__
 
 
-def choose(model: Path) -> families.Choice:
+def choose(model: Path) -> fusion_selection.Choice:
     feeds = [{name: np.ones((1, 4, 8), F) for name in ("x", "z")}]
-    return families.choose(lambda: io.load(model), NAMES, feeds, SessionOptions(), None)
+    return fusion_selection.choose(lambda: io.load(model), NAMES, feeds, SessionOptions(), None)
 
 
 def test_a_slower_family_is_left_out_and_a_faster_one_stays(model: Path, verdict: Callable) -> None:
@@ -84,7 +84,7 @@ def test_a_slower_family_is_left_out_and_a_faster_one_stays(model: Path, verdict
 def test_what_would_take_the_nodes_of_others_is_tried_last() -> None:
     grouped = ["fuse-grouped-attention", "fuse-masked-grouped-attention"]
     names = [p.name for p in select(Level.ALL)]
-    assert families.families(names)[-2:] == grouped
+    assert fusion_selection.families(names)[-2:] == grouped
     assert names.index(grouped[0]) < names.index(grouped[1]) < names.index("fuse-attention")
 
 
@@ -99,16 +99,16 @@ def test_what_is_not_slower_for_certain_stays(model: Path, verdict: Callable, fo
 
 def test_timing_takes_the_sizes_that_the_model_accepts(model: Path) -> None:
     feeds = [{name: np.ones((1, n, w), F) for name in ("x", "z")} for n, w in ((4, 7), (3, 8), (2, 8), (5, 8))]
-    choice = families.choose(lambda: io.load(model), NAMES, feeds, SessionOptions(), None)
+    choice = fusion_selection.choose(lambda: io.load(model), NAMES, feeds, SessionOptions(), None)
     assert [t.name for t in choice.trials] == FIRING
     assert all(t.ratio is not None and t.ratio > 0 for t in choice.trials)
 
 
 def test_the_worst_size_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter([Ratio(0.7, 0.6, 0.8), Ratio(1.3, 1.2, 1.4), Ratio(1.6, 0.9, 2.0)])
-    monkeypatch.setattr(families, "measure", lambda *_a, **_k: [None, None])
-    monkeypatch.setattr(families, "ratio", lambda *_a: next(found))
-    worst = families._worst(None, None, [{}, {}, {}], SessionOptions(threads=1))  # type: ignore[arg-type]
+    monkeypatch.setattr(fusion_selection, "measure", lambda *_a, **_k: [None, None])
+    monkeypatch.setattr(fusion_selection, "ratio", lambda *_a: next(found))
+    worst = fusion_selection._worst(None, None, [{}, {}, {}], SessionOptions(threads=1))  # type: ignore[arg-type]
     assert worst == Ratio(1.3, 1.2, 1.4)
 
 
@@ -125,14 +125,14 @@ def test_the_report_names_what_was_tried(model: Path, tmp_path: Path) -> None:
 def test_a_target_decides_without_timing(
     model: Path, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(families, "measure", None)
+    monkeypatch.setattr(fusion_selection, "measure", None)
     report = optimize(model, tmp_path / "out.onnx", level="all", target=target)
     assert report.target == target
     assert report.after.operators == {"com.microsoft.QuickGelu": 1, "Add": 1, "LayerNormalization": 1}
     left = [d for d in report.dropped if d.name == "fuse-skip-layernorm"]
     assert not left[0].fault
     assert target in left[0].reason
-    assert report.families == targets.by_table(NAMES, target).trials
+    assert report.families == fusion_table.by_table(NAMES, target).trials
 
 
 def test_targets_are_those_of_quantize() -> None:

@@ -11,12 +11,12 @@ from onnx import helper
 
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.model.graph import input_specs, operator_counts, output_specs
-from onnxtool.optimize.inference import infer_types
-from onnxtool.optimize.pipeline import Level, optimize_model
+from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
+from onnxtool.optimization.pipeline import Level, optimize_model
+from onnxtool.optimization.shape_inference.inference import infer_types
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
-from onnxtool.validate.equality import compare_runners, probe_feeds
+from onnxtool.validation.equivalence.compare_runners import compare_runners, probe_feeds
 
 
 def test_folds_all_batch_normalizations_of_a_raw_export(digits_onnx: Path) -> None:

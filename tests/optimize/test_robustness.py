@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxtool
 from onnxtool.errors import UnsupportedError
-from onnxtool.model.graph import operator_counts
-from onnxtool.optimize.levels import Level
+from onnxtool.model.ir.queries import operator_counts
+from onnxtool.optimization.pass_base import Level
 from onnxtool.report.optimize import OptimizeReport
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimize.pipeline import optimize_model
+from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.runtime.runner import OnnxRunner
 from tests.optimize.conftest import model_from
 

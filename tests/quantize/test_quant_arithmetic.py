@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from onnxtool.quantize.arithmetic import activation_params, dequantize, quantize_weight
+from onnxtool.quantization.algorithms.quant_math import activation_params, dequantize, quantize_weight
 
 RANDOM = np.random.default_rng(0)
 

@@ -14,7 +14,7 @@ from quant_models import build, weights
 import onnxtool
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
-from onnxtool.quantize.targets import this_machine
+from onnxtool.quantization.targets import this_machine
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OnnxRunner
 

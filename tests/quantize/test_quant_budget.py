@@ -6,10 +6,10 @@ from typing import ClassVar, cast
 
 import pytest
 
-from onnxtool.quantize.budget import Budget
-from onnxtool.quantize.recipe import QuantRecipe
-from onnxtool.quantize.sensitivity import first_guess, repair
-from onnxtool.quantize.trial import Laboratory, Trial
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.evaluator import Laboratory, Trial
+from onnxtool.quantization.search.sensitivity import first_guess, repair
 from onnxtool.report.quantize import Fidelity
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantize.calibration import open_data, read_labels
+from onnxtool.quantization.data.open_data import open_data, read_labels
 from onnxtool.runtime import archive
 from onnxtool.runtime.archive import open_npz
 

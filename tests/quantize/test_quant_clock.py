@@ -11,9 +11,9 @@ import pytest
 
 import onnxtool
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantize import latency
-from onnxtool.quantize.calibration import open_data
-from onnxtool.quantize.clock import SearchClock
+from onnxtool.quantization.data.open_data import open_data
+from onnxtool.quantization.search.time_budget import SearchClock
+from onnxtool.runtime import latency
 from onnxtool.runtime.runner import OnnxRunner
 
 

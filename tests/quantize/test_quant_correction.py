@@ -13,12 +13,12 @@ from quant_models import build, weights
 import onnxtool
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.model.graph import input_specs
-from onnxtool.quantize.apply import apply, calibrate
-from onnxtool.quantize.calibration import open_data
-from onnxtool.quantize.correction import measure_shifts
-from onnxtool.quantize.prepare import prepare
-from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.quantization.algorithms.bias_correction import measure_shifts
+from onnxtool.quantization.apply_recipe import apply, calibrate
+from onnxtool.quantization.data.open_data import open_data
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
 
 node = helper.make_node

@@ -9,13 +9,13 @@ from onnx import helper
 from quant_models import build, weights
 
 from onnxtool.model import io
-from onnxtool.model.graph import input_specs
-from onnxtool.quantize.apply import apply, calibrate
-from onnxtool.quantize.calibration import open_data
-from onnxtool.quantize.conditioning import conditioned
-from onnxtool.quantize.equalization import equalizing_scales
-from onnxtool.quantize.prepare import prepare
-from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.quantization.algorithms.cross_layer_equalization import equalizing_scales
+from onnxtool.quantization.algorithms.preprocessing import conditioned
+from onnxtool.quantization.apply_recipe import apply, calibrate
+from onnxtool.quantization.data.open_data import open_data
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
 
 node = helper.make_node

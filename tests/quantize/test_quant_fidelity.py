@@ -13,9 +13,9 @@ from quant_models import build, weights
 
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantize.budget import Budget
-from onnxtool.quantize.calibration import open_data
-from onnxtool.quantize.fidelity import Judge, has_classes
+from onnxtool.quantization.data.open_data import open_data
+from onnxtool.quantization.evaluation.fidelity import Judge, has_classes
+from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
 

@@ -12,10 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import UnsupportedError
 from onnxtool.model import io
-from onnxtool.quantize.api import quantize
-from onnxtool.quantize.filled import has_filled
-from onnxtool.quantize.kernels import count_kernels, integer_kernels
-from onnxtool.quantize.prepare import prepare
+from onnxtool.quantization.preprocess.constant_fills import has_filled
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.quantization.quantize import quantize
+from onnxtool.runtime.kernels import count_kernels, integer_kernels
 from onnxtool.runtime.runner import OnnxRunner
 
 SHAPES = {"w0": (32, 3, 3, 3), "b0": (32,), "w1": (64, 32 * 8 * 8), "b1": (64,)}

@@ -12,8 +12,8 @@ from quant_models import build, weights
 
 import onnxtool
 from onnxtool.model import io
-from onnxtool.quantize.float16 import make_float16
-from onnxtool.quantize.prepare import prepare
+from onnxtool.quantization.algorithms.float16 import make_float16
+from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.runtime.runner import OnnxRunner
 
 

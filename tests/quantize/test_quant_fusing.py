@@ -15,9 +15,9 @@ from quant_models import build, weights
 import onnxtool
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.quantize.apply import apply
-from onnxtool.quantize.prepare import prepare
-from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.quantization.apply_recipe import apply
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
 
 LENGTH, WIDTH, HEADS = 16, 64, 4

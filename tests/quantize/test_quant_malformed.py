@@ -8,8 +8,8 @@ import onnx
 import pytest
 
 from onnxtool.errors import InputError, UnsupportedError
-from onnxtool.quantize import job
-from onnxtool.quantize.api import quantize
+from onnxtool.quantization import inputs
+from onnxtool.quantization.quantize import quantize
 
 
 def _save(path: Path, operator: str) -> Path:
@@ -23,12 +23,12 @@ def _broken(*_: object) -> None:
 
 
 def test_a_pass_that_fails_on_a_bad_model_is_the_models_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "prepare", _broken)
+    monkeypatch.setattr(inputs, "prepare", _broken)
     with pytest.raises((InputError, UnsupportedError), match="Not"):
         quantize(_save(tmp_path / "bad.onnx", "Not"), tmp_path / "q.onnx", mode="dynamic")
 
 
 def test_a_pass_that_fails_on_a_good_model_is_our_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "prepare", _broken)
+    monkeypatch.setattr(inputs, "prepare", _broken)
     with pytest.raises(ValueError, match="DataType"):
         quantize(_save(tmp_path / "good.onnx", "Relu"), tmp_path / "q.onnx", mode="dynamic")

@@ -11,11 +11,11 @@ from quant_models import build, weights
 
 from onnxtool.errors import InputError
 from onnxtool.model import io
-from onnxtool.model.graph import input_specs
-from onnxtool.quantize.calibration import open_data
-from onnxtool.quantize.observe import observe
-from onnxtool.quantize.prepare import prepare
-from onnxtool.quantize.samples import DataSource
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.quantization.calibration.observer import observe
+from onnxtool.quantization.data.open_data import open_data
+from onnxtool.quantization.data.source import DataSource
+from onnxtool.quantization.preprocess.prepare import prepare
 
 TENSORS = ["c", "r", "m"]
 

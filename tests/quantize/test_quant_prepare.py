@@ -9,12 +9,12 @@ from onnx import helper
 from quant_models import build, weights
 
 from onnxtool.model import io
-from onnxtool.model.graph import input_specs, operator_counts
-from onnxtool.quantize.apply import apply, calibrate
-from onnxtool.quantize.calibration import open_data
-from onnxtool.quantize.kernels import count_kernels
-from onnxtool.quantize.prepare import prepare
-from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.model.ir.queries import input_specs, operator_counts
+from onnxtool.quantization.apply_recipe import apply, calibrate
+from onnxtool.quantization.data.open_data import open_data
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.kernels import count_kernels
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
 

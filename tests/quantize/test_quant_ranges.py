@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.quantize.ranges import BINS, Histogram, Observed
+from onnxtool.quantization.calibration.range_estimators import BINS, Histogram, Observed
 
 
 def observed(parts: list[np.ndarray]) -> Observed:

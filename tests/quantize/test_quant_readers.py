@@ -9,8 +9,8 @@ import pytest
 
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantize.calibration import open_data, read_labels
-from onnxtool.quantize.images import parse_options
+from onnxtool.quantization.data.images import parse_options
+from onnxtool.quantization.data.open_data import open_data, read_labels
 
 FLOAT = np.dtype("float32")
 PICTURE = (TensorSpec("x", FLOAT, ("n", 3, 4, 6)),)

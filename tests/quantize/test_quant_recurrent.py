@@ -13,10 +13,10 @@ from quant_models import build, weights
 import onnxtool
 from onnxtool.errors import UnsupportedError
 from onnxtool.model import io
-from onnxtool.quantize.apply import apply
-from onnxtool.quantize.kernels import count_kernels
-from onnxtool.quantize.prepare import prepare
-from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.quantization.apply_recipe import apply
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.kernels import count_kernels
 from onnxtool.runtime.runner import OnnxRunner
 
 node = helper.make_node

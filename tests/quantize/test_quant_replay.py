@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from onnxtool.errors import InputError
-from onnxtool.quantize.api import quantize
-from onnxtool.quantize.recipe import QuantRecipe, dump_recipe
+from onnxtool.quantization.quantize import quantize
+from onnxtool.quantization.recipe import QuantRecipe, dump_recipe
 
 CASES: dict[str, dict[str, Any]] = {
     "static": {"mode": "static"},

@@ -13,10 +13,10 @@ from quant_models import build, weights
 import onnxtool
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.quantize.apply import apply
-from onnxtool.quantize.prepare import prepare
-from onnxtool.quantize.recipe import QuantRecipe
-from onnxtool.quantize.weight_only import quantize_blocks
+from onnxtool.quantization.algorithms.weight_only import quantize_blocks
+from onnxtool.quantization.apply_recipe import apply
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
 
 
@@ -114,7 +114,7 @@ def test_external_weights_are_never_all_in_memory(tmp_path: Path) -> None:
 def test_models_over_memory_are_written_without_running_the_float_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, ratio: float
 ) -> None:
-    monkeypatch.setattr("onnxtool.quantize.job.LARGE", 1000)
+    monkeypatch.setattr("onnxtool.quantization.inputs.LARGE", 1000)
     nodes = [helper.make_node("MatMul", ["x", "v"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["y"])]
     arrays = {"v": weights(128, 128), "w": weights(128, 128)}
     io.save(

@@ -11,12 +11,12 @@ from onnx import TensorProto, helper, numpy_helper
 from quant_models import build, weights
 
 from onnxtool.model import io
-from onnxtool.model.graph import input_specs
-from onnxtool.quantize.apply import apply, calibrate
-from onnxtool.quantize.calibration import open_data
-from onnxtool.quantize.kernels import count_kernels, integer_kernels
-from onnxtool.quantize.prepare import prepare
-from onnxtool.quantize.recipe import QuantRecipe
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.quantization.apply_recipe import apply, calibrate
+from onnxtool.quantization.data.open_data import open_data
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.kernels import count_kernels, integer_kernels
 from onnxtool.runtime.runner import OnnxRunner
 
 node = helper.make_node

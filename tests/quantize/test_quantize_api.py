@@ -11,8 +11,8 @@ import pytest
 import onnxtool
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model import io
-from onnxtool.model.metadata import read_history
-from onnxtool.quantize.recipe import from_dict
+from onnxtool.model.provenance.metadata import read_history
+from onnxtool.quantization.recipe import from_dict
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OnnxRunner
 

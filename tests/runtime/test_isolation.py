@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxtool.runtime import isolation, watching
+from onnxtool.runtime import isolation, watchdog
 
 PRELUDE = """
 import os, signal, sys, time
@@ -105,10 +105,10 @@ def test_waiting_for_a_processor_is_no_time_of_the_calls(
     def stop(*_: object) -> None:
         raise StoppedError
 
-    monkeypatch.setattr(watching, "_waited", lambda pid: {"1": 7.0, "2": 5.0 + waited, "3": 0.1})
-    monkeypatch.setattr(watching.Watch, "_stop", stop)
-    watch = watching.Watch(os.getpid(), -1, stop, may_retry=False)
-    call = watching._Call(
+    monkeypatch.setattr(watchdog, "_waited", lambda pid: {"1": 7.0, "2": 5.0 + waited, "3": 0.1})
+    monkeypatch.setattr(watchdog.Watch, "_stop", stop)
+    watch = watchdog.Watch(os.getpid(), -1, stop, may_retry=False)
+    call = watchdog._Call(
         what="loading",
         began=time.monotonic() - taken,
         seconds=2.0,
@@ -123,7 +123,7 @@ def test_waiting_for_a_processor_is_no_time_of_the_calls(
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not count the time")
 def test_the_time_waited_is_read_for_each_thread() -> None:
-    waited = watching._waited(os.getpid())
+    waited = watchdog._waited(os.getpid())
     assert str(os.getpid()) in waited
     assert all(seconds >= 0 for seconds in waited.values())
 

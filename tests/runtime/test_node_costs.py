@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.report.profile import NodeTime
-from onnxtool.runtime.peaks import measure_peaks
 from onnxtool.runtime.profile import profile
+from onnxtool.runtime.roofline import measure_peaks
 from onnxtool.runtime.session import OptimizationLevel, SessionOptions
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from onnxtool.errors import InputError, UsageError
 from onnxtool.runtime.timing import Ratio, Timing, block_ratio
-from onnxtool.validate.bench import bench, judge, median_interval
+from onnxtool.validation.benchmark.bench import bench, judge, median_interval
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from onnxtool.errors import InputError
 from onnxtool.report.bench import BenchReport, Latency
-from onnxtool.validate.bench_baseline import against_baseline
+from onnxtool.validation.benchmark.baseline import against_baseline
 
 ITEM = Latency("models/m.onnx", 1, 1, 100, 0.010, 0.011, 0.012, 0.0098, 0.0102, 100.0)
 REPORT = BenchReport((), (ITEM,), "random", "CPUExecutionProvider", "some cpu", 2, "onnxruntime")

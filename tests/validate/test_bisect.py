@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import UsageError
-from onnxtool.validate.compare import compare
+from onnxtool.validation.equivalence.compare import compare
 
 
 def branchy(weight: float, *, fused: bool) -> onnx.ModelProto:

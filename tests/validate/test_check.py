@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 from onnxtool.errors import InputError, UsageError
 from onnxtool.report.check import Severity
-from onnxtool.validate.check import check
-from onnxtool.validate.check_catalog import RULES, rule
-from onnxtool.validate.check_rule import FAMILIES
+from onnxtool.validation.lint.catalog import RULES, rule
+from onnxtool.validation.lint.check import check
+from onnxtool.validation.lint.rule import FAMILIES
 
 
 def saved(model: onnx.ModelProto, folder: Path) -> Path:

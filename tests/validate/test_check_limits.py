@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onnxtool.model import io
-from onnxtool.validate.check_stages import _Examination
+from onnxtool.validation.lint.stages import _Examination
 
 
 def test_external_data_counts(tmp_path: Path, digits_onnx: Path) -> None:

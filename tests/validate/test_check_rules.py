@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
-from onnxtool.model.metadata import add_history
+from onnxtool.model.provenance.metadata import add_history
 from onnxtool.report.check import Severity
-from onnxtool.validate.check import check, check_all, explain
-from onnxtool.validate.check_catalog import RULES
+from onnxtool.validation.lint.catalog import RULES
+from onnxtool.validation.lint.check import check, check_all, explain
 
 Node = onnx.NodeProto
 LARGE = np.linspace(0.1, 1.7, 64 * 64, dtype=np.float32).reshape(64, 64)
@@ -267,7 +267,7 @@ def test_near_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = tmp_path / "m.onnx"
     path.write_bytes(product(LARGE).SerializeToString())
     assert not check(path, select=["OT504"]).findings
-    monkeypatch.setattr("onnxtool.validate.check_weight_rules.PROTOBUF_LIMIT", 17_000)
+    monkeypatch.setattr("onnxtool.validation.lint.rules.weights.PROTOBUF_LIMIT", 17_000)
     assert check(path, select=["OT504"]).findings
 
 

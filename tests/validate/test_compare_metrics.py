@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.errors import UsageError
-from onnxtool.validate.compare import compare
-from onnxtool.validate.tolerance import Difference, Tolerance, ulp_distance
+from onnxtool.validation.equivalence.compare import compare
+from onnxtool.validation.equivalence.difference import Difference, Tolerance, ulp_distance
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> Difference:

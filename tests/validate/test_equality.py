@@ -6,10 +6,10 @@ from pathlib import Path
 
 import onnx
 
-from onnxtool.optimize.api import optimize
+from onnxtool.optimization.optimize import optimize
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validate.compare import compare
-from onnxtool.validate.equality import compare_runners, probe_feeds
+from onnxtool.validation.equivalence.compare import compare
+from onnxtool.validation.equivalence.compare_runners import compare_runners, probe_feeds
 
 # Finds what is above 100 in standard normal numbers: nothing.
 _DETECTOR = """

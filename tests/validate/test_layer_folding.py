@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.report.layers import Suspect
-from onnxtool.validate.layers import compare_layers
-from onnxtool.validate.tolerance import Tolerance
+from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.layers.compare_layers import compare_layers
 
 EPSILON = 1e-3
 Weights = dict[str, np.ndarray]

@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from onnxtool.runtime.session import EXACT
-from onnxtool.validate import layer_side
-from onnxtool.validate.layer_side import Side
-from onnxtool.validate.layers import compare_layers
-from onnxtool.validate.tolerance import Tolerance
+from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.layers import tensor_stream
+from onnxtool.validation.layers.compare_layers import compare_layers
+from onnxtool.validation.layers.tensor_stream import Side
 
 BRANCHES = """
 <ir_version: 10, opset_import: ["" : 20]>
@@ -58,7 +58,7 @@ def x() -> np.ndarray:
 def test_parts_give_what_subgraphs_capture(
     memory: int, which: bool, x: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layer_side, "MEMORY", memory)
+    monkeypatch.setattr(tensor_stream, "MEMORY", memory)
     side = opened(BRANCHES, tmp_path / "m.onnx", {"x": x, "which": np.array(which)})
     found = dict(side.stream())
     w = np.array([1, 2, 3, 4], np.float32)
@@ -73,7 +73,7 @@ def test_parts_give_what_subgraphs_capture(
 def test_a_sequence_between_parts_is_no_obstacle(
     memory: int, x: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layer_side, "MEMORY", memory)
+    monkeypatch.setattr(tensor_stream, "MEMORY", memory)
     found = dict(opened(SEQUENCE, tmp_path / "m.onnx", {"x": x}).stream())
     assert list(found) == ["a", "s", "b", "y"]
     np.testing.assert_array_equal(found["b"], x)
@@ -135,7 +135,7 @@ def test_tensors_in_another_order_are_compared_within_the_memory(
     other = branches([5, 4, 3, 2, 1, 0])
     other.graph.initializer[2].CopyFrom(numpy_helper.from_array(np.full(8, 7, np.float32), "w2"))
     onnx.save(other, tmp_path / "b.onnx")
-    monkeypatch.setattr(layer_side, "MEMORY", 1024)
+    monkeypatch.setattr(tensor_stream, "MEMORY", 1024)
     feeds = {"x": np.ones((4, 8), np.float32)}
     found = compare_layers(tmp_path / "a.onnx", tmp_path / "b.onnx", feeds, Tolerance())
     assert {t.name: t.ok for t in found.tensors} == {**{f"t{i}": i != 2 for i in range(6)}, "y": False}

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.validate import layer_side
-from onnxtool.validate.compare import compare
-from onnxtool.validate.layer_source import See
+from onnxtool.validation.equivalence.compare import compare
+from onnxtool.validation.layers import tensor_stream
+from onnxtool.validation.layers.framework_layers import See
 
 WEIGHTS = {f"{name}.weight": np.random.default_rng(i).standard_normal((6, 6)).astype(np.float32) / 2 for i, name in
            enumerate(("first", "left", "right", "last"))}  # fmt: skip
@@ -79,7 +79,7 @@ def looked_into(model: onnx.ModelProto, folder: Path) -> Any:
 
 @pytest.mark.parametrize("memory", [1, 1 << 28])
 def test_every_layer_is_found_by_its_content(memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layer_side, "MEMORY", memory)
+    monkeypatch.setattr(tensor_stream, "MEMORY", memory)
     found = looked_into(converted(anonymous=True), tmp_path)
     assert {t.name for t in found.tensors} == {"first", "left", "right", "add", "last", "y"}
     assert all(t.ok and t.max_abs < 1e-5 for t in found.tensors)

@@ -12,10 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxtool.errors import UsageError
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validate import layer_side
-from onnxtool.validate.compare import compare
-from onnxtool.validate.layers import compare_layers, measure
-from onnxtool.validate.tolerance import Tolerance
+from onnxtool.validation.equivalence.compare import compare
+from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.layers import tensor_stream
+from onnxtool.validation.layers.compare_layers import compare_layers, measure
 
 DEPTH = 6
 
@@ -152,7 +152,7 @@ def test_memory_is_bounded_by_more_passes(
     reference: Path, feeds: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     onnx.save(damaged(chain(), "w4"), tmp_path / "b.onnx")
-    monkeypatch.setattr(layer_side, "MEMORY", 1000)
+    monkeypatch.setattr(tensor_stream, "MEMORY", 1000)
     found = compare_layers(reference, tmp_path / "b.onnx", feeds, Tolerance())
     assert found.passes > 3
     assert found.culprit is not None

@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxtool.validate.compare import compare
+from onnxtool.validation.equivalence.compare import compare
 
 GAIN = np.float32(1e6)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from onnxtool.report.compare import TensorDifference
-from onnxtool.validate import tolerance
-from onnxtool.validate.tolerance import Difference, Tolerance
+from onnxtool.validation.equivalence import difference as equivalence_difference
+from onnxtool.validation.equivalence.difference import Difference, Tolerance
 
 
 def difference(a: object, b: object, rtol: float = 1e-3, atol: float = 1e-5) -> TensorDifference:
@@ -58,7 +58,7 @@ def test_large_tensors_are_judged_as_a_whole(monkeypatch: pytest.MonkeyPatch) ->
     b[31, 7] += 5
     whole = Difference("y", Tolerance())
     whole.add(a, b)
-    monkeypatch.setattr(tolerance, "_CHUNK", 7)
+    monkeypatch.setattr(equivalence_difference, "_CHUNK", 7)
     parts = Difference("y", Tolerance())
     parts.add(a, b)
     assert parts.result().worst_index == (31, 7) and parts.result().expected == float(a[31, 7])

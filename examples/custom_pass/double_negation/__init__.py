@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxtool.optimize.context import PassContext
-from onnxtool.optimize.levels import Level
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
 
 
 class RemoveDoubleNegation:

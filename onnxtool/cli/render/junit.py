@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from onnxtool.cli.render.compare_view import why
+from onnxtool.cli.render.terminal.compare import why
 from onnxtool.cli.render.text import clean
 from onnxtool.report.base import Report
 from onnxtool.report.bench import BenchReport

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from onnxtool.cli.render.bench_view import original_name
-from onnxtool.cli.render.compare_view import why
+from onnxtool.cli.render.terminal.bench import original_name
+from onnxtool.cli.render.terminal.compare import why
 from onnxtool.cli.render.text import clean, count, duration, number, size
 from onnxtool.report.base import Report
 from onnxtool.report.bench import BenchReport

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxtool.model import io
-from onnxtool.optimize.pipeline import optimize_model
+from onnxtool.optimization.pipeline import optimize_model
 
 CSE = "eliminate-common-subexpressions"
 MERGE = "merge-duplicate-initializers"

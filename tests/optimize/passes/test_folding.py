@@ -7,9 +7,9 @@ import onnx
 import pytest
 
 from onnxtool.model import io
-from onnxtool.model.graph import operator_counts
-from onnxtool.optimize.passes import folding
-from onnxtool.optimize.pipeline import optimize_model
+from onnxtool.model.ir.queries import operator_counts
+from onnxtool.optimization.passes.cleanup import constant_folding
+from onnxtool.optimization.pipeline import optimize_model
 from tests.optimize.conftest import model_from
 
 FOLD = ("lift-constants", "fold-constants", "eliminate-dead-code")
@@ -258,8 +258,8 @@ def test_an_expand_that_is_compact_already_is_left_alone() -> None:
 
 def test_a_large_weight_that_others_read_is_not_copied_only_to_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str] = []
-    evaluate = folding.evaluate
-    monkeypatch.setattr(folding, "evaluate", lambda n, *rest: computed.append(n.op_type) or evaluate(n, *rest))
+    evaluate = constant_folding.evaluate
+    monkeypatch.setattr(constant_folding, "evaluate", lambda n, *rest: computed.append(n.op_type) or evaluate(n, *rest))
 
     def left(text: str, weight: np.ndarray) -> list[str]:
         computed.clear()

@@ -1,0 +1,81 @@
+"""`onnxtool bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxtool.cli import options as o
+from onnxtool.cli.output import Output
+
+
+def command(
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL...", help="The .onnx files; ratios are to the first.", show_default=False),
+    ],
+    data: o.DataOption = None,
+    batch: Annotated[
+        str | None,
+        typer.Option("--batch", metavar="N[,N...]", help="Batch sizes, such as 1,8.", show_default=False),
+    ] = None,
+    threads: Annotated[
+        str | None,
+        typer.Option("--threads", metavar="N[,N...]", help="Numbers of threads, such as 1,2.", show_default=False),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option("--budget", min=0.0, metavar="SECONDS", help="Time for each model in each setting.")
+    ] = 2.0,
+    profile: Annotated[bool, typer.Option("--profile", help="Also show the time of each operator and node.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE.json", help="Leave the first model's profile as Chrome trace.", show_default=False
+        ),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            "--baseline", metavar="FILE.json", help="An earlier --json report; slower is exit 1.", show_default=False
+        ),
+    ] = None,
+    max_regression: Annotated[
+        str, typer.Option("--max-regression", metavar="PERCENT", help="How much slower than --baseline is allowed.")
+    ] = "5%",
+    seed: o.SeedOption = 0,
+    provider: o.ProviderOption = "cpu",
+    custom_op_library: o.CustomOpOption = None,
+    json: o.JsonOption = None,
+    junit: o.JunitOption = None,
+    markdown: o.MarkdownOption = None,
+    html: o.HtmlOption = None,
+    verbose: o.VerboseOption = 0,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Measure latency, throughput, load time and peak memory of models, side by side.
+
+    Several models take turns in one run; ratios to the first come with 95 % confidence intervals.
+    """
+    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}) as out:
+        from onnxtool.cli.numbers import percentage, whole_numbers
+        from onnxtool.runtime.session import SessionOptions
+        from onnxtool.validation.benchmark.bench import bench
+
+        options = SessionOptions(provider, custom_op_libraries=tuple(custom_op_library or ()))
+        out.emit(
+            bench(
+                models,
+                data=data,
+                batches=whole_numbers("--batch", batch),
+                threads=whole_numbers("--threads", threads),
+                budget=budget,
+                seed=seed,
+                options=options,
+                profiled=profile,
+                trace=trace,
+                baseline=baseline,
+                max_regression=percentage("--max-regression", max_regression),
+            )
+        )

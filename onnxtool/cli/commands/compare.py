@@ -1,0 +1,194 @@
+"""`onnxtool compare`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onnxtool.cli import options as o
+from onnxtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from onnxtool.conversion.adapter import ConvertOptions, SourceModel
+
+
+class OptLevel(StrEnum):
+    """How far the runtime may rewrite a model when it loads it."""
+
+    off = "off"
+    basic = "basic"
+    extended = "extended"
+    all = "all"
+
+
+def command(
+    a: Annotated[
+        Path, typer.Argument(metavar="A", help="The reference: an .onnx or a framework file.", show_default=False)
+    ],
+    b: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[B]", help="The model to judge, likewise; none with --golden and --record.", show_default=False
+        ),
+    ] = None,
+    data: o.DataOption = None,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Compare every tensor inside, and name the first that is wrong.")
+    ] = False,
+    bisect: Annotated[
+        Path | None,
+        typer.Option(
+            "--bisect",
+            metavar="DIR",
+            help="Cut out the smallest part that differs, and leave it here with its inputs.",
+            show_default=False,
+        ),
+    ] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Ask ONNX's reference implementation as a third opinion.")
+    ] = False,
+    tolerance: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tolerance", metavar="NAME:RTOL,ATOL", help="Tolerance of one output. Repeatable.", show_default=False
+        ),
+    ] = None,
+    batch_sizes: Annotated[
+        str | None,
+        typer.Option("--batch-sizes", metavar="N[,N...]", help="Batch sizes of random inputs.", show_default=False),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", min=1, help="How many random inputs to run on.", show_default=False)
+    ] = None,
+    top_k: Annotated[
+        int, typer.Option("--top-k", min=2, metavar="K", help="Largest elements of a row that -v compares.")
+    ] = 5,
+    edge: Annotated[bool, typer.Option("--edge", help="Also run on zeros, extremes and an empty batch.")] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="DIR", help="Keep A's inputs and outputs here.", show_default=False),
+    ] = None,
+    golden: Annotated[
+        Path | None,
+        typer.Option("--golden", metavar="DIR", help="Hold A against what --record kept.", show_default=False),
+    ] = None,
+    opt_level: Annotated[
+        OptLevel, typer.Option("--opt-level", help="The runtime's own graph optimizations at load time.")
+    ] = OptLevel.all,
+    rtol: o.RtolOption = 1e-3,
+    atol: o.AtolOption = 1e-5,
+    seed: o.SeedOption = 0,
+    provider: o.ProviderOption = "cpu",
+    threads: o.ThreadsOption = None,
+    custom_op_library: o.CustomOpOption = None,
+    factory: o.FactoryOption = None,
+    factory_arg: o.FactoryArgOption = None,
+    pythonpath: o.PythonPathOption = None,
+    trust: o.TrustOption = False,
+    input_shape: o.InputShapeOption = None,
+    input_dtype: o.InputDtypeOption = None,
+    json: o.JsonOption = None,
+    junit: o.JunitOption = None,
+    markdown: o.MarkdownOption = None,
+    html: o.HtmlOption = None,
+    verbose: o.VerboseOption = 0,
+    quiet: o.QuietOption = False,
+) -> None:
+    """Run two models on the same inputs and show how far their outputs are apart.
+
+    Exit 0 when every output is within tolerance, 1 when one is not.
+    """
+    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}) as out:
+        from onnxtool.cli.numbers import parse_tolerances, whole_numbers
+        from onnxtool.cli.parsing import convert_options
+        from onnxtool.errors import UsageError
+        from onnxtool.runtime.session import SessionOptions
+
+        options = SessionOptions(provider, threads, opt_level.value, tuple(custom_op_library or ()))
+        batches = whole_numbers("--batch-sizes", batch_sizes)
+        limits = parse_tolerances(tolerance or [])
+        if (b is None) == (record is None and golden is None) or (record is not None and golden is not None):
+            raise UsageError("compare takes two models, or one with --golden DIR or --record DIR.")
+        if record is not None:
+            from onnxtool.validation.equivalence.golden import record as keep
+
+            out.emit(keep(a, record, data=data, batches=batches, seed=seed, rtol=rtol, atol=atol, options=options))
+            return
+        if b is None or golden is not None:
+            from onnxtool.validation.equivalence.golden import golden as hold
+
+            out.emit(hold(a, golden or "", rtol=rtol, atol=atol, tolerances=limits, options=options))
+            return
+        from onnxtool.validation.equivalence.compare import compare
+
+        how = convert_options(
+            factory=factory,
+            factory_arg=factory_arg,
+            pythonpath=pythonpath,
+            trust=trust,
+            input_shape=input_shape,
+            input_dtype=input_dtype,
+            seed=seed,
+            verbose=verbose,
+        )
+        left, right = _opened(a, b, how), _opened(b, a, how)
+        names = (str(a), str(b))
+        out.emit(
+            compare(
+                left,
+                right,
+                data=data,
+                rtol=rtol,
+                atol=atol,
+                seed=seed,
+                options=options,
+                names=names,
+                tolerances=limits,
+                batches=batches,
+                samples=samples,
+                edge=edge,
+                layers=layers,
+                bisect=bisect,
+                reference=reference,
+                top_k=top_k,
+            )
+        )
+
+
+def _opened(path: Path, other: Path, options: ConvertOptions) -> Path | SourceModel:
+    """An ONNX file stays a path; a framework file is loaded, with the other's input shapes where it has none."""
+    if path.suffix == ".onnx":
+        return path
+    from onnxtool.conversion.adapter import find_adapter
+    from onnxtool.conversion.convert import open_source
+    from onnxtool.conversion.source import Source
+    from onnxtool.errors import InputError, UsageError
+
+    try:
+        find_adapter(Source(path), options)
+    except InputError:
+        return path  # an ONNX file by another name, or nothing: reading it as ONNX tells
+    try:
+        return open_source(path, options)
+    except UsageError:
+        if options.input_shapes or other.suffix != ".onnx":
+            raise
+        return open_source(path, _like(other, options))
+
+
+def _like(path: Path, options: ConvertOptions) -> ConvertOptions:
+    """`options` with the input shapes and dtypes of an ONNX file."""
+    from dataclasses import replace
+
+    from onnxtool.model import header, io
+
+    inputs = header.read_header(io.read_proto(path)).inputs
+    alone = len(inputs) == 1
+    return replace(
+        options,
+        input_shapes={"" if alone else s.name: s.shape for s in inputs if s.shape is not None},
+        input_dtypes={"" if alone else s.name: s.dtype for s in inputs},
+    )

@@ -1,0 +1,1 @@
+"""Framework file -> ONNX model, proven equal to its source."""

@@ -1,0 +1,1 @@
+"""XGBoost, LightGBM and CatBoost models."""

@@ -1,0 +1,196 @@
+"""Boosted trees -> ONNX: native models, and their estimators as steps of scikit-learn pipelines."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.tensorflow.environment import quiet
+from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
+from onnxtool.model import io
+from onnxtool.model.domains import Domain
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+# What onnxmltools 1.16 writes for trees.
+NEWEST_OPSET = 15
+
+
+def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: int = 0) -> ir.Model:
+    """Convert a native model.
+
+    Raises:
+        MissingExtraError: onnxmltools is not installed.
+        UnsupportedError: an objective without an ONNX form.
+    """
+    package = type(model.estimator).__module__.split(".")[0]
+    with quiet(verbose):
+        try:
+            proto = _catboost(model.estimator) if package == "catboost" else _onnxmltools(model, package, opset)
+        except OnnxToolError:
+            raise
+        except Exception as error:
+            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise UnsupportedError(f"{model.form}: cannot be converted: {reason[:300]}") from error
+    without_zipmap(proto)
+    if zipmap and len(model.outputs) == 2:
+        _with_zipmap(proto, model)
+    model.feeds_hint = model.feeds_hint or _range(proto, model)
+    return io.from_proto(proto)
+
+
+def _onnxmltools(model: SklearnModel, package: str, opset: int) -> onnx.ModelProto:
+    try:
+        from onnxmltools import convert
+        from onnxmltools.convert.common.data_types import FloatTensorType
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(model.form, "onnxmltools", "boosting") from error
+    shape = [d if isinstance(d, int) else None for d in model.inputs[0].shape or ()]
+    arguments: dict[str, Any] = {"initial_types": [("X", FloatTensorType(shape))], "target_opset": opset}
+    if package == "lightgbm":
+        proto: onnx.ModelProto = convert.convert_lightgbm(model.estimator, zipmap=False, **arguments)
+    else:
+        proto = convert.convert_xgboost(model.estimator, **arguments)
+    return proto
+
+
+def _catboost(estimator: Any) -> onnx.ModelProto:
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        estimator.save_model(str(path), format="onnx")
+        return onnx.load(path)
+
+
+def without_zipmap(proto: onnx.ModelProto) -> None:
+    """Drop the ZipMap that makes a list of maps of the probabilities."""
+    from onnx import TensorProto, helper
+
+    for node in list(proto.graph.node):
+        if node.op_type != "ZipMap":
+            continue
+        for output in proto.graph.output:
+            if output.name == node.output[0]:
+                tensor = helper.make_tensor_value_info(node.input[0], TensorProto.FLOAT, [None, None])
+                output.CopyFrom(tensor)
+        proto.graph.node.remove(node)
+
+
+def _with_zipmap(proto: onnx.ModelProto, model: SklearnModel) -> None:
+    from onnx import TensorProto, helper
+
+    chances = proto.graph.output[1].name
+    classes = model.classes
+    texts = any(isinstance(c, str) for c in classes)
+    labels = {"classlabels_strings": list(classes)} if texts else {"classlabels_int64s": [int(c) for c in classes]}
+    proto.graph.node.append(helper.make_node("ZipMap", [chances], ["zipped"], domain="ai.onnx.ml", **labels))
+    number = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    entry = helper.make_map_type_proto(TensorProto.STRING if texts else TensorProto.INT64, number)
+    proto.graph.output[1].CopyFrom(helper.make_value_info("zipped", helper.make_sequence_type_proto(entry)))
+
+
+def _range(proto: onnx.ModelProto, model: SklearnModel) -> dict[str, Domain] | None:
+    """Where the thresholds lie, so that random inputs fall on both sides of them."""
+    from onnx import helper, numpy_helper
+
+    found = []
+    for node in proto.graph.node:
+        given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        values = given.get("nodes_values", given.get("nodes_values_as_tensor"))
+        if values is None or "nodes_modes" not in given:
+            continue
+        numbers = numpy_helper.to_array(values) if hasattr(values, "dims") else np.asarray(values)
+        found.append(numbers[[mode != b"LEAF" for mode in given["nodes_modes"]]])
+    thresholds = np.concatenate(found) if found else np.array([])
+    thresholds = thresholds[np.isfinite(thresholds)]
+    if not thresholds.size:
+        return None
+    low, high = np.percentile(thresholds, [1, 99])
+    margin = 0.2 * float(high - low) or 1.0
+    return {model.inputs[0].name: Domain(float(low) - margin, float(high) + margin)}
+
+
+@cache
+def register_estimators() -> None:
+    """Let skl2onnx convert estimators of XGBoost, LightGBM and CatBoost that are steps of a pipeline.
+
+    Only packages that the unpickled model has already imported are registered.
+    """
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common.shape_calculator import (
+        calculate_linear_classifier_output_shapes as classifier_shapes,
+    )
+    from skl2onnx.common.shape_calculator import (
+        calculate_linear_regressor_output_shapes as regressor_shapes,
+    )
+
+    options = {"nocl": [True, False], "zipmap": [True, False, "columns"], "raw_scores": [True, False]}
+    for package, alias in (("xgboost", "XGBoostXGB"), ("lightgbm", "LightGbmLGBM"), ("catboost", "CatBoost")):
+        module = sys.modules.get(package)
+        if module is None:
+            continue
+        converter = _converter(package)
+        prefix = {"xgboost": "XGB", "lightgbm": "LGBM", "catboost": "CatBoost"}[package]
+        for kind, shapes in (("Classifier", classifier_shapes), ("Regressor", regressor_shapes)):
+            update_registered_converter(
+                getattr(module, prefix + kind),
+                alias + kind,
+                shapes,
+                converter,
+                parser=_parse_classifier if (package, kind) == ("catboost", "Classifier") else None,
+                options=options if kind == "Classifier" else None,
+            )
+
+
+def _parse_classifier(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:  # noqa: ARG001
+    """CatBoost 1.2 does not tell scikit-learn that it is a classifier: declare its two outputs by hand."""
+    from skl2onnx._parse import _apply_zipmap, _get_sklearn_operator_name
+    from skl2onnx.common import data_types
+
+    texts = any(isinstance(c, str) for c in model.classes_)
+    operator = scope.declare_local_operator(_get_sklearn_operator_name(type(model)), model)
+    operator.inputs = inputs
+    labels = (data_types.StringTensorType if texts else data_types.Int64TensorType)()
+    operator.outputs.append(scope.declare_local_variable("label", labels))
+    operator.outputs.append(scope.declare_local_variable("probabilities", data_types.FloatTensorType()))
+    wanted = scope.get_options(model, {"zipmap": True})["zipmap"]
+    return _apply_zipmap(wanted, scope, model, type(inputs[0].type), operator.outputs) if wanted else operator.outputs
+
+
+def _converter(package: str) -> Any:
+    if package == "xgboost":
+        from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
+
+        return convert_xgboost
+    if package == "lightgbm":
+        from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
+
+        return convert_lightgbm
+    return _convert_catboost_step
+
+
+def _convert_catboost_step(scope: Any, operator: Any, container: Any) -> None:
+    """Copy the tree node of CatBoost's own ONNX form into the pipeline's graph."""
+    from onnx import helper
+
+    proto = _catboost(operator.raw_operator)
+    version = next((o.version for o in proto.opset_import if o.domain == "ai.onnx.ml"), 1)
+    (tree,) = [n for n in proto.graph.node if n.op_type.startswith("TreeEnsemble")]
+    container.add_node(
+        tree.op_type,
+        [operator.inputs[0].full_name],
+        [o.full_name for o in operator.outputs],
+        op_domain="ai.onnx.ml",
+        op_version=version,
+        name=scope.get_unique_operator_name(tree.op_type),
+        **{a.name: helper.get_attribute_value(a) for a in tree.attribute},
+    )

@@ -1,0 +1,194 @@
+"""Reading the native files of XGBoost, LightGBM and CatBoost. None of them holds code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.boosting.ubjson import is_whole
+from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.sklearn.model import Compute, SklearnModel
+from onnxtool.conversion.sklearn.schema import BATCH
+from onnxtool.conversion.source import Source
+from onnxtool.conversion.tensorflow.environment import quiet
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.isolation import native_silence, risky
+
+_FLOAT = np.dtype("float32")
+_XGBOOST_KEYS = {"learner", "version"}
+_CATBOOST_KEYS = {"oblivious_trees", "features_info"}
+_HEADER = 1 << 24
+_LIGHTGBM_CLASSES = ("binary", "multiclass", "multiclassova", "softmax", "ova", "cross_entropy")
+
+
+def form_of(source: Source) -> str | None:
+    """ "XGBoost (JSON)", "XGBoost (UBJSON)", "LightGBM", "CatBoost", "CatBoost (JSON)", or None."""
+    head = source.head(4096)
+    if head.startswith(b"tree\n") and b"\nversion=v" in head:
+        return "LightGBM"
+    if head.startswith(b"CBM1"):
+        return "CatBoost"
+    if head.startswith(b"{") and b"learner" in head[:64] and not source.is_text:
+        return "XGBoost (UBJSON)"
+    if head.lstrip()[:1] == b"{" and not source.zip_names():
+        document = source.json()
+        if isinstance(document, dict) and set(document) >= _XGBOOST_KEYS:
+            return "XGBoost (JSON)"
+        if isinstance(document, dict) and set(document) >= _CATBOOST_KEYS:
+            return "CatBoost (JSON)"
+    return None
+
+
+def load(source: Source, form: str, options: ConvertOptions) -> SklearnModel:
+    """Load a native file.
+
+    Raises:
+        MissingExtraError: its package is not installed.
+        InputError: damaged.
+        UnsupportedError: an objective or a feature without an ONNX form.
+    """
+    loader = {"XGBoost": _xgboost, "LightGBM": _lightgbm, "CatBoost": _catboost}[form.split(" ")[0]]
+    # LightGBM's native code says itself what it finds wrong, with texts from the file, before it raises or crashes.
+    with quiet(options.verbose), nullcontext() if options.verbose else native_silence():
+        return loader(source, form, options)
+
+
+def _model(
+    model: Any,
+    width: int,
+    classes: Sequence[Any] | None,
+    computes: tuple[Compute, ...],
+    form: str,
+    framework: str,
+    options: ConvertOptions,
+) -> SklearnModel:
+    """The common shape of the three: one matrix in; label and probabilities, or a prediction, out."""
+    inputs = described([TensorSpec("X", _FLOAT, (BATCH, width))], options)
+    first = inputs[0].shape[0] if inputs[0].shape else BATCH
+    if classes is None:
+        outputs = [TensorSpec("prediction", _FLOAT, (first, None))]
+    else:
+        kind: np.dtype | str = "string" if any(isinstance(c, str) for c in classes) else np.dtype("int64")
+        chances = TensorSpec("probabilities", _FLOAT, (first, len(classes)))
+        if options.zipmap:
+            chances = TensorSpec("probabilities", "seq(map)", None)
+            computes = (computes[0], _zipped(computes[1], classes))
+        outputs = [TensorSpec("label", kind, (first,)), chances]
+    return SklearnModel(
+        estimator=model,
+        inputs=inputs,
+        outputs=named(outputs, options.output_names, "--output-names"),
+        computes=computes,
+        columns=(),
+        classes=tuple(classes or ()),
+        form=f"{form} model",
+        framework=framework,
+    )
+
+
+def _zipped(compute: Compute, classes: Sequence[Any]) -> Compute:
+    return lambda rows: [dict(zip(classes, row.tolist(), strict=True)) for row in compute(rows)]
+
+
+def _xgboost(source: Source, form: str, options: ConvertOptions) -> SklearnModel:
+    xgboost = _import(source, "xgboost", "XGBoost")
+    assert source.path is not None
+    if "UBJSON" in form and not is_whole(source.path.read_bytes()):
+        raise InputError(f"{source}: the UBJSON file is damaged or cut off.")
+    booster = _read(source, lambda path: xgboost.Booster(model_file=path))
+    objective = _xgboost_objective(booster)
+    is_classifier = objective.startswith(("binary:logistic", "multi:"))
+    model = (xgboost.XGBClassifier if is_classifier else xgboost.XGBRegressor)()
+    _read(source, model.load_model)
+    booster = model.get_booster()
+    booster.feature_names = None  # the ONNX file takes a matrix, and so does the reference
+    framework = f"xgboost {xgboost.__version__}"
+    width = booster.num_features()
+    if not is_classifier:
+        return _model(model, width, None, (lambda x: _column(model.predict(x)),), form, framework, options)
+    classes = list(range(max(int(model.n_classes_), 2)))
+    return _model(model, width, classes, (model.predict, model.predict_proba), form, framework, options)
+
+
+def _xgboost_objective(booster: Any) -> str:
+    import json
+
+    learner = json.loads(booster.save_config())["learner"]
+    return str(learner["objective"]["name"])
+
+
+def _lightgbm(source: Source, form: str, options: ConvertOptions) -> SklearnModel:
+    lightgbm = _import(source, "lightgbm", "LightGBM")
+    _check_complete(source)
+    booster = _read(source, lambda path: lightgbm.Booster(model_file=path))
+    objective = str(booster.dump_model().get("objective", "regression")).split(" ")[0]
+    framework = f"lightgbm {lightgbm.__version__}"
+    width = booster.num_feature()
+    if objective not in _LIGHTGBM_CLASSES:
+        return _model(booster, width, None, (lambda x: _column(booster.predict(x)),), form, framework, options)
+    count = max(booster.num_model_per_iteration(), 2)
+
+    def chances(rows: Any) -> np.ndarray:
+        found = np.asarray(booster.predict(rows))
+        return np.column_stack([1 - found, found]) if found.ndim == 1 else found
+
+    computes: tuple[Compute, ...] = (lambda rows: chances(rows).argmax(axis=1), chances)
+    return _model(booster, width, list(range(count)), computes, form, framework, options)
+
+
+def _check_complete(source: Source) -> None:
+    """LightGBM 4.7 crashes the process on a file that is cut off among the trees."""
+    assert source.path is not None
+    content = source.path.read_bytes()
+    sizes = next((line for line in content[:_HEADER].split(b"\n") if line.startswith(b"tree_sizes=")), b"=")
+    counted = sum(int(size) for size in sizes.split(b"=")[1].split() if size.isdigit())
+    end = content.find(b"\nend of trees")
+    if end < counted or content.count(b"\nTree=") != len(sizes.split(b"=")[1].split()):
+        raise InputError(f"{source}: the file is damaged or cut off among the trees.")
+
+
+def _catboost(source: Source, form: str, options: ConvertOptions) -> SklearnModel:
+    catboost = _import(source, "catboost", "CatBoost")
+    kind = "json" if "JSON" in form else "cbm"
+    plain = _read(source, lambda path: catboost.CatBoost().load_model(path, format=kind))
+    if plain.get_cat_feature_indices():
+        raise UnsupportedError(
+            f"{source}: CatBoost writes no ONNX for models with categorical features. Encode them before training."
+        )
+    classes = list(plain.classes_)
+    framework = f"catboost {catboost.__version__}"
+    width = len(plain.feature_names_)
+    model = (catboost.CatBoostClassifier if classes else catboost.CatBoostRegressor)()
+    _read(source, lambda path: model.load_model(path, format=kind))
+    if not classes:
+        return _model(model, width, None, (lambda x: _column(model.predict(x)),), form, framework, options)
+    labels = [c.item() if hasattr(c, "item") else c for c in classes]
+    computes: tuple[Compute, ...] = (lambda x: np.asarray(model.predict(x)).reshape(-1), model.predict_proba)
+    return _model(model, width, labels, computes, form, framework, options)
+
+
+def _import(source: Source, name: str, title: str) -> Any:
+    try:
+        return __import__(name)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(source), title, "boosting") from error
+
+
+def _read(source: Source, reader: Callable[[str], Any]) -> Any:
+    try:
+        with risky("reading the trees", source.size):
+            return reader(os.fspath(source.path or ""))
+    except Exception as error:
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(f"{source}: damaged, or written by a newer version: {reason[:200]}") from error
+
+
+def _column(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    return array.reshape(-1, 1) if array.ndim == 1 else array

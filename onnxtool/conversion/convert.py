@@ -1,0 +1,210 @@
+"""`convert`: a framework model in, a verified ONNX file out."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool import progress
+from onnxtool.conversion.adapter import Adapter, ConvertOptions, SourceModel, find_adapter
+from onnxtool.conversion.equivalence import Proof, tidied
+from onnxtool.conversion.factory_framework import choose_adapter
+from onnxtool.conversion.graph_interface import align, observe_output_dims
+from onnxtool.conversion.provenance import record
+from onnxtool.conversion.source import Source
+from onnxtool.conversion.supervised_model import Watched, declared_bytes
+from onnxtool.errors import UsageError
+from onnxtool.model import io
+from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
+from onnxtool.model.spec import parse_dtype
+from onnxtool.report.convert import ConvertReport
+from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.isolation import FRAMEWORK, OWN, Pace, risky
+from onnxtool.validation.equivalence.difference import Tolerance
+
+# Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
+_SPILL = 32_000_000
+# For adapters of other packages, which may import their framework while they load a file.
+_IMPORTING = replace(FRAMEWORK, scale=6.0)
+
+
+def convert(
+    source: str | os.PathLike[str] | None,
+    output: str | os.PathLike[str],
+    *,
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008  (frozen)
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    verify_result: bool = True,
+    keep_failed: str | os.PathLike[str] | None = None,
+    reproducible: bool = False,
+    **settings: Any,
+) -> ConvertReport:
+    """Convert a model, run it and the original on the same inputs, and write the file only if they agree.
+
+    Args:
+        source: file or folder; None when `factory` makes the whole model.
+        output: the .onnx file to write.
+        options: all that an adapter may want to know.
+        rtol: relative tolerance for floats (wider where the model computes in float16 or bfloat16).
+        atol: absolute tolerance for floats.
+        verify_result: False skips the comparison; the file's metadata says so.
+        keep_failed: where to keep a file that failed the comparison.
+        reproducible: leave measured values out of the file's metadata, so that every run gives the same bytes.
+        settings: fields of ConvertOptions by name: `convert(a, b, factory="net.py:make", trust=True)`. `sample` may be
+            the path of an .npz file.
+
+    Returns:
+        A report; with `ok` False (outputs differ) nothing was written to `output`.
+
+    Raises:
+        InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
+    """
+    output = Path(output)
+    io.check_output(output)
+    options = with_settings(options, settings)
+    clock = _Clock()
+    with progress.task("converting", 4) as task:
+        opened, adapter, model = _open(source, options)
+        clock.stop("load")
+        task.advance()
+        # Frameworks run the model to export it, with native code that takes its data for sound.
+        _prepare(adapter, opened, options, export=True)
+        pace = _pace(adapter, options)
+        with risky(f"exporting the model with {adapter.name}", opened.size, declared_bytes(model.inputs), pace):
+            graph = adapter.export(model, options)
+        align(graph, model.inputs, model.outputs)
+        clock.stop("export")
+        task.advance()
+        comparison = None
+        proof = Proof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
+        if verify_result:
+            with risky(f"running the model with {adapter.name}", opened.size, pace=pace):
+                proof.observe(graph)
+        _release(model)
+        with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
+            if verify_result:
+                graph, comparison = tidied(graph, proof, model.notes)
+                observe_output_dims(graph, model.inputs, [(p.feeds, p.outputs) for p in proof.probes])
+            clock.stop("verify")
+            task.advance()
+            record(graph, opened, model, options, comparison, reproducible=reproducible)
+            size = 0
+            target = output if comparison is None or comparison.ok else keep_failed
+            if target is not None:
+                size = io.save(graph, target, spill=spill)
+        clock.stop("save")
+        task.advance()
+    written = target == output
+    return ConvertReport(
+        source=str(opened),
+        output=str(output),
+        form=model.form,
+        framework=model.framework,
+        source_sha256=opened.sha256(),
+        inputs=tuple(s.info() for s in input_specs(graph)),
+        outputs=tuple(s.info() for s in output_specs(graph)),
+        opset=graph.opset_imports.get("", 0),
+        nodes=sum(1 for _ in all_nodes(graph)),
+        size_bytes=size if written else 0,
+        comparison=comparison,
+        notes=tuple(model.notes),
+        seconds=clock.seconds,
+        written=written,
+        kept=None if written or target is None else str(target),
+    )
+
+
+def open_source(
+    source: str | os.PathLike[str] | None,
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008  (frozen)
+    **settings: Any,
+) -> SourceModel:
+    """Load a framework model as a Runner, without converting it.
+
+    Raises:
+        InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
+    """
+    options = with_settings(options, settings)
+    opened, adapter, model = _open(source, options)
+    watched: SourceModel = Watched(
+        model, f"running the model with {adapter.name}", opened.size, _pace(adapter, options)
+    )
+    return watched
+
+
+def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
+    """`options` with single fields replaced; the path of a sample is read, and dtypes may be words or numpy's.
+
+    Raises:
+        UsageError: no such option.
+    """
+    known = {f.name for f in fields(ConvertOptions)}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise UsageError(f"convert has no option {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+    sample = settings.get("sample")
+    if isinstance(sample, (str, os.PathLike)):
+        settings = {**settings, "sample": read_npz(sample)}
+    dtypes = settings.get("input_dtypes")
+    if dtypes:
+        named = {
+            name: parse_dtype(dtype) if isinstance(dtype, str) else np.dtype(dtype) for name, dtype in dtypes.items()
+        }
+        settings = {**settings, "input_dtypes": named}
+    return replace(options, **settings)
+
+
+def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tuple[Source, Adapter, SourceModel]:
+    if source is None and options.factory is None:
+        raise UsageError("give a SOURCE file, or --factory file.py:function that builds the whole model.")
+    opened = Source(source)
+    if opened.path is None and options.adapter is None:
+        with risky("building the model with the factory", pace=OWN):
+            options = choose_adapter(options)
+    adapter = find_adapter(opened, options)
+    _prepare(adapter, opened, options, export=False)
+    with risky(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options)):
+        return opened, adapter, adapter.load(opened, options)
+
+
+def _prepare(adapter: Adapter, opened: Source, options: ConvertOptions, *, export: bool) -> None:
+    """Let an adapter import its framework, which is no work on the file."""
+    prepare = getattr(adapter, "prepare", None)
+    if prepare is not None:
+        prepare(opened, options, export=export)
+
+
+def _pace(adapter: Adapter, options: ConvertOptions) -> Pace:
+    """What loading and running may take: a stranger's file is held short, the user's own code is not."""
+    if options.factory is not None or options.trust:
+        return OWN
+    return FRAMEWORK if hasattr(adapter, "prepare") else _IMPORTING
+
+
+def _release(model: SourceModel) -> None:
+    """Let a source that can do so give back its memory: it has been run, and its weights are in the graph now."""
+    release = getattr(model, "release", None)
+    if release is not None:
+        release()
+        gc.collect()  # exporters leave cycles that hold the weights
+
+
+class _Clock:
+    """Seconds since the last stop, by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def stop(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage], self._last = now - self._last, now

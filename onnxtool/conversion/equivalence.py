@@ -1,0 +1,258 @@
+"""The proof: source model and ONNX graph on the same inputs, at several sizes of every dynamic dim."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.conversion.adapter import ConvertOptions, SourceModel
+from onnxtool.conversion.allowance import allowances, tolerance_for
+from onnxtool.errors import InputError, UnsupportedError, VerdictError
+from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.spec import TensorSpec
+from onnxtool.optimization.pipeline import optimize_model
+from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
+from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.compare_runners import compare_runners
+from onnxtool.validation.equivalence.difference import Tolerance
+
+# Sizes for batches, and for other dynamic dims: odd ones first, then multiples of 32 and of 224, which networks with
+# strides or patch grids need. Every dim gets sizes of its own (`step` apart), so that none can pass for another;
+# step 0 serves models in which two names must agree.
+_BATCHES = (2, 1, 5)
+_LENGTHS = (((16, 9, 23), 3), ((32, 64, 96), 32), ((224, 256, 288), 32), ((16, 9, 23), 0), ((32, 64, 96), 0))
+_SAMPLE_ROWS = (32, 1, 5, 2)  # at most so many, then others
+# What the runtime says of an operator that no library has brought.
+_UNREGISTERED = re.compile(r"([\w.]+:\w+)\(-?\d+\) is not a registered function/op")
+
+Feeds = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One input and what the source gives for it."""
+
+    feeds: dict[str, np.ndarray]
+    outputs: dict[str, Any]
+
+
+class Remembered:
+    """The source, answering from what it has already computed: running a large model once is enough."""
+
+    def __init__(self, model: SourceModel, probes: Sequence[Probe]) -> None:
+        self.inputs: Sequence[TensorSpec] = model.inputs
+        self.outputs: Sequence[TensorSpec] = model.outputs
+        self._probes = probes
+
+    def run(self, feeds: Feeds) -> dict[str, Any]:
+        """The outputs for feeds that are one of the probes'."""
+        return next(p.outputs for p in self._probes if p.feeds is feeds)
+
+
+class Proof:
+    """Holds a source against graphs made of it. The source is run once, however many graphs are tried.
+
+    Attributes:
+        probes: inputs and the source's outputs; empty until the first comparison.
+    """
+
+    def __init__(
+        self, model: SourceModel, options: ConvertOptions, tolerance: Tolerance, names: tuple[str, str] = ("A", "B")
+    ) -> None:
+        self.probes: list[Probe] = []
+        self._model, self._options, self._tolerance, self._names = model, options, tolerance, names
+
+    def observe(self, graph: ir.Model) -> None:
+        """Run the source; after this it is not needed any more.
+
+        Args:
+            graph: where the value ranges of its inputs are read off.
+
+        Raises:
+            InputError: the source fails on every input that was tried.
+        """
+        domains = input_domains(graph) | dict(self._model.feeds_hint or {})
+        self.probes = probe(self._model, self._options, domains)
+
+    def compare(self, graph: ir.Model) -> CompareReport:
+        """Run the graph on the same inputs as the source.
+
+        Raises:
+            InputError: the source fails on every input that was tried.
+            UnsupportedError: the runtime refuses the graph, which is the exporter's fault and not the file's.
+            VerdictError: the graph fails to run where the source does not.
+        """
+        if not self.probes:
+            self.observe(graph)
+        options, model = self._options, self._model
+        spilled = _unmap(graph)
+        # Weights on the disk stay there: no copies of them, rearranged or transposed.
+        session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled, fold=not spilled)
+        runner = self._open(graph, session)
+        origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
+        allowed = tolerance_for(graph, self._tolerance)
+        remembered = Remembered(model, self.probes)
+        feeds = [p.feeds for p in self.probes]
+        scaled = allowances(model, [p.outputs for p in self.probes], allowed)
+        try:
+            report = compare_runners(
+                remembered, runner, feeds, allowed, names=self._names, data=origin, tolerances=scaled
+            )
+        except InputError as error:
+            raise VerdictError(
+                f"{self._names[0]}: the ONNX graph fails where the source runs: {self._advised(str(error))}"
+            ) from error
+        model.notes.extend(w for w in report.warnings if w not in model.notes)
+        return report
+
+    def _advised(self, trouble: str) -> str:
+        """What went wrong, and what the adapter knows to do about it."""
+        advice = getattr(self._model, "advice", "")
+        return f"{trouble.rstrip('.')}. {advice}" if advice else trouble
+
+    def _open(self, graph: ir.Model, session: SessionOptions) -> OnnxRunner:
+        try:
+            return OnnxRunner.open(graph, session)
+        except UnsupportedError as error:
+            foreign = _UNREGISTERED.search(str(error))
+            if foreign is None:
+                raise
+            wanted = "another library" if session.custom_op_libraries else "the library"
+            raise UnsupportedError(
+                f"{self._names[0]}: operator {foreign[1]} is not one of the runtime's own. Name {wanted} that has it "
+                "with --custom-op-library."
+            ) from error
+        except InputError as error:
+            reason = str(error).removeprefix("the runtime refuses this model: ")
+            raise UnsupportedError(
+                f"{self._names[0]}: the exporter of {self._model.framework.split(',')[0]} wrote a graph that the "
+                f"runtime refuses: {self._advised(reason)}"
+            ) from error
+
+
+def tidied(graph: ir.Model, proof: Proof, notes: list[str]) -> tuple[ir.Model, CompareReport]:
+    """Clean the graph up with the optimizer's bit-exact passes, and prove the result; where that fails, prove it as
+    the exporter left it.
+
+    Returns:
+        The graph to write (changed in place, or a copy of what it was) and its comparison.
+
+    Raises:
+        InputError, UnsupportedError, VerdictError: the graph does not run even as the exporter left it.
+    """
+    untouched = graph.clone()
+    try:
+        optimize_model(graph, "basic", exact=False)
+        report = proof.compare(graph)
+        if report.ok:
+            return graph, report
+        trouble = "changed its results"
+    except Exception as error:  # a bug of ours in a pass must not cost the user the conversion
+        trouble = f"failed ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+    plain = proof.compare(untouched)
+    if plain.ok:
+        notes.append(f"left as the exporter wrote it: tidying it up {trouble}")
+    return untouched, plain
+
+
+def _unmap(graph: ir.Model) -> bool:
+    """Let go of the pages of weights on the disk that were read; the runtime maps the file for itself.
+
+    Returns:
+        Whether there are such weights.
+    """
+    external = [
+        value.const_value
+        for inner in graph.graphs()
+        for value in inner.initializers.values()
+        if isinstance(value.const_value, ir.ExternalTensor)
+    ]
+    for tensor in external:
+        tensor.release()
+    return bool(external)
+
+
+def probe(model: SourceModel, options: ConvertOptions, domains: Mapping[str, Domain]) -> list[Probe]:
+    """Run the source at three sizes of every dynamic dim: on rows of the sample, or on seeded random inputs.
+
+    Sizes that the source itself refuses are left out, and said so in its notes.
+
+    Raises:
+        InputError: the sample does not fit, or the source runs on none of the sizes.
+    """
+    if options.sample is not None:
+        return _runs(model, sample_feeds(model, options.sample))
+    failure: InputError | None = None
+    names = length_names(model.inputs)
+    for lengths, step in _LENGTHS if names else _LENGTHS[:1]:
+        feeds = [
+            random_feeds(
+                model.inputs,
+                options.seed + run,
+                dims={name: length + position * step for position, name in enumerate(names)},
+                batch=batch,
+                length=length,
+                domains=domains,
+            )
+            for run, (batch, length) in enumerate(zip(_BATCHES, lengths, strict=True))
+        ]
+        try:
+            return _runs(model, feeds if is_dynamic(model.inputs) else feeds[:1])
+        except InputError as error:
+            failure = failure or error
+    raise failure or InputError("there is no input to verify on.")
+
+
+def length_names(inputs: Sequence[TensorSpec]) -> list[str]:
+    """Names of dynamic dims that are nobody's first, in order."""
+    first = {s.shape[0] for s in inputs if s.shape}
+    rest = [dim for s in inputs for dim in (s.shape or ())[1:] if isinstance(dim, str)]
+    return [dim for dim in dict.fromkeys(rest) if dim not in first]
+
+
+def is_dynamic(inputs: Sequence[TensorSpec]) -> bool:
+    """True when any dim of any input is not fixed."""
+    return any(not isinstance(dim, int) for s in inputs for dim in (s.shape or (None,)))
+
+
+def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Probe]:
+    probes: list[Probe] = []
+    failures: list[InputError] = []
+    # An adapter may know inputs on which rounding alone decides: two classes that tie.
+    settle = getattr(model, "settle", dict)
+    for given in feeds:
+        try:
+            feed = settle(given)
+            with risky("running the model", inputs=feeds_bytes(feed)):
+                probes.append(Probe(feed, model.run(feed)))
+        except InputError as error:
+            failures.append(error)
+            if not probes:
+                break  # the first size fails: other lengths may do
+    if not probes:
+        raise failures[0]
+    if failures:
+        model.notes.append(f"the source itself refuses {len(failures)} of {len(feeds)} input sizes: {failures[0]}")
+    return probes
+
+
+def sample_feeds(model: SourceModel, sample: Feeds) -> list[dict[str, np.ndarray]]:
+    """The sample as it is (up to 32 rows), and one and five rows of it where the batch dim is dynamic.
+
+    A sample of fewer rows is repeated, so that other batches than its own are proven too.
+    """
+    whole = adapt(model.inputs, sample)
+    batched = {s.name for s in model.inputs if s.shape and not isinstance(s.shape[0], int)}
+    rows = min((len(whole[name]) for name in batched), default=0)
+    if rows == 0:
+        return [whole]
+    counts = list(dict.fromkeys((min(rows, _SAMPLE_ROWS[0]), *_SAMPLE_ROWS[1:])))[:3]
+    return [{n: a[np.arange(count) % len(a)] if n in batched else a for n, a in whole.items()} for count in counts]

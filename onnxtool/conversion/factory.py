@@ -1,0 +1,124 @@
+"""Calling the user's own code: `--factory file.py:function` or `package.module:Class`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.errors import InputError, UsageError
+
+# What was built to see what it is, for the adapter that then asks for it: a factory is called once.
+_built: ContextVar[tuple[ConvertOptions, Any] | None] = ContextVar("built", default=None)
+
+
+def keep_built(options: ConvertOptions, model: Any) -> None:
+    """Let the next `call_factory` with these options give this model."""
+    _built.set((options, model))
+
+
+def call_factory(options: ConvertOptions, target: Any = None) -> Any:
+    """Build the model that `options.factory` names, with `options.factory_args`.
+
+    Naming the factory is the user's consent to run it: it is their own code, no content of the model file.
+
+    Args:
+        options: names the factory.
+        target: what `find_factory` gave, where it has been called already.
+
+    Raises:
+        UsageError: malformed, no such file, module or attribute, or arguments that do not fit.
+        InputError: the factory itself fails.
+    """
+    ready = _built.get()
+    if ready is not None and ready[0] is options:
+        _built.set(None)
+        return ready[1]
+    target = find_factory(options) if target is None else target
+    arguments = dict(options.factory_args)
+    if not callable(target):
+        if arguments:
+            raise UsageError(f"--factory {options.factory}: is no function or class, so it takes no --factory-arg.")
+        return target
+    with importable(options.python_path):
+        try:
+            return target(**arguments)
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, TypeError) and "argument" in reason:
+                advice = "Give it" if "missing" in reason else "Arguments are given"
+                raise UsageError(f"--factory {options.factory}: {reason}. {advice} with --factory-arg.") from error
+            raise InputError(f"--factory {options.factory} failed: {type(error).__name__}: {reason}") from error
+
+
+def find_factory(options: ConvertOptions) -> Any:
+    """Import what `options.factory` names, without calling it.
+
+    Raises:
+        UsageError: malformed, or no such file, module or attribute.
+        InputError: the file cannot be imported.
+    """
+    text = options.factory or ""
+    place, colon, attribute = text.rpartition(":")
+    if not colon or not place or not attribute:
+        raise UsageError(f"--factory {text}: write file.py:function or package.module:Class.")
+    with importable(options.python_path):
+        module = _from_file(Path(place), text) if place.endswith(".py") else _from_name(place, text)
+    target: Any = module
+    for part in attribute.split("."):
+        if not hasattr(target, part):
+            offered = [n for n in dir(module) if not n.startswith("_") and callable(getattr(module, n))]
+            raise UsageError(f"--factory {text}: {place} has no {part!r}; it has {', '.join(offered[:12])}.")
+        target = getattr(target, part)
+    return target
+
+
+@contextmanager
+def importable(folders: Sequence[Path]) -> Iterator[None]:
+    """Let imports find modules in `folders` inside the block."""
+    added = [str(Path(f).resolve()) for f in folders]
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for entry in added:
+            if entry in sys.path:
+                sys.path.remove(entry)
+
+
+def _from_file(path: Path, text: str) -> Any:
+    if not path.is_file():
+        raise UsageError(f"--factory {text}: no such file {path}.")
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    # Registered, so that pickles and dataclasses inside find their module; its folder for its own imports.
+    sys.modules.setdefault(path.stem, module)
+    with importable([path.parent]):
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"--factory {text}: {path} fails to import: {type(error).__name__}: {reason}") from error
+    return module
+
+
+def _from_name(name: str, text: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        file = Path(f"{name.replace('.', '/')}.py")
+        if file.is_file():
+            advice = f"For the file here write --factory {file.as_posix()}{text.removeprefix(name)}."
+        else:
+            advice = "Install it, or add its folder with --pythonpath."
+        raise UsageError(f"--factory {text}: no module {error.name!r}. {advice}") from error
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"--factory {text}: {name} fails to import: {type(error).__name__}: {reason}") from error

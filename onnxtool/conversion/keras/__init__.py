@@ -1,0 +1,1 @@
+"""Keras models: .keras, .h5 and what the keras package loads."""

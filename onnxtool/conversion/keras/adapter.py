@@ -1,0 +1,71 @@
+"""The Keras adapter: `.keras`, HDF5 models, and weights with a factory."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from onnxtool.conversion.adapter import ConvertOptions, SourceModel
+from onnxtool.conversion.imports import import_all
+from onnxtool.conversion.keras import load
+from onnxtool.conversion.keras.model import KerasModel, wrap
+from onnxtool.conversion.opset import newest_runtime_opset, target_opset
+from onnxtool.conversion.opset_raise import raise_opset
+from onnxtool.conversion.source import Source
+from onnxtool.conversion.tensorflow.environment import import_keras
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_LOADING = ("tensorflow", "keras", "h5py", "onnxtool.conversion.keras.trace")
+_EXPORTING = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.conversion.tensorflow.graph")
+
+
+class KerasAdapter:
+    """Keras 3 models (and the Keras 2 files that Keras 3 reads)."""
+
+    name = "keras"
+    extra = "keras"
+
+    def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
+        """A zip with config.json and metadata.json, or an HDF5 file."""
+        return load.is_archive(source) or load.is_hdf5(source)
+
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:  # noqa: ARG002
+        """Import TensorFlow and Keras, and for the export tf2onnx."""
+        import_all(_EXPORTING if export else _LOADING, options.verbose)
+
+    def load(self, source: Source, options: ConvertOptions) -> SourceModel:
+        """Load and trace the model.
+
+        Raises:
+            MissingExtraError, InputError, UnsafeError, UnsupportedError, UsageError: see `keras_load.read_model`.
+        """
+        keras = import_keras(str(source), options.verbose)
+        model, form, notes = load.read_model(source, options, keras)
+        wanted = os.environ.get("KERAS_BACKEND", "tensorflow")
+        if wanted != "tensorflow":
+            notes.append(f"loaded on Keras's TensorFlow backend, not on {wanted}")
+        return wrap(model, form, notes, options)
+
+    def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:
+        """Freeze the traced function and convert it.
+
+        Raises:
+            UnsupportedError: an operator without an ONNX form.
+        """
+        from onnxtool.conversion.tensorflow import graph
+
+        assert isinstance(model, KerasModel)
+        wanted = target_opset(options, newest_runtime_opset())
+        opset = min(wanted, graph.NEWEST_OPSET)
+        frozen = graph.freeze(model.trace(), verbose=options.verbose)
+        exported = graph.to_onnx(
+            frozen,
+            [s.name for s in model.inputs],
+            [s.name for s in model.outputs],
+            opset,
+            name=str(model.model.name),
+            verbose=options.verbose,
+        )
+        return raise_opset(exported, wanted, model.notes if options.opset else None)

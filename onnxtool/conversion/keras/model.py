@@ -1,0 +1,160 @@
+"""A loaded Keras model as a Runner: flat named inputs and outputs, symbolic dims, an optional NCHW interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.keras.layers import See, watched_layers
+from onnxtool.conversion.keras.signature import input_structure, output_names
+from onnxtool.conversion.keras.trace import trace
+from onnxtool.conversion.tensorflow.dims import follow_dims, swapped, swaps
+from onnxtool.conversion.tensorflow.environment import quiet, reason
+from onnxtool.conversion.tensorflow.model import TO_NCHW, TO_NHWC
+from onnxtool.errors import InputError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec, parse_dtype
+
+# Bytes of inputs from which on a model is run as a graph: eagerly, Keras 3 keeps what every layer gives until the end
+# (21 GB for EfficientNet-B7 on five images of its size).
+_LARGE_INPUTS = 2 << 20
+
+
+@dataclass
+class KerasModel:
+    """A Keras model on the TensorFlow backend.
+
+    Attributes:
+        model: the keras.Model.
+        structure: its inputs' nesting, with one leaf for each entry of `inputs`.
+        dtypes: the dtype that the model itself wants for each input.
+        nchw: whether rank-4 inputs and outputs are channels first at the interface (the model is channels last).
+        concrete: the traced function over `inputs`, in order.
+    """
+
+    model: Any
+    structure: Any
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    dtypes: tuple[str, ...]
+    form: str
+    framework: str
+    nchw: bool = False
+    notes: list[str] = field(default_factory=list)
+    feeds_hint: Mapping[str, Domain] | None = None
+    concrete: Any = None
+    output_keys: tuple[str, ...] = ()
+
+    def call(self, *flat: Any) -> list[Any]:
+        """The forward pass on flat tensors in the interface's layout and dtypes; also what is traced."""
+        import keras
+
+        ops, tree = keras.ops, keras.tree
+        arguments = [
+            ops.cast(ops.transpose(t, TO_NHWC) if swaps(s.shape, self.nchw) else t, d) if d != "string" else t
+            for t, s, d in zip(flat, self.inputs, self.dtypes, strict=True)
+        ]
+        result = self.model(tree.pack_sequence_as(self.structure, arguments), training=False)
+        paths = tree.flatten_with_path(result)
+        self.output_keys = tuple("_".join(str(p) for p in path) for path, _ in paths)
+        flat_result = [value for _, value in paths]
+        return [ops.transpose(t, TO_NCHW) if swaps(t.shape, self.nchw) else t for t in flat_result]
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass, executed eagerly by Keras itself; large batches as a graph, like `predict`.
+
+        Raises:
+            InputError: the model does not run on these shapes.
+        """
+        arrays = [feeds[s.name] for s in self.inputs]
+        large = sum(a.nbytes for a in arrays) > _LARGE_INPUTS and any(len(a) > 1 for a in arrays if a.ndim)
+        return self._run(self.trace() if large else self.call, feeds)
+
+    def _run(self, forward: Callable[..., list[Any]], feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        import keras
+
+        with quiet():
+            try:
+                results = forward(*(keras.ops.convert_to_tensor(feeds[s.name]) for s in self.inputs))
+            except Exception as error:
+                raise InputError(f"the Keras model fails to run: {reason(error)}") from error
+            names = [s.name for s in self.outputs]
+            return {n: keras.ops.convert_to_numpy(r) for n, r in zip(names, results, strict=True)}
+
+    def layers(self, feeds: Mapping[str, np.ndarray], see: See) -> None:
+        """One forward pass; `see` gets name, kind and value of what each layer gives, as it is made."""
+        with watched_layers(self.model, see):
+            self._run(self.call, feeds)
+
+    def trace(self) -> Any:
+        """The forward pass as a concrete TensorFlow function with the inputs' dynamic dims; traced once.
+
+        Raises:
+            InputError: the model cannot be called with inputs of these shapes.
+        """
+        import tensorflow as tf
+
+        if self.concrete is None:
+            signature = [
+                tf.TensorSpec([d if isinstance(d, int) else None for d in s.shape or ()], _tf_dtype(s.dtype))
+                for s in self.inputs
+            ]
+            self.concrete = trace(self.model, self.call, signature)
+        return self.concrete
+
+
+def wrap(model: Any, form: str, notes: list[str], options: ConvertOptions) -> KerasModel:
+    """Find out what a Keras model takes and gives.
+
+    Raises:
+        InputError: it cannot be called.
+        UsageError: a subclassed model that was never called, without --input-shape; or options that do not fit.
+    """
+    import keras
+
+    structure, leaves = input_structure(model, options)
+    nchw = options.layout == "nchw"
+    own = tuple(TensorSpec(n, parse_dtype(d), swapped(dims, nchw)) for n, d, dims in leaves)
+    inputs = described(own, options)
+    wrapped = KerasModel(
+        model=model,
+        structure=structure,
+        inputs=inputs,
+        outputs=(),
+        dtypes=tuple(d for _, d, _ in leaves),
+        form=form,
+        framework=f"keras {keras.__version__}, {_backend_version(keras)}",
+        nchw=nchw,
+        notes=notes,
+    )
+    shapes = [(t.dtype, t.shape) for t in wrapped.trace().outputs]
+    names = output_names(model, wrapped.output_keys)
+    known = [None if s.rank is None else tuple(s.as_list()) for _, s in shapes]
+    dims = follow_dims(inputs, known, wrapped.trace())
+    specs = [TensorSpec(n, _numpy_dtype(t), d) for n, (t, _), d in zip(names, shapes, dims, strict=True)]
+    wrapped.outputs = named(specs, options.output_names, "--output-names")
+    return wrapped
+
+
+def _backend_version(keras: Any) -> str:
+    name = keras.backend.backend()
+    if name != "tensorflow":
+        return str(name)
+    import tensorflow as tf
+
+    return f"tensorflow {tf.__version__}"
+
+
+def _tf_dtype(dtype: np.dtype | str) -> Any:
+    import tensorflow as tf
+
+    return tf.as_dtype(dtype)
+
+
+def _numpy_dtype(dtype: Any) -> np.dtype | str:
+    return "string" if dtype.name == "string" else np.dtype(dtype.as_numpy_dtype)

@@ -1,0 +1,81 @@
+"""Tracing a Keras model so that the graph converter can follow: what Keras does for speed is undone meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from onnxtool.conversion.tensorflow.environment import quiet, reason
+from onnxtool.errors import InputError
+
+
+def trace(model: Any, call: Callable[..., Any], signature: Sequence[Any]) -> Any:
+    """A concrete TensorFlow function of `call`.
+
+    Args:
+        model: the Keras model (or layer) that `call` uses.
+        call: flat tensors -> flat tensors.
+        signature: one tf.TensorSpec for each argument.
+
+    Raises:
+        InputError: the model cannot be called with inputs of these shapes.
+    """
+    import tensorflow as tf
+
+    with quiet(), _plain_functions(), ExitStack() as stack:
+        for layer in _layers(model):
+            stack.enter_context(_without_vectorized_map(layer))
+        try:
+            return tf.function(call, input_signature=list(signature), autograph=False).get_concrete_function()
+        except Exception as error:
+            raise InputError(f"the Keras model cannot be traced: {type(error).__name__}: {reason(error)}") from error
+
+
+@contextmanager
+def _plain_functions() -> Iterator[None]:
+    """Functions inside become part of the graph around them. Keras compiles grouped convolutions with XLA, and such a
+    function is never inlined."""
+    import tensorflow as tf
+
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+def _layers(model: Any) -> list[Any]:
+    flatten = getattr(model, "_flatten_layers", None)
+    return list(flatten()) if flatten is not None else []
+
+
+@contextmanager
+def _without_vectorized_map(layer: Any) -> Iterator[None]:
+    """TimeDistributed over an unknown number of steps: fold the steps into the batch instead of mapping over them.
+
+    The vectorized map loses the rank of what it maps over, and no convolution can be converted without.
+    """
+    import keras
+
+    if not isinstance(layer, keras.layers.TimeDistributed):
+        yield
+        return
+    original = layer.call
+
+    def call(inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        if mask is not None or inputs.shape[1] is not None:
+            return original(inputs, training=training, mask=mask)
+        ops = keras.ops
+        shape = ops.shape(inputs)
+        wants_training = getattr(layer.layer, "_call_has_training_arg", False)
+        flat = ops.reshape(inputs, (-1, *shape[2:]))
+        result = layer.layer.call(flat, training=training) if wants_training else layer.layer.call(flat)
+        return ops.reshape(result, (-1, shape[1], *ops.shape(result)[1:]))
+
+    object.__setattr__(layer, "call", call)
+    try:
+        yield
+    finally:
+        object.__delattr__(layer, "call")

@@ -1,0 +1,88 @@
+"""Which opset to write."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from contextlib import suppress
+
+import onnx
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.errors import OnnxToolError, UsageError
+from onnxtool.runtime.session import create_session
+
+OLDEST = 9
+_COMPLETE = 17  # every runtime that onnxtool accepts has all of this opset
+_OPEN = 2**31 - 1
+
+
+def target_opset(options: ConvertOptions, newest_of_exporter: int) -> int:
+    """The opset that an exporter should write.
+
+    Args:
+        options: `options.opset` if the user asked for one.
+        newest_of_exporter: the newest that the exporter itself can write.
+
+    Raises:
+        UsageError: an opset was asked for that the embedded runtime or the exporter does not have.
+    """
+    limit = min(newest_runtime_opset(), newest_of_exporter)
+    if options.opset is None:
+        return limit
+    if not OLDEST <= options.opset <= limit:
+        raise UsageError(f"--opset {options.opset}: this exporter and the embedded runtime have {OLDEST} to {limit}.")
+    return options.opset
+
+
+@functools.cache
+def newest_runtime_opset() -> int:
+    """The newest opset of the standard domain that the embedded runtime fully supports.
+
+    The runtime loads newer opsets too, but has no kernel for the newest version of some operators there (in
+    ONNX Runtime 1.31: RoiAlign, GlobalLpPool and the random ones from opset 22 on), and fails on a model that uses
+    them. So this is the last opset before an operator that has kernels lacks one.
+    """
+    kernels = _kernel_versions()
+    lost = {
+        schema.since_version
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if schema.domain == ""
+        and not schema.deprecated
+        and schema.since_version > _COMPLETE
+        and schema.name in kernels
+        and not any(_covers(span, schema.since_version) for span in kernels[schema.name])
+    }
+    return min([version - 1 for version in lost] or [_loadable()])
+
+
+def _kernel_versions() -> Mapping[str, list[tuple[int, int]]]:
+    """Operator -> version spans of its kernels on the CPU."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for kernel in native.get_all_opkernel_def():
+        if kernel.domain in ("", "ai.onnx") and kernel.provider == "CPUExecutionProvider":
+            spans.setdefault(kernel.op_name, []).append(tuple(kernel.version_range))
+    return spans
+
+
+def _covers(span: tuple[int, int], version: int) -> bool:
+    # A span without an end serves the operator version it begins at, and no later one.
+    first, last = span
+    return first == version or (last != _OPEN and first <= version <= last)
+
+
+def _loadable() -> int:
+    """The newest opset that the runtime agrees to load."""
+    for version in range(onnx.defs.onnx_opset_version(), _COMPLETE, -1):
+        value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+        result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
+        node = onnx.helper.make_node("Identity", ["x"], ["y"])
+        graph = onnx.helper.make_graph([node], "probe", [value], [result])
+        imports = [onnx.helper.make_opsetid("", version)]
+        probe = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
+        with suppress(OnnxToolError):
+            create_session(probe)
+            return version
+    return _COMPLETE

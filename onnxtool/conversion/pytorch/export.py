@@ -1,0 +1,175 @@
+"""torch's two ONNX exporters, tried in order."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.opset import target_opset
+from onnxtool.conversion.pytorch import export_errors as blame
+from onnxtool.conversion.pytorch.cleanup import tidy
+from onnxtool.conversion.pytorch.custom_operators import Table, with_custom_operators
+from onnxtool.conversion.pytorch.exported_program_inputs import dim_labels, relabel
+from onnxtool.conversion.pytorch.model import TorchModel
+from onnxtool.conversion.pytorch.quiet import quiet
+from onnxtool.conversion.pytorch.torchscript import ADVICE, TORCHSCRIPT_OPSETS, export_torchscript, scripted
+from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
+from onnxtool.model.spec import TensorSpec
+
+# What torch.export's exporter can write: it begins at the opset its operator library is written in.
+DYNAMO_OPSETS = (18, 23)
+
+
+def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
+    """Export a loaded model: with torch.export's exporter, or where that fails and it is sound with TorchScript's.
+
+    Raises:
+        UnsupportedError: no exporter can do it; says which operator or line is to blame.
+        ResourceError: out of memory.
+    """
+    opset = target_opset(options, max(DYNAMO_OPSETS[1], TORCHSCRIPT_OPSETS[1]))
+    try:
+        graph = _export(model, options, opset)
+    except OnnxToolError:
+        raise
+    except Exception as error:
+        if blame.is_memory(error):
+            raise ResourceError("out of memory while exporting.") from error
+        raise UnsupportedError(f"the model cannot be exported: {blame.reason(error)}") from error
+    tidy(graph, keep_metadata=options.keep_metadata)
+    return graph
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of torch.export's exporter: the opset, what to do with custom operators, whether to say steps."""
+
+    opset: int
+    table: Table
+    talk: bool
+
+
+def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
+    talk = options.verbose >= 2
+    if model.program is not None:
+        with quiet(options.verbose):
+            program = model.program
+            return with_custom_operators(
+                lambda table: _from_program(program, Request(opset, table, talk)), bool(options.custom_op_libraries)
+            )
+    if scripted(model) or options.exporter == "torchscript" or opset < DYNAMO_OPSETS[0]:
+        if opset < DYNAMO_OPSETS[0] and not scripted(model):
+            model.notes.append(f"exported by the TorchScript exporter, the one that writes opset {opset}")
+        return export_torchscript(model, options, opset)
+    try:
+        with quiet(options.verbose):
+            return with_custom_operators(
+                lambda table: _dynamo(model, Request(opset, table, talk)), bool(options.custom_op_libraries)
+            )
+    except Exception as error:
+        # Tracing would hide a branch on the data by freezing one side of it.
+        final = (blame.is_data_dependent, blame.is_memory, blame.is_custom)
+        if options.exporter == "dynamo" or any(test(error) for test in final):
+            raise
+        first = error
+    try:
+        graph = export_torchscript(model, options, opset)
+    except OnnxToolError:
+        raise
+    except Exception as error:
+        raise UnsupportedError(
+            f"both exporters fail. torch.export's: {blame.reason(first)} TorchScript's: {blame.reason(error)}"
+        ) from first
+    model.notes.append(f"exported by the TorchScript exporter, because torch.export's failed: {blame.reason(first)}")
+    model.advice = f"{ADVICE}. It was used because torch.export's exporter failed: {blame.reason(first)}"
+    return graph
+
+
+def _dynamo(model: TorchModel, request: Request) -> ir.Model:
+    named: dict[str, Any] = {}
+    shapes = tuple(_dynamic_axes(spec, named) for spec in model.inputs)
+    flat, inputs = model.flat(), model.trace_inputs()
+    try:
+        return _captured(model, flat, inputs, shapes, request)
+    except Exception as error:
+        if not named or not blame.is_constraint(error):
+            raise
+        # A dim depends on another or must be a multiple: let torch work out the relation.
+        free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in shapes)
+        graph = _captured(model, flat, inputs, free, request)
+        model.notes.append(f"torch restricts the dims: {blame.relations(error)}")
+    return graph
+
+
+def _captured(
+    model: TorchModel,
+    flat: torch.nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    shapes: tuple[dict[int, Any], ...],
+    request: Request,
+) -> ir.Model:
+    exported = torch.onnx.export(
+        flat,
+        inputs,
+        dynamic_shapes={"tensors": shapes},
+        dynamo=True,
+        opset_version=request.opset,
+        verbose=request.talk,
+        custom_translation_table=dict(request.table),
+    )
+    assert exported is not None
+    graph: ir.Model = exported.model
+    program = exported.exported_program
+    labels: dict[str, str] = {}
+    for node, spec in zip(_placeholders(program), model.inputs, strict=False):
+        for symbol, dim in zip(node.meta["val"].shape, spec.shape or (), strict=True):
+            if isinstance(dim, str) and isinstance(symbol, int):
+                raise UnsupportedError(
+                    f"the model fixes the dim {dim!r} of input {spec.name!r} to {symbol}. "
+                    "Give that number in --input-shape."
+                )
+            if isinstance(dim, str):
+                labels.setdefault(str(symbol), dim)
+    _relabel(graph, labels)
+    return graph
+
+
+def _dynamic_axes(spec: TensorSpec, named: dict[str, Any]) -> dict[int, Any]:
+    axes: dict[int, Any] = {}
+    for axis, dim in enumerate(spec.shape or ()):
+        if isinstance(dim, str):
+            named.setdefault(dim, torch.export.Dim(re.sub(r"\W", "_", dim), min=1))
+            axes[axis] = named[dim]
+    return axes
+
+
+def _placeholders(program: torch.export.ExportedProgram) -> list[Any]:
+    names = set(program.graph_signature.user_inputs)
+    return [n for n in program.graph.nodes if n.op == "placeholder" and n.name in names]
+
+
+def _from_program(program: torch.export.ExportedProgram, request: Request) -> ir.Model:
+    exported = torch.onnx.export(
+        program,
+        dynamo=True,
+        opset_version=request.opset,
+        verbose=request.talk,
+        custom_translation_table=dict(request.table),
+    )
+    assert exported is not None
+    graph: ir.Model = exported.model
+    _relabel(graph, dim_labels(program))
+    return graph
+
+
+def _relabel(graph: ir.Model, labels: dict[str, str]) -> None:
+    """Give dims of inputs and outputs their names ("batch") in place of torch's symbols ("s95")."""
+    for value in (*graph.graph.inputs, *graph.graph.outputs):
+        if value.shape is not None:
+            dims = [d if isinstance(d, int) else relabel(d.value, labels) if d.value else None for d in value.shape]
+            value.shape = ir.Shape(dims)

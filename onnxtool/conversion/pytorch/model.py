@@ -1,0 +1,228 @@
+"""A torch module as a Runner, with everything flattened to named tensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.graph_interface import named
+from onnxtool.conversion.pytorch.exported_program_inputs import plan_program
+from onnxtool.conversion.pytorch.inputs import InputPlan, plan_inputs
+from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
+from onnxtool.conversion.pytorch.load import Loaded
+from onnxtool.conversion.pytorch.tensors import named_tensors, numpy_dtype, to_numpy, to_torch
+from onnxtool.conversion.source import Source
+from onnxtool.errors import InputError, ResourceError, UnsupportedError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
+from onnxtool.runtime.isolation import risky
+
+# Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different
+# dims differ, because equal ones would be taken for the same dim. Later rows serve networks that need multiples.
+_FIRST_BATCH = 2
+_LENGTHS = ((16, 2), (32, 32), (224, 32), (16, 0), (32, 0))
+_WANTS_INTEGER = re.compile(
+    r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE
+)
+_RANDOM = (
+    "the model draws random numbers when it runs, so that it is not even equal to itself: dropout called as a function "
+    "wants training=self.training"
+)
+_ON_DTYPES = re.compile(r"dtype|scalar type|boolean|\bBool\b|\bLong\b|\bInt\b")
+
+
+class FlatModule(torch.nn.Module):  # type: ignore[misc]
+    """Takes the inputs as flat tensors and gives the outputs as a flat tuple: what both exporters agree on."""
+
+    def __init__(self, module: torch.nn.Module, plan: InputPlan) -> None:
+        super().__init__()
+        self.onnxtool_source = module
+        self._plan = plan
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """One pass through the wrapped module."""
+        args, kwargs = self._plan.call(tensors)
+        return tuple(tensor for _, tensor in named_tensors(self.onnxtool_source(*args, **kwargs)))
+
+
+@dataclass
+class TorchModel:
+    """SourceModel for torch.
+
+    Attributes:
+        sample: arrays to trace with, one for each input.
+        program: the exported program, if the source was one.
+        advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
+    """
+
+    module: torch.nn.Module
+    plan: InputPlan
+    outputs: tuple[TensorSpec, ...]
+    form: str
+    notes: list[str]
+    sample: dict[str, np.ndarray]
+    program: torch.export.ExportedProgram | None = None
+    feeds_hint: Mapping[str, Domain] | None = None
+    advice: str = ""
+    framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What `run` takes."""
+        return self.plan.specs
+
+    @classmethod
+    def prepare(cls, loaded: Loaded, source: Source, options: ConvertOptions) -> TorchModel:
+        """Work out inputs, find sizes on which the model runs, run it once and name its outputs.
+
+        Raises:
+            UsageError: shapes are missing or do not fit the signature.
+            InputError: the model fails on inputs of the shapes given.
+        """
+        if loaded.program is not None:
+            plan = plan_program(loaded.program, options)
+        else:
+            if loaded.shapes and not options.input_shapes and options.sample is None:
+                options = replace(options, input_shapes=loaded.shapes)
+            plan = plan_inputs(loaded.module, options, loaded.notes)
+        model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program)
+        try:
+            drawn = torch.random.get_rng_state()
+            result = model._first_run(options)
+            if not torch.equal(drawn, torch.random.get_rng_state()):
+                model.notes.append(_RANDOM)
+        except InputError as error:
+            guessed = min(model.plan.guessed, default="")
+            hint = f". The dtypes were guessed: set them with --input-dtype (such as {guessed}:bool)"
+            raise InputError(f"{source}: {error}{hint if guessed and _ON_DTYPES.search(str(error)) else ''}") from error
+        if not result:
+            raise UnsupportedError(f"{source}: the model's forward gives no tensor.")
+        specs = [TensorSpec(name, numpy_dtype(tensor.dtype), None) for name, tensor in result]
+        model.outputs = named(specs, options.output_names, "--output-names")
+        return model
+
+    def flat(self) -> FlatModule:
+        """The module with flat inputs and outputs, in eval mode."""
+        flat = FlatModule(self.module, self.plan)
+        flat.eval()
+        return flat
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass.
+
+        Raises:
+            InputError: the model fails on this input.
+            ResourceError: out of memory.
+        """
+        tensors = [tensor for _, tensor in self._forward(feeds)]
+        return {s.name: to_numpy(t) for s, t in zip(self.outputs, tensors, strict=True)}
+
+    def layers(self, feeds: Mapping[str, np.ndarray], see: See) -> None:
+        """One forward pass; `see` gets name, kind and value of what each module inside gives; see `pytorch_layers`."""
+        if self.program is not None:
+            args, kwargs = self.plan.call([to_torch(np.asarray(feeds[s.name])) for s in self.inputs])
+            watch_program(self.module, (*args, *kwargs.values()), see)
+            return
+        with watched_modules(self.module, see):
+            self._forward(feeds)
+
+    def release(self) -> None:
+        """Give back the weights; the model cannot be run after this."""
+        self.module, self.program = torch.nn.Identity(), None
+
+    def trace_inputs(self) -> tuple[torch.Tensor, ...]:
+        """The sample as tensors, in the order of the inputs."""
+        return tuple(to_torch(self.sample[s.name]) for s in self.inputs)
+
+    def _forward(self, feeds: Mapping[str, np.ndarray]) -> list[tuple[str, torch.Tensor]]:
+        args, kwargs = self.plan.call([to_torch(np.asarray(feeds[s.name])) for s in self.inputs])
+        try:
+            with torch.inference_mode(), risky("running the model", inputs=feeds_bytes(feeds)):
+                return named_tensors(self.module(*args, **kwargs))
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, MemoryError) or "not enough memory" in str(error):
+                raise ResourceError(f"out of memory while running the PyTorch model: {_line(error)}") from error
+            raise InputError(f"the PyTorch model fails on its input ({self._shapes(feeds)}): {_line(error)}") from error
+        except Exception as error:
+            raise InputError(
+                f"the PyTorch model fails on its input ({self._shapes(feeds)}): {type(error).__name__}: {_line(error)}"
+            ) from error
+
+    def _shapes(self, feeds: Mapping[str, np.ndarray]) -> str:
+        return ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in feeds.items())
+
+    def _first_run(self, options: ConvertOptions) -> list[tuple[str, torch.Tensor]]:
+        failure: InputError | None = None
+        for base, step in _LENGTHS:
+            self.sample = self._trace_feeds(options, base, step)
+            try:
+                return self._forward(self.sample)
+            except InputError as error:
+                if _WANTS_INTEGER.search(str(error)) and self._guess_integers():
+                    return self._first_run(options)
+                failure = failure or error
+                if options.sample is not None or not self._has_lengths():
+                    break
+        assert failure is not None
+        raise failure
+
+    def _has_lengths(self) -> bool:
+        return any(not isinstance(d, int) for s in self.inputs for d in (s.shape or ())[1:])
+
+    def _guess_integers(self) -> bool:
+        """The model wants integers where floats were assumed; sound only where one input is open."""
+        open_floats = frozenset(
+            s.name for s in self.inputs if s.name in self.plan.guessed and np.dtype(s.dtype).kind in "fV"
+        )
+        if len(open_floats) != 1:
+            return False
+        self.plan = self.plan.with_dtype(open_floats, np.dtype("int64"))
+        self.notes.append(f"input {next(iter(open_floats))} taken as int64; --input-dtype says otherwise")
+        return True
+
+    def _trace_feeds(self, options: ConvertOptions, base: int, step: int) -> dict[str, np.ndarray]:
+        if options.sample is not None:
+            return self._sample_rows(adapt(self.inputs, options.sample))
+        sizes = trace_sizes(self.inputs, base, step)
+        return random_feeds(self.inputs, options.seed, dims=sizes, domains=self.feeds_hint)
+
+    def _sample_rows(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Two rows of the sample are enough to trace with; one row is doubled where the batch is dynamic."""
+        rows = {}
+        for spec in self.inputs:
+            array = feeds[spec.name]
+            if spec.shape and not isinstance(spec.shape[0], int):
+                array = (
+                    np.concatenate([array, array])[:_FIRST_BATCH] if len(array) < _FIRST_BATCH else array[:_FIRST_BATCH]
+                )
+            rows[spec.name] = array
+        return rows
+
+
+def trace_sizes(specs: Sequence[TensorSpec], base: int, step: int) -> dict[str, int]:
+    """A number for every named dim, all different: batches from 2 up, lengths from `base` in steps of `step`."""
+    sizes: dict[str, int] = {}
+    batch, length = _FIRST_BATCH, base
+    for axis_zero in (True, False):
+        for spec in specs:
+            for axis, dim in enumerate(spec.shape or ()):
+                if not isinstance(dim, str) or dim in sizes or (axis == 0) != axis_zero:
+                    continue
+                sizes[dim] = batch if axis_zero else length
+                batch, length = (batch + 1, length) if axis_zero else (batch, length + step)
+    return sizes
+
+
+def _line(error: BaseException) -> str:
+    """What happened: the first line, or the last one of TorchScript's errors, which begin with a trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return lines[-1 if "TorchScript interpreter" in lines[0] else 0][:300]

@@ -1,0 +1,173 @@
+"""torch's older exporter, which traces a module or takes a scripted one with its branches and loops."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.pytorch.custom_operators import with_custom_symbolics
+from onnxtool.conversion.pytorch.model import FlatModule, TorchModel
+from onnxtool.conversion.pytorch.quiet import quiet
+from onnxtool.conversion.pytorch.torchscript_patches import plain_operators
+from onnxtool.errors import UsageError
+from onnxtool.model import io as model_io
+
+# What it can write.
+TORCHSCRIPT_OPSETS = (9, 20)
+# Where a graph fails at sizes other than the traced ones.
+ADVICE = (
+    "The TorchScript exporter takes a size that it cannot follow (after int(), say) for a constant: give that dim as a "
+    "number in --input-shape"
+)
+_OTHER = "torch.export's exporter, which follows more (--opset 18 or newer, --exporter dynamo)"
+
+
+class DistinctOutputs(torch.nn.Module):  # type: ignore[misc]
+    """Gives each tensor once: the exporter would write a graph with one output's name twice, which nothing loads.
+
+    Attributes:
+        places: for each output of the flat module, where it stands among the distinct ones; known after a pass.
+    """
+
+    def __init__(self, flat: FlatModule) -> None:
+        super().__init__()
+        self.onnxtool_source = flat.onnxtool_source
+        self._flat_forward = flat.forward
+        self.places: list[int] = []
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """One pass through the flat module."""
+        outputs = self._flat_forward(*tensors)
+        distinct: list[torch.Tensor] = []
+        self.places = []
+        for output in outputs:
+            known = [place for place, other in enumerate(distinct) if other is output]
+            if not known:
+                distinct.append(output)
+            self.places.append(known[0] if known else len(distinct) - 1)
+        return tuple(distinct)
+
+
+def scripted(model: TorchModel) -> bool:
+    """Whether the model came as TorchScript."""
+    return isinstance(model.module, torch.jit.ScriptModule)
+
+
+def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
+    """Export with the TorchScript-based exporter, at most at its newest opset.
+
+    Raises:
+        UsageError: `options.opset` is beyond what it and the version converter can write.
+        Exception: whatever the exporter raises.
+    """
+    written = min(opset, TORCHSCRIPT_OPSETS[1])
+    names = [f"onnxtool_input_{i}" for i in range(len(model.inputs))]
+    axes = {
+        name: {axis: dim for axis, dim in enumerate(spec.shape or ()) if isinstance(dim, str)}
+        for name, spec in zip(names, model.inputs, strict=True)
+    }
+    module, args, kwargs = _for_tracing(model)
+    with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
+        path = Path(scratch) / "model.onnx"
+        with quiet(options.verbose, native=True) as caught, plain_operators(model.module, written):
+            with_custom_symbolics(
+                lambda: torch.onnx.export(
+                    module,
+                    args,
+                    str(path),
+                    kwargs=kwargs,
+                    dynamo=False,
+                    opset_version=written,
+                    do_constant_folding=False,  # it copies tied weights
+                    input_names=names,
+                    dynamic_axes={n: a for n, a in axes.items() if a},
+                ),
+                bool(options.custom_op_libraries),
+            )
+        graph = model_io.load(path)
+        ir.external_data.load_to_model(graph)
+    if isinstance(module, DistinctOutputs):
+        _repeat_outputs(graph, module.places)
+    _note_frozen(model, caught)
+    model.advice = f"{ADVICE}." if scripted(model) else f"{ADVICE}, or use {_OTHER}."
+    _forget_traced_sizes(model, graph)
+    if options.opset is not None and options.opset > written:
+        _raise_opset(graph, options.opset)
+    return graph
+
+
+def _for_tracing(model: TorchModel) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any] | None]:
+    """Scripted modules go in as they are, so that their branches and loops are kept; others in their flat form."""
+    if not scripted(model):
+        flat = DistinctOutputs(model.flat())
+        flat.eval()
+        return flat, model.trace_inputs(), None
+    args, kwargs = model.plan.call(model.trace_inputs())
+    return model.module, args, kwargs or None
+
+
+def _repeat_outputs(graph: ir.Model, places: list[int]) -> None:
+    """Give back the outputs that `DistinctOutputs` left out."""
+    distinct = list(graph.graph.outputs)
+    if len(places) == len(distinct):
+        return
+    used: set[int] = set()
+    outputs: list[ir.Value] = []
+    for place in places:
+        value = distinct[place]
+        if place in used:
+            node = ir.Node("", "Identity", [value], name=f"{value.name}_again_{len(outputs)}")
+            graph.graph.append(node)
+            copy = node.outputs[0]
+            copy.name, copy.type, copy.shape = node.name, value.type, value.shape
+            value = copy
+        used.add(place)
+        outputs.append(value)
+    graph.graph.outputs[:] = outputs
+
+
+def _note_frozen(model: TorchModel, caught: Iterable[warnings.WarningMessage]) -> None:
+    """Tracing keeps one side of a Python branch and warns; say so, for the comparison may not reach the other side."""
+    lines = {
+        f"{Path(w.filename).name} line {w.lineno}"
+        for w in caught
+        if "to a Python boolean" in str(w.message) and "/torch/" not in w.filename
+    }
+    if lines:
+        model.notes.append(f"tracing kept one side of the branch at {', '.join(sorted(lines)[:3])}")
+
+
+def _forget_traced_sizes(model: TorchModel, graph: ir.Model) -> None:
+    """The tracer declares sizes it saw as fixed output dims; any that could come from a dynamic dim is withdrawn."""
+    traced = {
+        size
+        for spec in model.inputs
+        for size, dim in zip(model.sample[spec.name].shape, spec.shape or (), strict=True)
+        if isinstance(dim, str)
+    }
+    known = {dim for spec in model.inputs for dim in spec.shape or () if isinstance(dim, str)}
+    for spec, value in zip(model.outputs, graph.graph.outputs, strict=False):
+        if not known or value.shape is None:
+            continue
+        dims: list[int | str] = []
+        for axis, dim in enumerate(value.shape):
+            name = dim if isinstance(dim, int) else dim.value
+            sure = (isinstance(name, int) and name not in traced) or name in known
+            dims.append(name if sure and name is not None else f"{spec.name}_dim_{axis}")
+        value.shape = ir.Shape(dims)
+
+
+def _raise_opset(graph: ir.Model, opset: int) -> None:
+    import onnxscript.version_converter
+
+    with quiet(0):
+        onnxscript.version_converter.convert_version(graph, opset)
+    if graph.opset_imports.get("", 0) != opset:
+        raise UsageError(f"--opset {opset}: the TorchScript exporter ends at opset {TORCHSCRIPT_OPSETS[1]}.")

@@ -1,0 +1,161 @@
+"""Hugging Face folders: config.json beside safetensors, loaded with the transformers library, never from a hub."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.source import Source
+from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
+from onnxtool.model.spec import Dim
+
+# --task -> the class of transformers that builds the model for it.
+TASKS = {
+    "audio-classification": "AutoModelForAudioClassification",
+    "automatic-speech-recognition": "AutoModelForSpeechSeq2Seq",
+    "depth-estimation": "AutoModelForDepthEstimation",
+    "feature-extraction": "AutoModel",
+    "fill-mask": "AutoModelForMaskedLM",
+    "image-classification": "AutoModelForImageClassification",
+    "image-segmentation": "AutoModelForSemanticSegmentation",
+    "object-detection": "AutoModelForObjectDetection",
+    "question-answering": "AutoModelForQuestionAnswering",
+    "text-classification": "AutoModelForSequenceClassification",
+    "text-generation": "AutoModelForCausalLM",
+    "text2text-generation": "AutoModelForSeq2SeqLM",
+    "token-classification": "AutoModelForTokenClassification",
+}
+_TEXT: tuple[Dim, ...] = ("batch", "sequence")
+
+
+def load_pretrained(
+    source: Source, options: ConvertOptions, notes: list[str]
+) -> tuple[torch.nn.Module, dict[str, tuple[Dim, ...]]]:
+    """Load the model of a folder.
+
+    Returns:
+        The module, and the shapes of its usual inputs.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+        UnsafeError: the folder brings its own code, and `options.trust` is not set.
+        UsageError: an unknown task.
+        UnsupportedError: this transformers does not have the model's class.
+        InputError: damaged.
+    """
+    if find_spec("transformers") is None:
+        raise MissingExtraError(str(source), "transformers", "transformers")
+    config = source.json("config.json")
+    if config.get("auto_map") and not options.trust:
+        raise UnsafeError(f"{source}: this model brings its own Python code. Pass --trust if you trust it.")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import transformers
+
+    cls = _class_for(transformers, source, config, options, notes)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            transformers.logging.set_verbosity_error()
+            transformers.logging.disable_progress_bar()
+            module = cls.from_pretrained(
+                str(source.path), local_files_only=True, **({"trust_remote_code": True} if options.trust else {})
+            )
+    except Exception as error:
+        line = " ".join(str(error).split())[:300]
+        raise InputError(f"{source}: transformers cannot load this folder ({type(error).__name__}: {line}).") from error
+    # A cache would add two outputs for each layer, of a class that no exporter flattens alike.
+    if getattr(module.config, "use_cache", False):
+        module.config.use_cache = False
+        if "past_key_values" in inspect.signature(module.forward).parameters:
+            notes.append("exported without a key-value cache")
+    _choose_experts(module)
+    return module, usual_shapes(module)
+
+
+def _choose_experts(module: Any) -> None:
+    """Experts (Mixtral and its like) as products over gathered weights: of the ways that transformers 5 computes them,
+    the loop depends on the data and the grouped product has no ONNX operator."""
+    if getattr(type(module), "_can_set_experts_implementation", lambda: False)():
+        with suppress(Exception):
+            module.set_experts_implementation("batched_mm")
+
+
+def import_class(source: Source, options: ConvertOptions) -> None:
+    """Import the class that `load_pretrained` will use, with all that it needs; what fails is said there."""
+    config = source.json("config.json")
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        import transformers
+
+        cls = _class_for(transformers, source, config, options, [])
+        if hasattr(cls, "_model_mapping"):  # one that chooses by the kind of model
+            names = transformers.models.auto.configuration_auto.CONFIG_MAPPING
+            cls._model_mapping[names[config["model_type"]]]
+
+
+def _class_for(
+    transformers: Any, source: Source, config: Mapping[str, Any], options: ConvertOptions, notes: list[str]
+) -> Any:
+    if options.task is not None:
+        if options.task not in TASKS:
+            raise UsageError(f"--task {options.task}: must be one of {', '.join(TASKS)}.")
+        return getattr(transformers, TASKS[options.task])
+    names = config.get("architectures") or []
+    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else "AutoModel"
+    cls = getattr(transformers, name, None) if name.isidentifier() else None
+    if cls is None or not hasattr(cls, "from_pretrained"):
+        if config.get("auto_map") and options.trust:
+            return transformers.AutoModel
+        raise UnsupportedError(
+            f"{source}: transformers {transformers.__version__} has no {name!r}. Choose a class with --task: "
+            f"{', '.join(TASKS)}."
+        )
+    notes.append(f"loaded as {name}, as its config.json says")
+    return cls
+
+
+def usual_shapes(module: torch.nn.Module) -> dict[str, tuple[Dim, ...]]:
+    """The inputs that a transformers model is usually given, batch and lengths dynamic."""
+    import inspect
+
+    takes = inspect.signature(module.forward).parameters
+    config: Any = module.config
+    image = _image_shape(config)
+    known: dict[str, tuple[Dim, ...]] = {
+        "input_ids": _TEXT,
+        "attention_mask": _TEXT,
+        "pixel_values": image,
+        "input_features": (
+            "batch",
+            getattr(config, "num_mel_bins", 80),
+            2 * getattr(config, "max_source_positions", 1500),
+        ),
+        "input_values": ("batch", "samples"),
+        "decoder_input_ids": ("batch", "decoder_sequence"),
+    }
+    main = getattr(module, "main_input_name", "input_ids")
+    chosen = {main: known[main]} if main in known and main in takes else {}
+    if main == "input_ids" and "attention_mask" in takes:
+        chosen["attention_mask"] = _TEXT
+    if main == "input_ids" and "pixel_values" in takes:
+        chosen["pixel_values"] = image
+    if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in takes:
+        chosen["decoder_input_ids"] = known["decoder_input_ids"]
+    return {name: chosen[name] for name in takes if name in chosen}
+
+
+def _image_shape(config: Any) -> tuple[Dim, ...]:
+    parts = [config, *(getattr(config, n, None) for n in ("vision_config", "encoder"))]
+    vision = next((p for p in parts if getattr(p, "image_size", None)), config)
+    size = getattr(vision, "image_size", None) or 224
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    return ("batch", getattr(vision, "num_channels", 3), int(height), int(width))

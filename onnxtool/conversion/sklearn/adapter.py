@@ -1,0 +1,70 @@
+"""The scikit-learn adapter: skops files, and (trusted) pickles, joblib and cloudpickle files."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from onnxtool.conversion.adapter import ConvertOptions, SourceModel
+from onnxtool.conversion.imports import import_all
+from onnxtool.conversion.opset import newest_runtime_opset, target_opset
+from onnxtool.conversion.opset_raise import raise_opset
+from onnxtool.conversion.sklearn import load
+from onnxtool.conversion.source import Source
+from onnxtool.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_LOADING = ("sklearn", "sklearn.pipeline", "sklearn.ensemble", "skops.io", "onnxtool.conversion.sklearn.model")
+_EXPORTING = ("skl2onnx", "onnxmltools", "onnxtool.conversion.sklearn.export")
+
+
+class SklearnAdapter:
+    """Fitted estimators, pipelines and what is built to their interface."""
+
+    name = "sklearn"
+    extra = "sklearn"
+
+    def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
+        """A skops archive, or any pickle that no other adapter has claimed. Nothing is unpickled."""
+        return load.is_skops(source) or load.pickle_form(source) is not None
+
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:
+        """Import scikit-learn and skops, other packages that a skops file speaks of, and for the export skl2onnx.
+
+        For a pickle nothing: it is trusted, and has the time of what is trusted.
+        """
+        if not load.is_skops(source):
+            return
+        import_all(_EXPORTING if export else (*_LOADING, *load.named_packages(source)), options.verbose)
+
+    def load(self, source: Source, options: ConvertOptions) -> SourceModel:
+        """Load the estimator and read its schema.
+
+        Raises:
+            UnsafeError: a pickle without trust, whether scikit-learn is installed or not.
+            MissingExtraError, InputError, UsageError: see `sklearn_load.read_estimator`.
+        """
+        load.refuse_untrusted(source, options)
+        if find_spec("sklearn") is None:
+            raise MissingExtraError(str(source), "scikit-learn", self.extra)
+        from onnxtool.conversion.sklearn.model import SklearnModel
+
+        estimator, form, notes = load.read_estimator(source, options)
+        return SklearnModel.prepare(source, estimator, form, notes, options)
+
+    def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:
+        """Convert with skl2onnx.
+
+        Raises:
+            UnsupportedError: a step without a converter.
+        """
+        from onnxtool.conversion.sklearn import export as sklearn_export
+        from onnxtool.conversion.sklearn.model import SklearnModel
+
+        assert isinstance(model, SklearnModel)
+        wanted = target_opset(options, newest_runtime_opset())
+        opset = min(wanted, sklearn_export.NEWEST_OPSET)
+        exported = sklearn_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)
+        return raise_opset(exported, wanted, model.notes if options.opset else None)

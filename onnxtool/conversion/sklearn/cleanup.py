@@ -1,0 +1,135 @@
+"""What skl2onnx leaves crooked in its graphs: label shapes, output types, the locale of text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.prepare import steps_of
+from onnxtool.conversion.sklearn.schema import trees_of
+from onnxtool.errors import OnnxToolError
+from onnxtool.model.domains import Domain
+from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import EXACT, create_session
+
+
+def tidy(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
+    """Straighten the graph, in place.
+
+    Returns:
+        The graph as it was run to see the shapes of its outputs; None where it does not run.
+    """
+    _set_types(proto, model)
+    if model.doubles:
+        _double_trees(proto, rounds=any(trees_of(step) for step in steps_of(model.estimator)))
+    _set_locale(proto, model)
+    return _set_shapes(proto, model)
+
+
+def _set_types(proto: onnx.ModelProto, model: SklearnModel) -> None:
+    """Outputs that were left without an element type are floats; inner values need no type."""
+    del proto.graph.value_info[:]
+    kind = TensorProto.DOUBLE if model.doubles else TensorProto.FLOAT
+    for value in proto.graph.output:
+        known = value.type.WhichOneof("value")
+        if known is None or (known == "tensor_type" and value.type.tensor_type.elem_type == TensorProto.UNDEFINED):
+            value.type.tensor_type.elem_type = kind
+
+
+def _double_trees(proto: onnx.ModelProto, rounds: bool) -> None:
+    """Tree operators on doubles: what they give is float32 all the same, which skl2onnx declares wrongly.
+
+    Args:
+        rounds: scikit-learn's trees see float32. They round their input, whatever it was computed in, and compare that
+            with thresholds in float64; so must these. Histogram boosting does not round.
+    """
+    nodes: list[onnx.NodeProto] = []
+    consumed = {name for node in proto.graph.node for name in node.input}
+    for number, node in enumerate(proto.graph.node):
+        if not node.op_type.startswith("TreeEnsemble"):
+            nodes.append(node)
+            continue
+        narrow, wide, raw = (f"tree_{number}_{what}" for what in ("rounded", "input", "raw"))
+        if rounds:
+            nodes.append(helper.make_node("Cast", [node.input[0]], [narrow], to=TensorProto.FLOAT))
+            nodes.append(helper.make_node("Cast", [narrow], [wide], to=TensorProto.DOUBLE))
+            node.input[0] = wide
+        scores = node.output[-1]
+        nodes.append(node)
+        if scores in consumed:
+            node.output[len(node.output) - 1] = raw
+            nodes.append(helper.make_node("Cast", [raw], [scores], to=TensorProto.DOUBLE))
+        for output in proto.graph.output:
+            if output.name == scores:
+                output.type.tensor_type.elem_type = TensorProto.DOUBLE if scores in consumed else TensorProto.FLOAT
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+
+
+def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
+    """Give outputs the rank that the estimator's own results have (labels [batch], columns of scores): some converters
+    give [batch, 1] or [1, batch] for the one, [batch] for the other."""
+    try:
+        runner = OnnxRunner.open(proto, EXACT)
+        feeds = random_feeds(runner.inputs, batch=2, domains=_domains(model, runner))
+        found = list(runner.run(feeds).values())
+        renamed = zip((s.name for s in model.inputs), feeds.values(), strict=True)
+        expected = list(model.run(dict(renamed)).values())
+    except (OnnxToolError, ValueError):
+        return None  # the comparison will say what is wrong
+    specs = []
+    for spec, output, right, given in zip(model.outputs, proto.graph.output, expected, found, strict=True):
+        if output.type.WhichOneof("value") != "tensor_type" or isinstance(right, list):
+            specs.append(spec)
+            continue
+        rank = np.ndim(right)
+        known = spec.shape is not None and len(spec.shape) == rank
+        specs.append(spec if known else replace(spec, shape=((spec.shape or (None,))[0], *(None,) * (rank - 1))))
+        if np.ndim(given) != rank and np.size(given) == np.size(right) and rank in (1, 2):
+            _reshape(proto, output, [-1] if rank == 1 else [-1, 1])
+    model.outputs = tuple(specs)
+    return runner
+
+
+def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[int]) -> None:
+    wanted, result = f"{output.name}_shape", f"{output.name}_shaped"
+    proto.graph.initializer.append(helper.make_tensor(wanted, TensorProto.INT64, [len(shape)], shape))
+    proto.graph.node.append(helper.make_node("Reshape", [output.name, wanted], [result]))
+    kind = output.type.tensor_type.elem_type
+    output.CopyFrom(helper.make_tensor_value_info(result, kind, [None] * len(shape)))
+
+
+def _domains(model: SklearnModel, runner: OnnxRunner) -> dict[str, Domain]:
+    known = dict(model.feeds_hint or {})
+    return {b.name: known[a.name] for a, b in zip(model.inputs, runner.inputs, strict=False) if a.name in known}
+
+
+def _set_locale(proto: onnx.ModelProto, model: SklearnModel) -> None:
+    """Lower-casing of text: the runtime's default locale, en_US.UTF-8, is missing on many machines, and the file then
+    does not load there."""
+    nodes = [n for n in proto.graph.node if n.op_type == "StringNormalizer"]
+    nodes = [n for n in nodes if not any(a.name == "locale" for a in n.attribute)]
+    if not nodes:
+        return
+    locale = next((name for name in ("C.UTF-8", "C") if _has_locale(name)), "C")
+    for node in nodes:
+        node.attribute.append(helper.make_attribute("locale", locale))
+    if locale == "C":
+        model.notes.append("text is lower-cased by ASCII rules only: this machine has no C.UTF-8 locale")
+
+
+def _has_locale(name: str) -> bool:
+    """Whether the runtime can make the locale here."""
+    node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="LOWER", locale=name)
+    values = [helper.make_tensor_value_info(n, TensorProto.STRING, [None]) for n in ("x", "y")]
+    graph = helper.make_graph([node], "probe", values[:1], values[1:])
+    try:
+        create_session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8))
+    except OnnxToolError:
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""A fitted estimator -> ONNX, by way of skl2onnx."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
+from onnxtool.conversion.sklearn.cleanup import tidy
+from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.prepare import convertible, refuse_hopeless, steps_of
+from onnxtool.conversion.sklearn.schema import last_step
+from onnxtool.conversion.sklearn.tree_thresholds import note_flips
+from onnxtool.conversion.tensorflow.environment import quiet
+from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
+from onnxtool.model import io
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+# What skl2onnx 1.20 is tested with.
+NEWEST_OPSET = 22
+# Tree ensembles with several attributes in one node; version 5 has another operator, which skl2onnx does not write.
+_ML_OPSET = 3
+_BOOSTED = ("xgboost", "lightgbm", "catboost")
+
+
+def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: int = 0) -> ir.Model:
+    """Convert an estimator.
+
+    Raises:
+        MissingExtraError: skl2onnx is not installed.
+        UnsupportedError: a step that skl2onnx has no converter for, or that it converts wrongly.
+    """
+    try:
+        with quiet(verbose):
+            import skl2onnx
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(type(model.estimator).__name__, "skl2onnx", "sklearn") from error
+    refuse_hopeless(model.estimator, not model.columns and model.inputs[0].dtype == np.dtype("float32"))
+    with quiet(verbose), _integers_for_booleans():
+        proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
+    del proto.graph.output[len(model.outputs) :]
+    if not zipmap:
+        without_zipmap(proto)
+    runner = tidy(proto, model)
+    if runner is not None:
+        note_flips(model, runner)
+    del runner
+    return io.from_proto(proto)
+
+
+def _convert(
+    skl2onnx: Any, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
+) -> onnx.ModelProto:
+    estimator, notes = convertible(model.estimator)
+    if any(type(s).__module__.split(".")[0] in _BOOSTED for s in steps_of(estimator)):
+        register_estimators()
+    model.notes.extend(notes)
+    failure: Exception | None = None
+    for options in choices:
+        try:
+            proto: onnx.ModelProto = skl2onnx.convert_sklearn(
+                estimator,
+                name=type(model.estimator).__name__,
+                initial_types=_initial_types(model),
+                options=None if options is None else {id(last_step(estimator)): dict(options)},
+                target_opset={"": opset, "ai.onnx.ml": _ML_OPSET},
+                model_optim=False,  # two copies of the graph to drop Identity nodes, which our own passes drop
+            )
+            return proto
+        except NameError as error:  # "Option 'zipmap' not in [...]"
+            failure = error
+        except Exception as error:
+            raise _unsupported(model, error) from error
+    assert failure is not None
+    raise _unsupported(model, failure) from failure
+
+
+def _options(model: SklearnModel, zipmap: bool) -> list[dict[str, Any] | None]:
+    """Options for the last step, the most wanted first; estimators differ in which they know."""
+    if zipmap:
+        return [{"zipmap": True}, None]
+    if model.raw_scores:
+        return [{"zipmap": False, "raw_scores": True}, {"raw_scores": True}, {"zipmap": False}, None]
+    if any(s.name == "label" for s in model.outputs) or len(model.outputs) > 1:
+        return [{"zipmap": False}, None]
+    return [None]
+
+
+def _initial_types(model: SklearnModel) -> list[tuple[str, Any]]:
+    from skl2onnx.common import data_types
+
+    kinds = {
+        "string": data_types.StringTensorType,
+        np.dtype("float32"): data_types.FloatTensorType,
+        np.dtype("float64"): data_types.DoubleTensorType,
+        np.dtype("int64"): data_types.Int64TensorType,
+        np.dtype("int32"): data_types.Int32TensorType,
+        np.dtype("bool"): data_types.BooleanTensorType,
+    }
+    # The converter finds the columns of a ColumnTransformer by their training names.
+    names = model.columns or ("X",)
+    types = []
+    for name, spec in zip(names, model.inputs, strict=True):
+        if spec.dtype not in kinds:
+            raise UnsupportedError(f"input {spec.name!r}: scikit-learn models take no {spec.dtype}. See --input-dtype.")
+        shape = [d if isinstance(d, int) else None for d in spec.shape or ()]
+        types.append((name, kinds[spec.dtype](shape)))
+    return types
+
+
+def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
+    if isinstance(error, OnnxToolError):
+        return error
+    kind = type(error).__name__
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), kind)[:300]
+    if kind in ("MissingShapeCalculator", "MissingConverter"):
+        missing = text.split("'")[1].removeprefix("<class ") if "'" in text else text
+        missing = text.split("<class '")[-1].split("'")[0] if "<class '" in text else missing
+        return UnsupportedError(
+            f"{type(model.estimator).__name__}: skl2onnx has no converter for {missing}. Convert the steps around it, "
+            "or register a converter in a package with the entry point onnxtool.adapters."
+        )
+    text = text.partition(" You may raise an issue at")[0]  # of a package that the user never called
+    return UnsupportedError(f"{type(model.estimator).__name__}: skl2onnx cannot convert it: {text}")
+
+
+@contextmanager
+def _integers_for_booleans() -> Iterator[None]:
+    """skl2onnx 1.20 puts booleans among the integers of histogram gradient boosting; onnx 1.23 refuses them."""
+    from skl2onnx.common._container import ModelComponentContainer
+
+    original = ModelComponentContainer.add_node
+
+    def add_node(self: Any, *arguments: Any, **attributes: Any) -> Any:
+        for key, value in attributes.items():
+            # The types first: a forest's attributes hold millions of numbers.
+            if isinstance(value, list) and not {bool, np.bool_}.isdisjoint(set(map(type, value))):
+                attributes[key] = [int(v) for v in value]
+        return original(self, *arguments, **attributes)
+
+    ModelComponentContainer.add_node = add_node
+    try:
+        yield
+    finally:
+        ModelComponentContainer.add_node = original

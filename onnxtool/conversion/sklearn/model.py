@@ -1,0 +1,256 @@
+"""A fitted scikit-learn estimator as a Runner, with the outputs that its ONNX form has."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of
+from onnxtool.conversion.source import Source
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import Dim, TensorSpec
+
+Compute = Callable[[Any], Any]
+# Closer scores than this are a tie in float32.
+_TIE = 1e-5
+
+
+@dataclass
+class SklearnModel:
+    """An estimator.
+
+    Attributes:
+        estimator: fitted.
+        columns: names of the training columns when each is an input of its own; () for one matrix.
+        names: the training data's column names, when it had some.
+        computes: for each output, how the estimator computes it.
+        raw_scores: a classifier without probabilities; its decision function takes their place.
+        doubles: whether the ONNX form computes in float64.
+        classes: the labels, where the estimator itself does not hold them (native boosting files).
+    """
+
+    estimator: Any
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    computes: tuple[Compute, ...]
+    columns: tuple[str, ...]
+    form: str
+    framework: str
+    notes: list[str] = field(default_factory=list)
+    feeds_hint: Mapping[str, Domain] | None = None
+    raw_scores: bool = False
+    doubles: bool = False
+    classes: tuple[Any, ...] = ()
+
+    @classmethod
+    def prepare(
+        cls, source: Source, estimator: Any, form: str, notes: list[str], options: ConvertOptions
+    ) -> SklearnModel:
+        """Find out what an estimator takes and gives.
+
+        Raises:
+            InputError: no estimator, or not fitted.
+            UnsupportedError: it neither predicts nor transforms.
+            UsageError: options that do not fit.
+        """
+        import sklearn
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import check_is_fitted
+
+        if not hasattr(estimator, "get_params") or not hasattr(estimator, "fit"):
+            raise InputError(f"{source}: this holds a {type(estimator).__name__}, not a scikit-learn estimator.")
+        try:
+            check_is_fitted(estimator)
+        except (NotFittedError, TypeError) as error:
+            raise InputError(f"{source}: this {type(estimator).__name__} is not fitted.") from error
+        float_dtype = np.dtype("float64" if options.float64 else "float32")
+        schema = schema_of(source, estimator, float_dtype)
+        inputs = described(schema.inputs, options)
+        renamed = dict(zip((s.name for s in schema.inputs), (s.name for s in inputs), strict=True))
+        outputs = outputs_of(source, estimator, options.zipmap)
+        first = inputs[0].shape[0] if inputs and inputs[0].shape else BATCH
+        specs = [TensorSpec(n, d, None if s is None else (first, *s[1:])) for n, d, s, _ in outputs]
+        return cls(
+            estimator=estimator,
+            inputs=inputs,
+            outputs=named(specs, options.output_names, "--output-names"),
+            computes=tuple(c for *_, c in outputs),
+            columns=schema.columns,
+            form=form,
+            framework=f"scikit-learn {sklearn.__version__}",
+            notes=notes,
+            feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
+            raw_scores=_is_classifier(estimator) and not hasattr(estimator, "predict_proba"),
+            doubles=options.float64,
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do where the graph is refused though the estimator runs."""
+        return "skl2onnx does not keep doubles in every graph: convert without --float64." if self.doubles else ""
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """What the estimator computes on these rows.
+
+        Raises:
+            InputError: the estimator refuses them.
+        """
+        data = self._table(feeds)
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                return {s.name: compute(data) for s, compute in zip(self.outputs, self.computes, strict=True)}
+        except Exception as error:
+            raise InputError(f"the estimator fails to run: {' '.join(str(error).split())[:300]}") from error
+
+    def settle(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Rows on which two classes tie, replaced by rows on which they do not: there, rounding alone picks the label.
+
+        Nothing changes where every row is a tie, or for estimators that give no probabilities.
+        """
+        feeds = dict(feeds)
+        names = [s.name for s in self.outputs]
+        if names[:1] != ["label"] or len(names) < 2 or not isinstance(self.outputs[1].dtype, np.dtype):
+            return feeds
+        outputs = self.run(feeds)
+        scores = np.asarray(outputs[names[1]], dtype=float)
+        if scores.ndim != 2 or scores.shape[1] < 2:
+            return feeds
+        best = np.sort(scores, axis=1)[:, -2:]
+        clear = np.flatnonzero(~(best[:, 1] - best[:, 0] < _TIE * np.maximum(1, np.abs(best[:, 1]))))
+        if len(clear) in (0, len(scores)):
+            return feeds
+        rows = np.arange(len(scores))
+        rows[np.setdiff1d(rows, clear)] = np.resize(clear, len(scores) - len(clear))
+        note = "rows on which two classes tie were left out of the comparison"
+        self.notes.extend([note] if note not in self.notes else [])
+        return {name: array[rows] for name, array in feeds.items()}
+
+    def _table(self, feeds: Mapping[str, np.ndarray]) -> Any:
+        if not self.columns:
+            (spec,) = self.inputs
+            rows = feeds[spec.name]
+            # The same numbers in the dtype that estimators are fitted in: some refuse float32 rows after that.
+            return rows.astype(np.float64) if rows.dtype == np.float32 else rows
+        values = [np.asarray(feeds[s.name]).reshape(len(feeds[s.name])) for s in self.inputs]
+        if not hasattr(self.estimator, "feature_names_in_"):
+            return np.column_stack([v.astype(object) for v in values])
+        try:
+            import pandas  # type: ignore[import-untyped]
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("columns by name", "pandas", "sklearn") from error
+        given = dict(zip(self.columns, (_with_gaps(v) for v in values), strict=True))
+        # Columns that the model drops must be there all the same.
+        return pandas.DataFrame({name: given.get(str(name), 0) for name in self.estimator.feature_names_in_})
+
+
+def outputs_of(
+    source: Source, model: Any, zipmap: bool
+) -> list[tuple[str, np.dtype | str, tuple[Dim, ...] | None, Compute]]:
+    """(name, dtype, shape, how to compute it) of each output of the ONNX form.
+
+    Raises:
+        UnsupportedError: the estimator neither predicts nor transforms.
+    """
+    last = last_step(model)
+    float_dtype = np.dtype("float32")
+    kind = _kind(last)
+    if kind == "classifier":
+        labels = ("label", _label_dtype(last), (BATCH,), model.predict)
+        count = _class_count(last)
+        if zipmap and hasattr(model, "predict_proba"):
+            return [labels, ("probabilities", "seq(map)", None, _zipped(model))]
+        if hasattr(model, "predict_proba"):
+            return [labels, ("probabilities", float_dtype, (BATCH, count), model.predict_proba)]
+        if hasattr(model, "decision_function"):
+            return [labels, ("scores", float_dtype, (BATCH, count), lambda data: _scores(model, data))]
+        return [labels]
+    if kind == "outlier_detector":
+        return [
+            ("label", np.dtype("int64"), (BATCH,), model.predict),
+            ("scores", float_dtype, (BATCH, 1), lambda data: _column(model.decision_function(data))),
+        ]
+    if kind == "clusterer" and hasattr(model, "predict"):
+        label = ("label", np.dtype("int64"), (BATCH,), model.predict)
+        scores = ("scores", float_dtype, (BATCH, None), getattr(model, "transform", None))
+        return [label, scores] if scores[3] is not None else [label]  # type: ignore[list-item]
+    if kind == "density_estimator" and hasattr(model, "predict_proba"):
+        return [
+            ("label", np.dtype("int64"), (BATCH,), model.predict),
+            ("probabilities", float_dtype, (BATCH, None), model.predict_proba),
+        ]
+    if kind == "regressor" or (hasattr(model, "predict") and not hasattr(model, "transform")):
+        return [("prediction", float_dtype, (BATCH, None), lambda data: _column(model.predict(data)))]
+    if hasattr(model, "transform"):
+        return [("transformed", float_dtype, (BATCH, None), lambda data: _dense(model.transform(data)))]
+    raise UnsupportedError(f"{source}: {type(last).__name__} neither predicts nor transforms new data.")
+
+
+def _is_classifier(model: Any) -> bool:
+    return _kind(last_step(model)) == "classifier"
+
+
+def _kind(estimator: Any) -> str | None:
+    from sklearn.utils import get_tags
+
+    try:
+        kind = get_tags(estimator).estimator_type
+    except Exception:  # estimators of other packages without tags
+        kind = None
+    kind = kind or getattr(estimator, "_estimator_type", None)
+    return None if kind is None else str(kind)
+
+
+def _label_dtype(classifier: Any) -> np.dtype | str:
+    classes = getattr(classifier, "classes_", None)
+    if isinstance(classes, list):
+        classes = classes[0]
+    kind = np.asarray(classes).dtype.kind if classes is not None else "i"
+    return "string" if kind in "OUS" else np.dtype("int64")
+
+
+def _class_count(classifier: Any) -> int | None:
+    classes = getattr(classifier, "classes_", None)
+    return None if classes is None or isinstance(classes, list) else len(classes)
+
+
+def _scores(model: Any, data: Any) -> np.ndarray:
+    """The decision function with a column for each class; scikit-learn gives only the second's for two classes."""
+    scores = np.asarray(model.decision_function(data))
+    if scores.ndim > 1:
+        return scores
+    # Pairs of classes are decided by votes, of which there is one for two classes: it is the one's or the other's.
+    first = 1 - scores if type(last_step(model)).__name__ == "OneVsOneClassifier" else -scores
+    return np.column_stack([first, scores])
+
+
+def _zipped(model: Any) -> Compute:
+    def compute(data: Any) -> list[dict[Any, float]]:
+        classes = [c.item() if hasattr(c, "item") else c for c in last_step(model).classes_]
+        return [dict(zip(classes, row.tolist(), strict=True)) for row in model.predict_proba(data)]
+
+    return compute
+
+
+def _column(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    return array.reshape(-1, 1) if array.ndim == 1 else array
+
+
+def _with_gaps(values: np.ndarray) -> np.ndarray:
+    """Missing text: the empty string in ONNX, NaN in the table that scikit-learn is given."""
+    if values.dtype != object:
+        return values
+    return np.array([np.nan if v == "" else v for v in values], dtype=object)
+
+
+def _dense(values: Any) -> np.ndarray:
+    dense = values.toarray() if hasattr(values, "toarray") else values
+    return np.asarray(dense)

@@ -1,0 +1,208 @@
+"""What a fitted scikit-learn estimator takes: names, dtypes and categories of its inputs, read off its fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.source import Source
+from onnxtool.errors import UsageError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+
+BATCH = "batch"
+_TEXT = ("CountVectorizer", "TfidfVectorizer", "HashingVectorizer")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The inputs of an estimator.
+
+    Attributes:
+        inputs: one [batch, features] matrix, one column of text [batch], or one [batch, 1] input for each column.
+        columns: names of the columns when there is one input for each that is used, in the order of the training data.
+        domains: what values the inputs may take, where that is known.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    columns: tuple[str, ...]
+    domains: Mapping[str, Domain]
+
+
+def schema_of(source: Source, model: Any, float_dtype: np.dtype) -> Schema:
+    """Guess the input schema.
+
+    Raises:
+        UsageError: the estimator does not remember how many features it was fitted on.
+    """
+    head = first_step(model)
+    if type(head).__name__ in _TEXT:
+        return Schema((TensorSpec("text", "string", (BATCH,)),), (), {"text": Domain(0, 1, sentences(head))})
+    if type(head).__name__ == "ColumnTransformer":
+        return _columns(head, float_dtype)
+    if type(head).__name__ in ("LabelEncoder", "LabelBinarizer"):
+        classes = tuple(c.item() if hasattr(c, "item") else c for c in head.classes_)
+        kind: np.dtype | str = "string" if isinstance(classes[0], str) else np.dtype("int64")
+        return Schema((TensorSpec("y", kind, (BATCH,)),), (), {"y": Domain(0, 1, classes)})
+    width = getattr(model, "n_features_in_", getattr(head, "n_features_in_", None))
+    if width is None:
+        raise UsageError(
+            f"{source}: the estimator does not say how many features it takes. Give --input-shape X:batch,N."
+        )
+    dtype, values = _dtype_of(head, None, float_dtype)
+    spec = TensorSpec("X", dtype, (BATCH, int(width)))
+    domain = Domain(0, 1, values) if values else _range(model)
+    return Schema((spec,), (), {"X": domain} if domain else {})
+
+
+def first_step(model: Any) -> Any:
+    """What sees the data first."""
+    while True:
+        steps = getattr(model, "steps", None)
+        if steps:
+            following = [step for _, step in steps if step is not None and step != "passthrough"]
+            if not following:
+                return model
+            model = following[0]
+            continue
+        inner = getattr(model, "best_estimator_", None)
+        if inner is None:
+            return model
+        model = inner
+
+
+def last_step(model: Any) -> Any:
+    """What gives the result."""
+    while True:
+        steps = getattr(model, "steps", None)
+        if steps:
+            if steps[-1][1] in (None, "passthrough"):
+                return model
+            model = steps[-1][1]
+            continue
+        inner = getattr(model, "best_estimator_", None)
+        if inner is None:
+            return model
+        model = inner
+
+
+def _columns(transformer: Any, float_dtype: np.dtype) -> Schema:
+    """One input for each column when they have names or several types; a matrix when all are numbers by position."""
+    names = [str(n) for n in getattr(transformer, "feature_names_in_", ())]
+    width = int(transformer.n_features_in_)
+    kinds: dict[int, tuple[np.dtype | str, tuple[Any, ...]]] = {}
+    for _, step, columns in transformer.transformers_:
+        if isinstance(step, str) and step == "drop":
+            continue
+        for order, index in enumerate(_indices(columns, names, width)):
+            kinds.setdefault(index, _dtype_of(step, order, float_dtype))
+    if not names and all(dtype == float_dtype for dtype, _ in kinds.values()):
+        return Schema((TensorSpec("X", float_dtype, (BATCH, width)),), (), {})
+    columns = names or [f"column_{i}" for i in range(width)]
+    inputs, domains = [], {}
+    for index, name in enumerate(columns):
+        if names and index not in kinds:
+            continue  # dropped by the transformer
+        dtype, values = kinds.get(index, (float_dtype, ()))
+        inputs.append(TensorSpec(name, dtype, (BATCH, 1)))
+        if values:
+            domains[name] = Domain(0, 1, values)
+    return Schema(tuple(inputs), tuple(s.name for s in inputs), domains)
+
+
+def _indices(columns: Any, names: list[str], width: int) -> list[int]:
+    if isinstance(columns, slice):
+        start = names.index(columns.start) if isinstance(columns.start, str) else columns.start
+        stop = names.index(columns.stop) + 1 if isinstance(columns.stop, str) else columns.stop
+        return list(range(width))[start : stop : columns.step]
+    listed: Iterable[Any] = [columns] if isinstance(columns, (str, int)) else list(columns)
+    listed = list(listed)
+    if listed and all(isinstance(c, (bool, np.bool_)) for c in listed):
+        return [i for i, chosen in enumerate(listed) if chosen]
+    return [names.index(str(c)) if isinstance(c, str) else int(c) % width for c in listed]
+
+
+def _dtype_of(step: Any, column: int | None, float_dtype: np.dtype) -> tuple[np.dtype | str, tuple[Any, ...]]:
+    """The dtype that a fitted step wants, and the values that it knows.
+
+    Args:
+        column: which of its columns; None = all of them together (values then come as one tuple for each column).
+    """
+    if isinstance(step, str):
+        return float_dtype, ()
+    head = first_step(step)
+    if type(head).__name__ in _TEXT:
+        return "string", sentences(head)
+    categories = getattr(head, "categories_", None)
+    if categories is not None and hasattr(head, "n_features_in_"):
+        chosen = categories if column is None else [categories[column]]
+        kinds = {np.asarray(c).dtype.kind for c in chosen}
+        values = tuple(tuple(v.item() if hasattr(v, "item") else v for v in c) for c in chosen)
+        values = tuple(tuple(v for v in c if v is not None and v == v) for c in values)
+        flat = values if column is None else values[0]
+        if kinds & set("OUS"):
+            return "string", flat
+        return (np.dtype("int64") if kinds <= set("iub") else float_dtype), flat
+    if np.asarray(getattr(head, "statistics_", 0.0)).dtype.kind in "OUS":
+        statistics = np.asarray(head.statistics_, dtype=object)
+        if any(isinstance(s, str) for s in statistics.ravel()):
+            return _dtype_of_imputed(step, column, statistics)
+    return float_dtype, ()
+
+
+def sentences(vectorizer: Any) -> tuple[str, ...]:
+    """Texts of the words that a vectorizer knows, with some that it does not know, capitals and punctuation."""
+    known = sorted(str(w) for w in getattr(vectorizer, "vocabulary_", {}))[:5000] or ["alpha", "beta"]
+    words = [*known[:: max(1, len(known) // 200)], "zzyzx", "I", "42"]
+    generator = np.random.default_rng(0)
+    texts = [" ".join(generator.choice(words, size=int(generator.integers(1, 9)))) for _ in range(60)]
+    return (*texts, texts[0].capitalize() + ".", f"{texts[1]}, {texts[2].upper()}!", "zzyzx")
+
+
+def _dtype_of_imputed(step: Any, column: int | None, statistics: np.ndarray) -> tuple[np.dtype | str, tuple[Any, ...]]:
+    """Strings that are imputed first: the values are what an encoder after it knows, else the imputed one."""
+    for _, later in getattr(step, "steps", ())[1:]:
+        if hasattr(later, "categories_"):
+            return _dtype_of(later, column, np.dtype("float32"))
+    own = tuple((s,) for s in statistics.ravel())
+    return "string", own if column is None else own[column]
+
+
+def _range(model: Any) -> Domain | None:
+    """Where the training data lay, as far as scalers and trees at the front of the model tell."""
+    head = first_step(model)
+    categories = getattr(head, "n_categories_", None)
+    if categories is not None:
+        return Domain(0, 1, tuple(range(int(np.min(categories)))))
+    mean, scale = getattr(head, "mean_", None), getattr(head, "scale_", None)
+    if mean is not None and scale is not None and np.size(mean) and np.size(scale):
+        spread = 2 * np.asarray(scale, dtype=float)
+        return _domain(np.min(np.asarray(mean) - spread), np.max(np.asarray(mean) + spread))
+    low, high = getattr(head, "data_min_", None), getattr(head, "data_max_", None)
+    if low is not None and high is not None and np.size(low):
+        return _domain(np.min(low), np.max(high))
+    found = [t for tree in trees_of(head) for t in (tree.threshold[tree.children_left >= 0],) if t.size]
+    if found:
+        thresholds = np.concatenate(found)
+        margin = 0.1 * (float(thresholds.max() - thresholds.min()) or 1.0)
+        return _domain(thresholds.min() - margin, thresholds.max() + margin)
+    return None
+
+
+def _domain(low: float, high: float) -> Domain | None:
+    low, high = float(low), float(high)
+    return Domain(low, high) if np.isfinite(low) and np.isfinite(high) and low < high else None
+
+
+def trees_of(model: Any) -> list[Any]:
+    """The sklearn.tree._tree.Tree objects inside an estimator."""
+    own = getattr(model, "tree_", None)
+    if own is not None and hasattr(own, "threshold"):
+        return [own]
+    members = getattr(model, "estimators_", None)
+    if members is None:
+        return []
+    return [tree for member in np.asarray(members, dtype=object).ravel() for tree in trees_of(member)]

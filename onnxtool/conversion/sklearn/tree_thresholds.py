@@ -1,0 +1,97 @@
+"""Rows close to the thresholds of trees: where computing in float32 instead of float64 can pick another branch."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.prepare import steps_of
+from onnxtool.conversion.sklearn.schema import trees_of
+from onnxtool.errors import OnnxToolError
+from onnxtool.runtime.runner import OnnxRunner
+
+_ROWS = 600
+# A prediction that is further off than this, relative to the largest one, went down another branch.
+_STEP = 1e-3
+
+
+def note_flips(model: SklearnModel, runner: OnnxRunner) -> None:
+    """Count on how many rows next to thresholds the ONNX form decides otherwise, and say so in the notes.
+
+    Rows are built in the trees' own space, one threshold each: on it, and one float32 step to each side; steps before
+    the trees (scalers) are undone by their inverse. Only models with one matrix of numbers as input are looked at.
+    """
+    rows = rows_near_thresholds(model)
+    if rows is None:
+        return
+    kind = np.float64 if model.doubles else np.float32
+    rows = rows.astype(kind)
+    name = model.inputs[0].name
+    try:
+        rows = model.settle({name: rows})[name]
+        found = runner.run({runner.inputs[0].name: rows})
+        expected = model.run({name: rows})
+    except OnnxToolError:
+        return  # the comparison will say what is wrong
+    first = model.outputs[0].name
+    flips = int(_differs(np.asarray(expected[first]), np.asarray(next(iter(found.values())))).sum())
+    if not flips:
+        return
+    what = "labels" if first == "label" else "predictions"
+    where = f"{flips} of {len(rows)} {what} next to tree thresholds"
+    hint = f"rounding changes {where}" if model.doubles else f"float32 changes {where}; --float64 keeps doubles"
+    model.notes.append(hint)
+
+
+def rows_near_thresholds(model: SklearnModel) -> np.ndarray | None:
+    """Rows in the model's input space, float64; None where there are no trees or no way back to the input."""
+    if len(model.inputs) != 1 or isinstance(model.inputs[0].dtype, str) or model.columns:
+        return None
+    before, trees = _split(model.estimator)
+    inner = [np.flatnonzero(tree.children_left >= 0) for tree in trees]
+    features = np.concatenate([tree.feature[nodes] for tree, nodes in zip(trees, inner, strict=True)] or [[]])
+    thresholds = np.concatenate([tree.threshold[nodes] for tree, nodes in zip(trees, inner, strict=True)] or [[]])
+    if not len(thresholds):
+        return None
+    generator = np.random.default_rng(0)
+    width = int(max(tree.n_features for tree in trees))
+    chosen = generator.permutation(len(thresholds))[: _ROWS // 3]
+    rows = generator.uniform(thresholds.min(), thresholds.max(), size=(3 * len(chosen), width))
+    for index, split in enumerate(chosen):
+        middle = np.float32(thresholds[split])
+        for offset, value in enumerate((middle, np.nextafter(middle, np.inf), np.nextafter(middle, -np.inf))):
+            rows[3 * index + offset, int(features[split])] = value
+    return _undo(before, rows)
+
+
+def _split(estimator: Any) -> tuple[list[Any], list[Any]]:
+    """The steps before the trees, and the trees."""
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    steps = [step for _, step in getattr(estimator, "steps", [("", estimator)]) if step not in (None, "passthrough")]
+    trees = [tree for part in steps_of(steps[-1]) for tree in trees_of(part)] if steps else []
+    return steps[:-1], list({id(tree): tree for tree in trees}.values())
+
+
+def _undo(steps: list[Any], rows: np.ndarray) -> np.ndarray | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for step in reversed(steps):
+                rows = np.asarray(step.inverse_transform(rows))
+    except Exception:  # a step without an inverse
+        return None
+    return rows if np.isfinite(rows).all() else None
+
+
+def _differs(expected: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Row by row."""
+    found = found.reshape(expected.shape)
+    if expected.dtype.kind in "OUSbi":
+        off = expected.astype(str) != found.astype(str)
+    else:
+        off = np.abs(expected - found) > _STEP * np.abs(expected).max()
+    rows: np.ndarray = off.reshape(len(expected), -1).any(axis=1)
+    return rows

@@ -1,0 +1,1 @@
+"""TensorFlow models: SavedModel, frozen graphs, .tflite."""

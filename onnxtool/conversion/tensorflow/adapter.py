@@ -1,0 +1,116 @@
+"""The TensorFlow adapter: SavedModel folders, frozen graphs, TensorFlow Lite files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxtool.conversion.adapter import ConvertOptions, SourceModel
+from onnxtool.conversion.imports import import_all
+from onnxtool.conversion.opset import newest_runtime_opset, target_opset
+from onnxtool.conversion.opset_raise import raise_opset
+from onnxtool.conversion.source import Source
+from onnxtool.conversion.tensorflow.environment import import_tensorflow
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
+_LOADING = (
+    "tensorflow",
+    "tensorflow.lite",
+    "onnxtool.conversion.tensorflow.load",
+    "onnxtool.conversion.tensorflow.lite",
+)
+_EXPORTING = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.conversion.tensorflow.graph")
+
+
+class TensorFlowAdapter:
+    """What TensorFlow itself writes."""
+
+    name = "tensorflow"
+    extra = "keras"
+
+    def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
+        """A folder with saved_model.pb, the file itself, a TensorFlow Lite flatbuffer, or a serialized GraphDef."""
+        return _saved_model_folder(source) is not None or _is_lite(source) or _is_graph_def(source)
+
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:  # noqa: ARG002
+        """Import TensorFlow, and for the export tf2onnx."""
+        import_all(_EXPORTING if export else _LOADING, options.verbose)
+
+    def load(self, source: Source, options: ConvertOptions) -> SourceModel:
+        """Load and trace.
+
+        Raises:
+            MissingExtraError, InputError, UnsafeError, UnsupportedError, UsageError: see `tensorflow_load`.
+        """
+        import_tensorflow(str(source), options.verbose)
+        from onnxtool.conversion.tensorflow import load
+
+        if _is_lite(source):
+            from onnxtool.conversion.tensorflow.lite import load_lite
+
+            return load_lite(source, options)
+        folder = _saved_model_folder(source)
+        if folder is not None:
+            return load.load_saved_model(source, folder, options)
+        return load.load_frozen_graph(source, options)
+
+    def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:
+        """Freeze the traced function and convert it.
+
+        Raises:
+            UnsupportedError: an operator without an ONNX form.
+        """
+        from onnxtool.conversion.tensorflow import graph
+        from onnxtool.conversion.tensorflow.lite import LiteModel, export_lite
+        from onnxtool.conversion.tensorflow.model import TensorFlowModel
+
+        wanted = target_opset(options, newest_runtime_opset())
+        opset = min(wanted, graph.NEWEST_OPSET)
+        notes = model.notes if options.opset else None
+        if isinstance(model, LiteModel):
+            return raise_opset(export_lite(model, opset, options.verbose), wanted, notes)
+        assert isinstance(model, TensorFlowModel)
+        frozen = graph.freeze(model.trace(), model.trackable, options.verbose)
+        names = [s.name for s in model.inputs], [s.name for s in model.outputs]
+        exported = graph.to_onnx(frozen, *names, opset, verbose=options.verbose)
+        return raise_opset(exported, wanted, notes)
+
+
+def _saved_model_folder(source: Source) -> Path | None:
+    if source.path is None:
+        return None
+    if source.is_folder:
+        return source.path if any(name in source.names() for name in _SAVED_MODEL) else None
+    return source.path.parent if source.path.name in _SAVED_MODEL else None
+
+
+def _is_lite(source: Source) -> bool:
+    """A flatbuffer with TensorFlow Lite's identifier."""
+    return source.head(8)[4:8] == b"TFL3"
+
+
+def _is_graph_def(source: Source) -> bool:
+    """Protobuf that begins with a node (field 1), which begins with its name (field 1) and then its operator (2)."""
+    head = source.head(1024)
+    if head[:1] != b"\x0a":
+        return False
+    _, start = _varint(head, 1)
+    if head[start : start + 1] != b"\x0a":
+        return False
+    length, name = _varint(head, start + 1)
+    end = name + length
+    return head[name:end].isascii() and head[end : end + 1] == b"\x12" and length > 0
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(data):
+        byte = data[position]
+        value |= (byte & 127) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 128:
+            break
+    return value, position

@@ -1,0 +1,228 @@
+"""A TensorFlow function or graph -> ONNX, by way of tf2onnx's graph converter.
+
+Keras models, SavedModels and frozen graphs all come through here as one thing: a frozen GraphDef with named input
+and output tensors. tf2onnx's own front ends (`from_keras`, `from_function`) are not used: the first fails on Keras 3
+models (tf2onnx 1.17), the second loses names, and through `keras.Model.export(format="onnx")` some constants become
+required inputs. What they share, the graph converter, is sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from onnxtool.conversion.tensorflow.cleanup import tidy
+from onnxtool.conversion.tensorflow.environment import quiet
+from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
+from onnxtool.model import io
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+# What tf2onnx 1.17 can write.
+NEWEST_OPSET = 18
+
+
+@dataclass(frozen=True)
+class FrozenGraph:
+    """A graph without variables.
+
+    Attributes:
+        graph_def: TensorFlow's GraphDef.
+        inputs: names of the tensors that are fed ("image:0"), in order.
+        outputs: names of the tensors that are fetched, in order.
+        tables: contents of lookup tables, by shared name: (keys, values).
+    """
+
+    graph_def: Any
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tables: Mapping[Any, Any] = field(default_factory=dict)
+
+
+def freeze(concrete: Any, trackable: Any = None, verbose: int = 0) -> FrozenGraph:
+    """Turn a concrete function into a graph with its variables as constants.
+
+    Args:
+        concrete: a `tf.types.experimental.ConcreteFunction`.
+        trackable: the object that owns its lookup tables, if it may have some.
+
+    Raises:
+        UnsupportedError: TensorFlow cannot freeze it.
+        ResourceError: more than the 2 GB that a GraphDef can hold.
+    """
+    import tensorflow as tf
+
+    captured = {inner.name for _, inner in concrete.graph.captures}
+    inputs = tuple(t.name for t in concrete.inputs if t.name not in captured and t.dtype != tf.resource)
+    outputs = tuple(t.name for t in concrete.outputs if t.dtype != tf.resource)
+    with quiet(verbose), tf.device("/cpu:0"):
+        try:
+            if trackable is None:
+                return FrozenGraph(_freeze_variables(concrete), inputs, outputs)
+            from tf2onnx import tf_loader
+
+            graph_def, tables = tf_loader.from_trackable(trackable, concrete, list(inputs), list(outputs), False)
+            return FrozenGraph(graph_def, inputs, outputs, tables or {})
+        except Exception as error:
+            raise failure("TensorFlow cannot freeze this model", error) from error
+
+
+def _freeze_variables(concrete: Any) -> Any:
+    from tensorflow.python.framework import convert_to_constants as freezing
+
+    try:
+        # The public function builds a concrete function of the result too, which takes longer than all else and is of
+        # no use here.
+        data = freezing._FunctionConverterDataInEager(concrete, lower_control_flow=False, aggressive_inlining=True)
+        graph_def, _ = freezing._replace_variables_by_constants(converter_data=data)
+        return graph_def
+    except (AttributeError, TypeError):  # another version of TensorFlow
+        frozen = freezing.convert_variables_to_constants_v2(
+            concrete, lower_control_flow=False, aggressive_inlining=True
+        )
+        return frozen.graph.as_graph_def(add_shapes=True)
+
+
+def to_onnx(
+    frozen: FrozenGraph,
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+    opset: int,
+    *,
+    name: str = "model",
+    verbose: int = 0,
+) -> ir.Model:
+    """Convert a frozen graph.
+
+    Args:
+        input_names: what the ONNX inputs shall be called, in the order of `frozen.inputs`.
+        output_names: likewise for the outputs.
+        opset: at most NEWEST_OPSET.
+        name: of the graph.
+
+    Raises:
+        UnsupportedError: operators that the converter does not have; all are named.
+    """
+    import tensorflow as tf
+    from tf2onnx import tf_loader
+
+    from onnxtool.conversion.tensorflow.op_handlers import register
+
+    register()
+    renamed = dict(zip((*frozen.inputs, *frozen.outputs), (*input_names, *output_names), strict=True))
+    graph_def = _inlinable(frozen.graph_def)
+    with quiet(verbose), tf.device("/cpu:0"):
+        try:
+            with tf.Graph().as_default():
+                tf.import_graph_def(graph_def, name="")
+                graph_def = tf_loader.tf_optimize(list(frozen.inputs), list(frozen.outputs), graph_def)
+            try:
+                proto = optimized(_convert(graph_def, frozen, renamed, opset), name)
+            except OnnxToolError:
+                raise
+            except Exception:
+                # Slower by far, because it keeps a copy of all weights for each step, to undo the one that fails.
+                proto = optimized(_convert(graph_def, frozen, renamed, opset), name, catch_errors=True)
+        except Exception as error:
+            raise failure("the TensorFlow converter (tf2onnx) fails on this model", error) from error
+    refuse_foreign_operators(proto)
+    model = io.from_proto(proto)
+    tidy(model)
+    return model
+
+
+def _convert(graph_def: Any, frozen: FrozenGraph, renamed: dict[str, str], opset: int) -> Any:
+    """tf2onnx's own graph, operators translated."""
+    import tensorflow as tf
+    from tf2onnx import tfonnx
+
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+        return tfonnx.process_tf_graph(
+            graph,
+            opset=opset,
+            input_names=list(frozen.inputs),
+            output_names=list(frozen.outputs),
+            tensors_to_rename=dict(renamed),
+            initialized_tables=dict(frozen.tables),
+        )
+
+
+def optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.ModelProto:
+    """tf2onnx's clean-up, which its translation counts on: it inserts a Transpose on each side of a convolution."""
+    from tf2onnx import optimizer
+
+    _lift_scalars(graph)
+    if not catch_errors:
+        # Every step would write all weights into protobuf anew; only the last time counts.
+        graph.update_proto = lambda *_: None
+    graph = optimizer.optimize_graph(graph, catch_errors=catch_errors)
+    vars(graph).pop("update_proto", None)
+    proto: onnx.ModelProto = graph.make_model(name)
+    return proto
+
+
+def _lift_scalars(graph: Any) -> None:
+    """Give scalars that are added one dim. tf2onnx 1.17 takes the largest dim of what is added to a convolution, fails
+    on a scalar (the 3 of a hard swish), and then leaves all Transposes of the graph where they are."""
+    from tf2onnx import utils
+
+    for node in list(graph.get_nodes()):
+        if node.type != "Add":
+            continue
+        for position, source in enumerate(node.inputs):
+            if source is not None and source.is_const() and graph.get_shape(node.input[position]) == []:
+                value = source.get_tensor_value(as_list=False).reshape(1)
+                other = graph.get_shape(node.input[1 - position])
+                if other:  # a scalar plus a scalar stays one
+                    lifted = graph.make_const(utils.make_name("lifted"), value)
+                    graph.replace_input(node, node.input[position], lifted.output[0], position)
+
+
+def _inlinable(graph_def: Any) -> Any:
+    """Drop the marks that keep functions from being inlined: Keras compiles grouped convolutions with XLA."""
+    for nodes in (graph_def.node, *(f.node_def for f in graph_def.library.function)):
+        for node in nodes:
+            node.attr.pop("_XlaMustCompile", None)
+    for function in graph_def.library.function:
+        function.attr.pop("_XlaMustCompile", None)
+    return graph_def
+
+
+def refuse_foreign_operators(proto: onnx.ModelProto) -> None:
+    """The converter leaves what it cannot translate in the graph under its TensorFlow name.
+
+    Raises:
+        UnsupportedError: names those operators.
+    """
+    import onnx
+
+    from onnxtool.model.safety.limits import DEFAULT
+    from onnxtool.model.safety.tensors import graphs
+
+    version = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
+    foreign = {
+        n.op_type
+        for g in graphs(proto, DEFAULT)
+        for n in g.node
+        if n.domain in ("", "ai.onnx") and not onnx.defs.has(n.op_type, version)
+    }
+    if foreign:
+        raise UnsupportedError(
+            f"no ONNX form is known for TensorFlow's {', '.join(sorted(foreign))}. "
+            "Move that part of the model out of the graph, or replace the layer that uses it."
+        )
+
+
+def failure(what: str, error: Exception) -> OnnxToolError:
+    """One line for an exception of TensorFlow or tf2onnx."""
+    if isinstance(error, OnnxToolError):
+        return error
+    text = str(error)
+    if "2GB" in text or "string too long" in text or "exceeds maximum protobuf" in text:
+        return ResourceError("the model has more than 2 GB of weights, which TensorFlow's GraphDef cannot hold.")
+    reason = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return UnsupportedError(f"{what}: {type(error).__name__}: {reason}")

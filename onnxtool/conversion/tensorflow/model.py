@@ -1,0 +1,144 @@
+"""A TensorFlow function as a Runner: a SavedModel's signature or a frozen graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.tensorflow.dims import follow_dims, swapped, swaps
+from onnxtool.conversion.tensorflow.environment import quiet, reason
+from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+
+TO_NHWC = (0, 2, 3, 1)
+TO_NCHW = (0, 3, 1, 2)
+
+
+@dataclass
+class TensorFlowModel:
+    """A function of flat tensors.
+
+    Attributes:
+        function: tensors in the model's own layout, in the order of `inputs` -> output tensors.
+        dtypes: the tf.DType that `function` wants for each input.
+        nchw: whether rank-4 inputs and outputs are channels first at the interface (the model is channels last).
+        trackable: what owns the variables and tables, kept alive with the model.
+        concrete: the traced function over `inputs`.
+    """
+
+    function: Callable[..., Sequence[Any]]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    dtypes: tuple[Any, ...]
+    form: str
+    framework: str
+    nchw: bool = False
+    trackable: Any = None
+    notes: list[str] = field(default_factory=list)
+    feeds_hint: Mapping[str, Domain] | None = None
+    concrete: Any = None
+
+    @classmethod
+    def prepare(
+        cls,
+        function: Callable[..., Sequence[Any]],
+        inputs: Sequence[tuple[TensorSpec, Any]],
+        output_names: Sequence[str],
+        form: str,
+        options: ConvertOptions,
+        *,
+        trackable: Any = None,
+        notes: Sequence[str] = (),
+    ) -> TensorFlowModel:
+        """Lay the user's wishes over what the function takes, and trace it.
+
+        Args:
+            function: tensors in the order of `inputs` -> tensors in the order of `output_names`.
+            inputs: (what it takes, its tf.DType) for each input.
+
+        Raises:
+            UsageError: options that do not fit the inputs.
+            InputError: the function cannot be called with these shapes.
+            UnsupportedError: an input of unknown rank, without --input-shape.
+        """
+        import tensorflow as tf
+
+        nchw = options.layout == "nchw"
+        own = [TensorSpec(s.name, s.dtype, swapped(s.shape, nchw)) for s, _ in inputs]
+        specs = described(own, options)
+        for spec in specs:
+            if spec.shape is None:
+                raise UnsupportedError(f"input {spec.name!r} has no known rank. Give --input-shape {spec.name}:...")
+        model = cls(
+            function=function,
+            inputs=specs,
+            outputs=(),
+            dtypes=tuple(d for _, d in inputs),
+            form=form,
+            framework=f"tensorflow {tf.__version__}",
+            nchw=nchw,
+            trackable=trackable,
+            notes=list(notes),
+        )
+        traced = model.trace()
+        known = [None if t.shape.rank is None else tuple(t.shape.as_list()) for t in traced.outputs]
+        dims = follow_dims(specs, known, traced)
+        types = ["string" if t.dtype.name == "string" else np.dtype(t.dtype.as_numpy_dtype) for t in traced.outputs]
+        outputs = [TensorSpec(n, t, d) for n, t, d in zip(output_names, types, dims, strict=True)]
+        model.outputs = named(outputs, options.output_names, "--output-names")
+        return model
+
+    def call(self, *flat: Any) -> list[Any]:
+        """The forward pass in the interface's layout and dtypes; also what is traced."""
+        import tensorflow as tf
+
+        arguments = [
+            tf.cast(tf.transpose(t, TO_NHWC) if swaps(s.shape, self.nchw) else t, d) if d != tf.string else t
+            for t, s, d in zip(flat, self.inputs, self.dtypes, strict=True)
+        ]
+        # An output that is an input needs a tensor of its own.
+        results = [tf.identity(r) for r in self.function(*arguments)]
+        return [tf.transpose(r, TO_NCHW) if swaps(r.shape, self.nchw) else r for r in results]
+
+    def trace(self) -> Any:
+        """The concrete function over the inputs' dynamic dims; traced once.
+
+        Raises:
+            InputError: the model cannot be called with these shapes.
+        """
+        import tensorflow as tf
+
+        if self.concrete is None:
+            signature = [
+                tf.TensorSpec([d if isinstance(d, int) else None for d in s.shape or ()], tf.as_dtype(s.dtype))
+                for s in self.inputs
+            ]
+            with quiet():
+                try:
+                    function = tf.function(self.call, input_signature=signature, autograph=False)
+                    self.concrete = function.get_concrete_function()
+                except Exception as error:
+                    raise InputError(f"the TensorFlow function cannot be traced: {reason(error)}") from error
+        return self.concrete
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass in TensorFlow.
+
+        Raises:
+            InputError: the model does not run on these shapes.
+        """
+        import tensorflow as tf
+
+        with quiet():
+            try:
+                results = self.call(*(tf.constant(feeds[s.name]) for s in self.inputs))
+                names = [s.name for s in self.outputs]
+                return {name: result.numpy() for name, result in zip(names, results, strict=True)}
+            except Exception as error:
+                raise InputError(f"the TensorFlow model fails to run: {reason(error)}") from error

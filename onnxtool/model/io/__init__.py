@@ -1,0 +1,27 @@
+"""Reading and writing model files: the only package that opens them.
+
+Protobuf stays in here; everything above works on `onnx_ir` (or, for the quick look that `check` and `inspect` need, on
+the `ModelProto` that `read_proto` gives, because importing onnx_ir takes twice as long as checking a small model).
+"""
+
+from onnxtool.model.io.atomic import write_atomic
+from onnxtool.model.io.read import external_files, from_proto, load, native_path, read_proto, sha256, total_bytes
+from onnxtool.model.io.serialize import to_proto, weight_bytes
+from onnxtool.model.io.write import INLINE_LIMIT, check_output, save, spilled
+
+__all__ = [
+    "INLINE_LIMIT",
+    "check_output",
+    "external_files",
+    "from_proto",
+    "load",
+    "native_path",
+    "read_proto",
+    "save",
+    "sha256",
+    "spilled",
+    "to_proto",
+    "total_bytes",
+    "weight_bytes",
+    "write_atomic",
+]

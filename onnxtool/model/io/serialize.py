@@ -1,0 +1,81 @@
+"""A model to protobuf: as it is, or with the large weights in a data file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+
+from onnxtool.model.io import map_types
+from onnxtool.model.io.sendfile import sendable
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def to_proto(model: ir.Model) -> onnx.ModelProto:
+    """The model as protobuf; external tensors stay references."""
+    import onnx_ir as ir
+
+    return map_types.restore(model, ir.to_proto(model))
+
+
+def externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
+    """Write the large weights to `data`, one after the other, and give the model that refers to them."""
+    import onnx_ir as ir
+
+    values = large_initializers(model)
+    originals = [value.const_value for value in values]
+    external = ir.external_data.convert_tensors_to_external(
+        [sendable(t) for t in originals if t is not None], data.parent, data.name
+    )
+    try:
+        for value, tensor in zip(values, external, strict=True):
+            value.const_value = tensor
+        return to_proto(model)
+    finally:
+        for value, original in zip(values, originals, strict=True):
+            value.const_value = original
+
+
+def move_out(model: ir.Model, data: Path) -> None:
+    """Write the large weights to `data` and leave references in the model, in place: frees the memory they took."""
+    import onnx_ir as ir
+
+    values = large_initializers(model)
+    external = ir.external_data.convert_tensors_to_external(
+        [sendable(v.const_value) for v in values if v.const_value is not None], data.parent, data.name
+    )
+    for value, tensor in zip(values, external, strict=True):
+        value.const_value = tensor
+
+
+def bytes_in(model: ir.Model, data: Path) -> int:
+    """How many bytes of `data` the model's weights refer to."""
+    import onnx_ir as ir
+
+    seen = {
+        (tensor.offset, tensor.length)
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if isinstance(tensor := value.const_value, ir.ExternalTensor) and Path(tensor.path).name == data.name
+    }
+    return sum(length or 0 for _, length in seen)
+
+
+def large_initializers(model: ir.Model) -> list[ir.Value]:
+    """Initializers worth a place in a data file; the smallest stay in the model."""
+    return [
+        value
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if value.const_value is not None and value.const_value.nbytes > 256 and value.const_value.dtype.name != "STRING"
+    ]
+
+
+def weight_bytes(model: ir.Model) -> int:
+    """Bytes of all initializers of all graphs."""
+    return sum(
+        v.const_value.nbytes for g in model.graphs() for v in g.initializers.values() if v.const_value is not None
+    )

@@ -1,0 +1,194 @@
+"""Writing model files: as a whole, weights inside or beside them, with a digest."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxtool.errors import OnnxToolError, ResourceError, UsageError
+from onnxtool.model.io.atomic import fill, locked, replace, settled, staged, sweep, sync
+from onnxtool.model.io.protobuf_stream import serialized_pieces
+from onnxtool.model.io.serialize import bytes_in, externalized, large_initializers, move_out, to_proto, weight_bytes
+from onnxtool.model.provenance.digest import DIGEST_KEY, file_digest, seal, sealed
+from onnxtool.model.safety.limits import DEFAULT, PROTOBUF_LIMIT
+from onnxtool.model.safety.tensors import all_tensors
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+# Above this, weights go to OUT.onnx.data; protobuf itself ends at 2 GiB and needs room for the graph.
+INLINE_LIMIT = 1_900_000_000
+# Bytes in a folder that are searched for the names of data files that seem to be left over; some ten seconds' work.
+_LOOKED_THROUGH = 1 << 33
+
+
+@contextmanager
+def spilled(model: ir.Model, path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Inside the block the model's large weights lie in a temporary file beside `path`, mapped into memory.
+
+    For work on models that fill the memory. `save(model, path, spill=...)` inside the block takes the file over
+    when the weights go to external data anyway, so that they are written once.
+
+    Raises:
+        ResourceError: no space, no permission.
+    """
+    path = settled(Path(path))
+    try:
+        with staged(path.with_name(path.name + ".data")) as data:
+            move_out(model, data)
+            yield data
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def save(
+    model: ir.Model,
+    path: str | os.PathLike[str],
+    *,
+    external: bool | None = None,
+    spill: Path | None = None,
+    spare: tuple[int, Mapping[str, str]] | None = None,
+) -> int:
+    """Write a model atomically: a killed run leaves the old file or the new one, never a part.
+
+    The file is self-contained up to 2 GB. Above (or with `external=True`) the weights go to `OUT.onnx.data`
+    beside it. When the old file at `path` already uses that name, the new data gets a fresh name, and the one
+    rename of the .onnx file replaces both: old model with old data, or new model with new data. A digest of all of
+    it stands at the end of the .onnx file (see `digest`).
+
+    Args:
+        model: what to write.
+        path: where to.
+        external: weights beside the model; None = when they are larger than 2 GB.
+        spill: the file of `spilled`, which becomes the data file where it fits.
+        spare: with external data, a limit in bytes, and the metadata to write instead when all would be larger.
+
+    Returns:
+        Bytes written: the .onnx file, and its external data.
+
+    Raises:
+        UsageError: `path` is a folder or its folder does not exist.
+        ResourceError: no space, no permission.
+    """
+    path = settled(Path(path))
+    check_output(path)
+    model.metadata_props.pop(DIGEST_KEY, None)  # of the file that the model was read from
+    if external is None:
+        external = weight_bytes(model) > INLINE_LIMIT
+    try:
+        if external and large_initializers(model):
+            return _save_external(model, path, spill, spare)
+        sweep(path.with_name(path.name + ".data"))
+        with staged(path) as temporary:
+            fill(temporary, sealed(serialized_pieces(model)))
+            size = temporary.stat().st_size
+            with locked(path.parent):
+                replace(temporary, path)
+                _remove_left_data(path, None)
+        return size
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _save_external(model: ir.Model, path: Path, spill: Path | None, spare: tuple[int, Mapping[str, str]] | None) -> int:
+    with staged(path.with_name(path.name + ".data")) as fresh, staged(path) as temporary:
+        # A spill with much that the model no longer refers to (merged duplicates) is not worth keeping.
+        fits = spill is not None and spill.parent == path.parent
+        if spill is not None and fits and bytes_in(model, spill) > 0.9 * spill.stat().st_size:
+            data, proto = spill, to_proto(model)
+        else:
+            data, proto = fresh, externalized(model, fresh)
+        digest = _synced(data)
+        # Another run may be writing the same output: names are chosen and both files renamed by one at a time.
+        with locked(path.parent):
+            final = _fresh_data_name(path)
+            for tensor in all_tensors(proto, DEFAULT):
+                for entry in tensor.external_data:
+                    if entry.key == "location" and entry.value == data.name:
+                        entry.value = final.name
+            body = proto.SerializeToString()
+            end = seal(body, [digest])
+            if spare is not None and len(body) + len(end) + data.stat().st_size > spare[0]:
+                del proto.metadata_props[:]
+                for key, text in spare[1].items():
+                    proto.metadata_props.add(key=key, value=text)
+                body = proto.SerializeToString()
+                end = seal(body, [digest])
+            fill(temporary, [body, end])
+            size = temporary.stat().st_size + data.stat().st_size
+            os.replace(data, final)
+            try:
+                replace(temporary, path)
+            except OSError:
+                final.unlink(missing_ok=True)
+                raise
+            _remove_left_data(path, final.name)
+    return size
+
+
+def _synced(data: Path) -> bytes:
+    """Bring a data file to the disk, and meanwhile compute its digest, for which the disk is not needed."""
+    with ThreadPoolExecutor(1) as disk:
+        written = disk.submit(sync, data)
+        digest = file_digest(data)
+        written.result()
+    return digest
+
+
+def _remove_left_data(path: Path, used: str | None) -> None:
+    """Remove data files that bear the model's name and that no model in the folder mentions any more.
+
+    Those of the model that was just replaced, and those that a killed run had brought into place but not yet named.
+    """
+    ours = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{8})?\.data")
+    names = {f.name: f for f in path.parent.iterdir()}
+    candidates = [n for n in names if ours.fullmatch(n) and n != used]
+    if not candidates:
+        return
+    # A model that was renamed, be it to "m.onnx.old", still reads the data file of its old name. So every file beside
+    # it that may be a model is looked through, which happens only after a model with a data file was replaced or its
+    # writing was killed. Where that is too much to read, the data stays: it may be in use.
+    with suppress(OSError):  # the model is in place: what cannot be looked at is no reason to call it a failure
+        others = [f for n, f in names.items() if not ours.fullmatch(n) and f.is_file()]
+        sizes = {f: f.stat().st_size for f in others}
+        models = [f for f, size in sizes.items() if 0 < size <= PROTOBUF_LIMIT]
+        if sum(sizes[f] for f in models) > _LOOKED_THROUGH:
+            return
+        for candidate in candidates:
+            if not any(_mentions(model, candidate) for model in models):
+                names[candidate].unlink(missing_ok=True)
+
+
+def _mentions(path: Path, name: str) -> bool:
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(os.fsencode(name)) >= 0
+
+
+def check_output(path: Path) -> None:
+    """Refuse an output path that cannot become a file, before any work is done.
+
+    Raises:
+        UsageError: it is a folder, no regular file, or its folder does not exist.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Give -o the name of a file, such as {path / 'model.onnx'}.")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no regular file, so it cannot be replaced as a whole.")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: the folder {path.parent} does not exist.")
+
+
+def _fresh_data_name(path: Path) -> Path:
+    plain = path.with_name(path.name + ".data")
+    return plain if not plain.exists() else path.with_name(f"{path.name}.{secrets.token_hex(4)}.data")
+
+
+def _cannot_write(path: Path, error: OSError) -> OnnxToolError:
+    return ResourceError(f"{path}: cannot be written ({error.strerror or error}). The old file, if any, is untouched.")

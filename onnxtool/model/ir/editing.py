@@ -1,0 +1,136 @@
+"""Small edits on onnx_ir graphs that the quantizers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+
+def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
+    """Register an array as an initializer under a free name that starts with `name`."""
+    free, number = name, 0
+    while free in graph.initializers:
+        number += 1
+        free = f"{name}_{number}"
+    tensor = ir.Tensor(np.ascontiguousarray(array).reshape(np.shape(array)), name=free)
+    value = ir.Value(name=free, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    graph.register_initializer(value)
+    return value
+
+
+def lazy_initializer(
+    graph: ir.Graph,
+    name: str,
+    compute: Callable[[], np.ndarray],
+    shape: tuple[int, ...],
+    dtype: ir.DataType,
+    keep: bool = False,
+) -> ir.Value:
+    """An initializer whose bytes are computed when they are asked for (when the file is written).
+
+    They are not kept, unless `keep` says so.
+    """
+    free, number = name, 0
+    while free in graph.initializers:
+        number += 1
+        free = f"{name}_{number}"
+
+    def tensor() -> ir.TensorProtocol:
+        return ir.Tensor(np.ascontiguousarray(compute()), name=free)
+
+    lazy = ir.LazyTensor(tensor, dtype=dtype, shape=ir.Shape(shape), name=free, cache=keep)
+    value = ir.Value(name=free, type=ir.TensorType(dtype), shape=ir.Shape(shape), const_value=lazy)
+    graph.register_initializer(value)
+    return value
+
+
+def insert(
+    before: ir.Node,
+    op_type: str,
+    inputs: Sequence[ir.Value | None],
+    names: Sequence[str],
+    attributes: dict[str, Any] | None = None,
+    domain: str = "",
+    dtype: ir.DataType | None = None,
+) -> list[ir.Value]:
+    """Insert a node right before another one and return its outputs, called `names`.
+
+    Args:
+        before: the node that the new one precedes.
+        op_type: operator.
+        inputs: values that are defined by then.
+        names: output names; the node is called after the first.
+        attributes: plain Python values.
+        domain: operator domain.
+        dtype: element type of the outputs where it is known.
+    """
+    node = ir.node(op_type, inputs, attributes, domain=domain, num_outputs=len(names), name=names[0])
+    for value, name in zip(node.outputs, names, strict=True):
+        value.name = name
+        if dtype is not None:
+            value.type = ir.TensorType(dtype)
+    graph = before.graph
+    assert isinstance(graph, ir.Graph)
+    graph.insert_before(before, node)
+    return list(node.outputs)
+
+
+def append(
+    graph: ir.Graph,
+    op_type: str,
+    inputs: Sequence[ir.Value | None],
+    name: str,
+    attributes: Mapping[str, Any] | None = None,
+) -> ir.Value:
+    """Add a node at the end of a graph and return its output, called `name` like the node.
+
+    Args:
+        graph: changed in place.
+        op_type: operator.
+        inputs: values of the graph.
+        name: free in the graph.
+        attributes: plain Python values, or attributes of another node.
+    """
+    plain = {k: v for k, v in (attributes or {}).items() if not isinstance(v, ir.Attr)}
+    node = ir.node(op_type, inputs, plain, name=name)
+    for found in (attributes or {}).values():
+        if isinstance(found, ir.Attr):
+            node.attributes[found.name] = found
+    node.outputs[0].name = name
+    graph.append(node)
+    return node.outputs[0]
+
+
+def take_place(node: ir.Node, result: ir.Value) -> None:
+    """The new value takes over the old one's readers, its name, and its place among the graph outputs."""
+    old = node.outputs[0]
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    result.type, result.shape = old.type, old.shape
+    name = old.name
+    ir.convenience.replace_all_uses_with(old, result, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    old.name = f"{name}_float"
+    result.name = name
+
+
+def home(value: ir.Value, node: ir.Node) -> ir.Graph:
+    """The graph that a weight lies in, where what is made of it belongs; `node` reads it, perhaps in a subgraph."""
+    producer = value.producer()
+    graph = value.graph or (producer.graph if producer is not None else None) or node.graph
+    assert isinstance(graph, ir.Graph)
+    return graph
+
+
+def remove_unused(model: ir.Model) -> None:
+    """Drop nodes and initializers that nothing reads."""
+    import onnx_ir.passes.common as common
+
+    common.RemoveUnusedNodesPass()(model)
+    for graph in model.graphs():
+        for name, value in list(graph.initializers.items()):
+            if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+                del graph.initializers[name]

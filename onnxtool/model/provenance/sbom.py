@@ -1,0 +1,111 @@
+"""A bill of materials for a model file: CycloneDX 1.6 JSON with a machine-learning component.
+
+Source: CycloneDX specification 1.6, https://cyclonedx.org/docs/1.6/json/ (ML-BOM capability).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from onnxtool.model.header import ModelHeader, read_header
+from onnxtool.model.io import external_files, read_proto, sha256
+from onnxtool.model.provenance.metadata import read_history
+
+_NAMESPACE = uuid.UUID("0f3f5c0e-6a0c-5c1e-9d2d-3d1f6f0a7b11")
+_LICENCE_KEYS = ("license", "licence")
+
+
+def sbom(model: str | os.PathLike[str]) -> dict[str, Any]:
+    """The bill of materials of a model.
+
+    Args:
+        model: an .onnx file.
+
+    Returns:
+        A CycloneDX 1.6 document in plain JSON types; the same file gives the same document (no clock, no random id).
+
+    Raises:
+        InputError, UnsafeError, ResourceError: as `read_proto`.
+    """
+    from onnxtool import __version__
+
+    path = Path(model)
+    header = read_header(read_proto(path))
+    digest = sha256(path)
+    history = read_history(header.metadata)
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMESPACE, digest)}",
+        "version": 1,
+        "metadata": {
+            "tools": {"components": [{"type": "application", "name": "onnxtool", "version": __version__}]},
+            "component": _model(path, header, digest, history),
+        },
+        "components": [*_data_files(path), *_libraries(history)],
+    }
+
+
+def _model(path: Path, header: ModelHeader, digest: str, history: list[dict[str, Any]]) -> dict[str, Any]:
+    properties = {
+        "onnx:irVersion": header.ir_version,
+        "onnx:producer": header.producer,
+        **{f"onnx:opset:{domain}": version for domain, version in header.opsets.items()},
+        **{f"onnxtool:history:{i}": json.dumps(step, sort_keys=True) for i, step in enumerate(history)},
+    }
+    component: dict[str, Any] = {
+        "type": "machine-learning-model",
+        "bom-ref": f"model:{digest}",
+        "name": path.name,
+        "hashes": [{"alg": "SHA-256", "content": digest}],
+        "modelCard": {
+            "modelParameters": {
+                "inputs": [{"format": str(s.info())} for s in header.inputs],
+                "outputs": [{"format": str(s.info())} for s in header.outputs],
+            }
+        },
+        "properties": [{"name": k, "value": str(v)} for k, v in properties.items() if v not in (None, "")],
+    }
+    licence = next((v for k, v in header.metadata.items() if k.lower() in _LICENCE_KEYS), None)
+    if licence:
+        component["licenses"] = [{"license": {"name": licence}}]
+    return component
+
+
+def _data_files(path: Path) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "file",
+            "bom-ref": f"data:{f.name}",
+            "name": f.name,
+            "hashes": [{"alg": "SHA-256", "content": sha256(f)}],
+        }
+        for f in external_files(path)
+    ]
+
+
+def _libraries(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The packages that took part in making the file, as its history tells."""
+    found: dict[str, str] = {}
+    for step in history:
+        versions = step.get("versions")
+        if isinstance(versions, Mapping):
+            found.update({str(k): str(v) for k, v in versions.items()})
+        if step.get("onnxtool"):
+            found["onnxtool"] = str(step["onnxtool"])
+    return [
+        {
+            "type": "library",
+            "bom-ref": f"pkg:pypi/{name}@{version}",
+            "name": name,
+            "version": version,
+            "purl": f"pkg:pypi/{name}@{version}",
+            "scope": "excluded",  # took part in making the model; not needed to run it
+        }
+        for name, version in sorted(found.items())
+    ]

@@ -1,0 +1,238 @@
+"""Every tensor of a ModelProto, and whether its bytes are really there."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from onnxtool.errors import InputError, ResourceError, UnsafeError
+from onnxtool.model.safety.limits import Limits
+
+_BITS: dict[int, int] = {
+    onnx.TensorProto.FLOAT: 32,
+    onnx.TensorProto.UINT8: 8,
+    onnx.TensorProto.INT8: 8,
+    onnx.TensorProto.UINT16: 16,
+    onnx.TensorProto.INT16: 16,
+    onnx.TensorProto.INT32: 32,
+    onnx.TensorProto.INT64: 64,
+    onnx.TensorProto.BOOL: 8,
+    onnx.TensorProto.FLOAT16: 16,
+    onnx.TensorProto.DOUBLE: 64,
+    onnx.TensorProto.UINT32: 32,
+    onnx.TensorProto.UINT64: 64,
+    onnx.TensorProto.COMPLEX64: 64,
+    onnx.TensorProto.COMPLEX128: 128,
+    onnx.TensorProto.BFLOAT16: 16,
+    onnx.TensorProto.FLOAT8E4M3FN: 8,
+    onnx.TensorProto.FLOAT8E4M3FNUZ: 8,
+    onnx.TensorProto.FLOAT8E5M2: 8,
+    onnx.TensorProto.FLOAT8E5M2FNUZ: 8,
+    onnx.TensorProto.UINT4: 4,
+    onnx.TensorProto.INT4: 4,
+    onnx.TensorProto.FLOAT4E2M1: 4,
+}
+_KNOWN_TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
+_COMPLEX = (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
+# Where onnx.proto says that values lie which are not raw bytes.
+_FIELDS: dict[int, str] = {
+    **{t: "int32_data" for t, bits in _BITS.items() if bits <= 16},
+    onnx.TensorProto.INT32: "int32_data",
+    onnx.TensorProto.INT64: "int64_data",
+    onnx.TensorProto.UINT32: "uint64_data",
+    onnx.TensorProto.UINT64: "uint64_data",
+    onnx.TensorProto.FLOAT: "float_data",
+    onnx.TensorProto.COMPLEX64: "float_data",
+    onnx.TensorProto.DOUBLE: "double_data",
+    onnx.TensorProto.COMPLEX128: "double_data",
+    onnx.TensorProto.STRING: "string_data",
+}
+_ALL_FIELDS = frozenset(_FIELDS.values())
+
+
+@dataclass(frozen=True)
+class ExternalRef:
+    """Where a tensor's bytes lie outside the model file."""
+
+    location: str
+    offset: int
+    length: int | None
+
+
+def graphs(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.GraphProto]:
+    """The main graph and all subgraphs, those of functions included.
+
+    Raises:
+        ResourceError: nested deeper, or more nodes, than the limits allow.
+    """
+    nodes_seen = 0
+    pending: list[tuple[onnx.GraphProto | onnx.FunctionProto, int]] = [(model.graph, 0)]
+    pending += [(f, 0) for f in model.functions]
+    while pending:
+        graph, depth = pending.pop()
+        if depth > limits.max_depth:
+            raise ResourceError(f"subgraphs are nested deeper than {limits.max_depth}.")
+        nodes_seen += len(graph.node)
+        if nodes_seen > limits.max_nodes:
+            raise ResourceError(f"the model has more than {limits.max_nodes} nodes.")
+        if isinstance(graph, onnx.GraphProto):
+            yield graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    pending.append((attribute.g, depth + 1))
+                pending += [(g, depth + 1) for g in attribute.graphs]
+
+
+def all_tensors(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.TensorProto]:
+    """Every tensor: initializers (sparse ones too) and node attributes, in all graphs and functions."""
+    for graph in graphs(model, limits):
+        yield from graph.initializer
+    yield from other_tensors(model, limits)
+
+
+def other_tensors(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.TensorProto]:
+    """Every tensor that is no plain initializer: sparse ones and those in node attributes."""
+    holders: list[onnx.GraphProto | onnx.FunctionProto] = [*graphs(model, limits), *model.functions]
+    for holder in holders:
+        if isinstance(holder, onnx.GraphProto):
+            for sparse in holder.sparse_initializer:
+                yield sparse.values
+                yield sparse.indices
+        for node in holder.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                if attribute.HasField("sparse_tensor"):
+                    yield attribute.sparse_tensor.values
+                    yield attribute.sparse_tensor.indices
+                yield from attribute.tensors
+
+
+def declared_bytes(tensor: onnx.TensorProto) -> int | None:
+    """Bytes that the dims and dtype call for; None for strings and unknown types."""
+    bits = _BITS.get(tensor.data_type)
+    return None if bits is None else (math.prod(tensor.dims) * bits + 7) // 8
+
+
+def external_ref(tensor: onnx.TensorProto) -> ExternalRef | None:
+    """Read the external-data entry of a tensor; None when its bytes are in the file.
+
+    Raises:
+        InputError: the entry has no location or its numbers are no numbers.
+    """
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return None
+    entries = {e.key: e.value for e in tensor.external_data}
+    try:
+        offset = int(entries.get("offset") or 0)
+        length = int(entries["length"]) if entries.get("length") else None
+    except ValueError as error:
+        raise InputError(f"tensor {tensor.name!r}: external data offset or length is no number.") from error
+    if not entries.get("location") or offset < 0 or (length is not None and length < 0):
+        raise InputError(f"tensor {tensor.name!r}: external data has no location, or a negative offset or length.")
+    return ExternalRef(entries["location"], offset, length)
+
+
+def resolve_inside(folder: Path, location: str) -> Path:
+    """The file that an external-data location names, which must be a regular file inside the model's folder.
+
+    Raises:
+        UnsafeError: absolute path, `..`, a link that leads out, a second hard link, a device or a pipe.
+        InputError: no such file.
+    """
+    if "\0" in location or os.path.isabs(location) or "\\" in location or ".." in Path(location).parts:
+        raise UnsafeError(f"external data {location!r} points out of the model's folder, which is refused.")
+    root = folder.resolve()
+    path = root / location
+    try:
+        resolved = path.resolve(strict=True)
+        info = resolved.stat()
+    except (OSError, RuntimeError) as error:
+        raise InputError(f"external data file {location!r} is missing from the model's folder.") from error
+    if not resolved.is_relative_to(root):
+        raise UnsafeError(f"external data {location!r} leads out of the model's folder, which is refused.")
+    if not stat.S_ISREG(info.st_mode):
+        raise UnsafeError(f"external data {location!r} is no regular file, which is refused.")
+    if info.st_nlink > 1:
+        raise UnsafeError(
+            f"external data {location!r} is a hard link, so it may be a file of another folder. Copy it, then retry."
+        )
+    return resolved
+
+
+def _verify_inline(tensor: onnx.TensorProto, declared: int | None) -> None:
+    """Hold dims against what the file holds; a typed field has one entry for each element (4-bit: for two)."""
+    filled = [name for name in _ALL_FIELDS if len(getattr(tensor, name))]
+    if tensor.HasField("raw_data"):
+        if filled:
+            raise InputError(f"tensor {tensor.name!r} holds its values twice; the file is damaged.")
+        if declared is not None and len(tensor.raw_data) != declared:
+            raise InputError(
+                f"tensor {tensor.name!r} calls for {declared} bytes but holds {len(tensor.raw_data)}; "
+                "the file is damaged."
+            )
+        return
+    field = _FIELDS.get(tensor.data_type)
+    if field is None:
+        return
+    elements = math.prod(tensor.dims)
+    bits = _BITS.get(tensor.data_type, 8)
+    called_for = (elements + 1) // 2 if bits == 4 else elements * (2 if tensor.data_type in _COMPLEX else 1)
+    present = len(getattr(tensor, field))
+    if any(name != field for name in filled):
+        raise InputError(f"tensor {tensor.name!r} holds values of another type than it declares; the file is damaged.")
+    if present != called_for:
+        raise InputError(
+            f"tensor {tensor.name!r} calls for {called_for} values but holds {present}; the file is damaged."
+        )
+
+
+def verify_tensors(model: onnx.ModelProto, folder: Path | None, limits: Limits) -> list[Path]:
+    """Hold each tensor's declared size against the bytes that are really there, before anything is read.
+
+    Without a folder external data is not looked for.
+
+    Returns:
+        The external data files, each once.
+
+    Raises:
+        InputError: negative dims, or fewer or other bytes than the dims call for.
+        UnsafeError: external data outside the folder.
+        ResourceError: more external data than the limits allow.
+    """
+    sizes: dict[str, tuple[Path, int]] = {}
+    external_total = 0
+    for tensor in all_tensors(model, limits):
+        if any(d < 0 for d in tensor.dims):
+            raise InputError(f"tensor {tensor.name!r} has a negative dim.")
+        if tensor.data_type not in _KNOWN_TYPES:
+            raise InputError(f"tensor {tensor.name!r} has no known element type ({tensor.data_type}).")
+        declared = declared_bytes(tensor)
+        reference = external_ref(tensor)
+        if reference is None:
+            _verify_inline(tensor, declared)
+            continue
+        if folder is None:
+            continue
+        if reference.location not in sizes:
+            path = resolve_inside(folder, reference.location)
+            sizes[reference.location] = (path, path.stat().st_size)
+        available = sizes[reference.location][1] - reference.offset
+        length = declared if reference.length is None else reference.length
+        if declared is not None and length != declared:
+            raise InputError(f"tensor {tensor.name!r} calls for {declared} bytes; its external data has {length}.")
+        if length is None or length > available:
+            raise InputError(
+                f"tensor {tensor.name!r} reaches past the end of external data file {reference.location!r}."
+            )
+        external_total += length
+        if external_total > limits.max_external_bytes:
+            raise ResourceError(f"the external data is larger than {limits.max_external_bytes} bytes.")
+    return [path for path, _ in sizes.values()]

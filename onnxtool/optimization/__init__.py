@@ -1,0 +1,1 @@
+"""Graph -> smaller, faster, equal graph."""

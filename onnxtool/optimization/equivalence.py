@@ -1,0 +1,179 @@
+"""What the source gives, and what is wrong with a candidate beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.errors import InputError, OnnxToolError
+from onnxtool.model import io
+from onnxtool.model.domains import input_domains
+from onnxtool.model.io.lazy_read import WORTHWHILE
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.optimization.normalize import rename_nodes
+from onnxtool.optimization.verify import first_fault, is_random, judge
+from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.feeds import adapt
+from onnxtool.runtime.probes import Probe, find_probes, given_probes
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.compare_runners import empty_outputs
+from onnxtool.validation.equivalence.difference import Tolerance
+
+PathLike = str | os.PathLike[str]
+
+
+class Judgement:
+    """Knows what the source gives, and says what is wrong with a candidate.
+
+    Args:
+        source: the file.
+        model: what was read from it, with the dims that the user froze.
+        data: inputs to compare on; None for random ones.
+        tolerance: for floats.
+        seed: of the random inputs.
+        options: provider, threads and custom operators.
+        exact: on the runtime without its own optimizations, floats must be equal to the last bit.
+
+    Attributes:
+        probes: inputs, with the source's outputs.
+        report: the last comparison without the runtime's own optimizations.
+        warnings: what the user should know.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        model: ir.Model,
+        data: PathLike | Mapping[str, np.ndarray] | None,
+        tolerance: Tolerance,
+        seed: int,
+        options: SessionOptions,
+        *,
+        exact: bool = False,
+    ) -> None:
+        self._tolerance, self._source, self._bits = tolerance, source, exact
+        # The runtime's packed copies of large weights take as long to make as all else here, and as much memory.
+        self._usual = replace(options, prepack=options.prepack and io.weight_bytes(model) < WORTHWHILE)
+        self._plain = replace(self._usual, optimization="off")
+        self._random = is_random(model)
+        self._specs = input_specs(model)
+        self.warnings: list[str] = []
+        self.report: CompareReport | None = None
+        self.origin = f"random, seed {seed}" if data is None else "given data"
+        runner = self._open_source(self._plain)
+        try:
+            self.probes: Sequence[Probe] = [_own(p) for p in self._probe(runner, model, data, seed)]
+        except OnnxToolError as error:
+            raise type(error)(f"{source}: {error}") from error
+        if self._random:
+            self.warnings.append("the model draws random numbers, so only types and shapes were compared.")
+        names = [n for n in self.probes[0].outputs if not any(_filled(p.outputs.get(n)) for p in self.probes)]
+        self.warnings += empty_outputs(names)
+        empty = _never_finite(self.probes)
+        if empty:
+            listed = ", ".join(empty)
+            self.warnings.append(
+                f"the source gives no finite number for {listed}, so equality shows little. Give --data."
+            )
+        self._source_is_changed: bool | None = None
+
+    def _probe(
+        self, runner: OnnxRunner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
+    ) -> Sequence[Probe]:
+        if data is None:
+            advice = "Give --data FILE.npz or --input-shape NAME:DIMS, or take the risk with --no-verify."
+            wanted = 3 if self._usual.prepack else 2  # a large model takes long for each
+            return find_probes(runner, self._specs, seed, input_domains(model), advice=advice, wanted=wanted)
+        arrays = data if isinstance(data, Mapping) else read_npz(data)
+        return given_probes(runner, [adapt(runner.inputs, arrays)])
+
+    def __call__(self, candidate: ir.Model) -> str | None:
+        try:
+            report = self._compare(candidate)
+        except OnnxToolError as error:
+            return str(error)
+        self.report = report
+        if not report.ok:
+            return first_fault(report)
+        try:
+            usual = self._judge(OnnxRunner.open(candidate, self._usual))
+        except OnnxToolError as error:
+            return None if self._source_changes_too() else f"with the runtime's own optimizations: {error}"
+        if usual.ok or self._source_changes_too():
+            return None
+        return f"with the runtime's own optimizations, {first_fault(usual)}"
+
+    def _compare(self, candidate: ir.Model) -> CompareReport:
+        """Without the runtime's own optimizations."""
+        runner = OnnxRunner.open(candidate, self._plain)
+        report = self._judge(runner, exact=self._bits)
+        if self._bits and not report.ok and not self._source_repeats():
+            self.relax()
+            report = self._judge(runner)
+        return report
+
+    def relax(self) -> bool:
+        """No longer ask for equal bits; False when that was not asked for anyway."""
+        asked, self._bits = self._bits, False
+        if asked:
+            self.warnings.append("bits differ though no pass is to blame, so floats were compared within tolerance.")
+        return asked
+
+    def _source_repeats(self) -> bool:
+        """Whether the source itself gives the same bits each time (kernels on many threads may add in any order)."""
+        return self._judge(self._open_source(self._plain), exact=True).ok
+
+    def _open_source(self, options: SessionOptions) -> OnnxRunner:
+        if self._source.stat().st_size >= WORTHWHILE:
+            return OnnxRunner.open(io.load(self._source, in_place=True), options)
+        try:
+            return OnnxRunner.open(self._source, options)
+        except InputError:
+            # Nodes that share a name: the runtime refuses them, the standard allows them.
+            model = io.load(self._source)
+            if not rename_nodes(model):
+                raise
+            return OnnxRunner.open(model, options)
+
+    def _judge(self, runner: OnnxRunner, *, exact: bool = False) -> CompareReport:
+        return judge(runner, self.probes, self._tolerance, random=self._random, exact=exact)
+
+    def _source_changes_too(self) -> bool:
+        """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
+        if self._source_is_changed is None:
+            try:
+                self._source_is_changed = not self._judge(self._open_source(self._usual)).ok
+            except OnnxToolError:
+                self._source_is_changed = True
+            if self._source_is_changed:
+                self.warnings.append(
+                    "the runtime's own optimizations change the results of the source; it was compared without them."
+                )
+        return self._source_is_changed
+
+
+def _own(probe: Probe) -> Probe:
+    """With copies of the outputs: the arrays that the runtime gives keep all working memory of their session."""
+    outputs = {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in probe.outputs.items()}
+    return replace(probe, outputs=outputs)
+
+
+def _filled(value: object) -> bool:
+    return not isinstance(value, np.ndarray) or value.size > 0
+
+
+def _never_finite(probes: Sequence[Probe]) -> list[str]:
+    """Float outputs of which no element is finite on any input: NaN is equal to NaN, whatever it should have been."""
+    found = []
+    for name in probes[0].outputs:
+        arrays = [p.outputs[name] for p in probes]
+        if all(isinstance(a, np.ndarray) and a.dtype.kind == "f" and a.size for a in arrays):
+            found += [name] if not any(np.isfinite(a).any() for a in arrays) else []
+    return found

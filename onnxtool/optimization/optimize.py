@@ -1,0 +1,210 @@
+"""`optimize`: smaller, faster, and proven equal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.errors import UsageError, VerdictError
+from onnxtool.model import io
+from onnxtool.model.domains import input_domains
+from onnxtool.model.io.lazy_read import lies_beside
+from onnxtool.model.io.protobuf_stream import serialized_size
+from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
+from onnxtool.model.provenance.digest import DIGEST_BYTES, DIGEST_KEY
+from onnxtool.model.provenance.metadata import add_history, versions
+from onnxtool.model.spec import Dim
+from onnxtool.optimization.equivalence import Judgement
+from onnxtool.optimization.freeze import freeze_initializers as freeze_weights
+from onnxtool.optimization.freeze import freeze_inputs
+from onnxtool.optimization.fusion_selection import Choice, choose
+from onnxtool.optimization.fusion_table import by_table
+from onnxtool.optimization.normalize import drop_labels
+from onnxtool.optimization.opset import convert_opset
+from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
+from onnxtool.optimization.pass_bisection import Attempt, settle
+from onnxtool.optimization.registry import describe_passes, select
+from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
+from onnxtool.runtime.optimize_latency import measure_ratio, timing_feeds
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.difference import Tolerance
+
+_LARGE_EXTERNAL = 256_000_000  # bytes
+PathLike = str | os.PathLike[str]
+
+
+def optimize(
+    source: PathLike,
+    output: PathLike,
+    *,
+    level: Level | str = Level.EXTENDED,
+    passes: Collection[str] = (),
+    skip: Collection[str] = (),
+    data: PathLike | Mapping[str, np.ndarray] | None = None,
+    input_shapes: Mapping[str | None, tuple[Dim, ...]] | None = None,
+    freeze_initializers: bool = False,
+    max_folded_bytes: int | None = None,
+    opset: int | None = None,
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    seed: int = 0,
+    verify: bool = True,
+    bench: bool = True,
+    strict: bool = False,
+    target: str | None = None,
+    options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
+) -> OptimizeReport:
+    """Optimize a model file, and write the result only when it is equal to the source.
+
+    Equality is judged on the runtime with its own optimizations off (and on), at several sizes of every dynamic
+    dim. When it fails, the pass that is to blame is found, dropped and named in the report.
+
+    Args:
+        source: the .onnx file.
+        output: the file to write; may be the source.
+        level: "basic" (nothing computed differently), "extended" (floats may round differently) or "all" (the
+            runtime's own fused operators too).
+        passes: run just these; see `list_passes`.
+        skip: leave these out.
+        data: inputs to compare on, as an .npz file or named arrays; random ones otherwise.
+        input_shapes: dims to freeze, by input name (None: the only input).
+        freeze_initializers: graph inputs with a default become constants.
+        max_folded_bytes: a folded tensor may be larger than what it replaces by this many bytes; without it,
+            folding never makes the file larger.
+        opset: convert the model to this version of the standard operators first, with ONNX's own converter.
+        rtol: relative tolerance for floats.
+        atol: absolute tolerance for floats, as a share of an output's largest value where that is above 1.
+        seed: of the random inputs.
+        verify: compare; without it the result is written unchecked.
+        bench: measure the latency ratio, and at level all which fusions pay; without it all of them stay.
+        strict: a pass that had to be dropped makes the report's verdict bad.
+        target: choose the fusions of level all for this kind of processor, by a table (see `runtime.cpu.TARGETS`),
+            instead of by timing them on this machine.
+        options: provider, threads and custom operators for running the models.
+
+    Raises:
+        InputError: the source cannot be read or run.
+        VerdictError: the source is not even equal to itself, so nothing was written.
+        UsageError: options that do not fit.
+        UnsupportedError: the model cannot be converted to `opset`.
+    """
+    source, output = Path(source), Path(output)
+    io.check_output(output)
+    level = parse_level(level)
+    if target is not None and level is not Level.ALL:
+        raise UsageError("--target chooses fusions of --level all; the other levels are the same for every processor.")
+    chosen = select(level, passes or None, skip)
+    names = [p.name for p in chosen]
+    exact = opset is None and not freeze_initializers and all(p.level is Level.BASIC for p in chosen)
+
+    loaded: list[ir.Model] = []
+
+    def fresh() -> ir.Model:
+        if loaded:
+            return loaded.pop()  # so far it has only been looked at
+        model = io.load(source, in_place=True)
+        freeze_inputs(model, input_shapes or {})
+        if freeze_initializers:
+            freeze_weights(model)
+        return model if opset is None else convert_opset(model, opset)
+
+    model = fresh()
+    loaded.append(model)
+    before = _size(model, io.total_bytes(source))
+    inputs, outputs, domains = input_specs(model), output_specs(model), input_domains(model)
+    digest = io.sha256(source)
+    judgement = Judgement(source, model, data, Tolerance(rtol, atol), seed, options, exact=exact) if verify else None
+    choice = Choice(tuple(names), ())
+    if target is not None:
+        choice = by_table(names, target)
+    elif level is Level.ALL and judgement is not None and bench:
+        feeds = [p.feeds for p in judgement.probes[:2]]
+        if data is None:
+            feeds = timing_feeds(inputs, seed, domains, judgement.probes)
+        with suppress(FaultyPassError):  # then nothing can be timed, and `settle` finds it again and drops it
+            choice = choose(fresh, names, feeds, options, max_folded_bytes)
+    names = list(choice.names)
+    attempt, dropped = settle(fresh, judgement or _unjudged, level, names, max_folded_bytes)
+    if attempt.fault is not None and judgement is not None and judgement.relax():
+        attempt, dropped = settle(fresh, judgement, level, names, max_folded_bytes)
+    if attempt.fault is not None:
+        raise VerdictError(f"{source}: even without any pass, {attempt.fault}. Nothing was written.")
+    warnings = list(judgement.warnings) if judgement is not None else []
+    warnings += [f"{d.name} was left out: {d.reason}" for d in dropped]
+    latency = None
+    if bench and judgement is not None:
+        latency = measure_ratio(source, attempt.model, judgement.probes[0].feeds, options)
+    _write(attempt, output, before, level, digest, dropped)
+    slow = (DroppedPass(t.name, t.reason, fault=False) for t in choice.trials if not t.kept)
+    return OptimizeReport(
+        source=str(source),
+        output=str(output),
+        level=level.value,
+        inputs=tuple(s.info() for s in inputs),
+        outputs=tuple(s.info() for s in outputs),
+        before=before,
+        after=_size(attempt.model, io.total_bytes(output)),
+        passes=attempt.result.passes,
+        rounds=attempt.result.rounds,
+        seconds=attempt.result.seconds,
+        comparison=judgement.report if judgement is not None else None,
+        latency=latency,
+        dropped=(*slow, *dropped),
+        families=choice.trials,
+        target=target,
+        strict=strict,
+        warnings=tuple(warnings),
+    )
+
+
+def list_passes() -> PassListReport:
+    """Every pass, built in or added by another package, in the order in which they run."""
+    return PassListReport(describe_passes())
+
+
+def _size(model: ir.Model, size: int) -> ModelSize:
+    counts = operator_counts(model)
+    return ModelSize(sum(counts.values()), counts, size)
+
+
+def _unjudged(model: ir.Model) -> str | None:  # noqa: ARG001  (the signature of a verdict)
+    return None
+
+
+def _write(
+    attempt: Attempt, output: Path, before: ModelSize, level: Level, digest: str, dropped: Sequence[DroppedPass]
+) -> None:
+    """Write the result with its provenance, which goes without saying where it would make the file larger."""
+    model = attempt.model
+    model.metadata_props.pop(DIGEST_KEY, None)  # of the source
+    plain = dict(model.metadata_props)
+    details = {
+        "source_sha256": digest,
+        "level": level.value,
+        "dropped": [d.name for d in dropped],
+        "versions": versions("onnx", "onnx-ir", "onnxruntime"),
+    }
+    add_history(model, "optimize", details)
+    external = _stays_external(model)
+    if not external and _excess(model, before) > 0:
+        model.metadata_props.clear()
+        model.metadata_props.update(plain)
+        drop_labels(model, _excess(model, before))
+    io.save(model, output, external=external, spare=(before.bytes, plain))
+
+
+def _excess(model: ir.Model, before: ModelSize) -> int:
+    """By how many bytes the file would be larger than the source."""
+    return serialized_size(model) + DIGEST_BYTES - before.bytes
+
+
+def _stays_external(model: ir.Model) -> bool | None:
+    """Large weights that lie beside the source go beside the result too: that takes a tenth of the memory."""
+    weights = (v.const_value for v in model.graph.initializers.values())
+    held = sum(w.nbytes for w in weights if w is not None and lies_beside(w))
+    return True if held > _LARGE_EXTERNAL else None

@@ -1,0 +1,94 @@
+"""The three levels of optimization, and what a pass is."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from onnxtool.errors import UsageError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxtool.optimization.pass_context import PassContext
+
+
+class Level(Enum):
+    """How far an optimization may go.
+
+    `basic` changes nothing that is computed; `extended` may round floats differently but uses standard operators only;
+    `all` may also use the runtime's own fused operators (domain com.microsoft).
+    """
+
+    BASIC = "basic"
+    EXTENDED = "extended"
+    ALL = "all"
+
+    @property
+    def rank(self) -> int:
+        """0, 1, 2: a level includes the passes of every lower rank."""
+        return list(Level).index(self)
+
+    def includes(self, other: Level) -> bool:
+        """True when passes of level `other` run at this level."""
+        return other.rank <= self.rank
+
+
+def parse_level(level: Level | str) -> Level:
+    """Turn "basic", "extended" or "all" into a Level.
+
+    Raises:
+        UsageError: another word.
+    """
+    if isinstance(level, Level):
+        return level
+    try:
+        return Level(level)
+    except ValueError as error:
+        raise UsageError(f"--level {level}: choose basic, extended or all.") from error
+
+
+@runtime_checkable
+class Pass(Protocol):
+    """One rewrite family. The first line of the class's docstring is what `--list-passes` shows.
+
+    Attributes:
+        name: what it does, verb first: "fold-constants".
+        level: the lowest level at which it runs.
+    """
+
+    name: str
+    level: Level
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Rewrite the model in place.
+
+        Returns:
+            The number of rewrites; 0 means that nothing was touched.
+        """
+
+
+class FaultyPassError(Exception):
+    """A pass raised an error, so the model may be half rewritten.
+
+    Attributes:
+        name: of the pass.
+        reason: one line.
+    """
+
+    def __init__(self, name: str, error: Exception) -> None:
+        said = " ".join(str(error).split())[:200]
+        self.name, self.reason = name, f"it fails with {type(error).__name__}{': ' if said else ''}{said}"
+        super().__init__(f"the pass {name}: {self.reason}")
+
+
+@runtime_checkable
+class FinishingPass(Pass, Protocol):
+    """A pass that has something left to do once, when no pass finds anything more."""
+
+    def finish(self, model: ir.Model, context: PassContext) -> int:
+        """Rewrite the settled model in place.
+
+        Returns:
+            The number of rewrites.
+        """

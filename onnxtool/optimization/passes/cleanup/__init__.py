@@ -1,0 +1,1 @@
+"""Passes that remove what computes nothing new: dead code, no-ops, constants, equal subexpressions."""

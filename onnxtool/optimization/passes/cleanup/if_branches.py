@@ -1,0 +1,209 @@
+"""Branches that cannot be taken: PyTorch's scripted `squeeze` and recurrent cells ask at run time which rank a tensor
+has, where all but one answer lead to an operator that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import STANDARD, attribute
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.cleanup.inlining import inline_branch
+from onnxtool.optimization.shape_inference.layout_rules import axes_of
+from onnxtool.optimization.shape_inference.value_facts import integers, rank_of
+
+_BRANCHES = ("then_branch", "else_branch")
+_FOLLOWED = 2000  # nodes behind an If
+_DEEPEST = 3  # Ifs in each other whose condition is open
+_ELEMENTWISE = frozenset(
+    ["Identity", "Cast", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Sqrt", "Exp", "Log", "Neg", "Abs", "Clip", "Softmax"]
+)
+_BROADCASTING = frozenset(["Add", "Sub", "Mul", "Div", "Pow", "Where", "Max", "Min"])
+_COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "Equal": lambda a, b: a == b,
+    "Less": lambda a, b: a < b,
+    "Greater": lambda a, b: a > b,
+    "LessOrEqual": lambda a, b: a <= b,
+    "GreaterOrEqual": lambda a, b: a >= b,
+}
+
+
+class InlinePossibleBranch:
+    """If of whose branches one gives a rank with which a later operator fails is replaced by the other."""
+
+    name = "inline-possible-branch"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Follow the rank of each branch's results through the nodes behind the If.
+
+        A run that takes the impossible branch ends with an error in the original, so that every run with a result
+        takes the other.
+        """
+        count = 0
+        for node in context.nodes(model, "If"):
+            if node.graph is None or context.is_constant(node.inputs[0]):
+                continue
+            bodies = _bodies(node)
+            if bodies is None or _ranks(bodies[0]) == _ranks(bodies[1]):
+                continue
+            possible = [body for body in bodies if _possible(node, body)]
+            if len(possible) == 1:
+                count += inline_branch(node, possible[0], context)
+        return count
+
+
+class _ImpossibleError(Exception):
+    """An operator fails on what it gets."""
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph] | None:
+    found = [node.attributes.get(name) for name in _BRANCHES]
+    bodies = [a.as_graph() for a in found if a is not None and not a.is_ref()]
+    whole = len(bodies) == 2 and all(len(b.outputs) == len(node.outputs) for b in bodies)
+    return bodies if whole else None
+
+
+def _ranks(body: ir.Graph) -> list[int | None]:
+    return [rank_of(v) for v in body.outputs]
+
+
+def _possible(node: ir.Node, body: ir.Graph) -> bool:
+    """False when the nodes behind an If certainly fail on the ranks that this branch gives."""
+    assert node.graph is not None
+    trial = _Trial()
+    for outer, inner in zip(node.outputs, body.outputs, strict=True):
+        trial.note(outer, rank_of(inner))
+    nodes = iter(node.graph)
+    for before in nodes:
+        if before is node:
+            break
+    return trial.survives(nodes)
+
+
+class _Trial:
+    """What would be known if one branch were taken: ranks, the length of a Shape's result, single integers."""
+
+    def __init__(self, depth: int = 0) -> None:
+        self.depth = depth
+        self.ranks: dict[ir.Value, int] = {}
+        self.lengths: dict[ir.Value, int] = {}
+        self.numbers: dict[ir.Value, int] = {}
+
+    def note(self, value: ir.Value, rank: int | None) -> None:
+        """Take a value's rank, if it is known, for granted."""
+        if rank is not None:
+            self.ranks[value] = rank
+
+    def rank(self, value: ir.Value | None) -> int | None:
+        """The rank of a value under the assumption."""
+        return None if value is None else self.ranks.get(value, rank_of(value))
+
+    def number(self, value: ir.Value | None) -> int | None:
+        """A single integer or boolean under the assumption."""
+        if value is None or value in self.numbers:
+            return None if value is None else self.numbers[value]
+        known = integers(value)
+        return known[0] if known is not None and len(known) == 1 else None
+
+    def survives(self, nodes: Iterable[ir.Node]) -> bool:
+        """False when one of these nodes, which certainly run, fails."""
+        try:
+            for node in islice(nodes, _FOLLOWED):
+                self.follow(node)
+        except _ImpossibleError:
+            return False
+        return True
+
+    def follow(self, node: ir.Node) -> None:
+        """What a node that certainly runs makes of it.
+
+        Raises:
+            _ImpossibleError: it fails.
+        """
+        if node.domain not in STANDARD:
+            return
+        if node.op_type == "If":
+            self._branch(node)
+        elif any(v in self.ranks or v in self.lengths or v in self.numbers for v in node.inputs if v is not None):
+            self._integers(node)
+            self._requirements(node)
+            self._result(node)
+
+    def _integers(self, node: ir.Node) -> None:
+        out, first = node.outputs[0], node.inputs[0]
+        if node.op_type == "Shape" and not node.attributes and (rank := self.rank(first)) is not None:
+            self.lengths[out] = rank
+        elif node.op_type == "Size" and first in self.lengths:
+            self.numbers[out] = self.lengths[first]
+        elif node.op_type in _COMPARED:
+            a, b = self.number(first), self.number(node.inputs[1])
+            if a is not None and b is not None:
+                self.numbers[out] = int(_COMPARED[node.op_type](a, b))
+        elif node.op_type in ("Not", "Cast", "Identity") and (number := self.number(first)) is not None:
+            self.numbers[out] = int(not number) if node.op_type == "Not" else number
+
+    def _requirements(self, node: ir.Node) -> None:
+        ranks = [self.rank(v) for v in node.inputs]
+        first = ranks[0]
+        if first is None:
+            return
+        kind = node.op_type
+        known = [r for r in ranks if r is not None]
+        perm = attribute(node, "perm")
+        if (
+            (kind in ("LSTM", "GRU", "RNN") and first != 3)
+            or (kind in ("Conv", "ConvTranspose") and len(ranks) > 1 and ranks[1] not in (None, first))
+            or (kind == "Gemm" and first != 2)
+            or (kind == "MatMul" and 0 in known)
+            or (kind == "Concat" and len(set(known)) > 1)
+            or (kind == "Transpose" and perm is not None and len(perm) != first)
+            or (kind in ("Squeeze", "Unsqueeze") and not _axes_fit(node, first))
+        ):
+            raise _ImpossibleError
+
+    def _result(self, node: ir.Node) -> None:
+        kind, out, first = node.op_type, node.outputs[0], self.rank(node.inputs[0])
+        if kind in ("Squeeze", "Unsqueeze"):
+            axes = axes_of(node)
+            if axes is not None and first is not None:
+                self.note(out, first + len(axes) * (1 if kind == "Unsqueeze" else -1))
+        elif kind in _ELEMENTWISE or kind in ("Conv", "ConvTranspose", "Transpose", "Concat"):
+            self.note(out, first)
+        elif kind in _BROADCASTING:
+            ranks = [self.rank(v) for v in node.inputs if v is not None]
+            self.note(out, max((r for r in ranks if r is not None), default=None) if None not in ranks else None)
+
+    def _branch(self, node: ir.Node) -> None:
+        """An If behind the If: the branch that is taken, or what all that can be taken have in common."""
+        bodies = _bodies(node)
+        if bodies is None or self.depth >= _DEEPEST:
+            return
+        condition = self.number(node.inputs[0])
+        if condition is not None:
+            bodies = [bodies[0 if condition else 1]]
+        trials = [(body, t) for body in bodies if (t := self._inside(body)) is not None]
+        if not trials:
+            raise _ImpossibleError
+        for index, outer in enumerate(node.outputs):
+            found = {t.rank(body.outputs[index]) for body, t in trials}
+            if len(found) == 1:
+                self.note(outer, found.pop())
+
+    def _inside(self, body: ir.Graph) -> _Trial | None:
+        """The same assumption inside a branch; None when the branch fails."""
+        trial = _Trial(self.depth + 1)
+        trial.ranks, trial.lengths, trial.numbers = dict(self.ranks), dict(self.lengths), dict(self.numbers)
+        return trial if trial.survives(body) else None
+
+
+def _axes_fit(node: ir.Node, rank: int) -> bool:
+    axes = axes_of(node)
+    if axes is None:
+        return True
+    full = rank + len(axes) if node.op_type == "Unsqueeze" else rank
+    return all(-full <= a < full for a in axes)

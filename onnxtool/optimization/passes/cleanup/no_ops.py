@@ -1,0 +1,200 @@
+"""Nodes that hand their input on unchanged."""
+
+# ruff: noqa: ARG001  (every check has one signature)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import attribute
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
+
+_HUGE = 1 << 31  # exporters write an end past every real dim as INT64_MAX, INT32_MAX or so
+
+
+class EliminateIdentity:
+    """Identity, inference Dropout and one-input Concat, Sum, Max, Min, Mean hand their input on."""
+
+    name = "eliminate-identity"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Let users of the output read the input."""
+        count = 0
+        for node in context.nodes(model, "Identity", "Dropout", "Concat", "Sum", "Max", "Min", "Mean"):
+            source = node.inputs[0] if node.inputs else None
+            if source is None or len(node.outputs) == 0:
+                continue
+            if node.op_type == "Dropout":
+                passes = _inactive_dropout(node, context)
+            else:
+                passes = node.op_type == "Identity" or len(node.inputs) == 1
+            if passes:
+                count += remove(node, source, context)
+        return count
+
+
+def _inactive_dropout(node: ir.Node, context: PassContext) -> bool:
+    if any(o.uses() or o.is_graph_output() for o in node.outputs[1:]):
+        return False  # somebody reads the mask
+    if context.opset < 7:
+        return bool(attribute(node, "is_test", 0))
+    if len(node.inputs) < 3 or node.inputs[2] is None:
+        return True
+    training = context.array(node.inputs[2])
+    return training is not None and not bool(training.reshape(-1)[0])
+
+
+class EliminateNoOps:
+    """Casts, reshapes, transposes, slices, pads, expands and the like that change nothing are removed."""
+
+    name = "eliminate-no-ops"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Check each node against what is known of its shapes and constants."""
+        count = 0
+        for node in context.nodes(model, *_CHECKS):
+            source = node.inputs[0] if node.inputs else None
+            if node.graph is not None and source is not None and _CHECKS[node.op_type](node, source, context):
+                count += remove(node, source, context)
+        return count
+
+
+def remove(node: ir.Node, source: ir.Value, context: PassContext) -> int:
+    """Bypass and remove a node whose (only used) first output equals `source`; 0 when names forbid it."""
+    if not context.bypass(node.outputs[0], source):
+        return 0
+    if node.graph is not None and not any(o.uses() or o.is_graph_output() for o in node.outputs):
+        node.graph.remove(node, safe=True)
+    return 1
+
+
+def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
+    """True when both shapes are known and equal for certain, as numbers or as expressions."""
+    left, right = sizes_of(a), sizes_of(b)
+    return left is not None and left == right
+
+
+def _cast(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    if source.dtype is None or source.dtype == ir.DataType.UNDEFINED:
+        return False
+    return bool(source.dtype == attribute(node, "to"))
+
+
+def _cast_like(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    like = node.inputs[1]
+    return like is not None and source.dtype is not None and source.dtype == like.dtype
+
+
+def _reshape(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    if same_shape(source, node.outputs[0]):
+        return True
+    wanted, given = context.array(node.inputs[1] if len(node.inputs) > 1 else None, limit=64), sizes_of(source)
+    if wanted is None or given is None or wanted.ndim != 1 or len(wanted) != len(given):
+        return False
+    # Every dim named or copied (0), and at most one left to -1: that one must then be the same as well.
+    zero_copies = not attribute(node, "allowzero", 0)
+    open_dims = 0
+    for want, have in zip(wanted.tolist(), given, strict=True):
+        if want == -1:
+            open_dims += 1
+        elif not (want == have or (want == 0 and zero_copies)):
+            return False
+    return open_dims <= 1 and not (open_dims and any(d == 0 for d in given))
+
+
+def _flatten(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    return rank_of(source) == 2 and attribute(node, "axis", 1) in (1, -1)
+
+
+def _transpose(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    perm = attribute(node, "perm")
+    if perm is None:
+        rank = rank_of(source)
+        return rank is not None and rank < 2
+    return list(perm) == list(range(len(perm)))
+
+
+def _expand(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    if same_shape(source, node.outputs[0]):
+        return True
+    wanted, rank = context.array(node.inputs[1], limit=64), rank_of(source)
+    return wanted is not None and rank is not None and wanted.size <= rank and bool((wanted == 1).all())
+
+
+def _tile(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    repeats = context.array(node.inputs[1], limit=64)
+    return repeats is not None and repeats.ndim == 1 and bool((repeats == 1).all())
+
+
+def _pad(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    pads = attribute(node, "pads", attribute(node, "paddings"))
+    if pads is None and len(node.inputs) > 1:
+        array = context.array(node.inputs[1], limit=64)
+        pads = None if array is None else array.tolist()
+    return pads is not None and not any(pads)
+
+
+def _slice(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    if len(node.inputs) == 1:
+        starts, ends, steps = attribute(node, "starts"), attribute(node, "ends"), (1,)
+    else:
+        arrays = [context.array(v, limit=64) for v in node.inputs[1:3]]
+        if arrays[0] is None or arrays[1] is None:
+            return False
+        starts, ends, steps = tuple(arrays[0].tolist()), tuple(arrays[1].tolist()), (1,)
+        if len(node.inputs) > 4 and node.inputs[4] is not None:
+            stride = context.array(node.inputs[4], limit=64)
+            if stride is None:
+                return False
+            steps = tuple(stride.tolist())
+    if any(s != 1 for s in steps) or any(s != 0 for s in starts):
+        return False
+    return all(e >= _HUGE - 1 for e in ends) or same_shape(source, node.outputs[0])
+
+
+def _split(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    return len(node.outputs) == 1 and same_shape(source, node.outputs[0])
+
+
+def _squeeze(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    if rank_of(source) == 0 and node.op_type == "Squeeze":
+        return True
+    axes = attribute(node, "axes")
+    if axes is None and len(node.inputs) > 1:
+        array = context.array(node.inputs[1], limit=64)
+        axes = None if array is None else array.tolist()
+    return axes == [] and node.op_type == "Unsqueeze"
+
+
+def _reduce(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    # ReduceX over no axes with noop_with_empty_axes=1 is an identity (except for the L2/log/square forms).
+    if not attribute(node, "noop_with_empty_axes", 0):
+        return False
+    axes = context.array(node.inputs[1], limit=64) if len(node.inputs) > 1 else None
+    return axes is not None and axes.size == 0
+
+
+_CHECKS: dict[str, Callable[[ir.Node, ir.Value, PassContext], bool]] = {
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Transpose": _transpose,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Pad": _pad,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _squeeze,
+    "ReduceSum": _reduce,
+    "ReduceMean": _reduce,
+    "ReduceMax": _reduce,
+    "ReduceMin": _reduce,
+}

@@ -1,0 +1,211 @@
+"""Chains of one kind of operator: transposes, casts, slices, concatenations."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.cleanup.no_ops import remove
+from onnxtool.optimization.shape_inference.value_facts import integers, rank_of, sizes_of
+
+# Type -> types that hold each of its values exactly.
+_WIDER = {
+    "BOOL": {"UINT8", "INT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64", "FLOAT16", "FLOAT", "DOUBLE"},
+    "UINT8": {"INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64", "FLOAT16", "FLOAT", "DOUBLE"},
+    "INT8": {"INT16", "INT32", "INT64", "FLOAT16", "FLOAT", "DOUBLE"},
+    "INT16": {"INT32", "INT64", "FLOAT", "DOUBLE"},
+    "UINT16": {"INT32", "UINT32", "INT64", "UINT64", "FLOAT", "DOUBLE"},
+    "INT32": {"INT64", "DOUBLE"},
+    "UINT32": {"INT64", "UINT64", "DOUBLE"},
+    "FLOAT16": {"FLOAT", "DOUBLE"},
+    "BFLOAT16": {"FLOAT", "DOUBLE"},
+    "FLOAT": {"DOUBLE"},
+}
+
+
+class CollapseTransposes:
+    """Transposes that follow each other become one, or none when they cancel."""
+
+    name = "collapse-transposes"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Compose permutations."""
+        count = 0
+        for node in context.nodes(model, "Transpose"):
+            before = producer(node.inputs[0], "Transpose")
+            if before is None or before.inputs[0] is None:
+                continue
+            first, second = permutation(before), permutation(node)
+            if first is None or second is None or len(first) != len(second):
+                continue
+            perm = [first[p] for p in second]
+            if perm[-1:] != [len(perm) - 1] and _turns_an_operand(node, second):
+                continue
+            if perm == list(range(len(perm))) and remove(node, before.inputs[0], context):
+                count += 1
+                continue
+            context.morph(node, "Transpose", [before.inputs[0]], [ir.AttrInt64s("perm", perm)])
+            count += 1
+        return count
+
+
+def _turns_an_operand(node: ir.Node, perm: list[int]) -> bool:
+    """A transpose of the last two dims in front of MatMul: the runtime makes it part of the product when it loads.
+
+    Merged with the transpose before it, it would have to be carried out, at 1.1 times the latency of a transformer,
+    unless the two together move whole rows.
+    """
+    last = len(perm) - 1
+    if last < 2 or perm != [*range(last - 1), last, last - 1]:
+        return False
+    return all(is_op(use.node, "MatMul", "Mul") for use in node.outputs[0].uses())
+
+
+def permutation(node: ir.Node) -> list[int] | None:
+    """The perm of a Transpose; without one, dims are reversed."""
+    perm = attribute(node, "perm")
+    if perm is not None:
+        return [int(p) for p in perm]
+    rank = rank_of(node.inputs[0])
+    return None if rank is None else list(range(rank))[::-1]
+
+
+class CollapseCasts:
+    """A cast to a wider type and on to another is one cast; back to where it came from, none."""
+
+    name = "collapse-casts"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Skip the middle type where it holds every value of the first exactly."""
+        count = 0
+        for node in context.nodes(model, "Cast"):
+            before = producer(node.inputs[0], "Cast")
+            source = before.inputs[0] if before is not None else None
+            if before is None or source is None or source.dtype is None:
+                continue
+            middle = ir.DataType(attribute(before, "to"))
+            if middle.name not in _WIDER.get(source.dtype.name, ()):
+                continue
+            if ir.DataType(attribute(node, "to")) == source.dtype:
+                count += remove(node, source, context)
+            else:
+                node.replace_input_with(0, source)
+                count += 1
+        return count
+
+
+class CollapseSlices:
+    """Slices of different axes that follow each other become one; one index sliced and squeezed becomes a Gather."""
+
+    name = "collapse-slices"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Only slices with constant bounds."""
+        if context.opset < 10:
+            return 0
+        count = 0
+        for node in context.nodes(model, "Slice"):
+            if node.graph is not None:
+                count += _merge_slices(node, context)
+        for node in context.nodes(model, "Squeeze"):
+            count += _gather_one(node, context)
+        return count
+
+
+def _bounds(node: ir.Node) -> list[list[int]] | None:
+    """Starts, ends, axes, steps of a Slice with constant bounds; axes counted from the front."""
+    starts, ends = integers(node.inputs[1]), integers(node.inputs[2])
+    rank = rank_of(node.inputs[0])
+    if starts is None or ends is None or rank is None:
+        return None
+    optional = []
+    for index in (3, 4):
+        given = node.inputs[index] if len(node.inputs) > index else None
+        default = tuple(range(len(starts))) if index == 3 else (1,) * len(starts)
+        found = integers(given) if given is not None else default
+        if found is None:
+            return None
+        optional.append(list(found))
+    return [list(starts), list(ends), [a % rank for a in optional[0]], optional[1]]
+
+
+def _merge_slices(node: ir.Node, context: PassContext) -> int:
+    before = producer(node.inputs[0], "Slice")
+    if before is None or sole_use(before.outputs[0]) is not node:
+        return 0
+    first, second = _bounds(before), _bounds(node)
+    if first is None or second is None or set(first[2]) & set(second[2]):
+        return 0
+    kind = np.int64 if node.inputs[1] is not None and node.inputs[1].dtype == ir.DataType.INT64 else np.int32
+    if before.inputs[1] is None or node.inputs[1] is None or before.inputs[1].dtype != node.inputs[1].dtype:
+        kind = np.int64
+    limit = np.iinfo(kind).max
+    names = ("starts", "ends", "axes", "steps")
+    base = node.outputs[0].name
+    constants = [
+        context.initializer(np.array([min(n, limit) for n in a + b], kind), f"{base}_{name}")
+        for name, a, b in zip(names, first, second, strict=True)
+    ]
+    context.morph(node, "Slice", [before.inputs[0], *constants])
+    return 1
+
+
+def _gather_one(node: ir.Node, context: PassContext) -> int:
+    """Squeeze(Slice(x, i, i + 1, axis), axis) -> Gather(x, i, axis)."""
+    before = producer(node.inputs[0], "Slice")
+    if before is None or sole_use(before.outputs[0]) is not node or len(before.inputs) < 3:
+        return 0
+    bounds, source = _bounds(before), before.inputs[0]
+    axes = attribute(node, "axes") or (integers(node.inputs[1]) if len(node.inputs) > 1 else None)
+    if bounds is None or axes is None or len(axes) != 1 or any(len(b) != 1 for b in bounds):
+        return 0
+    sizes = sizes_of(source)
+    (start,), _, (axis,), _ = bounds
+    dim = sizes[axis] if sizes is not None else None
+    if sizes is None or not isinstance(dim, int) or axes[0] % len(sizes) != axis:
+        return 0
+    if sizes_of(before.outputs[0]) != (*sizes[:axis], 1, *sizes[axis + 1 :]) or not -dim <= start < dim:
+        return 0
+    index = context.initializer(np.array(start % dim, np.int64), f"{node.outputs[0].name}_index")
+    context.morph(node, "Gather", [source, index], [ir.AttrInt64("axis", axis)])
+    return 1
+
+
+class FlattenConcats:
+    """A Concat that only feeds another Concat along the same axis is merged into it."""
+
+    name = "flatten-concats"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Splice the inner inputs in."""
+        count = 0
+        for node in context.nodes(model, "Concat"):
+            rank = rank_of(node.outputs[0])
+            inputs: list[ir.Value | None] = []
+            for value in node.inputs:
+                inner = producer(value, "Concat")
+                if (
+                    inner is not None
+                    and value is not None
+                    and sole_use(value) is node
+                    and _same_axis(inner, node, rank)
+                ):
+                    inputs.extend(inner.inputs)
+                else:
+                    inputs.append(value)
+            if len(inputs) != len(node.inputs):
+                context.morph(node, "Concat", inputs, dict(node.attributes))
+                count += 1
+        return count
+
+
+def _same_axis(a: ir.Node, b: ir.Node, rank: int | None) -> bool:
+    left, right = int(attribute(a, "axis", 1)), int(attribute(b, "axis", 1))
+    return left == right or (rank is not None and left % rank == right % rank)

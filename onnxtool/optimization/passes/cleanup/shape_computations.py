@@ -1,0 +1,142 @@
+"""Shape arithmetic: what is computed from dims is folded, shared or read off directly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import is_op
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.shape_inference.broadcasting import broadcast
+from onnxtool.optimization.shape_inference.symbolic_dims import Expr
+from onnxtool.optimization.shape_inference.value_facts import Size, items_of, sizes_of
+
+
+class FoldShapes:
+    """Shape arithmetic whose result is the same for every size of the dynamic dims becomes a constant."""
+
+    name = "fold-shapes"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Replace small integer tensors of which every element is known as a number."""
+        count = 0
+        for node in context.nodes(model):
+            for value in node.outputs:
+                if not value.uses() or value.is_graph_output() or context.is_constant(value) or value.dtype is None:
+                    continue
+                items = items_of(value)
+                if items is None or not all(isinstance(e, int) for e in items.elements):
+                    continue
+                array = np.array(items.elements, value.dtype.numpy())
+                constant = context.initializer(array.reshape(()) if items.scalar else array, f"{value.name}_known")
+                for user, index in value.uses():
+                    user.replace_input_with(index, constant)
+                count += 1
+        return count
+
+
+class ShareSizes:
+    """Two ways to compute the same sizes become one; a run of an input's dims is read with one Shape."""
+
+    name = "share-sizes"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Compare small integer tensors by the expressions of their elements."""
+        return _share(model.graph, {}, _Dims(model), context)
+
+
+class _Dims:
+    """Where the dims of values can be read with one Shape node; grows as the main graph is walked."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._sources: list[ir.Value] = []
+        for value in model.graph.inputs:
+            self.add(value)
+
+    def add(self, value: ir.Value | None) -> None:
+        if value is not None and not any(s is value for s in self._sources) and sizes_of(value) is not None:
+            self._sources.append(value)
+
+    def find(self, elements: tuple[Size | None, ...]) -> tuple[ir.Value, int, int] | None:
+        """A value of which these are consecutive dims, with start and end."""
+        length = len(elements)
+        for value in self._sources:
+            sizes = sizes_of(value) or ()
+            for start in range(len(sizes) - length + 1):
+                if sizes[start : start + length] == elements:
+                    return value, start, start + length
+        return None
+
+
+def _share(graph: ir.Graph, outer: dict[Any, ir.Value], dims: _Dims, context: PassContext) -> int:
+    seen = dict(outer)
+    count = 0
+    for node in graph:
+        for item in node.attributes.values():
+            if item.type == ir.AttributeType.GRAPH:
+                count += _share(item.as_graph(), seen, dims, context)
+        if is_op(node, "Shape") and graph is context.model.graph:
+            dims.add(node.inputs[0])
+        for value in node.outputs:
+            items = items_of(value)
+            if items is None or not items.complete or not any(isinstance(e, Expr) for e in items.elements):
+                continue
+            key = (items, value.dtype)
+            first = seen.setdefault(key, value)
+            if first is not value:
+                for user, index in value.uses():
+                    user.replace_input_with(index, first)
+                    count += 1
+            elif value.uses() and not value.is_graph_output():
+                count += _read_directly(node, value, dims, context)
+    return count
+
+
+def _read_directly(node: ir.Node, value: ir.Value, dims: _Dims, context: PassContext) -> int:
+    """Turn a chain (Shape, Gather, Unsqueeze, Concat) into one Shape with start and end."""
+    items = items_of(value)
+    if items is None or items.scalar or is_op(node, "Shape") or value.dtype != ir.DataType.INT64:
+        return 0
+    if context.opset < 15 or len(node.outputs) != 1:
+        return 0
+    found = dims.find(items.elements)
+    if found is None:
+        return 0
+    source, start, end = found
+    context.morph(node, "Shape", [source], [ir.AttrInt64("start", start), ir.AttrInt64("end", end)])
+    return 1
+
+
+class EliminateExpand:
+    """Expand is left out where the operator that reads it broadcasts to the same shape by itself."""
+
+    name = "eliminate-expand"
+    level = Level.BASIC
+
+    _READERS = frozenset(
+        ["Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Less", "Greater", "Where", "Max", "Min", "Sum"]
+    )
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Check each use: the result's shape must not depend on the Expand."""
+        count = 0
+        for node in context.nodes(model, "Expand"):
+            source, output = node.inputs[0], node.outputs[0]
+            if source is None:
+                continue
+            for user, index in output.uses():
+                if not is_op(user, *self._READERS) or len(user.inputs) < 2:
+                    continue
+                operands = [source if i == index else v for i, v in enumerate(user.inputs)]
+                if any(v is output for v in operands):
+                    continue
+                wanted = sizes_of(user.outputs[0])
+                if wanted is not None and broadcast(*(sizes_of(v) for v in operands)) == wanted:
+                    user.replace_input_with(index, source)
+                    count += 1
+        return count

@@ -1,0 +1,1 @@
+"""Passes that join several operators into one standard operator."""

@@ -1,0 +1,223 @@
+"""Mul, Add, Sub and Div by constants, folded into the weights of the operator before them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import is_op, on_disk, producer, sole_use
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.fusion.activations import gelu_of
+from onnxtool.optimization.passes.fusion.batchnorm import Affine, absorb_after, batchnorm_affine
+from onnxtool.optimization.passes.fusion.normalization import rms_norm
+from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
+
+ARITHMETIC = ("Mul", "Add", "Sub", "Div")
+
+
+class FuseConvAffine:
+    """Conv, ConvTranspose or Gemm followed by Mul, Add, Sub or Div with a per-channel constant: one operator."""
+
+    # onnxscript's rule takes any constant of the right size, and so fuses one that broadcasts over the last axis.
+    name = "fuse-conv-affine"
+    level = Level.EXTENDED
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Fold the constant into weights and bias."""
+        count = 0
+        for node in context.nodes(model, *ARITHMETIC):
+            for data in node.inputs:
+                linear = producer(data, "Conv", "ConvTranspose", "Gemm")
+                if linear is None or data is None or sole_use(data) is not node:
+                    continue
+                rank = rank_of(data)
+                affine = None if rank is None else constant_affine(node, data, context, axis=1 - rank)
+                if affine is not None and absorb_after(linear, node, affine, context):
+                    count += 1
+                    break
+        return count
+
+
+class FuseBatchNormAffine:
+    """BatchNormalization followed by Mul, Add, Sub, Div with a per-channel constant, or by another one: one."""
+
+    name = "fuse-batchnorm-affine"
+    level = Level.EXTENDED
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Fold the second map into scale and bias of the first."""
+        count = 0
+        for node in context.nodes(model, *ARITHMETIC, "BatchNormalization"):
+            for data in node.inputs[:2]:
+                first = producer(data, "BatchNormalization")
+                if first is None or data is None or sole_use(data) is not node or not _inference(first, context):
+                    continue
+                rank = rank_of(data)
+                if is_op(node, "BatchNormalization"):
+                    second = batchnorm_affine(node, context) if node.inputs[0] is data else None
+                else:
+                    second = None if rank is None else constant_affine(node, data, context, axis=1 - rank)
+                if second is not None and _absorb_into_batchnorm(first, node, second, context):
+                    count += 1
+                    break
+        return count
+
+
+def _inference(node: ir.Node, context: PassContext) -> bool:
+    return batchnorm_affine(node, context) is not None
+
+
+def _absorb_into_batchnorm(first: ir.Node, node: ir.Node, second: Affine, context: PassContext) -> bool:
+    scale, bias = context.array(first.inputs[1]), context.array(first.inputs[2])
+    if scale is None or bias is None or any(v.size not in (1, scale.size) for v in (second.scale, second.shift)):
+        return False
+    with np.errstate(all="ignore"):
+        new_scale = (np.asarray(scale, np.float64) * second.scale).astype(scale.dtype)
+        new_bias = (np.asarray(bias, np.float64) * second.scale + second.shift).astype(bias.dtype)
+    if not (np.isfinite(new_scale).all() and np.isfinite(new_bias).all()):
+        return False
+    base = node.outputs[0].name or "batchnorm"
+    inputs = list(first.inputs)
+    inputs[1] = context.constant(new_scale, f"{base}_scale", before=node)
+    inputs[2] = context.constant(new_bias, f"{base}_bias", before=node)
+    context.morph(node, "BatchNormalization", inputs, first.attributes)
+    node.resize_outputs(1)
+    return True
+
+
+class FuseMatMulScale:
+    """MatMul with a constant weight, scaled by a constant before or after (a bias in between): scaled weights."""
+
+    name = "fuse-matmul-scale"
+    level = Level.EXTENDED
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Fold Mul and Div into the weight, and into the bias where there is one."""
+        count = 0
+        for node in context.nodes(model, "Mul", "Div"):
+            if node.graph is None:
+                continue
+            for data in node.inputs:
+                if data is not None and _scale_after(node, data, context):
+                    count += 1
+                    break
+        for node in context.nodes(model, "MatMul"):
+            count += _scale_before(node, context)
+        return count
+
+
+def _scale_after(node: ir.Node, data: ir.Value, context: PassContext) -> bool:
+    """Mul(Add(MatMul(x, W), b), s) -> Add(MatMul(x, W * s), b * s); the same without the Add."""
+    affine = constant_affine(node, data, context, axis=-1)
+    if affine is None or sole_use(data) is not node:
+        return False
+    add = producer(data, "Add")
+    product = producer(data, "MatMul")
+    bias: np.ndarray | None = None
+    if add is not None:
+        for index, value in enumerate(add.inputs):
+            bias = context.array(add.inputs[1 - index])
+            product = producer(value, "MatMul")
+            if product is not None and bias is not None and value is not None and sole_use(value) is add:
+                break
+        else:
+            return False
+        if bias is None or bias.ndim > 1 or bias.dtype.kind != "f":
+            return False
+    kept = product is not None and product.inputs[1] is not None and on_disk(product.inputs[1])
+    weight = context.array(product.inputs[1]) if product is not None and not kept else None
+    if product is None or weight is None or weight.ndim != 2 or weight.dtype.kind != "f":
+        return False
+    if affine.scale.size not in (1, weight.shape[1]):
+        return False
+    scaled = (weight * affine.scale.reshape(1, -1)).astype(weight.dtype)
+    if not np.isfinite(scaled).all() or not _affordable(product.inputs[1], weight, scaled, context):
+        return False
+    assert product.graph is not None
+    base = product.inputs[1].name if product.inputs[1] is not None else "weight"
+    product.replace_input_with(1, context.constant(scaled, f"{base}_scaled", before=product))
+    if add is None or bias is None:
+        context.morph(node, "MatMul", list(product.inputs))
+        return True
+    new_bias = np.asarray(bias * affine.scale, np.float64).astype(bias.dtype)
+    name = f"{add.outputs[0].name}_bias"
+    context.morph(node, "Add", [product.outputs[0], context.constant(new_bias, name, before=node)])
+    return True
+
+
+def _scales_rms_norm(scaling: ir.Node, context: PassContext) -> bool:
+    quotients = [producer(v, "Div", "Mul") for v in scaling.inputs]
+    return any((norm := rms_norm(q, context)) is not None and norm.last is scaling for q in quotients if q is not None)
+
+
+def _scale_before(node: ir.Node, context: PassContext) -> int:
+    """MatMul(Mul(x, s), W) -> MatMul(x, W * s) for one number or one for each column of x."""
+    if node.inputs[1] is None or on_disk(node.inputs[1]):
+        return 0
+    data, weight = node.inputs[0], context.array(node.inputs[1])
+    scaling = producer(data, "Mul", "Div")
+    if scaling is None or data is None or sole_use(data) is not node or weight is None or weight.ndim != 2:
+        return 0
+    if gelu_of(scaling, context) is not None or _scales_rms_norm(scaling, context):
+        return 0  # the runtime makes one operator of their parts, and it needs all of them
+    for source in scaling.inputs:
+        if source is None:
+            continue
+        affine = constant_affine(scaling, source, context, axis=-1)
+        if affine is None or sizes_of(source) != sizes_of(data) or affine.scale.size not in (1, weight.shape[0]):
+            continue
+        scaled = (weight * affine.scale.reshape(-1, 1)).astype(weight.dtype)
+        if not np.isfinite(scaled).all() or not _affordable(node.inputs[1], weight, scaled, context):
+            return 0
+        base = node.inputs[1].name if node.inputs[1] is not None else "weight"
+        context.morph(node, "MatMul", [source, context.constant(scaled, f"{base}_scaled", before=node)])
+        return 1
+    return 0
+
+
+def _affordable(value: ir.Value | None, old: np.ndarray, new: np.ndarray, context: PassContext) -> bool:
+    shared = value is None or len(value.uses()) > 1
+    return context.may_grow(0 if shared else context.stored_bytes(old), context.stored_bytes(new))
+
+
+def constant_affine(node: ir.Node, data: ir.Value, context: PassContext, axis: int) -> Affine | None:
+    """What an arithmetic node does to `data`, when its other operand is constant.
+
+    Args:
+        node: Mul, Add, Sub or Div.
+        data: its computed operand, of known rank.
+        axis: the dim along which the constant may run, counted from the back (negative).
+
+    Returns:
+        Scale and shift with one number, or one for each index of `axis`; None when the constant broadcasts along
+        other dims, or would widen the result.
+    """
+    left = node.inputs[0] is data
+    if node.inputs[0] is node.inputs[1]:
+        return None
+    array = _along(node.inputs[1] if left else node.inputs[0], data, context, axis)
+    if array is None:
+        return None
+    one, none = np.ones(1), np.zeros(1)
+    values = np.asarray(array, np.float64)
+    if node.op_type == "Mul":
+        return Affine(values, none)
+    if node.op_type == "Add":
+        return Affine(one, values)
+    if node.op_type == "Sub":
+        return Affine(one, -values) if left else Affine(-one, values)
+    if node.op_type == "Div" and left and (values != 0).all():
+        return Affine(1.0 / values, none)
+    return None
+
+
+def _along(other: ir.Value | None, data: ir.Value, context: PassContext, axis: int) -> np.ndarray | None:
+    array, sizes = context.array(other), sizes_of(data)
+    if array is None or sizes is None or array.ndim > len(sizes) or array.dtype.kind != "f":
+        return None
+    if array.size == 1:
+        return array.reshape(-1)
+    if array.ndim < -axis or array.shape[axis] != array.size or sizes[axis] != array.size:
+        return None
+    return array.reshape(-1)

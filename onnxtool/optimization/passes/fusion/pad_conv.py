@@ -1,0 +1,56 @@
+"""Pad in front of convolutions and pooling."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import attribute, is_op, producer
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.shape_inference.value_facts import rank_of
+
+
+class FusePadConv:
+    """Pad with zeros in front of Conv becomes part of the Conv's own padding."""
+
+    # Not for MaxPool, whose own padding is minus infinity: the runtime fuses that at load and gives wrong values.
+    name = "fuse-pad-conv"
+    level = Level.EXTENDED
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Only constant-mode pads of spatial dims by zeros."""
+        count = 0
+        for node in context.nodes(model, "Conv"):
+            pad = producer(node.inputs[0], "Pad")
+            if pad is None or attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+                continue
+            extra, rank = zero_pads(pad, context), rank_of(pad.inputs[0])
+            if extra is None or rank is None or len(extra) != 2 * rank:
+                continue
+            begin, end = extra[:rank], extra[rank:]
+            if any(begin[:2]) or any(end[:2]) or min(extra) < 0:
+                continue
+            spatial = rank - 2
+            own = attribute(node, "pads", (0,) * (2 * spatial))
+            total = [a + b for a, b in zip(own, [*begin[2:], *end[2:]], strict=True)]
+            kept = [a for name, a in node.attributes.items() if name not in ("pads", "auto_pad")]
+            context.morph(node, "Conv", [pad.inputs[0], *node.inputs[1:]], [*kept, ir.AttrInt64s("pads", total)])
+            count += 1
+        return count
+
+
+def zero_pads(pad: ir.Node, context: PassContext) -> list[int] | None:
+    """The pads of a Pad that adds zeros, over all dims; None for any other Pad."""
+    if not is_op(pad, "Pad") or attribute(pad, "mode", "constant") != "constant":
+        return None
+    if context.opset < 11:
+        pads = attribute(pad, "pads", attribute(pad, "paddings"))
+        return list(pads) if pads is not None and attribute(pad, "value", 0.0) == 0 else None
+    array = context.array(pad.inputs[1], limit=64)
+    if array is None or (len(pad.inputs) > 3 and pad.inputs[3] is not None):
+        return None
+    if len(pad.inputs) > 2 and pad.inputs[2] is not None:
+        fill = context.array(pad.inputs[2], limit=1)
+        if fill is None or fill.size != 1 or fill.reshape(-1)[0] != 0:
+            return None
+    return [int(p) for p in array]

@@ -1,0 +1,90 @@
+"""Multiplications by one number, moved back into the weights they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import attribute, is_op, on_disk, sole_use
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.patterns.operands import scalar
+from onnxtool.optimization.shape_inference.value_facts import rank_of
+
+_CARRIERS = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten")
+Change = Callable[[], None]
+
+
+class MoveScalesIntoWeights:
+    """x * number, where x comes from constant weights through reshapes or products: the weights are scaled instead."""
+
+    # The runtime turns the scale of attention scores into a parameter of the product; in the weights it costs nothing.
+    name = "move-scales-into-weights"
+    level = Level.EXTENDED
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Every value on the way back must have a single reader."""
+        count = 0
+        for node in context.nodes(model, "Mul", "Div"):
+            if node.graph is None or node.outputs[0].is_graph_output():
+                continue
+            for index in (0, 1) if node.op_type == "Mul" else (0,):
+                data, number = node.inputs[index], scalar(node.inputs[1 - index], context)
+                if data is None or number is None or not number or rank_of(data) != rank_of(node.outputs[0]):
+                    continue
+                changes = _plan(data, node, number if node.op_type == "Mul" else 1.0 / number, context)
+                if changes and data.dtype == ir.DataType.FLOAT and context.bypass(node.outputs[0], data):
+                    for change in changes:
+                        change()
+                    count += 1
+                    break
+        return count
+
+
+def _plan(value: ir.Value | None, reader: ir.Node, factor: float, context: PassContext) -> list[Change] | None:
+    """What to change so that `value` becomes `factor` times as large; None when that cannot be done for nothing."""
+    node = value.producer() if value is not None else None
+    if value is None or node is None or sole_use(value) is not reader:
+        return None
+    if is_op(node, *_CARRIERS):
+        return _plan(node.inputs[0], node, factor, context)
+    if is_op(node, "MatMul"):
+        return _weight(node, 1, factor, context) or _either(node, factor, context)
+    if is_op(node, "Gemm") and attribute(node, "beta", 1.0) == 1.0:
+        changes = _weight(node, 1, factor, context)
+        if changes and len(node.inputs) > 2 and node.inputs[2] is not None:
+            more = _weight(node, 2, factor, context)
+            return changes + more if more else None
+        return changes
+    if is_op(node, "Add"):
+        for index in (0, 1):
+            bias = _weight(node, index, factor, context)
+            if bias:
+                rest = _plan(node.inputs[1 - index], node, factor, context)
+                return bias + rest if rest else None
+    return None
+
+
+def _either(node: ir.Node, factor: float, context: PassContext) -> list[Change] | None:
+    """One operand of a product of two computed tensors takes the factor."""
+    return _plan(node.inputs[0], node, factor, context) or _plan(node.inputs[1], node, factor, context)
+
+
+def _weight(node: ir.Node, index: int, factor: float, context: PassContext) -> list[Change] | None:
+    value = node.inputs[index]
+    if value is None or not context.is_constant(value) or on_disk(value):
+        return None
+    array = context.array(value)
+    if array is None or array.dtype != np.float32:
+        return None
+    scaled = np.asarray(array * np.float64(factor)).astype(np.float32)
+    freed = context.stored_bytes(array) if len(value.uses()) == 1 else 0
+    if not np.isfinite(scaled).all() or not context.may_grow(freed, context.stored_bytes(scaled)):
+        return None
+
+    def change() -> None:
+        node.replace_input_with(index, context.constant(scaled, f"{value.name}_scaled", before=node))
+
+    return [change]

@@ -1,0 +1,1 @@
+"""Passes that move, merge or remove transposes and reshapes."""

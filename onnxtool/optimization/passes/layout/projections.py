@@ -1,0 +1,129 @@
+"""Reshapes and transposes around attention, and projections of one input side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import on_disk, producer, sole_use
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.cleanup.operator_chains import permutation
+from onnxtool.optimization.shape_inference.symbolic_dims import multiply
+from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, rank_of, sizes_of
+
+
+class CollapseBatchedTransposes:
+    """Reshape, Transpose, Reshape that merge leading dims, turn the rest and split again: one Transpose."""
+
+    # torch's exporter writes the transposed keys of scaled_dot_product_attention this way, with computed shapes.
+    name = "collapse-batched-transposes"
+    level = Level.BASIC
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """The second Reshape must give back exactly the dims that the first one merged, in their new order."""
+        count = 0
+        for node in context.nodes(model, "Reshape"):
+            turn = producer(node.inputs[0], "Transpose")
+            merge = producer(turn.inputs[0], "Reshape") if turn is not None else None
+            if turn is None or merge is None or merge.inputs[0] is None:
+                continue
+            source, merged, wanted = sizes_of(merge.inputs[0]), sizes_of(merge.outputs[0]), sizes_of(node.outputs[0])
+            perm = permutation(turn)
+            if source is None or merged is None or wanted is None or perm is None:
+                continue
+            groups = _groups(source, merged)
+            if groups is None or len(perm) != len(groups):
+                continue
+            order = [axis for p in perm for axis in groups[p]]
+            if tuple(source[axis] for axis in order) == wanted and sorted(order) == list(range(len(source))):
+                context.morph(node, "Transpose", [merge.inputs[0]], [ir.AttrInt64s("perm", order)])
+                count += 1
+        return count
+
+
+def _groups(source: Sizes, merged: Sizes) -> list[list[int]] | None:
+    """Which consecutive source dims each merged dim holds."""
+    groups: list[list[int]] = []
+    at = 0
+    for size in merged:
+        group: list[int] = []
+        running: Size = 1
+        while running != size or not group:
+            if at == len(source):
+                return None
+            running = multiply(running, source[at])
+            group.append(at)
+            at += 1
+        groups.append(group)
+    while at < len(source) and source[at] == 1 and groups:
+        groups[-1].append(at)
+        at += 1
+    return groups if at == len(source) else None
+
+
+class MergeProjections:
+    """MatMuls of one input by constant weights (with biases) become one wide MatMul and a Split."""
+
+    name = "merge-projections"
+    level = Level.EXTENDED
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Groups of three or more, such as query, key and value."""
+        if context.opset < 13:
+            return 0
+        count = 0
+        groups: dict[ir.Value, list[ir.Node]] = {}
+        for node in context.nodes(model, "MatMul"):
+            if node.inputs[0] is not None and rank_of(node.inputs[1]) == 2 and context.is_constant(node.inputs[1]):
+                groups.setdefault(node.inputs[0], []).append(node)
+        for source, nodes in groups.items():
+            if len(nodes) >= 3 and len({id(n.graph) for n in nodes}) == 1 and (rank_of(source) or 0) >= 2:
+                count += _merge(source, nodes, context)
+        return count
+
+
+def _merge(source: ir.Value, nodes: list[ir.Node], context: PassContext) -> int:
+    graph, rank = nodes[0].graph, rank_of(source)
+    arrays = [a for n in nodes if (a := _own_weight(n, context)) is not None]
+    if graph is None or rank is None or len(arrays) != len(nodes) or len({a.dtype for a in arrays}) != 1:
+        return 0
+    ends = [_biased(n, a.shape[1], context) for n, a in zip(nodes, arrays, strict=True)]
+    first = nodes[0]
+    base = source.name or "projection"
+    weight = context.initializer(np.concatenate(arrays, axis=1), f"{base}_weights")
+    last = context.insert(first, "MatMul", [source, weight], base=f"{base}_projected")
+    last.dtype = source.dtype or ir.DataType.FLOAT
+    if any(b is not None for _, b in ends):
+        rows = [np.zeros(a.shape[1], a.dtype) if b is None else b for (_, b), a in zip(ends, arrays, strict=True)]
+        bias = context.initializer(np.concatenate(rows), f"{base}_biases")
+        last = context.insert(first, "Add", [last, bias], base=f"{base}_biased")
+        last.dtype = source.dtype or ir.DataType.FLOAT
+    sizes = context.initializer(np.array([a.shape[1] for a in arrays], np.int64), f"{base}_widths")
+    outputs = [ir.Value(name=context.unique(f"{base}_part"), type=source.type) for _ in arrays]
+    split = ir.Node("", "Split", [last, sizes], [ir.AttrInt64("axis", rank - 1)], outputs=outputs, name=outputs[0].name)
+    graph.insert_before(first, split)
+    for (end, _), part in zip(ends, outputs, strict=True):
+        if not context.bypass(end.outputs[0], part):  # pragma: no cover  (the part is a fresh node output)
+            raise AssertionError("a fresh value can always take over")
+    return 1
+
+
+def _own_weight(node: ir.Node, context: PassContext) -> np.ndarray | None:
+    """The weight, when no other node reads it and it is not so large that it should stay on disk."""
+    value = node.inputs[1]
+    if value is None or len(value.uses()) != 1 or on_disk(value):
+        return None
+    return context.array(value)
+
+
+def _biased(node: ir.Node, width: int, context: PassContext) -> tuple[ir.Node, np.ndarray | None]:
+    """The Add of a constant row that follows, and the row; else the node itself."""
+    after = sole_use(node.outputs[0])
+    if after is None or after.op_type != "Add" or after.domain != "":
+        return node, None
+    other = after.inputs[1] if after.inputs[0] is node.outputs[0] else after.inputs[0]
+    row = context.array(other, limit=width)
+    if row is None or row.size != width or row.ndim > 1:
+        return node, None
+    return after, row

@@ -1,0 +1,59 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import attribute, producer
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.cleanup.operator_chains import permutation
+from onnxtool.optimization.shape_inference.value_facts import integers
+
+_REDUCTIONS = (
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+)
+
+
+class ReduceBeforeTranspose:
+    """A Transpose in front of a reduction goes where the dims that remain are in their old order."""
+
+    # tf2onnx writes the global pooling of each Keras model so. Level extended: the sum is taken in another order.
+    name = "reduce-before-transpose"
+    level = Level.EXTENDED
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Reductions that drop the dims they reduce, with constant axes."""
+        count = 0
+        for node in context.nodes(model, *_REDUCTIONS):
+            turn = producer(node.inputs[0], "Transpose")
+            perm = permutation(turn) if turn is not None else None
+            if turn is None or perm is None or attribute(node, "keepdims", 1) != 0:
+                continue
+            given = attribute(node, "axes") is None
+            axes = integers(node.inputs[1]) if given and len(node.inputs) > 1 else attribute(node, "axes")
+            if not axes:
+                continue
+            reduced = {a % len(perm) for a in axes}
+            remaining = [p for i, p in enumerate(perm) if i not in reduced]
+            if remaining != sorted(remaining):
+                continue
+            moved = sorted(perm[a] for a in reduced)
+            kept = [a for name, a in node.attributes.items() if name != "axes"]
+            if given:
+                axes_value = context.initializer(np.array(moved, np.int64), f"{node.outputs[0].name}_axes")
+                context.morph(node, node.op_type, [turn.inputs[0], axes_value], kept)
+            else:
+                context.morph(node, node.op_type, [turn.inputs[0]], [*kept, ir.AttrInt64s("axes", moved)])
+            count += 1
+        return count

@@ -1,0 +1,1 @@
+"""Passes that write ONNX Runtime's own fused operators (domain com.microsoft)."""

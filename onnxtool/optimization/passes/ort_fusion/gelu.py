@@ -1,0 +1,91 @@
+"""The runtime's own activations."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.fusion.activations import gelu_of
+from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
+from onnxtool.optimization.patterns.operands import pairs, scalar
+from onnxtool.optimization.shape_inference.value_facts import sizes_of
+
+
+class FuseBiasGelu:
+    """Gelu, whole or in parts, and the row added before it become the runtime's BiasGelu, FastGelu or Gelu."""
+
+    name = "fuse-bias-gelu"
+    level = Level.ALL
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """A whole Gelu without a row in front of it stays: it is the opset's own."""
+        count = 0
+        for node in context.nodes(model, "Gelu", "Mul"):
+            if node.graph is None:
+                continue
+            found = gelu_of(node, context) if node.op_type == "Mul" else _whole(node)
+            if found is None or found[0].dtype != ir.DataType.FLOAT:
+                continue
+            source, form = found
+            data, row = _biased(source, context)
+            if row is None and node.op_type == "Gelu":
+                continue
+            name = "FastGelu" if form == "tanh" else "Gelu" if row is None else "BiasGelu"
+            context.morph(node, name, [data] if row is None else [data, row], (), MICROSOFT)
+            count += 1
+        return count
+
+
+def _whole(node: ir.Node) -> tuple[ir.Value, str] | None:
+    source = node.inputs[0]
+    return None if source is None else (source, str(attribute(node, "approximate", "none")))
+
+
+def _biased(source: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Value | None]:
+    """What a constant row is added to, and the row; the value itself and None otherwise."""
+    add, sizes = producer(source, "Add"), sizes_of(source)
+    readers = {use.node for use in source.uses()}
+    if add is None or not sizes or source.is_graph_output():
+        return source, None
+    # Parts of one Gelu read the sum more than once; they all go.
+    if len(readers) > 1 and any(r.op_type not in ("Mul", "Div", "Pow", "Add") for r in readers):
+        return source, None
+    for data, row in pairs(add):
+        if context.is_constant(row) and sizes_of(row) == sizes[-1:] and sizes_of(data) == sizes:
+            return data, row
+    return source, None
+
+
+class FuseQuickGelu:
+    """x * sigmoid(number * x), SiLU included, becomes the runtime's QuickGelu."""
+
+    name = "fuse-quick-gelu"
+    level = Level.ALL
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Start from the product; the sigmoid must serve it alone."""
+        count = 0
+        for node in context.nodes(model, "Mul"):
+            for source, gate in pairs(node):
+                sigmoid = producer(gate, "Sigmoid")
+                if sigmoid is None or sole_use(gate) is not node or source.dtype != ir.DataType.FLOAT:
+                    continue
+                alpha = _factor(sigmoid.inputs[0], source, context)
+                if alpha is not None:
+                    context.morph(node, "QuickGelu", [source], [ir.AttrFloat32("alpha", alpha)], MICROSOFT)
+                    count += 1
+                    break
+        return count
+
+
+def _factor(value: ir.Value | None, source: ir.Value, context: PassContext) -> float | None:
+    """The number by which `value` is a multiple of `source`."""
+    if value is source:
+        return 1.0
+    node = producer(value, "Mul")
+    for one, other in pairs(node) if node is not None else ():
+        if one is source and sizes_of(node.outputs[0] if node is not None else None) == sizes_of(source):
+            return scalar(other, context)
+    return None

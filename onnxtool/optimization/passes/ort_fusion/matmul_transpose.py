@@ -1,0 +1,72 @@
+"""The runtime's matrix product with transposes and a factor built in."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import producer, sole_use
+from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.cleanup.operator_chains import permutation
+from onnxtool.optimization.passes.fusion.activations import gelu_of
+from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
+from onnxtool.optimization.patterns.operands import pairs, scalar, unscaled
+from onnxtool.optimization.shape_inference.value_facts import rank_of
+
+
+class FuseMatMulTransposes:
+    """MatMul with transposes of the last two dims and numbers around it becomes the runtime's FusedMatMul."""
+
+    name = "fuse-matmul-transposes"
+    level = Level.ALL
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """At least one transpose or number must go; constants are turned by folding, and need none."""
+        count = 0
+        for node in context.nodes(model, "MatMul"):
+            if node.graph is None or node.outputs[0].dtype != ir.DataType.FLOAT:
+                continue
+            if any(v is None or (rank_of(v) or 0) < 2 for v in node.inputs):
+                continue
+            sides = [_plain(v, context) for v in node.inputs]
+            factor = sides[0][1] * sides[1][1]
+            last, after = _scaled_after(node, context)
+            if last is node and factor == 1.0 and not (sides[0][2] or sides[1][2]):
+                continue
+            settings = [ir.AttrInt64("transA", sides[0][2]), ir.AttrInt64("transB", sides[1][2])]
+            settings.append(ir.AttrFloat32("alpha", factor * after))
+            context.morph(last, "FusedMatMul", [sides[0][0], sides[1][0]], settings, MICROSOFT)
+            count += 1
+        return count
+
+
+def _plain(value: ir.Value | None, context: PassContext) -> tuple[ir.Value | None, float, int]:
+    """An operand without its factor and transpose, the factor, and 1 where there was a transpose."""
+    inner, factor = unscaled(value, context)
+    scaling = producer(value, "Mul")
+    if rank_of(inner) != rank_of(value) or (scaling is not None and gelu_of(scaling, context) is not None):
+        inner, factor = value, 1.0  # the number had more dims than what it multiplies, or is the half of a Gelu
+    turn, rank = producer(inner, "Transpose"), rank_of(value)
+    if turn is None or rank is None or permutation(turn) != [*range(rank - 2), rank - 1, rank - 2]:
+        return inner, factor, 0
+    below, more = unscaled(turn.inputs[0], context) if sole_use(turn.outputs[0]) is not None else (turn.inputs[0], 1.0)
+    if rank_of(below) != rank:
+        below, more = turn.inputs[0], 1.0
+    return below, factor * more, 1
+
+
+def _scaled_after(node: ir.Node, context: PassContext) -> tuple[ir.Node, float]:
+    """The Mul or Div by one number that follows, and the number as a factor; the node itself and 1 otherwise."""
+    after = sole_use(node.outputs[0])
+    if after is None or after.op_type not in ("Mul", "Div") or after.domain != "":
+        return node, 1.0
+    if rank_of(after.outputs[0]) != rank_of(node.outputs[0]):
+        return node, 1.0
+    for data, number in pairs(after):
+        factor = scalar(number, context)
+        if data is node.outputs[0] and factor:
+            if after.op_type == "Mul":
+                return after, factor
+            if after.inputs[0] is data:
+                return after, 1.0 / factor
+    return node, 1.0

@@ -1,0 +1,1 @@
+"""What several passes recognise in a graph: operands, causal masks, uniform constants."""

@@ -1,0 +1,1 @@
+"""Float graph -> low-precision graph, within an accuracy budget."""

@@ -1,0 +1,1 @@
+"""How a float graph becomes a low-precision graph, one algorithm a module."""

@@ -1,0 +1,85 @@
+"""Dynamic quantization: int8 weights, activations quantized at run time from each input's own range.
+
+MatMul and Gemm become DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul, standard operators that the runtime
+fuses into one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.ir.editing import home, insert, new_initializer, take_place
+from onnxtool.model.ir.queries import attribute, float_constant
+from onnxtool.quantization.algorithms.quant_math import quantize_weight
+from onnxtool.quantization.recipe import QuantRecipe
+
+DYNAMIC = ("MatMul", "Gemm")
+
+
+def make_dynamic(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecipe) -> None:
+    """Replace MatMul and Gemm nodes with constant weights by integer ones.
+
+    Args:
+        graph: the main graph; changed in place, with its subgraphs.
+        nodes: eligible MatMul and Gemm nodes.
+        recipe: weight type and granularity. Activations are u8, as DynamicQuantizeLinear gives no other.
+    """
+    # What one graph computes, others cannot read: two branches each quantize for themselves.
+    inputs: dict[tuple[int, ir.Value], list[ir.Value]] = {}
+    weights: dict[tuple[int, bool, bool], list[ir.Value]] = {}
+    chosen = set(nodes)
+    for node in list(graph.all_nodes()):
+        if node in chosen:
+            _replace(node, recipe, inputs, weights)
+
+
+def _replace(
+    node: ir.Node,
+    recipe: QuantRecipe,
+    inputs: dict[tuple[int, ir.Value], list[ir.Value]],
+    weights: dict[tuple[int, bool, bool], list[ir.Value]],
+) -> None:
+    source, weight = node.inputs[0], node.inputs[1]
+    assert source is not None and weight is not None
+    place = (id(node.graph), source)
+    if place not in inputs:
+        name = source.name or "tensor"
+        suffixes = ("quantized_at_run_time", "scale_at_run_time", "zero_point_at_run_time")
+        # Nodes are visited in graph order, so that the first reader's place is before all others.
+        inputs[place] = insert(node, "DynamicQuantizeLinear", [source], [f"{name}_{s}" for s in suffixes])
+    quantized, scale, zero = inputs[place]
+    transposed = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
+    split = recipe.splits_channels(node.name or "")
+    key = (id(weight), transposed, split)
+    if key not in weights:
+        weights[key] = _weight(home(weight, node), weight, transposed, recipe, split)
+    integers, weight_scale, weight_zero = weights[key]
+    name = node.outputs[0].name or str(node.name)
+    (product,) = insert(
+        node, "MatMulInteger", [quantized, integers, zero, weight_zero], [f"{name}_int32"], dtype=ir.DataType.INT32
+    )
+    product.shape = node.outputs[0].shape
+    (as_float,) = insert(node, "Cast", [product], [f"{name}_unscaled"], {"to": int(ir.DataType.FLOAT)})
+    (both,) = insert(node, "Mul", [scale, weight_scale], [f"{name}_scale"])
+    result = insert(node, "Mul", [as_float, both], [f"{name}_scaled"])[0]
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is not None:
+        result = insert(node, "Add", [result, bias], [f"{name}_biased"])[0]
+    take_place(node, result)
+
+
+def _weight(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRecipe, split: bool) -> list[ir.Value]:
+    array = float_constant(weight)
+    assert array is not None
+    array = np.ascontiguousarray(array.T) if transposed else array
+    axis = array.ndim - 1 if split and array.ndim == 2 else None
+    integers, params = quantize_weight(array, axis, recipe.weights, reduced=recipe.reduced)
+    name = weight.name or "weight"
+    return [
+        new_initializer(graph, f"{name}_quantized", integers),
+        new_initializer(graph, f"{name}_scale", params.scale),
+        new_initializer(graph, f"{name}_zero_point", params.zero_point),
+    ]

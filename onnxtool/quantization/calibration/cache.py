@@ -1,0 +1,94 @@
+"""What candidates need to know of activations, measured once for each way of conditioning the float model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from onnxtool.quantization.algorithms.bias_correction import correctable, measure_shifts
+from onnxtool.quantization.algorithms.preprocessing import conditioned, with_channels
+from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product, live_tensors
+from onnxtool.quantization.apply_recipe import placement_of
+from onnxtool.quantization.calibration.observer import observe
+from onnxtool.quantization.calibration.range_estimators import Observed, Range
+from onnxtool.quantization.data.source import DataSource
+from onnxtool.quantization.recipe import QuantRecipe
+
+_Condition = tuple[float, bool]
+Shifts = Mapping[str, tuple[float, ...]]
+
+
+class Conditions:
+    """Ranges, magnitudes of channels and shifts of means of one float model over one set of samples."""
+
+    def __init__(self, prepared: ir.Model, seen: Mapping[str, Observed], data: DataSource | None) -> None:
+        """Take the model as it is and what was seen of it; without `data` nothing else can be measured."""
+        self.prepared = prepared
+        self.data = data
+        self._models: dict[_Condition, ir.Model] = {}
+        self._seen: dict[_Condition, Mapping[str, Observed]] = {(0.0, False): seen}
+        self._channels: Mapping[str, tuple[float, ...]] | None = None
+        self._shifts: dict[tuple[object, ...], Shifts] = {}
+        self._ranges: dict[tuple[_Condition, str, str, float], Range] = {}
+
+    def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
+        """The recipe with what it needs."""
+        recipe = self._with_channels(recipe)
+        needed = placement_of(self.model(recipe).graph, recipe).observed
+        recipe = recipe.with_ranges({name: self._range(name, recipe) for name in needed})
+        if not recipe.bias_correction:
+            return replace(recipe, shifts=None)
+        shifts = self._measured_shifts(recipe)
+        return replace(recipe, shifts={name: shifts[name] for name in recipe.plan or {} if name in shifts})
+
+    def _with_channels(self, recipe: QuantRecipe) -> QuantRecipe:
+        if not recipe.smooth:
+            return replace(recipe, channels=None)
+        if self._channels is None:
+            self._channels = with_channels(self.prepared, replace(recipe, channels=None), self.data).channels  # type: ignore[assignment]
+        return recipe.with_channels(self._channels or {})
+
+    def model(self, recipe: QuantRecipe) -> ir.Model:
+        """The conditioned float model that a recipe (with its channels) quantizes."""
+        key = (recipe.smooth, recipe.equalize)
+        if key not in self._models:
+            self._models[key] = conditioned(self.prepared, recipe)
+        return self._models[key]
+
+    def _range(self, name: str, recipe: QuantRecipe) -> Range:
+        condition = (recipe.smooth, recipe.equalize)
+        key = (condition, name, recipe.method, recipe.coverage)
+        if key not in self._ranges:
+            if name not in self._seen.get(condition, {}):
+                self._seen[condition] = {**self._seen.get(condition, {}), **self._observe(recipe)}
+            self._ranges[key] = self._seen[condition][name].range(recipe.method, recipe.coverage)
+        return self._ranges[key]
+
+    def _observe(self, recipe: QuantRecipe) -> Mapping[str, Observed]:
+        """Of every tensor that some choice of static nodes may need."""
+        assert self.data is not None
+        graph = self.model(recipe).graph
+        products = [n.name or "" for n in graph if is_product(n) and n.name in (recipe.plan or {})]
+        names = [*(n.name or "" for n in graph if eligible(n)), *products]
+        everything = replace(recipe, plan=dict.fromkeys(names, "static"))
+        known = self._seen.get((recipe.smooth, recipe.equalize), {})
+        needed = [name for name in live_tensors(placement_of(graph, everything)) if name not in known]
+        return observe(self.model(recipe), needed, self.data, histogram=True)
+
+    def _measured_shifts(self, recipe: QuantRecipe) -> Shifts:
+        key = (
+            recipe.smooth,
+            recipe.equalize,
+            recipe.per_channel,
+            recipe.per_tensor_nodes,
+            recipe.weights,
+            recipe.reduced,
+        )
+        if key not in self._shifts:
+            assert self.data is not None
+            model = self.model(recipe)
+            nodes = {n.name or "": "static" for n in model.graph if eligible(n) and correctable(n)}
+            self._shifts[key] = measure_shifts(model, nodes, recipe, self.data)  # type: ignore[arg-type]
+        return self._shifts[key]

@@ -1,0 +1,212 @@
+"""Readers of calibration and evaluation data, whatever form it has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool.errors import InputError, UsageError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.quantization.data.csv_file import count_rows, read_column, read_rows
+from onnxtool.quantization.data.images import SUFFIXES, ImageOptions, read_pictures
+from onnxtool.quantization.data.source import DataSource
+from onnxtool.runtime.archive import Columns, open_npy, open_npz, read_npz
+from onnxtool.user_code import as_feeds, load_function, read_items
+
+
+def open_data(
+    data: Any,
+    specs: Sequence[TensorSpec],
+    *,
+    samples: int | None = None,
+    images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
+    label: str | None = None,
+) -> DataSource:
+    """Open calibration or evaluation data.
+
+    Args:
+        data: an .npz file (arrays by input name, samples along the first dim), an .npy file (one input), a folder
+            of .npy or .npz files (one sample each), a folder of pictures, a .csv file, "file.py:generator", or in
+            Python named arrays, a list of feeds, or a function that returns an iterable of feeds.
+        specs: the model's inputs.
+        samples: use at most this many.
+        images: how pictures become tensors.
+        label: the column of a .csv file that holds labels.
+
+    Raises:
+        InputError: missing or unreadable, or it does not fit the model.
+        UsageError: a kind of data that is not known.
+    """
+    source = _open(data, tuple(specs), images, label).limited(samples)
+    if source.count == 0:
+        raise InputError(f"{source.label}: there are no samples in it.")
+    return source
+
+
+def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label: str | None) -> DataSource:
+    if isinstance(data, DataSource):
+        return DataSource(data.label, data.count, data.open, specs)
+    if isinstance(data, Mapping):
+        columns = {k: Columns(np.shape(v), _row_reader(np.asarray(v))) for k, v in data.items()}
+        return _from_columns("given arrays", columns, specs)
+    if callable(data):
+        return DataSource("given function", None, lambda: map(as_feeds, data()), specs)
+    if not isinstance(data, (str, os.PathLike)):
+        items = list(data)
+        return DataSource("given feeds", len(items), lambda: map(as_feeds, items), specs)
+    text = os.fspath(data)
+    path = Path(text)
+    script, colon, function = text.rpartition(":")
+    if colon and script.endswith(".py"):
+        return _from_script(Path(script), function, specs)
+    if path.is_dir():
+        return _from_folder(path, specs, images)
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder.")
+    if not path.is_file():
+        raise InputError(f"{path}: is no regular file.")  # a pipe would keep us waiting, a device may never end
+    if path.suffix == ".npz":
+        return _from_columns(str(path), open_npz(path), specs)
+    if path.suffix == ".npy":
+        return _from_columns(str(path), open_npy(path), specs)
+    if path.suffix.lower() in SUFFIXES:
+        return DataSource(str(path), 1, lambda: read_pictures([path], specs, images), specs)
+    if path.suffix.lower() == ".csv":
+        return DataSource(str(path), count_rows(path), lambda: read_rows(path, specs, label), specs)
+    if path.suffix == ".py":
+        raise UsageError(f"{path}: name the generator function in it too: {path}:FUNCTION.")
+    raise UsageError(f"{path}: give an .npz, .npy or .csv file, a folder of arrays or pictures, or file.py:generator.")
+
+
+def _from_columns(label: str, columns: Mapping[str, Columns], specs: tuple[TensorSpec, ...]) -> DataSource:
+    """Arrays by name, samples along the first dim; an input whose array has no such dim is the same in all."""
+    if len(specs) == 1 and specs[0].name not in columns and len(columns) == 1:
+        columns = {specs[0].name: next(iter(columns.values()))}
+    missing = [s for s in specs if s.name not in columns]
+    if missing:
+        known = ", ".join(str(s.info()) for s in specs)
+        have = ", ".join(columns) or "nothing"
+        raise InputError(f"{label}: the data has {have}; the model takes {known}.")
+    chosen = {s.name: columns[s.name] for s in specs}
+    steps = {s.name: _rows_per_sample(s, chosen[s.name].shape, label) for s in specs}
+    counts = {n: c.shape[0] // steps[n] for n, c in chosen.items() if steps[n]}
+    # One row in one array and many in the others: a constant beside the samples.
+    count = max(counts.values(), default=1)
+    constant = {n for n in chosen if not steps[n] or (counts[n] == 1 and count > 1)}
+    uneven = [n for n in chosen if n not in constant and counts[n] != count]
+    if uneven:
+        raise InputError(f"{label}: {uneven[0]!r} holds {counts[uneven[0]]} samples where others hold {count}.")
+
+    def rows() -> Iterator[Mapping[str, np.ndarray]]:
+        fixed = {n: next(chosen[n].read(max(chosen[n].shape[0], 1) if chosen[n].shape else 1)) for n in constant}
+        streams = {n: c.read(steps[n]) for n, c in chosen.items() if n not in constant}
+        for _ in range(count):
+            yield fixed | {n: s[0] if chosen[n].stacked else s for n, s in _next(streams).items()}
+
+    for spec in specs:
+        _note_stacking(spec, chosen[spec.name])
+    return DataSource(label, count, rows, specs)
+
+
+def _next(streams: Mapping[str, Iterator[np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: next(stream) for name, stream in streams.items()}
+
+
+def _rows_per_sample(spec: TensorSpec, shape: tuple[int, ...], label: str) -> int:
+    """Rows of the array that make one sample; 0 when the array is one whole sample without a sample dim."""
+    if spec.shape is None:
+        return 1 if shape else 0
+    rank = len(spec.shape)
+    if len(shape) == rank + 1:
+        return 1
+    if len(shape) != rank:
+        raise InputError(f"{label}: {spec.name!r} has shape {list(shape)}; the model takes {spec.info()}.")
+    if rank == 0:
+        return 0
+    first = spec.shape[0]
+    if not isinstance(first, int):
+        return 1
+    if shape[0] < first:
+        raise InputError(f"{label}: {spec.name!r} has shape {list(shape)}; the model takes {spec.info()}.")
+    return first
+
+
+def _note_stacking(spec: TensorSpec, columns: Columns) -> None:
+    columns.stacked = spec.shape is not None and len(columns.shape) == len(spec.shape) + 1
+
+
+def _row_reader(array: np.ndarray) -> Callable[[int], Iterator[np.ndarray]]:
+    def read(rows: int) -> Iterator[np.ndarray]:
+        if not array.ndim:
+            yield array
+            return
+        for start in range(0, array.shape[0] - rows + 1, rows):
+            yield array[start : start + rows]
+
+    return read
+
+
+def _from_folder(folder: Path, specs: tuple[TensorSpec, ...], images: ImageOptions) -> DataSource:
+    files = sorted(p for p in folder.iterdir() if p.suffix in (".npy", ".npz") and p.is_file())
+    if not files:
+        pictures = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+        if not pictures:
+            raise InputError(f"{folder}: there are no .npy, .npz or picture files in it.")
+        return DataSource(str(folder), len(pictures), lambda: read_pictures(pictures, specs, images), specs)
+    if len(specs) > 1 and {p.stem for p in files} >= {s.name for s in specs}:
+        columns: dict[str, Columns] = {}
+        for spec in specs:
+            columns |= {spec.name: next(iter(open_npy(folder / f"{spec.name}.npy").values()))}
+        return _from_columns(str(folder), columns, specs)
+
+    def read() -> Iterator[Mapping[str, np.ndarray]]:
+        for file in files:
+            yield {name: _with_batch(a, name, specs) for name, a in read_npz(file).items()}
+
+    return DataSource(str(folder), len(files), read, specs)
+
+
+def _with_batch(array: np.ndarray, name: str, specs: tuple[TensorSpec, ...]) -> np.ndarray:
+    """A sample saved without its batch dim gets one."""
+    spec = next((s for s in specs if s.name == name), specs[0] if len(specs) == 1 else None)
+    lacks = spec is not None and spec.shape is not None and array.ndim == len(spec.shape) - 1
+    return array[None] if lacks else array
+
+
+def _from_script(script: Path, function: str, specs: tuple[TensorSpec, ...]) -> DataSource:
+    call = load_function(script, function)
+    label = f"{script}:{function}"
+    return DataSource(label, None, lambda: read_items(call, label), specs)
+
+
+def read_labels(data: Any, name: str) -> np.ndarray:
+    """The labels of labelled data: array `name` of the same .npz file (or of the named arrays).
+
+    Raises:
+        InputError: there is no such array.
+        UsageError: the data is no .npz file.
+    """
+    if isinstance(data, Mapping):
+        arrays: Mapping[str, Any] = data
+        label = "given arrays"
+    elif isinstance(data, (str, os.PathLike)) and str(data).lower().endswith(".csv"):
+        return read_column(Path(data), name)
+    elif isinstance(data, (str, os.PathLike)) and str(data).endswith(".npz"):
+        arrays, label = {k: c for k, c in open_npz(Path(data)).items() if k == name}, str(data)
+        if name not in arrays:
+            raise InputError(f"{data}: there is no array {name!r} for --labels in it; it has {_names(Path(data))}.")
+        rows = arrays[name]
+        return np.concatenate(list(rows.read(1))) if rows.shape else next(rows.read(1))
+    else:
+        raise UsageError("--labels names an array of the --eval file, which must be an .npz or .csv file.")
+    if name not in arrays:
+        raise InputError(f"{label}: there is no array {name!r} for --labels in it; it has {', '.join(arrays)}.")
+    return np.asarray(arrays[name])
+
+
+def _names(path: Path) -> str:
+    return ", ".join(open_npz(path))

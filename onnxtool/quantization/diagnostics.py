@@ -1,0 +1,111 @@
+"""What a report says beside its numbers: what stays float and why, and what the numbers rest on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import all_nodes, inner_nodes, is_op
+from onnxtool.quantization.algorithms.qdq_placement import COMPUTE
+from onnxtool.quantization.data.source import DataSource
+from onnxtool.quantization.inputs import Job
+from onnxtool.quantization.recipe import QuantRecipe
+
+_INTEGER = (
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "DynamicQuantizeLinear",
+    "MatMulInteger",
+    "ConvInteger",
+    "QLinearConv",
+    "QLinearMatMul",
+)
+_INTEGER_HERE = (
+    "MatMulNBits",
+    "QGemm",
+    "QAttention",
+    "DynamicQuantizeLSTM",
+    "DynamicQuantizeMatMul",
+    "GatherBlockQuantized",
+)
+_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+_FLOATS = ("float32", "float16", "float64", "bfloat16")
+_NO_KERNEL = ("GRU", "RNN", "ConvTranspose")
+
+
+def remarks(job: Job, recipe: QuantRecipe, planned: Collection[str] = ()) -> tuple[str, ...]:
+    """The warnings of a report; `planned` are the names of the nodes that are quantized."""
+    found = []
+    if recipe.mode != "float16":
+        found += _inside_subgraphs(job.prepared, planned) + _without_kernel(job.prepared)
+    if quantized_nodes(job.original):
+        found.append("the model holds quantized nodes already; those stay as they are.")
+    if job.data is None:
+        found.append("without --data the error is measured on random inputs, which says little about real ones.")
+    else:
+        found += _unscaled(job.data)
+    return tuple(found)
+
+
+def _unscaled(data: DataSource) -> list[str]:
+    """Bytes for a float input: pictures that somebody forgot to scale give ranges hundreds of times too wide."""
+    raw = next(iter(data.open()), {})
+    if len(data.specs) == 1 and len(raw) == 1:
+        raw = {data.specs[0].name: next(iter(raw.values()))}
+    found = []
+    for spec in data.specs:
+        array = np.asarray(raw.get(spec.name, 0.0))
+        if array.dtype not in _BYTES or str(spec.dtype) not in _FLOATS or not array.size:
+            continue
+        low, high = int(array.min()), int(array.max())
+        if max(abs(low), abs(high)) > 1:
+            found.append(
+                f"{spec.name!r} is {array.dtype} in the data ({low} to {high} in the first sample) and was taken as it "
+                f"is. If the model expects scaled values, 0 to 1 say, scale the data first: ranges are wrong otherwise."
+            )
+    return found
+
+
+def nothing_to_quantize(model: ir.Model, kinds: str = "Conv, Gemm or MatMul") -> str:
+    """Why there is nothing to do in a model."""
+    if quantized_nodes(model):
+        return (
+            f"the model is quantized already, and no float {kinds} with constant weights is left in it. "
+            "Give the float model that it was made from."
+        )
+    inside = _counts_in_subgraphs(model)
+    where = f" ({_words(inside)} inside If, Loop or Scan left aside)" if inside else ""
+    return f"there is no {kinds} with constant float32 weights to quantize in this model{where}."
+
+
+def quantized_nodes(model: ir.Model) -> int:
+    """Number of nodes that are quantized in a model as it comes."""
+    return sum(
+        is_op(n, *_INTEGER) or (n.domain == "com.microsoft" and n.op_type in _INTEGER_HERE) for n in all_nodes(model)
+    )
+
+
+def _counts_in_subgraphs(model: ir.Model, planned: Collection[str] = ()) -> Counter[str]:
+    inner = [n for n in inner_nodes(model.graph) if n.name not in planned]
+    return Counter(n.op_type for n in inner if is_op(n, *COMPUTE, "LSTM"))
+
+
+def _inside_subgraphs(model: ir.Model, planned: Collection[str]) -> list[str]:
+    counts = _counts_in_subgraphs(model, planned)
+    return [f"inside If, Loop or Scan, nodes stay float: {_words(counts)}."] if counts else []
+
+
+def _words(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
+
+
+def _without_kernel(model: ir.Model) -> list[str]:
+    counts = Counter(n.op_type for n in model.graph if is_op(n, *_NO_KERNEL))
+    if not counts:
+        return []
+    return [
+        f"the runtime has no integer kernel for {_words(counts)}: float (--compact 8 stores their weights in 8 bits)."
+    ]

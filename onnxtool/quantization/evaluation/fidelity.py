@@ -1,0 +1,296 @@
+"""Fidelity: how far a candidate's outputs are from the float model's, and what that would cost in accuracy.
+
+Three views, because no one of them fits every output:
+
+- classes (logits or probabilities over the last axis): the share of equal argmax, and the expected loss of
+  accuracy. The latter takes the float model's own probabilities as the truth: a flip between two classes that it
+  holds for equally likely costs nothing, one away from a sure class costs much.
+- classes of a sequence with a blank (CTC, text and speech recognisers): edit distance of the texts that are read off,
+  because a character may move by a step without being another one.
+- scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold.
+- anything else: the signal-to-noise ratio, channel by channel, so that large box coordinates do not drown small
+  scores, with each channel's mean taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import is_op
+from onnxtool.quantization.data.source import DataSource
+from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
+from onnxtool.report.quantize import Fidelity
+from onnxtool.runtime.runner import Runner
+from onnxtool.validation.equivalence.difference import Difference, Tolerance
+
+_THRESHOLD = 0.3
+_MIN_DETECTIONS = 20
+_BLANK_SHARE = 0.3
+_PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div")
+Outputs = Mapping[str, np.ndarray]
+
+
+class Judge:
+    """The float model's outputs on some samples, kept to judge many candidates against.
+
+    Kept in memory up to `limit` bytes; samples beyond are left out (fidelity needs no more).
+    """
+
+    def __init__(
+        self, model: ir.Model, runner: Runner, data: DataSource, *, batch: int = 8, limit: int = 256_000_000
+    ) -> None:
+        self.classes = {v.name for v in model.graph.outputs if has_classes(v)}
+        self.feeds: list[dict[str, np.ndarray]] = []
+        self.outputs: list[dict[str, np.ndarray]] = []
+        self.samples = 0
+        held = 0
+        for feeds in data.batches(batch):
+            outputs = {name: np.asarray(v) for name, v in runner.run(feeds).items()}
+            held += sum(a.nbytes for a in (*feeds.values(), *outputs.values()))
+            self.feeds.append(feeds)
+            self.outputs.append(outputs)
+            self.samples += max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
+            if held > limit:
+                break
+
+    def judge(
+        self,
+        runner: Runner,
+        batches: int | None = None,
+        *,
+        detailed: bool = False,
+        check: Callable[[Outputs, Outputs], None] | None = None,
+    ) -> Fidelity:
+        """Run a candidate on the same samples (or the first few batches of them).
+
+        Args:
+            runner: the candidate.
+            batches: how many.
+            detailed: each output's full difference goes into the result; it takes several times as long.
+            check: called with the float model's outputs and the candidate's; may raise.
+        """
+        views: dict[str, _View] = {}
+        for feeds, expected in zip(self.feeds[:batches], self.outputs[:batches], strict=True):
+            actual = runner.run(feeds)
+            if check is not None:
+                check(expected, actual)
+            for name, right in expected.items():
+                view = views.setdefault(name, _View(name, name in self.classes, detailed))
+                view.add(right, np.asarray(actual[name]))
+        samples = self.samples if batches is None else sum(_rows(f) for f in self.feeds[:batches])
+        return _summary(list(views.values()), samples)
+
+
+def _rows(feeds: Mapping[str, np.ndarray]) -> int:
+    return max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
+
+
+def _summary(views: list[_View], samples: int) -> Fidelity:
+    floats = [v for v in views if v.is_float]
+    agreements = [v.agreement for v in views if v.total]
+    return Fidelity(
+        sqnr_db=min((v.sqnr_db for v in floats), default=float("inf")),
+        cosine=min((v.cosine for v in floats), default=1.0),
+        agreement=min(agreements, default=None),
+        samples=samples,
+        channel_db=min((v.channel_db for v in floats), default=float("inf")),
+        expected_drop=max((v.expected_drop for v in views if v.total), default=None),
+        detection_f1=min((f for v in views if (f := v.detection_f1) is not None), default=None),
+        sequences=any(v.is_ctc for v in views),
+        outputs=tuple(v.difference.result() for v in views) if all(v.detailed for v in views) else (),
+    )
+
+
+@dataclass
+class _View:
+    """Running sums over one output."""
+
+    name: str
+    classes: bool
+    detailed: bool
+    difference: Difference = field(init=False)
+    is_float: bool = False
+    hits: int = 0
+    total: int = 0
+    lost: float = 0.0
+    power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
+    sums: dict[int, np.ndarray] = field(default_factory=dict)
+    blank: dict[int, int] = field(default_factory=dict)
+    edits: int = 0
+    characters: int = 0
+    true: int = 0
+    both: int = 0
+    found: int = 0
+
+    def __post_init__(self) -> None:
+        self.difference = Difference(self.name, Tolerance())
+
+    def add(self, right: np.ndarray, actual: np.ndarray) -> None:
+        if self.detailed:
+            self.difference.add(right, actual)
+        if right.dtype.kind not in "fV" or right.shape != actual.shape or not right.size:
+            return
+        self.is_float = True
+        right, actual = right.astype(np.float32, copy=False), actual.astype(np.float32, copy=False)
+        noise = actual - right
+        pairs = ((right, right), (actual, actual), (noise, noise), (right, actual))
+        self.power += [float(np.multiply(a, b).sum(dtype=np.float64)) for a, b in pairs]
+        if self.classes and right.ndim >= 2 and right.shape[-1] > 1:
+            self._add_classes(right, actual)
+        else:
+            self._add_scores(right, actual)
+        self._add_channels(right, noise)
+
+    @property
+    def sqnr_db(self) -> float:
+        """Signal-to-noise ratio in dB."""
+        return float(10 * np.log10(max(self.power[0], 1e-300) / self.power[2])) if self.power[2] > 0 else float("inf")
+
+    @property
+    def cosine(self) -> float:
+        """Cosine similarity."""
+        norm = float(np.sqrt(self.power[0] * self.power[1]))
+        return float(self.power[3] / norm) if norm > 0 else float(self.power[2] == 0)
+
+    def _add_classes(self, right: np.ndarray, actual: np.ndarray) -> None:
+        best, chosen = right.argmax(axis=-1), actual.argmax(axis=-1)
+        flipped = best != chosen
+        self.hits += int((~flipped).sum())
+        self.total += best.size
+        if flipped.any():
+            likely = probabilities(right[flipped].astype(np.float64))
+            rows = np.arange(len(likely))
+            self.lost += float((likely[rows, best[flipped]] - likely[rows, chosen[flipped]]).sum())
+        if right.ndim == 3:
+            last = right.shape[-1] - 1
+            shares = {blank: int((best == blank).sum()) for blank in (0, last)}
+            for blank, count in shares.items():
+                self.blank[blank] = self.blank.get(blank, 0) + count
+            blank = max(shares, key=lambda k: shares[k])
+            if shares[blank] > _BLANK_SHARE * best.size:
+                self._add_texts(best, chosen, blank)
+
+    def _add_texts(self, best: np.ndarray, chosen: np.ndarray, blank: int) -> None:
+        for a, b in zip(best, chosen, strict=True):
+            text = collapse(a, blank)
+            self.edits += edit_distance(text, collapse(b, blank))
+            self.characters += len(text)
+
+    @property
+    def is_ctc(self) -> bool:
+        """True when the first or last class is what most steps say: the blank of a CTC output."""
+        return max(self.blank.values(), default=0) > _BLANK_SHARE * max(self.total, 1)
+
+    @property
+    def agreement(self) -> float:
+        """Share of equal classes, or of equal characters."""
+        return 1 - self.edits / max(self.characters, 1) if self.is_ctc else self.hits / self.total
+
+    @property
+    def expected_drop(self) -> float:
+        """Accuracy to lose by the float model's own probabilities; for sequences, the share of characters."""
+        return 1 - self.agreement if self.is_ctc else self.lost / self.total
+
+    def _add_scores(self, right: np.ndarray, actual: np.ndarray) -> None:
+        # Only channels that look like scores: within [0, 1], on either side of the threshold.
+        axis = 1 if right.ndim >= 3 else right.ndim - 1
+        a, b = (np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1) for x in (right, actual))
+        scores = (a.min(axis=1) >= 0) & (a.max(axis=1) <= 1)
+        if not scores.any():
+            return
+        expected, found = a[scores] > _THRESHOLD, b[scores] > _THRESHOLD
+        self.true += int(expected.sum())
+        self.found += int(found.sum())
+        self.both += int((expected & found).sum())
+
+    def _add_channels(self, right: np.ndarray, noise: np.ndarray) -> None:
+        axis = 1 if right.ndim >= 3 and not self.classes else None
+        a, n = (
+            x.reshape(1, -1) if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+            for x in (right, noise)
+        )
+        double = np.float64
+        parts = np.stack(
+            [
+                np.full(len(a), float(a.shape[1])),
+                a.sum(1, dtype=double),
+                np.square(a, dtype=double).sum(1),
+                np.square(n, dtype=double).sum(1),
+            ]
+        )
+        kept = self.sums.get(len(a))
+        self.sums[len(a)] = parts if kept is None else kept + parts
+
+    @property
+    def channel_db(self) -> float:
+        """Signal-to-noise ratio in dB of the median channel; each channel's mean is no signal."""
+        worst = np.inf
+        for count, total, squares, noise in self.sums.values():
+            variance = np.maximum(squares / count - (total / count) ** 2, 0)
+            alive = variance > 0
+            if not alive.any():
+                continue
+            share = float(np.median(noise[alive] / count[alive] / variance[alive]))
+            worst = min(worst, -10 * np.log10(share) if share > 0 else np.inf)
+        return float(worst)
+
+    @property
+    def detection_f1(self) -> float | None:
+        """F1 of scores over the threshold; None with too few of them to tell."""
+        if self.true < _MIN_DETECTIONS or self.true == 0:
+            return None
+        return 2 * self.both / (self.true + self.found)
+
+
+def has_classes(output: ir.Value) -> bool:
+    """True for an output whose last axis holds logits or probabilities of classes.
+
+    Every matrix [batch, classes] counts; with more dims, what comes straight out of a Softmax or a linear layer does
+    (the tokens of a language model, the steps of a text recogniser), while feature maps, boxes and embeddings do not.
+    """
+    if output.shape is not None and len(output.shape) == 2:
+        return True
+    value: ir.Value | None = output
+    for _ in range(8):
+        node = value.producer() if value is not None else None
+        if node is None:
+            return False
+        if is_op(node, "Softmax", "LogSoftmax"):
+            axis = node.attributes.get("axis")
+            rank = len(output.shape) if output.shape is not None else 0
+            return axis is None or axis.as_int() in (-1, rank - 1)
+        if is_op(node, "MatMul", "Gemm"):
+            return True
+        if not is_op(node, *_PASSED_ON):
+            return False
+        value = next((v for v in node.inputs if v is not None and v.const_value is None), None)
+    return False
+
+
+def probabilities(values: np.ndarray) -> np.ndarray:
+    """Values over the last axis as probabilities: as they are when they sum to one, else their softmax."""
+    if values.min() >= 0 and np.abs(values.sum(axis=-1) - 1).max() < 1e-3:
+        return values
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def noise_share(fidelity: Fidelity) -> float:
+    """Noise power relative to the signal's: what adds up, roughly, over quantized nodes."""
+    return float(10 ** (-min(fidelity.channel_db, 300.0) / 10))
+
+
+def outputs_fit(expected: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]) -> str | None:
+    """Why a candidate's outputs cannot stand for the float model's; None when they can."""
+    for name, right in expected.items():
+        found = actual.get(name)
+        if found is None or np.shape(found) != np.shape(right):
+            return f"output {name!r} has another shape"
+        is_float = np.asarray(right).dtype.kind == "f"
+        if is_float and np.isfinite(right).all() and not np.isfinite(found).all():
+            return f"output {name!r} is not finite"
+    return None

@@ -1,0 +1,102 @@
+"""The task metric of a model on labelled data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool import progress
+from onnxtool.errors import InputError, UsageError
+from onnxtool.quantization.data.open_data import read_labels
+from onnxtool.quantization.data.source import DataSource
+from onnxtool.runtime.runner import Runner
+from onnxtool.user_code import load_function
+
+Metric = Callable[[Mapping[str, np.ndarray], np.ndarray], float]
+BATCH = 32
+
+
+def _rows(feeds: Mapping[str, np.ndarray]) -> int:
+    return max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
+
+
+class Task:
+    """Labelled data and the metric that judges outputs on it; higher is better."""
+
+    def __init__(self, data: DataSource, labels: np.ndarray, metric: Metric, name: str) -> None:
+        self.data = data
+        self.labels = labels
+        self.metric = metric
+        self.name = name
+
+    def score(self, runner: Runner) -> float:
+        """The metric of a model.
+
+        Raises:
+            InputError: the labels do not fit the outputs.
+        """
+        gathered: dict[str, list[np.ndarray]] = {}
+        with progress.task(f"evaluating {self.name}", self.data.count) as task:
+            for feeds in self.data.batches(BATCH):
+                for name, value in runner.run(feeds).items():
+                    gathered.setdefault(name, []).append(np.asarray(value))
+                task.advance(_rows(feeds))
+        try:
+            outputs = {name: np.concatenate(parts) for name, parts in gathered.items()}
+            return float(self.metric(outputs, self.labels))
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"the metric {self.name} failed: {type(error).__name__}: {error}") from error
+
+
+def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, metric: str | Metric) -> Task:
+    """Labelled data for judging.
+
+    Args:
+        data: what `source` was opened from.
+        source: the samples.
+        labels: name of the labels' array in the same .npz file, or the labels.
+        metric: "accuracy" (argmax over the last axis of the first output against integer labels), or
+            "file.py:function" of (outputs by name, labels) -> float, or such a function.
+
+    Raises:
+        InputError: no such labels, or another number of them than samples.
+        UsageError: labels missing, or no such metric.
+    """
+    if labels is None:
+        raise UsageError("--eval needs --labels NAME: the name of the labels' array in the --eval file.")
+    array = read_labels(data, labels) if isinstance(labels, str) else np.asarray(labels)
+    if source.count is not None and array.shape[:1] != (source.count,):
+        raise InputError(f"{source.label}: {source.count} samples, but labels of shape {list(array.shape)}.")
+    if callable(metric):
+        return Task(source, array, metric, getattr(metric, "__name__", "metric"))
+    if metric == "accuracy":
+        return Task(source, array, classification_accuracy, "accuracy")
+    script, colon, function = os.fspath(metric).rpartition(":")
+    if not colon or not script.endswith(".py"):
+        raise UsageError(f"--metric {metric}: choose accuracy, or name a function: file.py:function.")
+    return Task(source, array, load_function(Path(script), function), metric)
+
+
+def classification_accuracy(outputs: Mapping[str, np.ndarray], labels: np.ndarray) -> float:
+    """Share of labels that the model hits.
+
+    The first output that has one more dim than the labels counts, by argmax over its last axis; where there is
+    none, an integer output of the labels' shape is compared as it is.
+
+    Raises:
+        InputError: no output fits the labels.
+    """
+    for array in outputs.values():
+        if array.shape[:-1] == labels.shape and array.ndim == labels.ndim + 1:
+            return float((array.argmax(axis=-1) == labels).mean())
+    for array in outputs.values():
+        if array.shape == labels.shape and array.dtype.kind in "iuOUS":
+            return float((array == labels).mean())
+    shapes = ", ".join(f"{n}{list(a.shape)}" for n, a in outputs.items())
+    raise InputError(f"labels of shape {list(labels.shape)} fit none of the outputs {shapes}; give --metric.")

@@ -1,0 +1,128 @@
+"""What a quantization works on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.errors import OnnxToolError, UsageError
+from onnxtool.model import io
+from onnxtool.model.domains import input_domains
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.quantization.data.images import ImageOptions
+from onnxtool.quantization.data.open_data import open_data
+from onnxtool.quantization.data.source import DataSource
+from onnxtool.quantization.evaluation.task_metric import Task, open_task
+from onnxtool.quantization.preprocess.constant_fills import loading
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.runtime.casting_runner import CastingRunner
+from onnxtool.runtime.probes import runnable_feeds
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.compare_runners import probe_feeds
+
+FIDELITY_SAMPLES = 32
+_HELD_OUT = 4  # every fourth sample
+_MIN_TO_SPLIT = 8
+LARGE = 1_500_000_000
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a quantization works on.
+
+    Attributes:
+        source: the float model's path.
+        original: the float model as it came.
+        prepared: optimized and named.
+        data: calibration samples; None without.
+        task: labelled data; None without.
+        threads: for timing.
+    """
+
+    source: Path
+    original: ir.Model
+    prepared: ir.Model
+    data: DataSource | None
+    task: Task | None
+    threads: int
+
+    @property
+    def is_large(self) -> bool:
+        """True when float model and result should not be in memory together."""
+        return io.weight_bytes(self.original) > LARGE
+
+    def runner(self, model: ir.Model | Path | bytes, optimized_path: Path | None = None) -> OnnxRunner:
+        """A session as latency is measured with; the runtime's own graph goes to `optimized_path`."""
+        with loading(self.prepared):
+            return CastingRunner.open(model, SessionOptions(threads=self.threads, optimized_path=optimized_path))
+
+    def probes(self) -> DataSource:
+        """Samples to judge on: the calibration data, or seeded random inputs."""
+        return self._random if self.data is None else self.data.limited(FIDELITY_SAMPLES)
+
+    @cached_property
+    def _random(self) -> DataSource:
+        specs = input_specs(self.original)
+        domains = input_domains(self.original)
+        if self.is_large:
+            return open_data(probe_feeds(specs, domains=domains), specs)
+        feeds = runnable_feeds(self.runner(self.original), specs, 0, domains, wanted=3)
+        return open_data(feeds, specs)
+
+    def split(self) -> tuple[DataSource, DataSource]:
+        """Calibration samples and held-out ones; the same where there are too few to split."""
+        assert self.data is not None
+        if self.data.count is not None and self.data.count < _MIN_TO_SPLIT:
+            return self.data, self.data
+        measured = self.data.subset(lambda i: i % _HELD_OUT != _HELD_OUT - 1)
+        return measured, self.data.subset(lambda i: i % _HELD_OUT == _HELD_OUT - 1)
+
+
+def open_job(
+    source: str | os.PathLike[str],
+    data: Any,
+    samples: int | None,
+    eval_data: Any,
+    labels: str | np.ndarray | None,
+    metric: Any,
+    threads: int,
+    level: str,
+    images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
+) -> Job:
+    """Load the model and open the data; all that can be wrong with either is said here.
+
+    Raises:
+        InputError: model or data cannot be used.
+        UsageError: labels without data or the other way round.
+    """
+    original = io.load(source)
+    specs = input_specs(original)
+    opened = None if data is None else open_data(data, specs, samples=samples, images=images)
+    if opened is not None:
+        opened.first()
+    task = None
+    if eval_data is not None:
+        column = labels if isinstance(labels, str) else None
+        task = open_task(eval_data, open_data(eval_data, specs, images=images, label=column), labels, metric)
+    elif labels is not None:
+        raise UsageError("--labels goes with --eval: the labelled data.")
+    return Job(Path(source), original, _prepared(Path(source), original, level), opened, task, threads)
+
+
+def _prepared(source: Path, original: ir.Model, level: str) -> ir.Model:
+    try:
+        return prepare(original, level)
+    except OnnxToolError:
+        raise
+    except Exception:
+        # A model that breaks the rules may break a pass; the runtime says what is wrong with it. If it takes the
+        # model, the fault is ours.
+        OnnxRunner.open(source, SessionOptions(optimization="off"))
+        raise

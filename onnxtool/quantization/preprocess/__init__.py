@@ -1,0 +1,1 @@
+"""What is done to a float graph before it is quantized."""

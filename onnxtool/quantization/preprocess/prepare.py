@@ -1,0 +1,211 @@
+"""Before quantizing: a graph in which weights are initializers, nodes have names and the opset has Q/DQ per axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnx_ir.passes.common as common
+
+from onnxtool.model import io
+from onnxtool.model.ir.editing import insert, new_initializer, remove_unused, take_place
+from onnxtool.model.ir.queries import attribute, constant_array, float_constant, inner_nodes, is_op
+from onnxtool.optimization.pipeline import optimize_model
+from onnxtool.optimization.shape_inference.inference import light_proto
+from onnxtool.quantization.preprocess.constant_fills import note_filled
+from onnxtool.quantization.preprocess.fold_affine import fold_affine
+from onnxtool.quantization.preprocess.loop_constants import lift_loop_constants
+from onnxtool.runtime.isolation import risky
+
+MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
+_MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Concat")
+
+
+def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
+    """A float model made ready: functions inlined, optimized, weights lifted, opset raised, nodes named.
+
+    The names of nodes and tensors depend on the model alone, so that a recipe can refer to them.
+
+    Args:
+        model: left as it is.
+        level: graph optimizations to make first; "none" for none of them.
+    """
+    ready = model.clone()
+    if ready.functions:
+        common.InlinePass()(ready)
+    # Before the opset is raised: that leaves large initializers alone, but copies what is in Constant nodes.
+    _lift_constants(ready)
+    ready = _raised(ready)
+    if level != "none":
+        optimize_model(ready, level, exact=False)
+    _lift_constants(ready)
+    note_filled(ready)
+    lift_loop_constants(ready)
+    _fold_moved_weights(ready)
+    _absorb_gemm_factors(ready)
+    _pool_means(ready)
+    _open_hard_swish(ready)
+    fold_affine(ready)
+    remove_unused(ready)
+    _name_nodes(ready)
+    return ready
+
+
+def _lift_constants(model: ir.Model) -> None:
+    common.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(model)
+
+
+def _raised(model: ir.Model) -> ir.Model:
+    """The model at an opset that has per-axis Q/DQ."""
+    version = model.opset_imports.get("", MINIMUM_OPSET)
+    if version >= MINIMUM_OPSET:
+        return model
+    from onnx import version_converter
+
+    try:
+        light, _ = light_proto(model)
+        with risky("raising the opset", light.ByteSize()):
+            raised = version_converter.convert_version(light, MINIMUM_OPSET)
+            onnx.checker.check_model(raised)
+    except Exception:  # the converter raises RuntimeError, ConvertError, ... for operators it does not know
+        # Operators between these opsets changed little: saying the newer version holds for nearly every model,
+        # and the runtime's own check of the result, before anything is written, tells when it does not.
+        model.opset_imports[""] = MINIMUM_OPSET
+        return model
+    result = io.from_proto(raised)
+    _take_weights_back(result, model)
+    return result
+
+
+def _take_weights_back(light: ir.Model, model: ir.Model) -> None:
+    """The large weights, which were inputs of the copy, without another copy of their bytes."""
+    given = {v.name for v in model.graph.inputs}
+    slots = {v.name: v for v in light.graph.inputs}
+    for name, value in model.graph.initializers.items():
+        slot = slots.get(name)
+        if name in light.graph.initializers or slot is None:
+            continue
+        slot.const_value = value.const_value
+        if name not in given:
+            light.graph.inputs.remove(slot)
+        light.graph.register_initializer(slot)
+
+
+def _fold_moved_weights(model: ir.Model) -> None:
+    """Weights behind Identity, Transpose, Cast, a reshape, Slice or Concat become initializers of their own.
+
+    In subgraphs too, into which the optimizer does not look: exporters reorder the gates of a LSTM there.
+    """
+    for graph in list(model.graphs()):
+        for node in list(graph):
+            if not is_op(node, *_MOVERS) or node.outputs[0].is_graph_output():
+                continue
+            arrays = [constant_array(v) for v in node.inputs if v is not None]
+            if not arrays or any(a is None for a in arrays):
+                continue
+            moved = _moved(node, [a for a in arrays if a is not None])
+            if moved is None:
+                continue
+            value = new_initializer(graph, f"{node.outputs[0].name}_folded", moved)
+            ir.convenience.replace_all_uses_with(node.outputs[0], value)
+            graph.remove(node, safe=True)
+
+
+def _moved(node: ir.Node, arrays: list[np.ndarray]) -> np.ndarray | None:
+    data = arrays[0]
+    if node.op_type == "Identity":
+        return data
+    if node.op_type == "Transpose":
+        return np.transpose(data, attribute(node, "perm"))
+    if node.op_type == "Cast":
+        target = ir.DataType(attribute(node, "to"))
+        numpy_types = (ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32, ir.DataType.DOUBLE)
+        return data.astype(target.numpy()) if target in numpy_types else None
+    if node.op_type == "Reshape" and not attribute(node, "allowzero", 0) and len(arrays) == 2:
+        dims = [data.shape[i] if d == 0 and i < data.ndim else int(d) for i, d in enumerate(arrays[1])]
+        return data.reshape(dims)
+    if node.op_type == "Unsqueeze" and len(arrays) == 2:
+        return np.expand_dims(data, tuple(int(a) for a in arrays[1]))
+    if node.op_type == "Squeeze" and len(arrays) == 2:
+        return np.squeeze(data, tuple(int(a) for a in arrays[1]))
+    if node.op_type == "Concat":
+        return np.concatenate(arrays, axis=attribute(node, "axis"))
+    if node.op_type == "Slice" and len(arrays) == len(node.inputs) >= 3:
+        return _sliced(data, *(a.reshape(-1).tolist() for a in arrays[1:]))
+    return None
+
+
+def _sliced(
+    data: np.ndarray,
+    starts: list[int],
+    ends: list[int],
+    axes: list[int] | None = None,
+    steps: list[int] | None = None,
+) -> np.ndarray | None:
+    """What a Slice gives; None for steps backwards, whose ends Python counts otherwise."""
+    steps = steps or [1] * len(starts)
+    if min(steps) < 1:
+        return None
+    window = [slice(None)] * data.ndim
+    for axis, start, end, step in zip(axes or range(len(starts)), starts, ends, steps, strict=True):
+        window[axis] = slice(start, end, step)
+    return data[tuple(window)]
+
+
+def _absorb_gemm_factors(model: ir.Model) -> None:
+    """alpha and beta go into constant weights and bias: the integer Gemm takes no beta."""
+    for node in model.graph:
+        if not is_op(node, "Gemm"):
+            continue
+        alpha, beta = float(attribute(node, "alpha", 1.0)), float(attribute(node, "beta", 1.0))
+        for index, name, factor in ((1, "alpha", alpha), (2, "beta", beta)):
+            value = node.inputs[index] if len(node.inputs) > index else None
+            array = float_constant(value)
+            if factor == 1.0 or value is None or array is None:
+                continue
+            scaled = new_initializer(model.graph, f"{value.name}_scaled", array * np.float32(factor))
+            node.replace_input_with(index, scaled)
+            node.attributes[name] = ir.AttrFloat32(name, 1.0)
+
+
+def _pool_means(model: ir.Model) -> None:
+    """The mean over height and width becomes GlobalAveragePool, which has an integer kernel and a blocked float one."""
+    for node in list(model.graph):
+        source = node.inputs[0] if node.inputs else None
+        if not is_op(node, "ReduceMean") or source is None or source.shape is None or len(source.shape) != 4:
+            continue
+        axes = attribute(node, "axes") if len(node.inputs) < 2 else constant_array(node.inputs[1])
+        if axes is None or sorted(int(a) % 4 for a in axes) != [2, 3]:
+            continue
+        result = node.outputs[0]
+        name = result.name or node.name or "mean"
+        (pooled,) = insert(node, "GlobalAveragePool", [source], [f"{name}_pooled"])
+        pooled.type, pooled.shape = source.type, ir.Shape([*list(source.shape)[:2], 1, 1])
+        if not attribute(node, "keepdims", 1):
+            (pooled,) = insert(node, "Flatten", [pooled], [f"{name}_flat"], {"axis": 1})
+        take_place(node, pooled)
+
+
+def _open_hard_swish(model: ir.Model) -> None:
+    """HardSwish(x) becomes x * HardSigmoid(x), as the runtime runs it anyway: both parts have integer forms."""
+    for node in list(model.graph):
+        source = node.inputs[0] if node.inputs else None
+        if not is_op(node, "HardSwish") or source is None:
+            continue
+        name = node.outputs[0].name or node.name or "hard_swish"
+        (gate,) = insert(node, "HardSigmoid", [source], [f"{name}_gate"], {"alpha": 1 / 6, "beta": 0.5})
+        gate.type, gate.shape = source.type, source.shape
+        take_place(node, insert(node, "Mul", [source, gate], [f"{name}_product"])[0])
+
+
+def _name_nodes(model: ir.Model) -> None:
+    """Every node gets a name of its own, in subgraphs too: its first output's where it has none."""
+    taken: set[str] = set()
+    for node in (*model.graph, *inner_nodes(model.graph)):
+        name = node.name or f"{node.op_type}_{node.outputs[0].name}"
+        unique, number = name, 1
+        while unique in taken:
+            number += 1
+            unique = f"{name}_{number}"
+        taken.add(unique)
+        node.name = unique

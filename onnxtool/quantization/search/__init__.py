@@ -1,0 +1,1 @@
+"""The search for the fastest recipe within the accuracy budget."""

@@ -1,0 +1,90 @@
+"""`auto`: what costs a candidate no time: smoothing, equalization and bias correction, and smaller float weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from onnxtool.quantization.algorithms.bias_correction import correctable
+from onnxtool.quantization.algorithms.cross_layer_equalization import has_pairs
+from onnxtool.quantization.algorithms.smooth_quant import LINEAR
+from onnxtool.quantization.algorithms.weight_storage import compactable
+from onnxtool.quantization.evaluation.fidelity import noise_share
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.evaluator import Laboratory, Trial
+from onnxtool.quantization.search.latency_refinement import with_fusions
+from onnxtool.runtime.kernels import count_kernels
+
+_LESS_NOISE = 0.9  # what a change must bring the noise down to, to be kept
+_NO_SLOWER = 1.05  # within the noise of a quick timing
+
+
+def condition(
+    lab: Laboratory, trial: Trial, keeps: Callable[[Trial], bool], in_time: Callable[[], bool], *, linear: bool = True
+) -> Trial:
+    """Try what lessens a candidate's error at no cost in time, one after the other, and keep what does.
+
+    Smoothing is for linear layers, and not worth a try unless there is something `linear` to speak of.
+
+    Returns:
+        The best of them; the candidate itself where nothing helps.
+    """
+    best = trial
+    for label, change in _changes(lab, trial.recipe, linear):
+        if not in_time():
+            break
+        start = trial if "smooth" in change else best  # strengths of smoothing are alternatives
+        tried = lab.try_out(f"{start.name}, {label}", replace(start.recipe, shifts=None, **change))
+        if _better(tried, best, keeps):
+            best = tried
+    return best
+
+
+def _better(tried: Trial, best: Trial, keeps: Callable[[Trial], bool]) -> bool:
+    if tried.fidelity is None or best.fidelity is None or tried.speed > best.speed * _NO_SLOWER:
+        return False
+    if keeps(tried) != keeps(best):
+        return keeps(tried)
+    return noise_share(tried.fidelity) < _LESS_NOISE * noise_share(best.fidelity)
+
+
+def _changes(lab: Laboratory, recipe: QuantRecipe, linear: bool) -> list[tuple[str, dict[str, Any]]]:
+    """What could help a recipe, given what it quantizes."""
+    plan = recipe.plan or {}
+    nodes = [n for n in lab.job.prepared.graph if n.name in plan]
+    changes: list[tuple[str, dict[str, Any]]] = []
+    if linear and not recipe.smooth and any(n.op_type in LINEAR for n in nodes):
+        changes += [(f"smooth {alpha:g}", {"smooth": alpha}) for alpha in (0.5, 0.75)]
+    if not recipe.equalize and has_pairs(lab.job.prepared.graph):
+        changes.append(("equalized", {"equalize": True}))
+    if not recipe.bias_correction and any(correctable(n) for n in nodes):
+        changes.append(("bias-corrected", {"bias_correction": True}))
+    return changes
+
+
+def compacted(lab: Laboratory, winner: Trial, keeps: Callable[[Trial], bool]) -> Trial:
+    """The winner with the float weights that it has left in 8 or 16 bits, where kernels and budget stay."""
+    model = lab.build(winner.recipe)
+    if winner.recipe.compact or not compactable(model.graph):
+        return winner
+    for bits in (8, 16):
+        recipe = replace(winner.recipe, compact=bits)
+        tried = lab.try_out(f"{winner.name}, float weights in {bits} bits", recipe, timed=False)
+        if keeps(tried) and count_kernels(lab.build(tried.recipe)) == count_kernels(model):
+            tried.latency, tried.estimate = winner.latency, winner.estimate  # the same kernels take the same time
+            return tried
+    return winner
+
+
+def with_float_kernels(
+    lab: Laboratory, base: QuantRecipe, keeps: Callable[[Trial], bool], in_time: Callable[[], bool]
+) -> Trial | None:
+    """The optimized float model, its weights stored in 8 or 16 bits: for where integers do not beat float."""
+    if not compactable(lab.job.prepared.graph):
+        return None
+    for bits in (8, 16):
+        tried = lab.try_out(f"float, weights in {bits} bits", replace(base, plan={}, compact=bits))
+        if keeps(tried):
+            return with_fusions(lab, tried, in_time)
+    return None

@@ -1,0 +1,203 @@
+"""One candidate tried: built, loaded, judged against the float model, timed beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from onnxtool.errors import OnnxToolError
+from onnxtool.model import io
+from onnxtool.quantization.apply_recipe import apply_conditioned
+from onnxtool.quantization.calibration.cache import Conditions
+from onnxtool.quantization.calibration.range_estimators import Observed
+from onnxtool.quantization.evaluation.fidelity import Judge, noise_share
+from onnxtool.quantization.inputs import Job
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.time_budget import SearchClock
+from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
+from onnxtool.runtime.latency import compare_latency
+from onnxtool.runtime.runner import OnnxRunner
+
+FIRST_LOOK = 2  # batches of held-out samples
+_QUICK_SECONDS = 0.7
+_QUICK_ROUNDS = 7
+_FINAL_SECONDS = 3.0
+_MOST_ROUNDS = 250
+
+
+@dataclass
+class Trial:
+    """A candidate and what was measured of it.
+
+    Attributes:
+        name: what sets it apart.
+        recipe: calibrated.
+        bytes: serialized size.
+        fidelity: against the float model; None when it failed to build or run.
+        latency: against the float model; None when it was not timed.
+        estimate: latency ratio by rule of thumb, where nothing is timed.
+        metric: on labelled data; None when it was not measured.
+        note: why it was dropped.
+        glanced: `fidelity` is of the first few samples alone.
+    """
+
+    name: str
+    recipe: QuantRecipe
+    bytes: int = 0
+    fidelity: Fidelity | None = None
+    latency: LatencyRatio | None = None
+    estimate: float | None = None
+    metric: TaskMetric | None = None
+    note: str = ""
+    glanced: bool = False
+
+    @property
+    def speed(self) -> float:
+        """Latency ratio, measured or else estimated; infinite when it is neither."""
+        if self.latency is not None:
+            return self.latency.value
+        return float("inf") if self.estimate is None else self.estimate
+
+    def candidate(self, budget: Budget, chosen: bool) -> Candidate:
+        """What the report keeps of it."""
+        within = self.fidelity is not None and not self.glanced and budget.allows(self.fidelity, self.metric)
+        if budget.labelled and self.metric is None:
+            within = False
+        fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
+        note = self.note or ("slower, so judged on few samples" if self.glanced else "")
+        return Candidate(
+            self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, within, chosen, note
+        )
+
+
+class Laboratory:
+    """Tries candidates against one float model, with everything that they share measured once."""
+
+    def __init__(
+        self,
+        job: Job,
+        budget: Budget,
+        judge: Judge,
+        reference: OnnxRunner,
+        seen: Mapping[str, Observed],
+        estimate: Callable[[QuantRecipe], float] | None = None,
+        conditions: Conditions | None = None,
+        clock: SearchClock | None = None,
+    ) -> None:
+        """Take what all candidates share; with `estimate`, nothing is timed; `conditions` where there is data."""
+        self.job = job
+        self.budget = budget
+        self.estimate = estimate
+        self.judge = judge
+        self.reference = reference
+        self.seen = seen
+        self.trials: list[Trial] = []
+        self.clock = clock or SearchClock(float("inf"))
+        self._float_metric: float | None = None
+        self._sample = job.probes().first()
+        self.conditions = conditions or Conditions(job.prepared, seen, None)
+
+    def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
+        """The recipe with what it needs to know of activations, from what was observed."""
+        return self.conditions.calibrated(recipe)
+
+    def build(self, recipe: QuantRecipe) -> ir.Model:
+        """The quantized model."""
+        return apply_conditioned(self.conditions.model(recipe), recipe)
+
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
+        """Build, judge and time one candidate; one that fails is kept with the reason.
+
+        One that a first look shows to be far from the budget is not judged on all samples; neither is one that is
+        clearly slower than another within the budget, or that is not timed, until `look_closely`.
+        """
+        recipe = self.calibrated(recipe)
+        known = next((t for t in self.trials if t.recipe == recipe and (t.speed < float("inf") or not timed)), None)
+        if known is not None:
+            return known
+        trial = Trial(name, recipe)
+        self.trials.append(trial)
+        began = time.perf_counter()
+        try:
+            payload = io.to_proto(self.build(recipe)).SerializeToString()
+            trial.bytes = len(payload)
+            runner = self.job.runner(payload)
+            trial.fidelity = self.judge.judge(runner, FIRST_LOOK)
+            if timed and self.estimate is not None:
+                trial.estimate = self.estimate(recipe)
+            elif timed:
+                trial.latency = self.time(runner)
+            if not self.budget.hopeless(trial.fidelity):
+                trial.glanced = not timed or self._beaten(trial)
+                trial.fidelity = trial.fidelity if trial.glanced else self.judge.judge(runner)
+        except OnnxToolError as error:
+            trial.note = str(error)
+        self.clock.took(time.perf_counter() - began)
+        return trial
+
+    def _beaten(self, trial: Trial) -> bool:
+        """True when another one within the budget is faster beyond doubt."""
+        return any(
+            t.latency is not None and trial.latency is not None and t.latency.high < trial.latency.low
+            for t in self.trials
+            if t.fidelity is not None and not t.glanced and self.within(t)
+        )
+
+    def within(self, trial: Trial) -> bool:
+        """True when what is known of a candidate keeps the budget; nothing is measured for it."""
+        if trial.fidelity is None or (self.budget.labelled and trial.metric is None):
+            return False
+        return self.budget.allows(trial.fidelity, trial.metric)
+
+    def look_closely(self, trial: Trial) -> None:
+        """Judge a candidate on all samples that was only glanced at."""
+        if trial.glanced:
+            trial.glanced = False
+            trial.fidelity = self.judge.judge(self.job.runner(self.build(trial.recipe)))
+
+    def time(self, runner: OnnxRunner) -> LatencyRatio:
+        """Latency beside the float model's, quickly."""
+        (found,) = compare_latency(
+            self.reference,
+            [runner],
+            self._sample,
+            threads=self.job.threads,
+            budget=_QUICK_SECONDS,
+            minimum=_QUICK_ROUNDS,
+            maximum=_MOST_ROUNDS,
+        )
+        return found
+
+    def time_again(self, trials: list[Trial]) -> None:
+        """Latency of several candidates and the float model in one alternation, so that they can be ranked."""
+        runners = [self.job.runner(self.build(t.recipe)) for t in trials]
+        seconds = min(_FINAL_SECONDS, max(self.clock.left / 2, _QUICK_SECONDS))
+        found = compare_latency(
+            self.reference, runners, self._sample, threads=self.job.threads, budget=seconds, minimum=20
+        )
+        for trial, latency in zip(trials, found, strict=True):
+            trial.latency = latency
+
+    def noise_of(self, recipe: QuantRecipe) -> float:
+        """Noise share of a candidate that is only looked at, not kept."""
+        try:
+            runner = self.job.runner(io.to_proto(self.build(self.calibrated(recipe))).SerializeToString())
+            return noise_share(self.judge.judge(runner, 1))
+        except OnnxToolError:
+            return float("inf")
+
+    def score(self, trial: Trial) -> TaskMetric | None:
+        """The task metric, measured once; None without labelled data."""
+        task = self.job.task
+        if task is None or trial.metric is not None:
+            return trial.metric
+        if self._float_metric is None:
+            self._float_metric = task.score(self.reference)
+        value = task.score(self.job.runner(self.build(trial.recipe)))
+        trial.metric = TaskMetric(task.name, self._float_metric, value, len(task.labels))
+        return trial.metric

@@ -1,0 +1,79 @@
+"""`auto`: what a candidate should do otherwise to be faster, found by trying."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from onnxtool.errors import OnnxToolError
+from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
+from onnxtool.quantization.apply_recipe import placement_of
+from onnxtool.quantization.recipe import Fusions, NodePlan
+from onnxtool.quantization.search.evaluator import Laboratory, Trial
+
+CLEARLY_FASTER = 0.985  # what a change must gain to be kept: above the noise of a quick timing
+_GATES = ("Sigmoid", "HardSigmoid")
+
+
+def without_gates(lab: Laboratory, trial: Trial, in_time: Callable[[], bool]) -> Trial:
+    """Activations like SiLU in float: a table look-up and a product on integers can take longer than a fused one."""
+    placement = placement_of(lab.conditions.model(trial.recipe).graph, trial.recipe)
+    gates = tuple(n.name or "" for n in placement.carried if n.op_type in _GATES)
+    if not gates or not in_time():
+        return trial
+    recipe = replace(trial.recipe, exclude=(*trial.recipe.exclude, *gates))
+    return min(trial, lab.try_out(f"{trial.name}, activations float", recipe), key=lambda t: t.speed)
+
+
+def with_attention(lab: Laboratory, trial: Trial, products: Sequence[ir.Node], in_time: Callable[[], bool]) -> Trial:
+    """Products of two activations on integers too; by far not every processor or length of input gains."""
+    if not products or not in_time():
+        return trial
+    plan: dict[str, NodePlan] = {**(trial.recipe.plan or {}), **{n.name or "": "static" for n in products}}
+    tried = lab.try_out(f"{trial.name}, with attention", replace(trial.recipe, plan=plan))
+    return tried if tried.speed < trial.speed * CLEARLY_FASTER else trial
+
+
+def with_fusions(lab: Laboratory, trial: Trial, in_time: Callable[[], bool]) -> Trial:
+    """What stays float as the runtime's own fused operators; some of them are slower than their parts."""
+    best, fused = trial, 0
+    for fusions in FUSIONS if lab.estimate is None and not trial.recipe.fuse else ():
+        if not _fusable(lab.job.prepared, fusions) or not in_time():
+            continue
+        try:
+            found = fuse_floats(lab.build(trial.recipe), fusions)
+        except OnnxToolError:  # of a fusion that this model breaks
+            continue
+        if found <= fused:
+            continue
+        fused = found
+        tried = lab.try_out(f"{trial.name}, {fusions} fused", replace(trial.recipe, fuse=fusions))
+        if tried.speed < best.speed * CLEARLY_FASTER:
+            best = tried
+    return best
+
+
+def _fusable(prepared: ir.Model, fusions: Fusions) -> bool:
+    """True when the float model has something to fuse: much quicker to see than in a candidate."""
+    try:
+        return fuse_floats(prepared.clone(), fusions) > 0
+    except OnnxToolError:
+        return False
+
+
+def without_groups(
+    lab: Laboratory, trial: Trial, groups: Sequence[tuple[str, set[str]]], in_time: Callable[[], bool]
+) -> Trial:
+    """Groups of nodes in float, one after the other; what is clearly faster is kept."""
+    best = trial
+    for label, group in groups:
+        plan = dict(best.recipe.plan or {})
+        left = {k: v for k, v in plan.items() if k not in group}
+        if len(left) == len(plan) or not left or not in_time():
+            continue
+        tried = lab.try_out(f"{best.name}, {label} float", replace(best.recipe, plan=left))
+        if tried.speed < best.speed * CLEARLY_FASTER:
+            best = tried
+    return best

@@ -1,0 +1,277 @@
+"""The search of `auto`: the fastest recipe on this machine that keeps the accuracy budget, found by measuring.
+
+1. Families: a handful of whole-model recipes (static or dynamic, which operators, one weight scale or one per
+   channel), each judged and timed beside the float model.
+2. Conditioning: smoothing, equalization and bias correction, where accuracy is short and they help.
+3. Paying: in the fastest ones, groups of nodes are put back to float where that is faster.
+4. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do.
+5. The winner is the fastest within the budget; among equally fast ones the most accurate. It is timed once more, and
+   nothing is written unless it beats float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from onnxtool import progress
+from onnxtool.quantization.algorithms.qdq_placement import is_product
+from onnxtool.quantization.apply_recipe import excluded
+from onnxtool.quantization.data.source import DataSource
+from onnxtool.quantization.evaluation.fidelity import noise_share
+from onnxtool.quantization.recipe import Method, QuantRecipe
+from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.accuracy_refinement import compacted, condition, with_float_kernels
+from onnxtool.quantization.search.candidates import MINOR, natural_plan, share_of_linear, whole_model_plans
+from onnxtool.quantization.search.evaluator import Laboratory, Trial
+from onnxtool.quantization.search.latency_refinement import (
+    CLEARLY_FASTER,
+    with_attention,
+    with_fusions,
+    without_gates,
+    without_groups,
+)
+from onnxtool.quantization.search.node_cost import group_nodes, macs, weight_count
+from onnxtool.quantization.search.sensitivity import repair
+from onnxtool.quantization.search.time_budget import SearchClock
+from onnxtool.runtime.runner import OnnxRunner
+
+_ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
+_TOO_CLOSE = 1.12  # quick timings this near each other do not rank
+_AS_SMALL = 1.05  # of files about as small, the fastest
+_FINALISTS = 4
+_TIMING_AGAIN = 1  # candidates that it takes to time the finalists once more
+_COMPACTING = 1  # candidates that it takes to store float weights in fewer bits
+_ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
+_WORTH_REPAIRING = 2
+_WORTH_FUSING = 2
+_LOST_DB = 4.0  # so noisy that leaving nodes in float is no repair
+_METHODS: tuple[tuple[Method, float], ...] = (
+    ("minmax", 1.0),
+    ("mse", 1.0),
+    ("percentile", 0.9999),
+    ("percentile", 0.99999),
+)
+_LAST_RESORT = 1.1  # of the time limit
+_HEAVY = 20_000_000  # weights, beyond which a candidate takes seconds to build
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the search found.
+
+    Attributes:
+        best: the winner; None when nothing keeps the budget and beats float.
+        smallest: the smallest that keeps the budget, for --smallest.
+        trials: everything tried, in order.
+        budget: the accuracy budget that was used.
+        verdict: one sentence.
+        reference: a session of the float model.
+        clock: the time limit.
+        notes: what else to know about the choice.
+    """
+
+    best: Trial | None
+    smallest: Trial | None
+    trials: tuple[Trial, ...]
+    budget: Budget
+    verdict: str
+    reference: OnnxRunner
+    clock: SearchClock
+    notes: tuple[str, ...] = ()
+
+
+class Hunt:
+    """One search: every stage starts from what the stages before found in the laboratory."""
+
+    def __init__(
+        self,
+        lab: Laboratory,
+        budget: Budget,
+        nodes: list[ir.Node],
+        base: QuantRecipe,
+        measured: DataSource | None,
+        inner: list[ir.Node],
+    ) -> None:
+        self.lab, self.budget, self.nodes, self.base = lab, budget, nodes, base
+        self.static_possible, self.inner = measured is not None, inner
+        self.cost = macs(nodes, lab.seen)
+        self.repaired: list[Trial] = []
+        self.replaced: list[Trial] = []
+
+    def run(self) -> Outcome:
+        with progress.task("searching recipes") as task:
+            task.describe("choosing how ranges are measured")
+            self._method()
+            task.describe("trying families of recipes")
+            self._families()
+            # Whatever is done to these later keeps the fusions.
+            hopeful = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
+            for trial in hopeful[:_WORTH_FUSING]:
+                with_fusions(self.lab, trial, self._timely("condition", "fused float operators", 2))
+            task.describe("smoothing, equalizing, correcting biases")
+            self._condition()
+            task.describe("looking for nodes that do not pay")
+            for trial in self._promising():
+                self._paying(trial)
+            task.describe("repairing accuracy")
+            self._repairs()
+            # The optimized float model may itself be faster than what integers give.
+            self._float_kernels()
+            task.describe("choosing")
+            return self._choose()
+
+    def _timely(self, stage: str, doing: str, tries: int = 1) -> Callable[[], bool]:
+        return lambda: self.lab.clock.allows(stage, doing, tries)
+
+    def _method(self) -> None:
+        """The range method that loses least with everything static."""
+        if not self.static_possible or "static" not in natural_plan(self.nodes).values():
+            return
+        base, best = replace(self.base, plan=natural_plan(self.nodes)), -float("inf")
+        heavy = sum(map(weight_count, self.nodes)) > _HEAVY
+        for method, coverage in _METHODS:
+            if best > -float("inf") and not self.lab.clock.allows("families", "the choice of the range method", 2):
+                return
+            recipe = replace(base, method=method, coverage=coverage)
+            label = f"{method} {coverage:g}" if method == "percentile" else method
+            # Where building takes long, the first one is one of the families at the same time.
+            timed = heavy and best == -float("inf")
+            trial = self.lab.try_out(f"static, per-channel, {label}", recipe, timed=timed)
+            if trial.fidelity is not None and trial.fidelity.channel_db > best:
+                best = trial.fidelity.channel_db
+                self.base = replace(self.base, method=method, coverage=coverage)
+
+    def _families(self) -> None:
+        for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible, self.inner):
+            for per_channel in (True, False):
+                timed = any(t.speed < float("inf") for t in self.lab.trials)
+                if timed and not self.lab.clock.allows("families", "families of recipes"):
+                    return
+                recipe = replace(self.base, plan=plan, per_channel=per_channel)
+                self.lab.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
+
+    def _promising(self) -> list[Trial]:
+        """What may become the fastest: the fastest beyond the budget that could be brought back, the fastest within it,
+        and the fastest with most nodes on integers, which a few changes can make faster still."""
+        winner = self._winner()
+        widest = max((len(t.recipe.plan or {}) for t in self.lab.trials), default=0)
+        wide = [t for t in self._fastest(len(self.lab.trials)) if 2 * len(t.recipe.plan or {}) > widest]
+        hopeful = [t for t in wide if _repairable(t)][:1]
+        chosen = self._broken(winner)[:1] + hopeful + ([winner] if winner is not None else [])
+        return list({id(t): t for t in chosen}.values())
+
+    def _condition(self) -> None:
+        """Lessen the error of what may win, where it costs no time; what that replaces is out of the race."""
+        for trial in self._promising() if self.static_possible else []:
+            accurate = trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
+            if not (accurate and self._keeps(trial)):
+                linear = share_of_linear(self.nodes, self.cost) > MINOR
+                in_time = self._timely("condition", "smoothing, equalization and bias correction")
+                best = condition(self.lab, trial, self._keeps, in_time, linear=linear)
+                self.replaced += [] if best is trial else [trial]
+
+    def _broken(self, winner: Trial | None) -> list[Trial]:
+        """Faster than the winner but beyond the budget, not hopelessly; the fastest first."""
+        limit = winner.speed * CLEARLY_FASTER if winner is not None else float("inf")
+        repairable = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
+        return [t for t in repairable if t.speed < limit and not self._keeps(t)]
+
+    def _paying(self, trial: Trial) -> None:
+        """Put groups of nodes back to float, and keep what is clearly faster."""
+        in_time = self._timely("paying", "the search for nodes that do not pay")
+        best = without_gates(self.lab, trial, in_time)
+        if self.static_possible:
+            products = [n for n in self.lab.job.prepared.graph if is_product(n) and chosen_by(self.base, n)]
+            best = with_attention(self.lab, best, products, in_time)
+        # What breaks the budget is to be repaired, and stretches would take the time for that.
+        groups = group_nodes(self.nodes, self.cost, stretches=self._keeps(trial))
+        without_groups(self.lab, best, groups, in_time)
+
+    def _repairs(self) -> None:
+        """Bring the fastest that break the budget back within it, as long as they could still win."""
+        in_time = self._timely("repair", "the repair of accuracy")
+        for _ in range(_WORTH_REPAIRING):
+            untried = [t for t in self._broken(self._winner()) if t not in self.repaired]
+            if not untried or not in_time():
+                return
+            self.repaired.append(untried[0])
+            # Measuring must leave time to try what it tells.
+            measuring = self.lab.clock.first_half("repair")
+            repair(self.lab, untried[0], self._keeps, in_time, self.nodes, measuring)
+
+    def _float_kernels(self) -> None:
+        """The float model itself; the last resort where nothing else keeps the budget, so that it may come late."""
+        in_time = self._timely("floats", "float kernels")
+        if in_time() or (self._winner() is None and self.lab.clock.spent < _LAST_RESORT * self.lab.clock.seconds):
+            with_float_kernels(self.lab, self.base, self._keeps, in_time)
+
+    def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
+        timed = [
+            t
+            for t in (self.lab.trials if among is None else among)
+            if t.speed < float("inf") and t.fidelity is not None and not any(t is r for r in self.replaced)
+        ]
+        return sorted(timed, key=lambda t: t.speed)[:count]
+
+    def _keeps(self, trial: Trial) -> bool:
+        if trial.fidelity is None:
+            return False
+        if self.budget.hopeless(trial.fidelity):
+            return False
+        self.lab.look_closely(trial)
+        return self.budget.allows(trial.fidelity, self.lab.score(trial))
+
+    def _winner(self, among: list[Trial] | None = None) -> Trial | None:
+        """The fastest within the budget; of those about as fast, the most accurate."""
+        timed = self._fastest(len(self.lab.trials), among)
+        first = next((t for t in timed if self._keeps(t)), None)
+        if first is None:
+            return None
+        if first.fidelity is not None and first.fidelity.channel_db >= _ACCURATE_DB:
+            return first
+        near = [t for t in timed if t.speed <= first.speed * _ABOUT_AS_FAST and self._keeps(t)]
+        return min(near, key=lambda t: noise_share(t.fidelity) if t.fidelity else 1.0)
+
+    def _choose(self) -> Outcome:
+        winner = self._winner()
+        clock = self.lab.clock
+        fastest = winner.latency.value if winner is not None and winner.latency is not None else None
+        if fastest is not None and clock.allows("choice", "the last timing", _TIMING_AGAIN + _COMPACTING):
+            # Quick timings have misled: the leaders once more, all in one alternation.
+            near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= fastest * _TOO_CLOSE]
+            close = [t for t in near if self._keeps(t)]
+            self.lab.time_again(close[:_FINALISTS])
+            winner = self._winner(close[:_FINALISTS])
+        if winner is not None and clock.allows("choice", "smaller float weights", _COMPACTING):
+            winner = compacted(self.lab, winner, self._keeps)
+        kept = [
+            t
+            for t in self.lab.trials
+            if t.fidelity is not None and (t is winner or (not t.glanced and self.lab.within(t)))
+        ]
+        least = min((t.bytes for t in kept), default=0)
+        smallest = min((t for t in kept if t.bytes <= _AS_SMALL * least), key=lambda t: t.speed, default=None)
+        best, verdict = winner, ""
+        if winner is None:
+            verdict = "no recipe keeps the accuracy budget"
+            if clock.cuts:
+                verdict += f", of the {len(self.lab.trials)} tried within the time limit"
+        elif winner.latency is not None and winner.latency.high >= 1.0:
+            best = None
+            verdict = (
+                f"nothing within the budget is faster than float: the best, {winner.name}, takes "
+                f"{winner.latency.value:.2f} times as long"
+            )
+        return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict, self.lab.reference, clock)
+
+
+def _repairable(trial: Trial) -> bool:
+    return trial.fidelity is not None and trial.fidelity.channel_db > _LOST_DB
+
+
+def chosen_by(base: QuantRecipe, node: ir.Node) -> bool:
+    """True for a node that the options leave to the search: of a wanted type and not excluded."""
+    return (not base.op_types or node.op_type in base.op_types) and not excluded(node, base)

@@ -1,0 +1,190 @@
+"""What `quantize` writes: a recipe applied, verified, measured and put into its file; or why nothing was written."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.errors import UsageError, VerdictError
+from onnxtool.model import io
+from onnxtool.model.provenance.metadata import add_history, versions
+from onnxtool.quantization.algorithms.qdq_placement import counts
+from onnxtool.quantization.apply_recipe import apply, select
+from onnxtool.quantization.diagnostics import remarks
+from onnxtool.quantization.evaluation.fidelity import Judge, Outputs, outputs_fit
+from onnxtool.quantization.inputs import Job
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.search import Outcome
+from onnxtool.report.quantize import QuantizeReport, TaskMetric
+from onnxtool.runtime.casting_runner import CastingRunner
+from onnxtool.runtime.kernels import opened_and_counted
+from onnxtool.runtime.latency import compare_latency
+from onnxtool.runtime.memory import release_memory
+from onnxtool.runtime.session import SessionOptions
+
+_PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
+_FEW_PROBES = 4  # or on so many samples
+# Both sessions are warm by then. For small models a thousand rounds took longer than all the rest.
+_TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup": 1}
+
+
+def written_nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
+    """The report of a search that wrote nothing."""
+    size = io.total_bytes(job.source)
+    hint = " The smallest one within the budget: --smallest." if outcome.smallest is not None else ""
+    return QuantizeReport(
+        source=str(job.source),
+        output=None,
+        mode="auto",
+        summary="",
+        recipe={},
+        bytes_before=size,
+        bytes_after=size,
+        quantized={},
+        kernels={},
+        latency=None,
+        fidelity=None,
+        budget=outcome.budget.words,
+        frontier=tuple(t.candidate(outcome.budget, False) for t in outcome.trials),
+        seconds=time.perf_counter() - began,
+        verdict=f"{outcome.verdict}; nothing was written.{hint}",
+        warnings=remarks(job, QuantRecipe(mode="auto")),
+    )
+
+
+def finish(
+    job: Job,
+    recipe: QuantRecipe,
+    target: Path,
+    began: float,
+    known: Trial | None = None,
+    outcome: Outcome | None = None,
+) -> QuantizeReport:
+    """Apply a calibrated recipe, verify, measure, write, report.
+
+    Args:
+        job: model, data, labels.
+        recipe: with ranges for whatever it quantizes statically.
+        target: the file to write.
+        began: reading of the clock when all of it began.
+        known: the same recipe as the search has seen it: what was measured there is not measured again.
+        outcome: of the search, whose clock and float session are used on.
+
+    Raises:
+        InputError: the quantized model does not load or run.
+        VerdictError: it gives other names or shapes than float, or NaN or infinity where float does not.
+    """
+    release_memory()
+    model = apply(job.prepared, recipe)
+    stamp(model, job, recipe)
+    runner, kernels = opened_and_counted(lambda path: job.runner(model, path))
+    float_runner, probes = job.runner(job.source) if outcome is None else outcome.reference, job.probes()
+    if outcome is not None:
+        patience = _PATIENCE * outcome.clock.seconds
+        probes = probes.until(time.perf_counter() + patience, _FEW_PROBES)
+    # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
+    judge = Judge(job.original, float_runner, probes, batch=1)
+
+    def fit(expected: Outputs, actual: Outputs) -> None:
+        wrong = outputs_fit(expected, actual)
+        if wrong is not None:
+            raise VerdictError(f"{job.source}: not written, because the quantized model's {wrong}.")
+
+    fidelity = judge.judge(runner, detailed=True, check=fit)
+    metric = None if known is None else known.metric
+    if job.task is not None and metric is None:
+        base = job.task.score(float_runner)
+        metric = TaskMetric(job.task.name, base, job.task.score(runner), len(job.task.labels))
+    latency = None if known is None else known.latency
+    if latency is None:
+        (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
+    before = io.total_bytes(job.source)
+    io.save(model, target)
+    plan = set(select(job.prepared.graph, recipe))
+    report = _written(job, recipe, target, plan, before, began)
+    return replace(
+        report,
+        kernels=kernels,
+        latency=latency,
+        fidelity=fidelity,
+        metric=metric,
+        calibration=_origin(job, recipe),
+        warnings=remarks(job, recipe, plan),
+    )
+
+
+def finish_large(job: Job, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
+    """Write a model whose float weights should not be loaded: one tensor at a time, from and to mapped files.
+
+    The result is loaded and run from a folder beside the target before it gets the target's name.
+
+    Raises:
+        UsageError: a mode that has to run the float model.
+    """
+    if recipe.mode not in ("int4", "int8", "float16"):
+        raise UsageError(
+            f"{job.source}: with {io.weight_bytes(job.original) / 1e9:.1f} GB of weights, choose --mode int4, int8 or "
+            "float16, which do not have to run the float model."
+        )
+    recipe = recipe if recipe.ranges is not None else recipe.with_ranges({})
+    model = apply(job.prepared, recipe)
+    stamp(model, job, recipe)
+    with tempfile.TemporaryDirectory(prefix=".onnxtool-", dir=target.parent) as scratch:
+        draft = Path(scratch) / target.name
+        io.save(model, draft, external=True)
+        # As it is, and each weight only when its turn comes: casting or packing them all first would copy them all.
+        runner = CastingRunner.open(
+            draft, SessionOptions(threads=job.threads, optimization="off", prepack=False, outputs_early=True)
+        )
+        for output in runner.run(job.probes().first()).values():
+            if np.asarray(output).dtype.kind == "f" and not np.isfinite(output).all():
+                raise VerdictError(f"{job.source}: not written, because the quantized model's outputs are not finite.")
+        before = io.total_bytes(job.source)
+        io.save(io.load(draft), target, external=True)
+    report = _written(job, recipe, target, set(select(job.prepared.graph, recipe)), before, began)
+    unknown = "the float model was not run, for its size: neither error nor latency are known."
+    return replace(report, warnings=(unknown,))
+
+
+def _written(job: Job, recipe: QuantRecipe, target: Path, plan: set[str], before: int, began: float) -> QuantizeReport:
+    """The report of a file that was written, without what was measured; `before`: bytes of the source, which may have
+    been replaced."""
+    return QuantizeReport(
+        source=str(job.source),
+        output=str(target),
+        mode=recipe.mode,
+        summary=recipe.summary,
+        recipe=recipe.without_measurements().to_dict(),
+        bytes_before=before,
+        bytes_after=io.total_bytes(target),
+        quantized=counts(job.prepared.graph, plan),
+        kernels={},
+        latency=None,
+        fidelity=None,
+        seconds=time.perf_counter() - began,
+        verdict="written",
+    )
+
+
+def stamp(model: ir.Model, job: Job, recipe: QuantRecipe) -> None:
+    """Write provenance into the model: the recipe (ranges are in the graph itself) and what it was made from."""
+    details = {
+        "source_sha256": io.sha256(job.source),
+        "recipe": recipe.without_measurements().to_dict(),
+        "versions": versions("onnx", "onnx-ir", "onnxruntime"),
+    }
+    add_history(model, "quantize", details)
+
+
+def _origin(job: Job, recipe: QuantRecipe) -> str:
+    if not recipe.ranges or job.data is None:
+        return ""
+    count = "" if job.data.count is None else f"{job.data.count} samples of "
+    return f"{count}{job.data.label}, {recipe.method}"

@@ -1,1 +1,0 @@
-"""Floor 3: is it a sound model, and are two models equal?"""

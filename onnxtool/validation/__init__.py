@@ -1,0 +1,1 @@
+"""Is a model sound? Are two models equal? Which one is faster?"""

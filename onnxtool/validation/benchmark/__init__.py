@@ -1,0 +1,1 @@
+"""Latency, throughput and memory of models, measured side by side."""

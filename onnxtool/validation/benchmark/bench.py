@@ -1,0 +1,304 @@
+"""`bench`: latency, throughput, load time and memory of models, side by side."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+import onnxruntime
+
+from onnxtool import progress
+from onnxtool.errors import InputError, UsageError
+from onnxtool.model import io
+from onnxtool.model.spec import TensorSpec
+from onnxtool.report.bench import BenchedModel, BenchReport, Latency
+from onnxtool.report.profile import Peaks, Profile
+from onnxtool.runtime import cpu
+from onnxtool.runtime.feeds import adapt
+from onnxtool.runtime.load_cost import load_cost
+from onnxtool.runtime.probes import runnable_feeds
+from onnxtool.runtime.profile import profile
+from onnxtool.runtime.roofline import measure_peaks
+from onnxtool.runtime.run import read_data
+from onnxtool.runtime.runner import OnnxRunner, check_feeds
+from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
+from onnxtool.runtime.timing import Ratio, Timing, block_ratio, measure
+from onnxtool.validation.benchmark.baseline import against_baseline
+from onnxtool.validation.equivalence.compare_runners import match_names
+
+Feeds = dict[str, np.ndarray]
+# Differences below this are of no use to anyone, and are in the reach of chance on a busy machine.
+MARGIN = 0.02
+# An interval that reaches so far has told nothing.
+_UNCLEAR = 1.5
+_BLOCKS, _FEWEST_BLOCKS = 8, 4
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+class Setting(NamedTuple):
+    """What a measurement is made for."""
+
+    batch: int | None
+    threads: int | None
+
+
+def bench(
+    models: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
+    batches: Sequence[int] = (),
+    threads: Sequence[int] = (),
+    budget: float = 2.0,
+    seed: int = 0,
+    options: SessionOptions = DEFAULT,
+    profiled: bool = False,
+    trace: str | os.PathLike[str] | None = None,
+    baseline: str | os.PathLike[str] | None = None,
+    max_regression: float = 0.05,
+) -> BenchReport:
+    """Measure models in alternation, so that a slow moment of the machine hits all of them.
+
+    Args:
+        models: .onnx files that take the same inputs; ratios are to the first.
+        data: inputs as .npz, folder of .npy, or named arrays; seeded random ones unless given. Its first rows are
+            taken for each batch size, repeated when there are too few.
+        batches: sizes of the inputs' first dim; unless given, 1 where it is dynamic.
+        threads: numbers of intra-op threads; unless given, that of `options`.
+        budget: seconds of measuring for each setting and model.
+        seed: of random inputs.
+        options: provider and custom-operator libraries.
+        profiled: also tell where the time of each model goes, in the first setting.
+        trace: where to leave the first model's events in the Chrome trace format; implies `profiled`.
+        baseline: JSON of an earlier report; what got slower than it allows makes the verdict bad.
+        max_regression: 0.05 allows medians 5 % above the baseline's.
+
+    Raises:
+        InputError: a model or the data cannot be used, or the models do not take the same inputs.
+        UsageError: a batch size that a model with a fixed batch cannot take.
+    """
+    paths = [Path(m) for m in ([models] if isinstance(models, (str, os.PathLike)) else models)]
+    if not paths:
+        raise UsageError("bench needs at least one model.")
+    for path in paths:
+        io.read_proto(path)  # refuses what is unsafe or damaged before the runtime sees it
+    arrays = None if data is None else (dict(data) if isinstance(data, Mapping) else read_data(data))
+    settings = [Setting(b, t) for t in (threads or (options.threads,)) for b in (batches or (None,))]
+    latencies: list[Latency] = []
+    benched: list[BenchedModel] = []
+    profiles: list[Profile] = []
+    peaks: Peaks | None = None
+    with progress.task("measuring", len(settings) + len(paths)) as task:
+        for path in paths:
+            runner = OnnxRunner.open(path, _quiet(options, settings[0].threads))
+            feeds = _feeds(path, runner, arrays, settings[0].batch, seed)
+            runner.run(feeds)  # a model that fails is reported from here, with the runtime's own words
+            cost = load_cost(path, feeds, options)
+            benched.append(BenchedModel(str(path), io.total_bytes(path), cost))
+            if profiled or trace is not None:
+                place = Path(trace) if trace is not None and path is paths[0] else None
+                own = replace(options, threads=settings[0].threads)
+                peaks = measure_peaks(own) if peaks is None else peaks
+                profiles.append(profile(path, feeds, own, trace=place, peaks=peaks))
+            task.advance()
+        for setting in settings:
+            latencies += _setting(paths, arrays, setting, budget, seed, options)
+            task.advance()
+    report = BenchReport(
+        models=tuple(benched),
+        latencies=tuple(latencies),
+        data=_origin(data, seed),
+        provider=provider_name(options.provider),
+        cpu=cpu.model_name(),
+        cores=cpu.usable_cores(),
+        runtime=f"onnxruntime {onnxruntime.__version__}",
+        warnings=tuple(_warnings(latencies)),
+        profiles=tuple(profiles),
+    )
+    return report if baseline is None else against_baseline(report, Path(baseline), max_regression)
+
+
+def _quiet(options: SessionOptions, threads: int | None) -> SessionOptions:
+    # Threads that keep spinning after their session's run would slow the other model's next run.
+    return replace(options, threads=threads, stop_spinning=True)
+
+
+def _setting(
+    paths: Sequence[Path],
+    arrays: Mapping[str, np.ndarray] | None,
+    setting: Setting,
+    budget: float,
+    seed: int,
+    options: SessionOptions,
+) -> list[Latency]:
+    """All models in one setting: several blocks, each with fresh sessions that run in alternation."""
+    blocks: list[list[Timing]] = []
+    feeds: Feeds = {}
+    wanted = _BLOCKS
+    while len(blocks) < wanted:
+        began = time.perf_counter()
+        calls, feeds = _open_all(paths, arrays, setting, seed, options, feeds)
+        opening = time.perf_counter() - began
+        if not blocks and len(paths) > 1:
+            # Slow to load: fewer blocks, but never so few that an interval means nothing.
+            wanted = max(_FEWEST_BLOCKS, min(_BLOCKS, int(budget * len(paths) / max(opening, 1e-3))))
+        elif not blocks:
+            wanted = 1
+        blocks.append(_block(calls, budget * len(paths) / wanted))
+    by_model = list(zip(*blocks, strict=True))
+    size = next((a.shape[0] for a in feeds.values() if a.ndim), 1)
+    return [
+        _latency(p, size, setting, own, by_model[0] if i else None)
+        for i, (p, own) in enumerate(zip(paths, by_model, strict=True))
+    ]
+
+
+def _open_all(
+    paths: Sequence[Path],
+    arrays: Mapping[str, np.ndarray] | None,
+    setting: Setting,
+    seed: int,
+    options: SessionOptions,
+    shared: Feeds,
+) -> tuple[list[Callable[[], object]], Feeds]:
+    """Fresh sessions, each run once, on the feeds of earlier ones (`shared`), or on new ones. Also these feeds."""
+    calls: list[Callable[[], object]] = []
+    for path in paths:
+        runner = OnnxRunner.open(path, _quiet(options, setting.threads))
+        if not shared:
+            shared = feeds = _feeds(path, runner, arrays, setting.batch, seed)
+        else:
+            feeds = _same_feeds(path, runner.inputs, shared)
+        runner.run(feeds)
+        calls.append(_call(runner, feeds))
+    return calls, shared
+
+
+def _same_feeds(path: Path, specs: Sequence[TensorSpec], shared: Feeds) -> Feeds:
+    try:
+        names = match_names(list(shared), [s.name for s in specs], "inputs")
+        feeds = adapt(specs, {names[name]: array for name, array in shared.items()})
+        check_feeds(specs, feeds)
+    except InputError as error:
+        raise InputError(f"{path}: does not take the first model's inputs: {error}") from error
+    return feeds
+
+
+def _block(calls: Sequence[Callable[[], object]], budget: float) -> list[Timing]:
+    """Warm up for a tenth of the budget, then measure."""
+    began = time.perf_counter()
+    for call in calls:
+        call()
+    once = max(time.perf_counter() - began, 1e-6)
+    rounds = min(max(int(0.1 * budget / once), 2), 100)
+    return measure(calls, budget=budget, minimum=5, maximum=5000, warmup=rounds)
+
+
+def _call(runner: OnnxRunner, feeds: Feeds) -> Callable[[], object]:
+    """One run. The session itself where it can take the arrays: holding them against the model costs time too."""
+    if any(s.dtype == _BFLOAT16 for s in (*runner.inputs, *runner.outputs)):
+        return partial(runner.run, feeds)
+    return partial(runner.session.run, None, feeds)
+
+
+def _latency(
+    path: Path, batch: int, setting: Setting, blocks: Sequence[Timing], baseline: Sequence[Timing] | None
+) -> Latency:
+    timing = Timing(tuple(s for block in blocks for s in block.samples))
+    low, high = median_interval(timing)
+    relation = None if baseline is None else block_ratio(blocks, baseline)
+    return Latency(
+        model=str(path),
+        batch=batch,
+        threads=setting.threads,
+        runs=len(timing.samples),
+        median=timing.median,
+        p90=timing.percentile(90),
+        p99=timing.percentile(99),
+        low=low,
+        high=high,
+        throughput=batch / timing.median,
+        ratio=relation.value if relation else None,
+        ratio_low=relation.low if relation else None,
+        ratio_high=relation.high if relation else None,
+        verdict=judge(relation) if relation else "",
+        quantiles=tuple(timing.percentile(q) for q in range(0, 101, 5)),
+    )
+
+
+def judge(relation: Ratio, margin: float = MARGIN) -> str:
+    """What the interval of a ratio says.
+
+    "faster" or "slower" when it leaves 1 out and the ratio is off by more than `margin`; "unclear" when it does not,
+    but is so wide that the one model could be half as fast again as the other; else "same".
+    """
+    if relation.verdict != "same":
+        return relation.verdict if abs(relation.value - 1) > margin else "same"
+    return "unclear" if relation.high > _UNCLEAR or relation.low < 1 / _UNCLEAR else "same"
+
+
+def median_interval(timing: Timing, *, confidence: float = 0.95, seed: int = 0) -> tuple[float, float]:
+    """Percentile-bootstrap interval of the median latency, in seconds."""
+    samples = np.asarray(timing.samples)
+    picks = np.random.default_rng(seed).integers(0, len(samples), size=(1000, len(samples)))
+    tail = (1 - confidence) / 2 * 100
+    low, high = np.percentile(np.median(samples[picks], axis=1), [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def _feeds(
+    path: Path, runner: OnnxRunner, arrays: Mapping[str, np.ndarray] | None, batch: int | None, seed: int
+) -> Feeds:
+    specs = runner.inputs
+    fixed = {s.shape[0] for s in specs if s.shape and isinstance(s.shape[0], int)}
+    if batch is not None and fixed and batch not in fixed and all(s.shape for s in specs):
+        raise UsageError(f"--batch {batch}: {path} has a fixed batch of {min(fixed)}.")
+    if arrays is None:
+        try:
+            return runnable_feeds(runner, specs, seed, batch=batch or 1)[0]
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+    try:
+        feeds = adapt(specs, arrays)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    wanted = batch or (next(iter(fixed)) if len(fixed) == 1 else 1)
+    return {
+        s.name: (_rows(feeds[s.name], wanted) if s.shape and not isinstance(s.shape[0], int) else feeds[s.name])
+        for s in specs
+    }
+
+
+def _rows(array: np.ndarray, count: int) -> np.ndarray:
+    """The first `count` rows, going round when there are fewer."""
+    if array.ndim == 0 or len(array) == 0:
+        return array
+    return np.ascontiguousarray(array[np.arange(count) % len(array)])
+
+
+def _origin(data: object, seed: int) -> str:
+    if data is None:
+        return f"random, seed {seed}"
+    return "given arrays" if isinstance(data, Mapping) else str(data)
+
+
+def _warnings(latencies: Sequence[Latency]) -> list[str]:
+    """One line for each model whose runs vary, with its worst setting, and one for unclear verdicts."""
+    worst: dict[str, float] = {}
+    for item in latencies:
+        if item.p90 > 2 * item.median and item.runs >= 20:
+            worst[item.model] = max(worst.get(item.model, 0.0), item.p90 / item.median)
+    lines = [
+        f"{model}: runs vary a lot (p90 is up to {spread:.1f}x the median); the machine is busy, trust the ratios more "
+        "than the times"
+        for model, spread in worst.items()
+    ]
+    if any(item.verdict == "unclear" for item in latencies):
+        lines.append("a verdict is unclear: the interval is too wide; measure longer (--budget) or on a calmer machine")
+    return lines

@@ -1,0 +1,268 @@
+"""`compare`: two models, the same inputs, how far apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.model import io
+from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.header import RANDOM_OPERATORS, read_header
+from onnxtool.report.compare import CompareReport, Opinion
+from onnxtool.runtime.corner_case_feeds import edge_feeds
+from onnxtool.runtime.feeds import adapt, random_feeds
+from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.probes import find_probes, runnable_feeds
+from onnxtool.runtime.run import read_data
+from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.compare_runners import compare_runners, match_names
+from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.rounding import excuse_rounding
+
+
+def compare(
+    a: str | os.PathLike[str] | Runner,
+    b: str | os.PathLike[str] | Runner,
+    *,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    seed: int = 0,
+    options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
+    names: tuple[str, str] | None = None,
+    tolerances: Mapping[str, Tolerance] | None = None,
+    batches: Sequence[int] = (),
+    samples: int | None = None,
+    edge: bool = False,
+    layers: bool = False,
+    bisect: str | os.PathLike[str] | None = None,
+    reference: bool = False,
+    top_k: int = 5,
+) -> CompareReport:
+    """Run two models on the same inputs and say how far their outputs are apart.
+
+    Args:
+        a: the reference: an .onnx file, or any Runner (`conversion.convert.open_source` makes one of a framework file).
+        b: what is judged, likewise.
+        data: inputs as .npz, folder of .npy, or named arrays; without it, seeded random inputs of three batch sizes
+            that respect the dtypes, shapes and integer ranges found in the graph.
+        rtol: relative tolerance for floats.
+        atol: absolute tolerance for floats.
+        seed: of the random inputs.
+        options: how to run .onnx files.
+        names: how to call the two in the report; their paths unless given.
+        tolerances: for single outputs, by their name in A.
+        batches: batch sizes of the random inputs, one run for each.
+        samples: how many runs on random inputs; the sizes go round.
+        edge: also run on zeros, extremes and an empty batch; what A itself cannot take is left out, with a warning.
+        layers: compare every tensor inside too, and name the first that is wrong. B must be an .onnx file; A may be a
+            framework model that shows its layers (PyTorch, Keras).
+        bisect: folder for the smallest part that differs, as two models with their inputs; implies `layers`.
+        reference: ask ONNX's reference implementation of A, an .onnx file, on the run with the worst element.
+        top_k: how many largest elements of each row are held against each other.
+
+    Raises:
+        InputError: a file or the data cannot be used, or the models do not take the same inputs.
+        UsageError: `layers` with a framework model that has none, or `tolerances` for what is no output.
+    """
+    layers = layers or bisect is not None
+    if layers:
+        _can_look_inside(a, b, bisect)
+    left, right = _runner(a, options), _runner(b, options)
+    feeds, origin = make_feeds(left, (a, b), data=data, seed=seed, batches=batches, samples=samples)
+    skipped: list[str] = []
+    if edge:
+        feeds = [*feeds, *_edges(left, (a, b), skipped)]
+        origin += " and edge inputs"
+    called = names or (_name(a, "A"), _name(b, "B"))
+    report = compare_runners(
+        left, right, feeds, Tolerance(rtol, atol), names=called, data=origin, tolerances=tolerances, top_k=top_k
+    )
+    report = replace(report, warnings=(*report.warnings, *skipped))
+    report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
+    if not isinstance(a, Runner) and not tolerances:
+        report = excuse_rounding(report, a, left, feeds, options)
+    if layers and not isinstance(b, Runner):
+        report = _look_inside(report, a, Path(b), feeds, Tolerance(rtol, atol), options, bisect)
+    if reference:
+        if isinstance(a, Runner):
+            raise UsageError("--reference takes an .onnx file as A.")
+        report = _ask_reference(report, a, left, right, feeds)
+    return report
+
+
+def _can_look_inside(
+    a: str | os.PathLike[str] | Runner, b: str | os.PathLike[str] | Runner, bisect: str | os.PathLike[str] | None
+) -> None:
+    """Raises UsageError when there are no layers to compare."""
+    from onnxtool.validation.layers.framework_layers import LayeredRunner
+
+    if isinstance(b, Runner):
+        raise UsageError("--layers takes an .onnx file as B; a framework model goes first, as A.")
+    if isinstance(a, Runner) and bisect is not None:
+        raise UsageError("--bisect takes two .onnx files; convert the framework model first.")
+    if isinstance(a, Runner) and not isinstance(a, LayeredRunner):
+        raise UsageError("--layers can look into PyTorch and Keras models and .onnx files; A is none of these.")
+
+
+def _worst_feeds(report: CompareReport, feeds: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    worst = report.worst
+    return feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
+
+
+def _ask_reference(
+    report: CompareReport,
+    a: str | os.PathLike[str],
+    left: Runner,
+    right: Runner,
+    feeds: Sequence[dict[str, np.ndarray]],
+) -> CompareReport:
+    """Add what the reference implementation says; a warning when it cannot run A."""
+    from onnxtool.runtime.reference import ReferenceRunner
+
+    chosen, tolerance = [_worst_feeds(report, feeds)], Tolerance(report.rtol, report.atol)
+    try:
+        third = ReferenceRunner(a)
+        to_a = {o.name: o for o in compare_runners(third, left, chosen, tolerance).outputs}
+        to_b = {o.name: o for o in compare_runners(third, right, chosen, tolerance).outputs}
+    except UnsupportedError as error:
+        return replace(report, warnings=(*report.warnings, str(error)))
+    opinions = tuple(
+        Opinion(name, to_a[name].ok, to_b[name].ok, to_a[name].max_abs, to_b[name].max_abs) for name in to_a
+    )
+    return replace(report, opinions=opinions)
+
+
+def _look_inside(
+    report: CompareReport,
+    a: str | os.PathLike[str] | Runner,
+    b: Path,
+    feeds: Sequence[dict[str, np.ndarray]],
+    tolerance: Tolerance,
+    options: SessionOptions,
+    bisect: str | os.PathLike[str] | None,
+) -> CompareReport:
+    """Add the layers, on the inputs of the run with the worst element, and the part that differs."""
+    from onnxtool.validation.layers.compare_layers import compare_sides, open_sides
+    from onnxtool.validation.layers.framework_layers import LayeredRunner, compare_source
+
+    worst, exact = _worst_feeds(report, feeds), replace(options, optimization="off")
+    if isinstance(a, LayeredRunner):
+        return replace(report, layers=compare_source(a, b, worst, tolerance, exact))
+    assert not isinstance(a, Runner)  # _can_look_inside has seen to it
+    sides = open_sides(Path(a), b, worst, exact)
+    layers = compare_sides(sides, tolerance)
+    if bisect is not None:
+        from onnxtool.validation.layers.reproducer import reproduce
+
+        layers = replace(layers, reproducer=reproduce(layers, sides, Path(bisect), tolerance))
+    return replace(report, layers=layers)
+
+
+def make_feeds(
+    runner: Runner,
+    sources: Sequence[str | os.PathLike[str] | Runner],
+    *,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
+    seed: int = 0,
+    batches: Sequence[int] = (),
+    samples: int | None = None,
+) -> tuple[list[dict[str, np.ndarray]], str]:
+    """Inputs for a comparison, one mapping for each run, and where they came from.
+
+    Args:
+        runner: what they are for.
+        sources: models that tell the domains of integer inputs; the first goes before the others.
+        data: as for `compare`.
+        seed: of random inputs.
+        batches: batch sizes of random inputs.
+        samples: how many random inputs.
+
+    Raises:
+        InputError: the data do not fit.
+    """
+    if data is None:
+        domains = _domains(sources)
+        if not batches and not samples:
+            return runnable_feeds(runner, runner.inputs, seed, domains, wanted=3), f"random, seed {seed}"
+        sizes = batches or (2, 1, 5)
+        probe = find_probes(runner, runner.inputs, seed, domains, wanted=1, batch=sizes[0])[0]
+        feeds = [
+            random_feeds(probe.specs, seed + i, batch=sizes[i % len(sizes)], length=probe.length, domains=domains)
+            for i in range(samples or len(sizes))
+        ]
+        return feeds, f"random, seed {seed}"
+    arrays = data if isinstance(data, Mapping) else read_data(data)
+    try:
+        feeds = [adapt(runner.inputs, arrays)]
+    except InputError as error:
+        raise InputError(f"{'data' if isinstance(data, Mapping) else data}: {error}") from error
+    return feeds, "given arrays" if isinstance(data, Mapping) else str(data)
+
+
+def _domains(sources: Sequence[str | os.PathLike[str] | Runner]) -> dict[str, Domain]:
+    """Which values the inputs may take, as the models tell; the first goes before the others."""
+    domains: dict[str, Domain] = {}
+    for source in sources:
+        if isinstance(source, Runner):  # a framework model may know the domains of its inputs better than a graph
+            domains = domains | dict(getattr(source, "feeds_hint", None) or {})
+        else:
+            domains = input_domains(io.load(source)) | domains
+    return domains
+
+
+def _edges(
+    runner: Runner, sources: Sequence[str | os.PathLike[str] | Runner], skipped: list[str]
+) -> list[dict[str, np.ndarray]]:
+    """The edge inputs that the reference can take; the others are named in `skipped`."""
+    taken = []
+    for label, feeds in edge_feeds(runner.inputs, _domains(sources)):
+        try:
+            runner.run(feeds)
+        except InputError as error:
+            skipped.append(f"A cannot take the edge input {label!r}, so it is not compared: {error}")
+        else:
+            taken.append(feeds)
+    return taken
+
+
+def _excuse_random(
+    report: CompareReport,
+    models: Sequence[tuple[str | os.PathLike[str] | Runner, Runner]],
+    feeds: Mapping[str, np.ndarray],
+) -> CompareReport:
+    """Outputs that a model's random operators change from run to run are not held against anyone."""
+    random: set[str] = set()
+    lines = list(report.warnings)
+    for source, runner in models:
+        if isinstance(source, Runner):
+            continue
+        found = [op for op in read_header(io.read_proto(source)).operators if op in RANDOM_OPERATORS]
+        if found:
+            inputs = match_names(list(feeds), [s.name for s in runner.inputs], "inputs")
+            own = {inputs[name]: array for name, array in feeds.items() if name in inputs}
+            first, second = flatten(runner.run(own)), flatten(runner.run(own))
+            random |= {name for name in first if not np.array_equal(first[name], second[name])}
+            lines.append(f"{source} has random operators ({', '.join(found)}); outputs that vary are not compared")
+    outputs = tuple(
+        replace(o, ok=True, note="varies from run to run: not compared") if {o.name, o.other_name} & random else o
+        for o in report.outputs
+    )
+    return replace(report, outputs=outputs, warnings=tuple(lines))
+
+
+def _runner(source: str | os.PathLike[str] | Runner, options: SessionOptions) -> Runner:
+    if isinstance(source, Runner):
+        return source
+    io.read_proto(source)  # refuses what is unsafe or damaged before the runtime sees it
+    return OnnxRunner.open(Path(source), options)
+
+
+def _name(source: str | os.PathLike[str] | Runner, default: str) -> str:
+    return default if isinstance(source, Runner) else str(source)

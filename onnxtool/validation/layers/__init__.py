@@ -1,0 +1,1 @@
+"""Comparison tensor by tensor: where two models begin to differ, and what explains it."""

@@ -1,0 +1,163 @@
+"""`check`: is it a sound model, and does it run?"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from onnxtool import progress
+from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.report.check import (
+    CheckReport,
+    ChecksReport,
+    Finding,
+    RuleInfo,
+    RulesReport,
+    Severity,
+    Stage,
+    Unreadable,
+)
+from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
+from onnxtool.validation.lint.catalog import RULES, rule, selected, static_findings
+from onnxtool.validation.lint.model_view import ModelView
+from onnxtool.validation.lint.stages import examine
+
+
+def check(
+    model: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    options: SessionOptions = DEFAULT,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    fail_on: Severity = Severity.ERROR,
+) -> CheckReport:
+    """Check an .onnx file: ONNX checker, strict shape inference, load and run on the embedded runtime.
+
+    Args:
+        model: the file.
+        data: .npz with inputs for the run; seeded random ones unless given.
+        seed: of random inputs.
+        options: provider, threads and custom-operator libraries of the run.
+        select: ids ("OT301"), beginnings of ids ("OT3") or families ("performance") to report; all unless given.
+        ignore: likewise, what not to report.
+        fail_on: the mildest severity that makes the verdict bad.
+
+    Raises:
+        InputError: the file is missing, no ONNX model or damaged; or `data` cannot be used.
+        UnsafeError: external data outside the model's folder.
+        ResourceError: beyond the limits of size, time or memory.
+        UsageError: `select` or `ignore` name nothing.
+    """
+    path = Path(model)
+    wanted = selected(select, ignore)
+    provider_name(options.provider)
+    view = ModelView.read(path)
+    outcome = examine(
+        str(path),
+        view.proto,
+        provider=options.provider,
+        threads=options.threads,
+        custom_op_libraries=[str(p) for p in options.custom_op_libraries],
+        data=None if data is None else str(data),
+        seed=seed,
+    )
+    findings = [rule(f["id"]).finding(f["message"], f["where"]) for f in outcome["findings"]]
+    findings += static_findings(view, sound=outcome["stages"][0]["state"] == "passed")
+    header = view.header
+    return CheckReport(
+        model=str(path),
+        bytes=view.bytes,
+        ir_version=header.ir_version,
+        opsets=header.opsets,
+        producer=header.producer,
+        inputs=tuple(s.info() for s in header.inputs),
+        outputs=tuple(s.info() for s in header.outputs),
+        nodes=header.nodes,
+        stages=tuple(Stage(**s) for s in outcome["stages"]),
+        findings=tuple(sorted((f for f in findings if f.id in wanted), key=_order)),
+        fail_on=fail_on,
+    )
+
+
+def check_all(paths: Sequence[str | os.PathLike[str]], *, jobs: int = 1, **options: Any) -> ChecksReport:
+    """Check several models.
+
+    Args:
+        paths: files, folders (every .onnx file below) and patterns ("models/*.onnx").
+        jobs: how many to check at a time, each in a process of its own; the order of the report stays.
+        options: as for `check`.
+
+    Returns:
+        One report; a file that cannot be read is told in it and does not end the others.
+
+    Raises:
+        InputError: there is no model at all.
+        UsageError: as `check`.
+    """
+    found = find_models(paths)
+    with progress.task("checking", len(found)) as task:
+        if jobs > 1 and len(found) > 1:
+            from onnxtool.validation.lint.workers import check_in_workers
+
+            outcomes = check_in_workers(found, options, min(jobs, len(found)), task.advance)
+        else:
+            outcomes = [_outcome(path, options, task) for path in found]
+    return ChecksReport(
+        tuple(o for o in outcomes if isinstance(o, CheckReport)),
+        tuple(o for o in outcomes if isinstance(o, Unreadable)),
+    )
+
+
+def _outcome(path: Path, options: dict[str, Any], task: progress.Task) -> CheckReport | Unreadable:
+    task.describe(f"checking {path.name}")
+    try:
+        return check(path, **options)
+    except UsageError:
+        raise
+    except OnnxToolError as error:
+        return Unreadable(str(path), str(error), error.exit_code)
+    finally:
+        task.advance()
+
+
+def find_models(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """Files as they are; all .onnx files below a folder; what a pattern fits. Each once, in order.
+
+    Raises:
+        InputError: a folder or pattern holds none.
+    """
+    found: dict[Path, None] = {}
+    for given in paths:
+        if not os.fspath(given):
+            raise InputError("'': a model without a name; a variable may be empty.")
+        path = Path(given)
+        if path.is_dir():
+            hits = sorted(p for p in path.rglob("*.onnx") if p.is_file())
+        elif not path.exists() and any(c in str(given) for c in "*?["):
+            hits = sorted(Path(p) for p in glob.glob(str(given), recursive=True))
+        else:
+            hits = [path]
+        if not hits:
+            raise InputError(f"{given}: there is no .onnx file.")
+        found.update(dict.fromkeys(hits))
+    return list(found)
+
+
+def explain(identifiers: Sequence[str]) -> RulesReport:
+    """What findings mean: `explain(["OT301"])`; "all" gives every one.
+
+    Raises:
+        UsageError: there is no such finding.
+    """
+    names = list(RULES) if any(i.lower() == "all" for i in identifiers) else identifiers
+    rules = [rule(name) for name in names]
+    return RulesReport(tuple(RuleInfo(r.id, r.family, r.severity, r.title, r.explanation, r.fix) for r in rules))
+
+
+def _order(finding: Finding) -> tuple[int, str]:
+    return finding.severity.rank, finding.id

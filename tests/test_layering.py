@@ -1,0 +1,92 @@
+"""The layers of docs/architecture.md: a module imports only from its own package and from layers below."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "onnxtool"
+LAYERS = {
+    "errors": 0,
+    "progress": 0,
+    "report": 0,
+    "_lazy_imports": 0,
+    "bundled_data": 1,
+    "user_code": 1,
+    "model": 1,
+    "runtime": 2,
+    "validation": 3,
+    "optimization": 4,
+    "quantization": 5,
+    "conversion": 5,
+    "walkthrough": 8,
+    "cli": 9,
+}
+# The package's own front door: versions and lazily imported functions.
+FRONT = {"__init__", "__main__"}
+
+
+def package(module: str) -> str:
+    """The folder or file right under onnxtool that a dotted module belongs to."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted onnxtool modules that a file imports, at any depth."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "onnxtool":
+            if node.module == "onnxtool":
+                yield from (f"onnxtool.{alias.name}" for alias in node.names if alias.name != "__version__")
+            else:
+                yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "onnxtool")
+
+
+def modules() -> list[Path]:
+    return sorted(p for p in ROOT.rglob("*.py") if p.relative_to(ROOT).parts[0].removesuffix(".py") not in FRONT)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_only_from_its_own_package_and_below(path: Path) -> None:
+    own = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    for module in imports(path):
+        other = package(module)
+        assert other == own or LAYERS[other] < LAYERS[own], f"{path.name} ({own}) imports {module}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_never_uses_relative_imports(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path.name} line {node.lineno}"
+
+
+def test_notices_an_import_upwards(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from onnxtool.cli import app\n", encoding="utf-8")
+    assert [package(m) for m in imports(bad)] == ["cli"]
+
+
+def test_nothing_below_the_command_line_prints() -> None:
+    for path in modules():
+        if path.relative_to(ROOT).parts[0] == "cli":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_print = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+            assert not is_print, f"{path} line {getattr(node, 'lineno', '?')} prints"
+
+
+def test_the_runtimes_own_tools_are_left_alone() -> None:
+    """Its symbolic shape inference, for one, leaves a file in the working folder when it fails."""
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            for name in names:
+                assert not name.startswith(
+                    ("onnxruntime.tools", "onnxruntime.transformers", "onnxruntime.quantization")
+                ), f"{path} line {node.lineno} imports {name}"
