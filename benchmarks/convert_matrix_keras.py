@@ -59,7 +59,7 @@ def cases(part: str | None, words: list[str]) -> Iterator[tuple[str, Callable[[]
     keras = import_keras("the benchmark")
     sys.path.insert(0, str(ROOT))
     with quiet():
-        from tests.convert.keras_models import FAMILIES
+        from tests.conversion.keras.keras_models import FAMILIES
     if part != "layers":
         for name, side in APPLICATIONS.items():
             if not words or any(w.lower() in name.lower() for w in words):

@@ -27,13 +27,13 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hostile"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from hostile_cases import Case, codes
-from hostile_corpus import arguments, faults
-from hostile_driver import Outcome, run
-from hostile_graphs import sound
-from hostile_mutations import change_bytes, mutated
+from tests.hostile.cases import Case, codes
+from tests.hostile.corpus import arguments, faults
+from tests.hostile.driver import Outcome, run
+from tests.hostile.graphs import sound
+from tests.hostile.mutations import change_bytes, mutated
 
 ROOT = Path(__file__).parents[1]
 ANYTHING = codes(0, 1, 3, 4, 5, 6)
@@ -85,7 +85,7 @@ def stored() -> list[Seed]:
 
 def framework_seeds() -> list[Seed]:
     """The bundled files of other frameworks, and small ones of the kinds that are not bundled."""
-    from hostile_seeds import seeds
+    from tests.hostile.seeds import seeds
 
     bundled = [p for p in (ROOT / "fixtures").glob("digits_*") if p.suffix in (".pt", ".joblib", ".skops", ".keras")]
     return [Seed(p.name, {p.name: p.read_bytes()}) for p in bundled] + [Seed(next(iter(f)), f) for f in seeds()]
@@ -100,7 +100,7 @@ def write(seed: Seed, folder: Path, generator: np.random.Generator) -> Path:
         if name.endswith(".onnx"):
             change = mutated
         elif name == names[0]:
-            from hostile_seeds import change_named
+            from tests.hostile.seeds import change_named
 
             change = partial(change_named, name)
         changed = change(content, generator) if name == target else content
@@ -125,7 +125,7 @@ def attempt(number: int, seeds: list[Seed], kind: str, keep: Path | None) -> tup
         original = folder / "original" / path.name
         line, kind_of_server = arguments(command, path, original, data=False), ""
         if kind == "frameworks":
-            from hostile_seeds import OPTIONS, server
+            from tests.hostile.seeds import OPTIONS, server
 
             line += OPTIONS.get(seed.name, ())
             kind_of_server = "pytorch" if seed.name == "config.json" else server(seed.name)

@@ -11,9 +11,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hostile"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from hostile_corpus import corpus, try_case
+from tests.hostile.corpus import corpus, try_case
 
 
 def main() -> None:

@@ -13,11 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "model"))
-
-from test_atomic import held, saver, weights_model
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from onnxtool.model import io
+from tests.model.io.test_atomic import held, saver, weights_model
 
 
 def main() -> None:

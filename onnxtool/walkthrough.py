@@ -1,4 +1,4 @@
-"""The whole job on the bundled model; it spans all rooms, so it is put together here."""
+"""The whole job on the bundled model; it spans all packages, so it stands above them."""
 
 from __future__ import annotations
 

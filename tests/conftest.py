@@ -1,4 +1,4 @@
-"""What every room's tests share: the fixtures folder, the real command, small models."""
+"""What all tests share: the fixtures folder, the real command, small models."""
 
 from __future__ import annotations
 

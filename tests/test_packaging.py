@@ -1,4 +1,4 @@
-"""What goes into the wheel, and what the house promises about its files."""
+"""What goes into the wheel, and what the project promises about its files."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Floor 6: arguments in, reports out."""
+"""The command line: arguments in, reports out; no model logic."""

@@ -1,1 +1,1 @@
-"""Floor 1: the ONNX file itself."""
+"""The ONNX file itself: reading and writing it safely, its history, questions asked of its graph."""

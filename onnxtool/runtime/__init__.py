@@ -1,1 +1,1 @@
-"""Floor 2: the embedded engine, ONNX Runtime in this process."""
+"""The embedded engine, ONNX Runtime in this process."""

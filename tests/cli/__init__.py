@@ -1,1 +1,1 @@
-"""Tests of the commands; a package so that its modules may be named like those of other rooms."""
+"""Tests of the commands; a package so that its modules may be named like those of other packages."""

@@ -105,7 +105,7 @@ def test_compare_sees_other_weights(done: tuple[Result, Path], fixtures: Path, t
 
 def test_a_difference_is_exit_1_and_leaves_nothing(tmp_path: Path, onnxtool: Tool) -> None:
     # Tracing freezes one side of the branch, so that the file differs from the module.
-    models = Path(__file__).parents[1] / "convert" / "torch_models.py"
+    models = Path(__file__).parents[1] / "conversion" / "pytorch" / "torch_models.py"
     arguments = ("--factory", f"{models}:Branching", "--input-shape", "b,3", "--exporter", "torchscript")
     kept = tmp_path / "kept.onnx"
     result = onnxtool("convert", *arguments, "-o", tmp_path / "x.onnx", "--keep-failed", kept)
@@ -120,7 +120,7 @@ def test_a_difference_is_exit_1_and_leaves_nothing(tmp_path: Path, onnxtool: Too
 
 
 def test_replaces_the_old_file_only_when_equal(tmp_path: Path, onnxtool: Tool) -> None:
-    models = Path(__file__).parents[1] / "convert" / "torch_models.py"
+    models = Path(__file__).parents[1] / "conversion" / "pytorch" / "torch_models.py"
     output = tmp_path / "x.onnx"
     output.write_bytes(b"old")
     arguments = ("--factory", f"{models}:Branching", "--input-shape", "b,3", "--exporter", "torchscript")
@@ -130,7 +130,7 @@ def test_replaces_the_old_file_only_when_equal(tmp_path: Path, onnxtool: Tool) -
 
 
 def test_factory_alone_with_arguments(tmp_path: Path, onnxtool: Tool) -> None:
-    models = Path(__file__).parents[1] / "convert" / "torch_models.py"
+    models = Path(__file__).parents[1] / "conversion" / "pytorch" / "torch_models.py"
     arguments = ("--factory-arg", "width=5", "--factory-arg", "factor=0.5", "--factory-arg", "bias=false")
     result = onnxtool(
         "convert", "--factory", f"{models}:Scaled", *arguments, "--input-shape", "x:n,5", "-o", tmp_path / "x.onnx"

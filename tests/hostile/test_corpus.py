@@ -6,8 +6,9 @@ import warnings
 from pathlib import Path
 
 import pytest
-from hostile_cases import Case
-from hostile_corpus import corpus, some_commands, try_case
+
+from tests.hostile.cases import Case
+from tests.hostile.corpus import corpus, some_commands, try_case
 
 
 def test_the_corpus_is_large() -> None:

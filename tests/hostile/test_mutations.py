@@ -10,14 +10,14 @@ import warnings
 from pathlib import Path
 
 import onnx
-from hostile_cases import Case, codes, file
-from hostile_corpus import try_case
-from hostile_graphs import sound
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
+from tests.hostile.cases import Case, codes, file
+from tests.hostile.corpus import try_case
+from tests.hostile.graphs import sound
 
 ANYTHING = codes(0, 1, 3, 4, 5, 6)
 WHOLE = sound().SerializeToString()

@@ -1,1 +1,1 @@
-"""The rewrite passes, one family for each file."""
+"""The rewrite passes, in a folder for each kind: cleanup, layout, fusion, ort_fusion."""

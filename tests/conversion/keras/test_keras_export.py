@@ -1,0 +1,198 @@
+"""Families of Keras layers: converted, equal at several sizes, names and dims kept, no needless Transpose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxtool.conversion.convert import convert
+from onnxtool.conversion.tensorflow.dims import name_dims, unique
+from onnxtool.conversion.tensorflow.environment import import_keras, quiet
+from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.model import io
+from onnxtool.model.ir.queries import operator_counts
+from onnxtool.runtime.runner import OnnxRunner
+
+import_keras("the tests")
+with quiet():
+    import keras
+    from keras import layers
+
+    from tests.conversion.keras.keras_models import FAMILIES, stack
+
+# family -> what the ONNX file must take and give
+INTERFACES = {
+    "subclassed": (["x: float32[batch, 6]"], ["output: float32[batch, 3]"]),
+    "LSTM with states": (
+        ["steps: float32[batch, length, 4]"],
+        ["sequence: float32[batch, length, 5]", "hidden: float32[batch, 5]", "cell: float32[batch, 5]"],
+    ),
+    "LSTM, masked": (["tokens: int32[batch, length]"], ["out: float32[batch, 2]"]),
+    "GRU": (["steps: float32[batch, length, 6]"], ["out: float32[batch, 2]"]),
+    "Bidirectional": (["steps: float32[batch, length, 6]"], ["out: float32[batch, 2]"]),
+    "TimeDistributed": (["frames: float32[batch, length, 8, 8, 1]"], ["out: float32[batch, 2]"]),
+    "attention, causal": (["steps: float32[batch, length, 12]"], ["out: float32[batch, length, 2]"]),
+    "attention, two lengths": (
+        ["query: float32[batch, query_length, 8]", "value: float32[batch, value_length, 8]"],
+        ["attended: float32[batch, query_length, 8]"],
+    ),
+    "transformer": (["tokens: int64[batch, 12]"], ["logits: float32[batch, 12, 60]"]),
+    "embedding": (["tokens: int32[batch, length]"], ["out: float32[batch, 3]"]),
+    "resize": (
+        ["image: float32[batch, 8, 8, 3]"],
+        [f"{name}: float32[batch, 16, 16, 3]" for name in ("bilinear", "nearest", "bicubic")],
+    ),
+    "transposed convolution": (["image: float32[batch, 8, 8, 3]"], ["picture: float32[batch, 34, 34, 4]"]),
+    "depthwise convolution": (["image: float32[batch, 16, 16, 4]"], ["out: float32[batch, 3]"]),
+    "grouped convolution": (["image: float32[batch, 8, 8, 8]"], ["out: float32[batch, 3]"]),
+    "several inputs and outputs": (
+        ["left: float32[batch, 4]", "right: float32[batch, 6]"],
+        ["first: float32[batch, 2]", "second: float32[batch, 3]"],
+    ),
+    "dictionaries": (
+        ["left: float32[batch, 4]", "right: float32[batch, 6]"],
+        ["first: float32[batch, 2]", "second: float32[batch, 3]"],
+    ),
+    "operations": (
+        ["x: float32[batch, 6, 4]"],
+        [
+            "joined: float32[batch, 6, 8]",
+            "best: float32[batch, 3]",
+            "index: int32[batch, 6]",
+            "running: float32[batch, 6, 4]",
+            "length: float32[batch, 6]",
+            "chosen: float32[batch, 6, 4]",
+        ],
+    ),
+    "image of any size": (["image: float32[batch, height, width, 3]"], ["out: float32[batch, 2]"]),
+    "buckets": (["x: float32[batch, 3]"], ["out: float32[batch, 4]"]),
+}
+
+
+def save(model: Any, folder: Path) -> Path:
+    with quiet():
+        model.save(folder / "model.keras")
+    return folder / "model.keras"
+
+
+@pytest.mark.parametrize("family", INTERFACES)
+def test_a_family_of_layers_is_equal_and_keeps_its_names(tmp_path: Path, family: str) -> None:
+    keras.utils.set_random_seed(1)
+    report = convert(save(FAMILIES[family](), tmp_path), tmp_path / "out.onnx")
+    assert report.ok, report.comparison
+    assert report.comparison is not None
+    assert len(report.comparison.runs) == 3
+    inputs, outputs = INTERFACES[family]
+    assert [str(i) for i in report.inputs] == inputs
+    assert [str(o) for o in report.outputs] == outputs
+
+
+def test_every_activation_is_equal_to_keras_on_a_grid(tmp_path: Path) -> None:
+    model = FAMILIES["activations"]()
+    assert convert(save(model, tmp_path), tmp_path / "out.onnx").ok
+    x = np.linspace(-6, 6, 200, dtype=np.float32).reshape(20, 10)
+    found = OnnxRunner.open(tmp_path / "out.onnx").run({"x": x})
+    with quiet():
+        expected = [keras.ops.convert_to_numpy(t) for t in model(x, training=False)]
+    for name, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(found[name], right, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_squeeze_and_excite_with_hard_swish_needs_one_transpose(tmp_path: Path) -> None:
+    image = keras.Input((16, 16, 3), name="image")
+    x = layers.Conv2D(8, 3, padding="same")(image)
+    x = layers.Activation("hard_silu")(x)
+    x = x * (layers.ReLU(6.0)(x + 3.0) * (1.0 / 6.0))
+    gate = layers.GlobalAveragePooling2D()(x)
+    gate = layers.Conv2D(8, 1, activation="sigmoid")(layers.Reshape((1, 1, 8))(gate))
+    x = layers.Conv2D(4, 3, padding="same")(layers.Multiply()([x, gate]))
+    model = keras.Model(image, layers.GlobalAveragePooling2D(name="out")(x))
+    assert convert(save(model, tmp_path), tmp_path / "out.onnx").ok
+    assert operator_counts(io.load(tmp_path / "out.onnx"))["Transpose"] == 1
+
+
+def test_nchw_layout_turns_the_interface(tmp_path: Path) -> None:
+    model = stack(keras.Input((6, 8, 3), name="image"), layers.Conv2D(5, 3, padding="same", name="picture"))
+    report = convert(save(model, tmp_path), tmp_path / "out.onnx", layout="nchw")
+    assert report.ok
+    assert [str(i) for i in report.inputs] == ["image: float32[batch, 3, 6, 8]"]
+    assert [str(o) for o in report.outputs] == ["picture: float32[batch, 5, 6, 8]"]
+    assert "Transpose" not in operator_counts(io.load(tmp_path / "out.onnx"))
+    image = np.random.default_rng(0).standard_normal((2, 6, 8, 3)).astype(np.float32)
+    found = OnnxRunner.open(tmp_path / "out.onnx").run({"image": image.transpose(0, 3, 1, 2)})["picture"]
+    with quiet():
+        expected = keras.ops.convert_to_numpy(model(image))
+    np.testing.assert_allclose(found.transpose(0, 2, 3, 1), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_shapes_dtypes_and_names_can_be_given(tmp_path: Path) -> None:
+    model = stack(keras.Input((None, 4), name="steps"), layers.GlobalAveragePooling1D(name="mean"))
+    report = convert(
+        save(model, tmp_path),
+        tmp_path / "out.onnx",
+        input_shapes={"steps": ("rows", 7, 4)},
+        input_dtypes={"steps": np.dtype("float64")},
+        input_names=("values",),
+        output_names=("average",),
+    )
+    assert report.ok
+    assert [str(i) for i in report.inputs] == ["values: float64[rows, 7, 4]"]
+    assert [str(o) for o in report.outputs] == ["average: float32[rows, 4]"]
+
+
+@pytest.mark.parametrize("opset", [13, 18, 21])
+def test_the_opset_is_written_as_asked(fixtures: Path, tmp_path: Path, opset: int) -> None:
+    report = convert(fixtures / "digits_keras.keras", tmp_path / "out.onnx", opset=opset)
+    assert report.ok
+    assert report.opset == opset
+
+
+def test_a_subclassed_model_from_a_factory_needs_a_shape(tmp_path: Path) -> None:
+    factory = tmp_path / "net.py"
+    factory.write_text(
+        "import keras\n"
+        "class Net(keras.Model):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.dense = keras.layers.Dense(3)\n"
+        "    def call(self, values):\n"
+        "        return {'scores': self.dense(values)}\n"
+    )
+    settings: dict[str, Any] = {"factory": f"{factory}:Net"}
+    with pytest.raises(UsageError, match="--input-shape"):
+        convert(None, tmp_path / "out.onnx", **settings)
+    report = convert(None, tmp_path / "out.onnx", input_shapes={"": ("batch", 5)}, **settings)
+    assert report.ok
+    assert [str(i) for i in report.inputs] == ["values: float32[batch, 5]"]
+    assert [str(o) for o in report.outputs] == ["scores: float32[batch, 3]"]
+
+
+def test_an_operator_without_an_onnx_form_is_named(tmp_path: Path) -> None:
+    factory = tmp_path / "odd.py"
+    factory.write_text(
+        "import keras, tensorflow as tf\n"
+        "class Odd(keras.layers.Layer):\n"
+        "    def call(self, x):\n"
+        "        return tf.math.bessel_i0e(x)\n"
+        "def make():\n"
+        "    return keras.Sequential([keras.Input((3,), name='x'), Odd()])\n"
+    )
+    with pytest.raises(UnsupportedError, match="BesselI0e"):
+        convert(None, tmp_path / "out.onnx", factory=f"{factory}:make", adapter="keras")
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_unknown_dims_get_names_that_say_what_they_are() -> None:
+    assert name_dims({"x": (None, None, 4)}) == {"x": ("batch", "length", 4)}
+    assert name_dims({"x": (None, None, None, 3)}) == {"x": ("batch", "height", "width", 3)}
+    assert name_dims({"a": (None, None), "b": (None, None)}) == {"a": ("batch", "a_length"), "b": ("batch", "b_length")}
+    assert name_dims({"a": (None, None), "b": (2, 3)}) == {"a": ("batch", "length"), "b": (2, 3)}
+
+
+def test_names_that_come_again_get_numbers() -> None:
+    assert unique(["a", "b", "a", "a_1"]) == ["a", "b", "a_1", "a_1_1"]
+    assert max(Counter(unique(["x"] * 5)).values()) == 1

@@ -1,0 +1,93 @@
+"""What stays float between integers as the runtime's own fused operators: the same results, fewer nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+import onnxtool
+from onnxtool.errors import UsageError
+from onnxtool.model import io
+from onnxtool.quantization.apply_recipe import apply
+from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.runner import OnnxRunner
+from tests.quantization.quant_models import build, weights
+
+LENGTH, WIDTH, HEADS = 16, 64, 4
+DATA = np.random.default_rng(5).standard_normal((8, LENGTH, WIDTH)).astype(np.float32)
+
+
+def attention_proto() -> onnx.ModelProto:
+    """Multi-head attention with a residual and a normalization behind it, in parts, as exporters write it."""
+    node = helper.make_node
+    nodes = []
+    for name in "qkv":
+        nodes += [
+            node("MatMul", ["x", f"w{name}"], [f"{name}_projected"]),
+            node("Reshape", [f"{name}_projected", "heads"], [f"{name}_heads"]),
+            node("Transpose", [f"{name}_heads"], [name], perm=[0, 2, 1, 3]),
+        ]
+    nodes += [
+        node("Transpose", ["k"], ["k_turned"], perm=[0, 1, 3, 2]),
+        node("MatMul", ["q", "k_turned"], ["scores"]),
+        node("Mul", ["scores", "scale"], ["scaled"]),
+        node("Softmax", ["scaled"], ["shares"], axis=-1),
+        node("MatMul", ["shares", "v"], ["mixed"]),
+        node("Transpose", ["mixed"], ["back"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["back", "joined"], ["flat"]),
+        node("MatMul", ["flat", "wo"], ["out"]),
+        node("Add", ["x", "out"], ["sum"]),
+        node("LayerNormalization", ["sum", "gamma", "beta"], ["y"], axis=-1),
+    ]
+    arrays = {f"w{name}": weights(WIDTH, WIDTH) for name in "qkvo"}
+    arrays |= {
+        "heads": np.array([0, LENGTH, HEADS, WIDTH // HEADS]),
+        "joined": np.array([0, LENGTH, WIDTH]),
+        "scale": np.array((WIDTH // HEADS) ** -0.5, np.float32),
+        "gamma": 1 + weights(WIDTH),
+        "beta": weights(WIDTH),
+    }
+    return build(nodes, arrays, {"x": ["n", LENGTH, WIDTH]}, {"y": ["n", LENGTH, WIDTH]})
+
+
+def operators(model: ir.Model) -> Counter[str]:
+    return Counter(n.op_type for n in model.graph)
+
+
+EXPECTED = [("attention", {"MultiHeadAttention"}), ("all", {"MultiHeadAttention", "SkipLayerNormalization"})]
+
+
+@pytest.mark.parametrize(("fuse", "expected"), EXPECTED)
+def test_fusions_leave_the_results_as_they_are(fuse: str, expected: set[str]) -> None:
+    prepared = prepare(io.from_proto(attention_proto()))
+    recipe = QuantRecipe(mode="dynamic")
+    plain, fused = apply(prepared, recipe), apply(prepared, QuantRecipe(mode="dynamic", fuse=fuse))  # type: ignore[arg-type]
+    found = operators(fused)
+    assert set(found) & EXPECTED[-1][1] == expected
+    assert "Softmax" not in found and operators(plain)["Softmax"] == 1
+    assert found["MatMulInteger"] == operators(plain)["MatMulInteger"] > 0
+    for sample in DATA:
+        left, right = (OnnxRunner.open(m).run({"x": sample[None]})["y"] for m in (plain, fused))
+        assert np.abs(left - right).max() < 0.05 * np.abs(left).max()
+
+
+def test_a_fused_recipe_is_replayed_to_the_same_bytes(tmp_path: Path) -> None:
+    model, recipe = tmp_path / "m.onnx", tmp_path / "recipe.json"
+    onnx.save(attention_proto(), model)
+    first, second = tmp_path / "a.onnx", tmp_path / "b.onnx"
+    report = onnxtool.quantize(model, first, mode="dynamic", fuse="all", recipe_file=recipe)
+    assert "fused all" in report.summary
+    onnxtool.quantize(model, second, recipe_file=recipe)
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_float16_has_no_fusions() -> None:
+    with pytest.raises(UsageError, match="--fuse"):
+        QuantRecipe(mode="float16", fuse="all")

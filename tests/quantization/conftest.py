@@ -1,0 +1,44 @@
+"""Fixtures of the quantizer's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxtool.model import io
+from tests.quantization.quant_models import residual_proto, transformer_proto
+
+
+@pytest.fixture(scope="session")
+def residual() -> onnx.ModelProto:
+    return residual_proto()
+
+
+@pytest.fixture(scope="session")
+def transformer() -> onnx.ModelProto:
+    return transformer_proto()
+
+
+@pytest.fixture(scope="session")
+def residual_data() -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(1).standard_normal((24, 3, 16, 16)).astype(np.float32)}
+
+
+@pytest.fixture(scope="session")
+def transformer_data() -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(2).standard_normal((24, 12, 32)).astype(np.float32)}
+
+
+@pytest.fixture
+def save(tmp_path: Any) -> Callable[[onnx.ModelProto], Any]:
+    """Write a proto to a file and give its path."""
+
+    def write(proto: onnx.ModelProto, name: str = "model.onnx") -> Any:
+        io.save(io.from_proto(proto), tmp_path / name)
+        return tmp_path / name
+
+    return write

@@ -1,0 +1,150 @@
+"""`auto` on the real model: it keeps the budget, replays, and says so when nothing is worth writing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import onnxtool
+from onnxtool.errors import InputError, UsageError
+from onnxtool.model import io
+from onnxtool.quantization.targets import this_machine
+from onnxtool.report.quantize import QuantizeReport
+from onnxtool.runtime.runner import OnnxRunner
+from tests.quantization.quant_models import build, weights
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("auto")
+
+
+@pytest.fixture(scope="module")
+def found(fixtures: Path, digits_onnx: Path, folder: Path) -> QuantizeReport:
+    report: QuantizeReport = onnxtool.quantize(
+        digits_onnx,
+        folder / "auto.onnx",
+        data=fixtures / "calib.npz",
+        eval_data=fixtures / "eval.npz",
+        labels="label",
+        recipe_file=folder / "recipe.json",
+        time_limit=30,
+    )
+    return report
+
+
+def test_keeps_the_budget(found: QuantizeReport, fixtures: Path) -> None:
+    data = np.load(fixtures / "eval.npz")
+    assert found.output is not None
+    logits = OnnxRunner.open(found.output).run({"image": data["image"]})["logits"]
+    assert (logits.argmax(axis=1) == data["label"]).mean() >= 716 / 719 - 0.01
+    assert found.metric is not None
+    assert found.metric.drop <= 0.01
+    assert "1 point below float on the labelled data" in found.budget
+
+
+def test_the_frontier_holds_what_was_tried_and_the_winner_is_the_fastest_within_budget(found: QuantizeReport) -> None:
+    (chosen,) = [c for c in found.frontier if c.chosen]
+    assert chosen.within_budget
+    assert chosen.latency is not None
+    assert chosen.latency.high < 1
+    assert len(found.frontier) >= 6
+    assert {"static", "dynamic"} <= {w for c in found.frontier for w in c.recipe.replace("+", " ").split()}
+    assert all(c.latency is None or c.bytes > 0 for c in found.frontier)
+    json.dumps(found.to_dict())
+
+
+def test_a_saved_recipe_gives_the_same_bytes_without_data(
+    found: QuantizeReport, digits_onnx: Path, folder: Path, tmp_path: Path
+) -> None:
+    again = onnxtool.quantize(digits_onnx, tmp_path / "again.onnx", recipe_file=folder / "recipe.json")
+    assert again.recipe == found.recipe
+    assert (tmp_path / "again.onnx").read_bytes() == (folder / "auto.onnx").read_bytes()
+
+
+def test_a_recipe_for_another_model_is_refused(found: QuantizeReport, folder: Path, tmp_path: Path) -> None:
+    other = build([helper.make_node("MatMul", ["a", "w"], ["b"])], {"w": weights(4, 4)}, {"a": [1, 4]}, {"b": [1, 4]})
+    io.save(io.from_proto(other), tmp_path / "other.onnx")
+    with pytest.raises(InputError, match="for another model"):
+        onnxtool.quantize(tmp_path / "other.onnx", tmp_path / "q.onnx", recipe_file=folder / "recipe.json")
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(InputError, match="no quantization recipe"):
+        onnxtool.quantize(tmp_path / "other.onnx", tmp_path / "q.onnx", recipe_file=tmp_path / "bad.json")
+
+
+def fragile() -> onnx.ModelProto:
+    """A model that int8 ruins: it returns what is left when two large equal terms are taken from each other."""
+    node = helper.make_node
+    big = (np.eye(16) * 1000).astype(np.float32)
+    nodes = [
+        node("MatMul", ["x", "w"], ["a"]),
+        node("Add", ["x", "a"], ["b"]),
+        node("MatMul", ["b", "v"], ["c"]),
+        node("MatMul", ["x", "v"], ["d"]),
+        node("Sub", ["c", "d"], ["y"]),
+    ]
+    arrays = {"w": weights(16, 16, scale=1e-4), "v": big}
+    return build(nodes, arrays, {"x": ["n", 16]}, {"y": ["n", 16]})
+
+
+@pytest.fixture(scope="module")
+def refused(folder: Path) -> QuantizeReport:
+    io.save(io.from_proto(fragile()), folder / "fragile.onnx")
+    data = {"x": np.random.default_rng(0).standard_normal((32, 16)).astype(np.float32)}
+    report: QuantizeReport = onnxtool.quantize(folder / "fragile.onnx", folder / "no.onnx", data=data, time_limit=15)
+    return report
+
+
+def test_writes_nothing_when_nothing_keeps_the_budget_and_beats_float(refused: QuantizeReport, folder: Path) -> None:
+    assert not refused.ok
+    assert refused.output is None
+    assert not (folder / "no.onnx").exists()
+    assert "nothing was written" in refused.verdict
+    assert refused.frontier, "what was tried is told all the same"
+    assert not any(c.chosen for c in refused.frontier)
+
+
+def test_without_labels_the_budget_is_fidelity_on_held_out_samples(refused: QuantizeReport) -> None:
+    assert "held-out" in refused.budget
+
+
+def test_excluded_nodes_stay_float_in_every_candidate(fixtures: Path, digits_onnx: Path, tmp_path: Path) -> None:
+    report = onnxtool.quantize(
+        digits_onnx, tmp_path / "q.onnx", data=fixtures / "calib.npz", op_types=("Gemm",), time_limit=10, smallest=True
+    )
+    assert report.quantized.get("Conv", (0, 3))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "activations", "reduced"), [("avx2", "u8", True), ("vnni", "u8", False), ("arm64", "s8", False)]
+)
+def test_a_target_is_chosen_for_without_timing(
+    fixtures: Path, digits_onnx: Path, tmp_path: Path, target: str, activations: str, reduced: bool
+) -> None:
+    report = onnxtool.quantize(
+        digits_onnx, tmp_path / "q.onnx", data=fixtures / "calib.npz", target=target, time_limit=20, samples=16
+    )
+    assert report.recipe["activations"] == activations
+    assert report.recipe["reduced"] is reduced
+    assert all(c.latency is None for c in report.frontier if not c.chosen)
+    assert any("nothing was timed" in w for w in report.warnings)
+    weights = [
+        onnx.numpy_helper.to_array(t)
+        for t in onnx.load(tmp_path / "q.onnx").graph.initializer
+        if t.data_type == onnx.TensorProto.INT8 and len(t.dims) > 1
+    ]
+    assert weights
+    assert max(int(np.abs(w.astype(int)).max()) for w in weights) == (63 if reduced else 127)
+
+
+def test_machines_without_vnni_get_seven_bits() -> None:
+    assert this_machine({"AVX2"}, arm=False).reduced
+    assert not this_machine({"AVX2", "AVX512-VNNI"}, arm=False).reduced
+    assert not this_machine(set(), arm=True).reduced
+    with pytest.raises(UsageError, match="--target z80"):
+        onnxtool.quantize("a.onnx", "b.onnx", target="z80")
