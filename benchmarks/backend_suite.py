@@ -23,8 +23,8 @@ import onnx_ir as ir
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
+from onnxtool.optimization.equivalence import is_random
 from onnxtool.optimization.pipeline import optimize_model
-from onnxtool.optimization.verify import is_random
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, create_session
 

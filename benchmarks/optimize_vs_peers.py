@@ -33,7 +33,7 @@ from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.header import read_header
 from onnxtool.model.ir.queries import input_specs
-from onnxtool.optimization.verify import first_fault, judge
+from onnxtool.optimization.equivalence import first_fault, judge
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
 from onnxtool import __version__
-from onnxtool.cli import errors, streams
+from onnxtool.cli import output, streams
 from onnxtool.cli.process_options import LIMIT, NO_ISOLATION, sort
 from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model.safety import limits
@@ -122,7 +122,7 @@ def main(args: Sequence[str] | None = None) -> None:
     given = sort(sys.argv[1:] if args is None else args)
 
     def fail(message: str, code: int) -> None:
-        errors.print_error(message, code, as_json="--json=-" in given.rest)
+        output.print_error(message, code, as_json="--json=-" in given.rest)
 
     try:
         limits.verify_environment()

@@ -11,7 +11,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +21,7 @@ import typer
 
 from onnxtool import progress
 from onnxtool.cli import streams
-from onnxtool.cli.errors import print_error
+from onnxtool.cli.render.text import clean
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.report.base import Report
 from onnxtool.runtime import isolation
@@ -237,3 +237,13 @@ class _Bar:
                 return
             self._id = self._owner.bars().add_task(self._label, total=self._total)
         self._owner.bars().update(self._id, completed=self._done, description=self._label)
+
+
+def print_error(message: str, code: int, *, as_json: bool) -> None:
+    """Print `error: ...` to stderr and, where stdout carries JSON, an error object there."""
+    line = clean(" ".join(message.split()), limit=2000)
+    if as_json:
+        with suppress(OSError):
+            print(json.dumps({"schema": "onnxtool/error/1", "ok": False, "error": line, "exit_code": code}), flush=True)
+    with suppress(OSError):
+        print(f"error: {line}", file=sys.stderr, flush=True)

@@ -1,86 +1,81 @@
-"""From the words of the command line to ConvertOptions; `convert` and `compare` both read them."""
+"""Options that hold numbers."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from onnxtool.conversion.adapter import ConvertOptions
-from onnxtool.errors import UsageError
-from onnxtool.model.spec import parse_dtype, parse_input_shapes
-from onnxtool.runtime.archive import read_npz
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import numpy as np
-
-_CHOICES = {"exporter": ("auto", "dynamo", "torchscript"), "layout": ("nhwc", "nchw", None)}
+    from onnxtool.validation.equivalence.difference import Tolerance
 
 
-def convert_options(
-    *,
-    factory: str | None = None,
-    factory_arg: Iterable[str] | None = None,
-    pythonpath: Iterable[Path] | None = None,
-    trust: bool = False,
-    input_shape: Iterable[str] | None = None,
-    input_dtype: Iterable[str] | None = None,
-    sample: Path | None = None,
-    input_names: str | None = None,
-    output_names: str | None = None,
-    custom_op_library: Iterable[Path] | None = None,
-    inputs: str | None = None,
-    outputs: str | None = None,
-    **plain: Any,
-) -> ConvertOptions:
-    """Build the options; `plain` are fields that need no parsing.
+def whole_numbers(option: str, text: str | None) -> tuple[int, ...]:
+    """Parse "1,8" into (1, 8), each once; None is none.
 
     Raises:
-        UsageError: an argument that cannot be read.
-        InputError: the sample cannot be read.
+        UsageError: something that is no whole number from 1 up.
     """
-    for name, allowed in _CHOICES.items():
-        if plain.get(name, allowed[-1]) not in allowed:
-            known = ", ".join(a for a in allowed if a)
-            raise UsageError(f"--{name} {plain[name]}: must be one of {known}.")
-    if factory_arg and factory is None:
-        raise UsageError("--factory-arg needs --factory.")
-    return ConvertOptions(
-        factory=factory,
-        factory_args=dict(map(_factory_argument, factory_arg or ())),
-        python_path=tuple(pythonpath or ()),
-        trust=trust,
-        input_shapes={name or "": dims for name, dims in parse_input_shapes(input_shape or ()).items()},
-        input_dtypes=dict(map(_dtype, input_dtype or ())),
-        sample=None if sample is None else read_npz(sample),
-        input_names=_names(input_names),
-        output_names=_names(output_names),
-        custom_op_libraries=tuple(custom_op_library or ()),
-        frozen_inputs=_names(inputs),
-        frozen_outputs=_names(outputs),
-        **plain,
-    )
+    from onnxtool.errors import UsageError
+
+    if text is None:
+        return ()
+    parts = [p.strip() for p in text.split(",")]
+    if not all(p.isascii() and p.isdigit() and 0 < int(p) < 1 << 20 for p in parts):
+        raise UsageError(f"{option} {text}: write whole numbers from 1 up, with commas between them.")
+    return tuple(dict.fromkeys(int(p) for p in parts))
 
 
-def _factory_argument(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, the value read as JSON where it is JSON ("3", "true", "[1,2]", "null"), else as text."""
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise UsageError(f"--factory-arg {text}: write NAME=VALUE.")
+def percentage(option: str, text: str) -> float:
+    """Parse "5%" or "5" into 0.05.
+
+    Raises:
+        UsageError: no number from 0 up.
+    """
+    from onnxtool.errors import UsageError
+
     try:
-        return name, json.loads({"True": "true", "False": "false", "None": "null"}.get(value, value))
+        value = float(text.strip().removesuffix("%"))
     except ValueError:
-        return name, value
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"{option} {text}: write a percentage, such as 5%.")
+    return value / 100
 
 
-def _dtype(text: str) -> tuple[str, np.dtype | str]:
-    name, _, dtype = text.rpartition(":")
-    return name, parse_dtype(dtype)
+def parse_tolerances(texts: Sequence[str]) -> dict[str, Tolerance]:
+    """Parse "NAME:rtol,atol" into a tolerance for each output.
+
+    Raises:
+        UsageError: another form.
+    """
+    from onnxtool.errors import UsageError
+    from onnxtool.validation.equivalence.difference import Tolerance
+
+    found = {}
+    for text in texts:
+        name, separator, numbers = text.rpartition(":")
+        try:
+            rtol, atol = (float(n) for n in numbers.split(","))
+        except ValueError:
+            rtol = atol = -1.0
+        if not separator or not name or not (rtol >= 0 and atol >= 0):
+            raise UsageError(f"--tolerance {text}: write NAME:rtol,atol, such as logits:1e-2,1e-4.")
+        found[name] = Tolerance(rtol, atol)
+    return found
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    names = tuple(n.strip() for n in (text or "").split(",") if n.strip())
-    if text is not None and not names:
-        raise UsageError("a list of names is empty.")
-    return names
+def byte_count(option: str, text: str | None) -> int | None:
+    """Parse "64MB", "1.5 GB" or plain bytes into a number of bytes (1 kB is 1000 bytes); None is none.
+
+    Raises:
+        UsageError: not such a size.
+    """
+    from onnxtool.errors import UsageError
+
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kmgt]?)b?", text.strip().lower(), re.ASCII)
+    if match is None:
+        raise UsageError(f"{option} {text}: write a size such as 64MB, 1.5GB, or a number of bytes.")
+    return int(float(match[1]) * 1000 ** " kmgt".index(match[2] or " "))

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from onnxtool import progress
-from onnxtool.conversion.adapter import Adapter, ConvertOptions, SourceModel, find_adapter
-from onnxtool.conversion.equivalence import Proof, tidied
-from onnxtool.conversion.factory_framework import choose_adapter
+from onnxtool.conversion.adapter import Adapter, SourceModel
+from onnxtool.conversion.equivalence import EquivalenceCheck, cleaned_up
+from onnxtool.conversion.factory import choose_adapter
 from onnxtool.conversion.graph_interface import align, observe_output_dims
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.provenance import record
+from onnxtool.conversion.registry import find_adapter
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import Watched, declared_bytes
 from onnxtool.errors import UsageError
@@ -27,7 +29,7 @@ from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
 from onnxtool.model.spec import parse_dtype
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.archive import read_npz
-from onnxtool.runtime.isolation import FRAMEWORK, OWN, Pace, risky
+from onnxtool.runtime.isolation import FRAMEWORK, OWN, ResourceAllowance, guarded
 from onnxtool.validation.equivalence.difference import Tolerance
 
 # Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
@@ -79,20 +81,20 @@ def convert(
         # Frameworks run the model to export it, with native code that takes its data for sound.
         _prepare(adapter, opened, options, export=True)
         pace = _pace(adapter, options)
-        with risky(f"exporting the model with {adapter.name}", opened.size, declared_bytes(model.inputs), pace):
+        with guarded(f"exporting the model with {adapter.name}", opened.size, declared_bytes(model.inputs), pace):
             graph = adapter.export(model, options)
         align(graph, model.inputs, model.outputs)
         clock.stop("export")
         task.advance()
         comparison = None
-        proof = Proof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
+        proof = EquivalenceCheck(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
         if verify_result:
-            with risky(f"running the model with {adapter.name}", opened.size, pace=pace):
+            with guarded(f"running the model with {adapter.name}", opened.size, pace=pace):
                 proof.observe(graph)
         _release(model)
         with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
             if verify_result:
-                graph, comparison = tidied(graph, proof, model.notes)
+                graph, comparison = cleaned_up(graph, proof, model.notes)
                 observe_output_dims(graph, model.inputs, [(p.feeds, p.outputs) for p in proof.probes])
             clock.stop("verify")
             task.advance()
@@ -168,11 +170,11 @@ def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tup
         raise UsageError("give a SOURCE file, or --factory file.py:function that builds the whole model.")
     opened = Source(source)
     if opened.path is None and options.adapter is None:
-        with risky("building the model with the factory", pace=OWN):
+        with guarded("building the model with the factory", pace=OWN):
             options = choose_adapter(options)
     adapter = find_adapter(opened, options)
     _prepare(adapter, opened, options, export=False)
-    with risky(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options)):
+    with guarded(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options)):
         return opened, adapter, adapter.load(opened, options)
 
 
@@ -183,7 +185,7 @@ def _prepare(adapter: Adapter, opened: Source, options: ConvertOptions, *, expor
         prepare(opened, options, export=export)
 
 
-def _pace(adapter: Adapter, options: ConvertOptions) -> Pace:
+def _pace(adapter: Adapter, options: ConvertOptions) -> ResourceAllowance:
     """What loading and running may take: a stranger's file is held short, the user's own code is not."""
     if options.factory is not None or options.trust:
         return OWN

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.adapter import ConvertOptions, SourceModel
+from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.allowance import allowances, tolerance_for
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import guarded
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
@@ -57,7 +58,7 @@ class Remembered:
         return next(p.outputs for p in self._probes if p.feeds is feeds)
 
 
-class Proof:
+class EquivalenceCheck:
     """Holds a source against graphs made of it. The source is run once, however many graphs are tried.
 
     Attributes:
@@ -138,7 +139,7 @@ class Proof:
             ) from error
 
 
-def tidied(graph: ir.Model, proof: Proof, notes: list[str]) -> tuple[ir.Model, CompareReport]:
+def cleaned_up(graph: ir.Model, proof: EquivalenceCheck, notes: list[str]) -> tuple[ir.Model, CompareReport]:
     """Clean the graph up with the optimizer's bit-exact passes, and prove the result; where that fails, prove it as
     the exporter left it.
 
@@ -227,11 +228,11 @@ def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Pr
     probes: list[Probe] = []
     failures: list[InputError] = []
     # An adapter may know inputs on which rounding alone decides: two classes that tie.
-    settle = getattr(model, "settle", dict)
+    drop_tied_rows = getattr(model, "drop_tied_rows", dict)
     for given in feeds:
         try:
-            feed = settle(given)
-            with risky("running the model", inputs=feeds_bytes(feed)):
+            feed = drop_tied_rows(given)
+            with guarded("running the model", inputs=feeds_bytes(feed)):
                 probes.append(Probe(feed, model.run(feed)))
         except InputError as error:
             failures.append(error)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec, apply_input_shapes
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.adapter import ConvertOptions, SourceModel
+from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.model.spec import dtype_name

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import feeds_bytes
-from onnxtool.runtime.isolation import Pace, risky
+from onnxtool.runtime.isolation import ResourceAllowance, guarded
 
 _BATCH, _LENGTH = 2, 32
 
@@ -18,7 +18,7 @@ _BATCH, _LENGTH = 2, 32
 class Watched:
     """Gives what the model gives."""
 
-    def __init__(self, model: SourceModel, what: str, size: int, pace: Pace) -> None:
+    def __init__(self, model: SourceModel, what: str, size: int, pace: ResourceAllowance) -> None:
         """Wrap a model.
 
         Args:
@@ -40,7 +40,7 @@ class Watched:
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass."""
-        with risky(self._what, self._size, feeds_bytes(feeds), self._pace):
+        with guarded(self._what, self._size, feeds_bytes(feeds), self._pace):
             return self._model.run(feeds)
 
     def __getattr__(self, name: str) -> Any:
@@ -49,7 +49,7 @@ class Watched:
             return found
 
         def layers(feeds: Mapping[str, np.ndarray], see: Any) -> None:
-            with risky(self._what, self._size, feeds_bytes(feeds), self._pace):
+            with guarded(self._what, self._size, feeds_bytes(feeds), self._pace):
                 found(feeds, see)
 
         return layers

@@ -26,7 +26,7 @@ _SLOWER = 1.01  # above this a family is not worth its non-portable operators, u
 
 
 @dataclass(frozen=True)
-class Choice:
+class FusionChoice:
     """Which passes of level all to run.
 
     Attributes:
@@ -38,20 +38,20 @@ class Choice:
     trials: tuple[FamilyTrial, ...]
 
 
-def families(names: Sequence[str]) -> list[str]:
+def fusion_passes(names: Sequence[str]) -> list[str]:
     """Those of the given passes that make the runtime's own operators, in the order in which they are tried."""
     found = [p for p in select(Level.ALL) if p.level is Level.ALL and p.name in names]
     # Some run before others that would take the same nodes, and are to be held against what these make of them.
     return [p.name for p in sorted(found, key=lambda p: getattr(p, "tried_last", False))]
 
 
-def choose(
+def select_fusions(
     fresh: Callable[[], ir.Model],
     names: Sequence[str],
     feeds: Sequence[dict[str, np.ndarray]],
     options: SessionOptions,
     max_folded_bytes: int | None,
-) -> Choice:
+) -> FusionChoice:
     """Add one family after another and keep it when the model is then no slower, at any of the given sizes.
 
     Args:
@@ -62,7 +62,7 @@ def choose(
         max_folded_bytes: for the pipeline.
     """
     options = dataclasses.replace(options, threads=options.threads or 1)
-    candidates = families(names)
+    candidates = fusion_passes(names)
     kept = [n for n in names if n not in candidates]
     portable = fresh()
     optimize_model(portable, Level.EXTENDED, only=kept, max_folded_bytes=max_folded_bytes)
@@ -87,7 +87,7 @@ def choose(
                 kept, best = tried, candidate
     # A family that finds nothing stays in the list: the pipeline itself may give it something to do.
     refused = {t.name for t in trials if not t.kept}
-    return Choice(tuple(n for n in names if n not in refused), tuple(trials))
+    return FusionChoice(tuple(n for n in names if n not in refused), tuple(trials))
 
 
 def _with(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxtool.errors import UsageError
-from onnxtool.optimization.fusion_selection import Choice, families
+from onnxtool.optimization.fusion_selection import FusionChoice, fusion_passes
 from onnxtool.report.optimize import FamilyTrial
 from onnxtool.runtime.cpu import TARGETS
 
@@ -26,7 +26,7 @@ _LEFT_OUT: dict[str, frozenset[str]] = {
 assert set(_LEFT_OUT) == set(TARGETS)
 
 
-def by_table(names: Sequence[str], target: str) -> Choice:
+def by_table(names: Sequence[str], target: str) -> FusionChoice:
     """Choose the families for a processor by the table: the same on every machine and in every run.
 
     Args:
@@ -39,5 +39,5 @@ def by_table(names: Sequence[str], target: str) -> Choice:
     if target not in _LEFT_OUT:
         raise UsageError(f"--target {target}: choose one of {', '.join(TARGETS)}.")
     out = _LEFT_OUT[target]
-    trials = tuple(FamilyTrial(n, n not in out, None, f"by the table for {target}") for n in families(names))
-    return Choice(tuple(n for n in names if n not in out), trials)
+    trials = tuple(FamilyTrial(n, n not in out, None, f"by the table for {target}") for n in fusion_passes(names))
+    return FusionChoice(tuple(n for n in names if n not in out), trials)

@@ -13,24 +13,24 @@ import onnx_ir as ir
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
-from onnxtool.model.io.lazy_read import lies_beside
+from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.io.protobuf_stream import serialized_size
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
 from onnxtool.model.provenance.digest import DIGEST_BYTES, DIGEST_KEY
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.model.spec import Dim
-from onnxtool.optimization.equivalence import Judgement
+from onnxtool.optimization.equivalence import EquivalenceCheck
 from onnxtool.optimization.freeze import freeze_initializers as freeze_weights
 from onnxtool.optimization.freeze import freeze_inputs
-from onnxtool.optimization.fusion_selection import Choice, choose
+from onnxtool.optimization.fusion_selection import FusionChoice, select_fusions
 from onnxtool.optimization.fusion_table import by_table
 from onnxtool.optimization.normalize import drop_labels
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
-from onnxtool.optimization.pass_bisection import Attempt, settle
+from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
-from onnxtool.runtime.optimize_latency import measure_ratio, timing_feeds
+from onnxtool.runtime.latency import measure_ratio, timing_feeds
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.difference import Tolerance
 
@@ -118,20 +118,24 @@ def optimize(
     before = _size(model, io.total_bytes(source))
     inputs, outputs, domains = input_specs(model), output_specs(model), input_domains(model)
     digest = io.sha256(source)
-    judgement = Judgement(source, model, data, Tolerance(rtol, atol), seed, options, exact=exact) if verify else None
-    choice = Choice(tuple(names), ())
+    judgement = (
+        EquivalenceCheck(source, model, data, Tolerance(rtol, atol), seed, options, exact=exact) if verify else None
+    )
+    choice = FusionChoice(tuple(names), ())
     if target is not None:
         choice = by_table(names, target)
     elif level is Level.ALL and judgement is not None and bench:
         feeds = [p.feeds for p in judgement.probes[:2]]
         if data is None:
             feeds = timing_feeds(inputs, seed, domains, judgement.probes)
-        with suppress(FaultyPassError):  # then nothing can be timed, and `settle` finds it again and drops it
-            choice = choose(fresh, names, feeds, options, max_folded_bytes)
+        with suppress(
+            FaultyPassError
+        ):  # then nothing can be timed, and `drop_faulty_passes` finds it again and drops it
+            choice = select_fusions(fresh, names, feeds, options, max_folded_bytes)
     names = list(choice.names)
-    attempt, dropped = settle(fresh, judgement or _unjudged, level, names, max_folded_bytes)
+    attempt, dropped = drop_faulty_passes(fresh, judgement or _unjudged, level, names, max_folded_bytes)
     if attempt.fault is not None and judgement is not None and judgement.relax():
-        attempt, dropped = settle(fresh, judgement, level, names, max_folded_bytes)
+        attempt, dropped = drop_faulty_passes(fresh, judgement, level, names, max_folded_bytes)
     if attempt.fault is not None:
         raise VerdictError(f"{source}: even without any pass, {attempt.fault}. Nothing was written.")
     warnings = list(judgement.warnings) if judgement is not None else []
@@ -206,5 +210,5 @@ def _excess(model: ir.Model, before: ModelSize) -> int:
 def _stays_external(model: ir.Model) -> bool | None:
     """Large weights that lie beside the source go beside the result too: that takes a tenth of the memory."""
     weights = (v.const_value for v in model.graph.initializers.values())
-    held = sum(w.nbytes for w in weights if w is not None and lies_beside(w))
+    held = sum(w.nbytes for w in weights if w is not None and is_external(w))
     return True if held > _LARGE_EXTERNAL else None

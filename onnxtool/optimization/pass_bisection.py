@@ -31,7 +31,7 @@ class Attempt:
     fault: str | None
 
 
-def settle(
+def drop_faulty_passes(
     fresh: Callable[[], ir.Model],
     verdict: Verdict,
     level: Level,

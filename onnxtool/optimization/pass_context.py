@@ -238,7 +238,7 @@ class PassContext:
         before.graph.insert_before(before, node)
         return node.outputs[0]
 
-    def morph(
+    def replace_op(
         self,
         node: ir.Node,
         op_type: str,
@@ -259,7 +259,7 @@ class PassContext:
         for item in kept:
             node.attributes.add(ir.Attr(item.name, item.type, item.value))
 
-    def bypass(self, old: ir.Value, new: ir.Value) -> bool:
+    def redirect_uses(self, old: ir.Value, new: ir.Value) -> bool:
         """Let every use of `old` read `new`; `old`'s node is then dead. A graph output keeps its name.
 
         Returns:

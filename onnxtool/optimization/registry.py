@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 
 from onnxtool.errors import UsageError
 from onnxtool.optimization.pass_base import Level, Pass
+from onnxtool.optimization.passes.cleanup.clips import CollapseClips
 from onnxtool.optimization.passes.cleanup.common_subexpressions import (
     EliminateCommonSubexpressions,
     MergeDuplicateInitializers,
@@ -27,7 +28,7 @@ from onnxtool.optimization.passes.cleanup.operator_chains import (
     FlattenConcats,
 )
 from onnxtool.optimization.passes.cleanup.shape_computations import EliminateExpand, FoldShapes, ShareSizes
-from onnxtool.optimization.passes.fusion.activations import CollapseClips, FuseGelu, FuseHardSwish
+from onnxtool.optimization.passes.fusion.activations import FuseGelu, FuseHardSwish
 from onnxtool.optimization.passes.fusion.affine import FuseBatchNormAffine, FuseConvAffine, FuseMatMulScale
 from onnxtool.optimization.passes.fusion.batchnorm import FuseConvBatchNorm
 from onnxtool.optimization.passes.fusion.gemm import FuseMatMulAdd, FuseTransposeGemm

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import all_nodes, inner_nodes, is_op
 from onnxtool.quantization.algorithms.qdq_placement import COMPUTE
 from onnxtool.quantization.data.source import DataSource
-from onnxtool.quantization.inputs import Job
+from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 
 _INTEGER = (
@@ -36,7 +36,7 @@ _FLOATS = ("float32", "float16", "float64", "bfloat16")
 _NO_KERNEL = ("GRU", "RNN", "ConvTranspose")
 
 
-def remarks(job: Job, recipe: QuantRecipe, planned: Collection[str] = ()) -> tuple[str, ...]:
+def remarks(job: QuantizationInputs, recipe: QuantRecipe, planned: Collection[str] = ()) -> tuple[str, ...]:
     """The warnings of a report; `planned` are the names of the nodes that are quantized."""
     found = []
     if recipe.mode != "float16":

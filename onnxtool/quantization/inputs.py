@@ -18,7 +18,7 @@ from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.data.images import ImageOptions
 from onnxtool.quantization.data.open_data import open_data
 from onnxtool.quantization.data.source import DataSource
-from onnxtool.quantization.evaluation.task_metric import Task, open_task
+from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.runtime.casting_runner import CastingRunner
@@ -34,7 +34,7 @@ LARGE = 1_500_000_000
 
 
 @dataclass(frozen=True)
-class Job:
+class QuantizationInputs:
     """What a quantization works on.
 
     Attributes:
@@ -50,7 +50,7 @@ class Job:
     original: ir.Model
     prepared: ir.Model
     data: DataSource | None
-    task: Task | None
+    task: LabelledTask | None
     threads: int
 
     @property
@@ -85,7 +85,7 @@ class Job:
         return measured, self.data.subset(lambda i: i % _HELD_OUT == _HELD_OUT - 1)
 
 
-def open_job(
+def open_inputs(
     source: str | os.PathLike[str],
     data: Any,
     samples: int | None,
@@ -95,7 +95,7 @@ def open_job(
     threads: int,
     level: str,
     images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
-) -> Job:
+) -> QuantizationInputs:
     """Load the model and open the data; all that can be wrong with either is said here.
 
     Raises:
@@ -113,7 +113,7 @@ def open_job(
         task = open_task(eval_data, open_data(eval_data, specs, images=images, label=column), labels, metric)
     elif labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
-    return Job(Path(source), original, _prepared(Path(source), original, level), opened, task, threads)
+    return QuantizationInputs(Path(source), original, _prepared(Path(source), original, level), opened, task, threads)
 
 
 def _prepared(source: Path, original: ir.Model, level: str) -> ir.Model:

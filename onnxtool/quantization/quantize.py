@@ -16,7 +16,7 @@ from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.quantization.apply_recipe import calibrate
 from onnxtool.quantization.data.images import ImageOptions, parse_options
-from onnxtool.quantization.inputs import open_job
+from onnxtool.quantization.inputs import open_inputs
 from onnxtool.quantization.recipe import (
     ActivationType,
     Fusions,
@@ -27,7 +27,7 @@ from onnxtool.quantization.recipe import (
     dump_recipe,
     load_recipe,
 )
-from onnxtool.quantization.search.auto import search
+from onnxtool.quantization.search.search import search
 from onnxtool.quantization.targets import find_target
 from onnxtool.quantization.write_result import finish, finish_large, written_nothing
 from onnxtool.report.quantize import QuantizeReport
@@ -150,7 +150,7 @@ def quantize(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
-    job = open_job(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures)
+    job = open_inputs(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures)
     if job.is_large:
         return finish_large(job, recipe, path, began)
     if replayed is not None or recipe.mode != "auto":

@@ -17,8 +17,8 @@ from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.quantization.algorithms.qdq_placement import counts
 from onnxtool.quantization.apply_recipe import apply, select
 from onnxtool.quantization.diagnostics import remarks
-from onnxtool.quantization.evaluation.fidelity import Judge, Outputs, outputs_fit
-from onnxtool.quantization.inputs import Job
+from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Outputs, outputs_fit
+from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.evaluator import Trial
 from onnxtool.quantization.search.search import Outcome
@@ -35,7 +35,7 @@ _FEW_PROBES = 4  # or on so many samples
 _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup": 1}
 
 
-def written_nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
+def written_nothing(job: QuantizationInputs, outcome: Outcome, began: float) -> QuantizeReport:
     """The report of a search that wrote nothing."""
     size = io.total_bytes(job.source)
     hint = " The smallest one within the budget: --smallest." if outcome.smallest is not None else ""
@@ -60,7 +60,7 @@ def written_nothing(job: Job, outcome: Outcome, began: float) -> QuantizeReport:
 
 
 def finish(
-    job: Job,
+    job: QuantizationInputs,
     recipe: QuantRecipe,
     target: Path,
     began: float,
@@ -90,7 +90,7 @@ def finish(
         patience = _PATIENCE * outcome.clock.seconds
         probes = probes.until(time.perf_counter() + patience, _FEW_PROBES)
     # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
-    judge = Judge(job.original, float_runner, probes, batch=1)
+    judge = FidelityEvaluator(job.original, float_runner, probes, batch=1)
 
     def fit(expected: Outputs, actual: Outputs) -> None:
         wrong = outputs_fit(expected, actual)
@@ -120,7 +120,7 @@ def finish(
     )
 
 
-def finish_large(job: Job, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
+def finish_large(job: QuantizationInputs, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
     """Write a model whose float weights should not be loaded: one tensor at a time, from and to mapped files.
 
     The result is loaded and run from a folder beside the target before it gets the target's name.
@@ -153,7 +153,9 @@ def finish_large(job: Job, recipe: QuantRecipe, target: Path, began: float) -> Q
     return replace(report, warnings=(unknown,))
 
 
-def _written(job: Job, recipe: QuantRecipe, target: Path, plan: set[str], before: int, began: float) -> QuantizeReport:
+def _written(
+    job: QuantizationInputs, recipe: QuantRecipe, target: Path, plan: set[str], before: int, began: float
+) -> QuantizeReport:
     """The report of a file that was written, without what was measured; `before`: bytes of the source, which may have
     been replaced."""
     return QuantizeReport(
@@ -173,7 +175,7 @@ def _written(job: Job, recipe: QuantRecipe, target: Path, plan: set[str], before
     )
 
 
-def stamp(model: ir.Model, job: Job, recipe: QuantRecipe) -> None:
+def stamp(model: ir.Model, job: QuantizationInputs, recipe: QuantRecipe) -> None:
     """Write provenance into the model: the recipe (ranges are in the graph itself) and what it was made from."""
     details = {
         "source_sha256": io.sha256(job.source),
@@ -183,7 +185,7 @@ def stamp(model: ir.Model, job: Job, recipe: QuantRecipe) -> None:
     add_history(model, "quantize", details)
 
 
-def _origin(job: Job, recipe: QuantRecipe) -> str:
+def _origin(job: QuantizationInputs, recipe: QuantRecipe) -> str:
     if not recipe.ranges or job.data is None:
         return ""
     count = "" if job.data.count is None else f"{job.data.count} samples of "

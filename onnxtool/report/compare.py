@@ -82,7 +82,7 @@ class Opinion:
     b_max_abs: float
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """In words."""
         if self.a_ok and self.b_ok:
             return "agrees with both"

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.spec import Dim, TensorSpec
-from onnxtool.runtime.isolation import made_up
+from onnxtool.runtime.isolation import note_synthetic_inputs
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
     from onnxtool.model.domains import Domain
@@ -104,7 +104,7 @@ def random_feeds(
         total += float(np.prod([float(d) for d in shape]))
         if total > _MAX_ELEMENTS:
             raise InputError(f"input {spec.name!r} of shape {list(shape)} is too large for random data; give --data.")
-    made_up()
+    note_synthetic_inputs()
     given = domains or {}
     return {s.name: _random(s, shape, generator, given.get(s.name)) for s, shape in zip(specs, shapes, strict=True)}
 

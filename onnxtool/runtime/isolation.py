@@ -5,7 +5,7 @@ work; the parent only watches. Around each call that may go wrong on malformed d
 creation, first run, framework loaders) the child says what it is about to do and how long that may take. When the
 child crashes, or leaves its limits of time or memory in such a call, the parent ends it and says so in one line.
 
-Inside a Python program (`import onnxtool`) nothing is forked, and `risky` does nothing.
+Inside a Python program (`import onnxtool`) nothing is forked, and `guarded` does nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_INPUTS = 1 << 24
 
 
 @dataclass(frozen=True)
-class Pace:
+class ResourceAllowance:
     """What a kind of call may take beyond the base and what every call has for its file and its inputs.
 
     Attributes:
@@ -49,29 +49,33 @@ class Pace:
     scale: float = 1.0
 
 
-NATIVE = Pace()
+NATIVE = ResourceAllowance()
 # A framework runs the model to load, to trace and to export it: a deep one takes minutes, but its file is large then.
 # The exporters of trees make an object of each number in each node, and Keras keeps what every layer gives.
-FRAMEWORK = Pace(seconds_per_byte=1e-3, most_seconds=990.0, bytes_per_byte=400.0, bytes_per_input_byte=600.0)
+FRAMEWORK = ResourceAllowance(
+    seconds_per_byte=1e-3, most_seconds=990.0, bytes_per_byte=400.0, bytes_per_input_byte=600.0
+)
 # For code of the user's own.
-OWN = Pace(scale=100.0)
-_seen: list[int] = [0]  # bytes of the largest inputs in the risky call that this process is in
+OWN = ResourceAllowance(scale=100.0)
+_seen: list[int] = [0]  # bytes of the largest inputs in the guarded call that this process is in
 _made_up: list[bool] = []  # not empty when inputs were made for what a file declares
 _channel: list[int] = []  # the pipe to the parent, in a supervised child
-_within: list[Pace] = []  # of the risky call that this process is in
+_within: list[ResourceAllowance] = []  # of the guarded call that this process is in
 _ended_by: list[int] = []  # the signal that asked this process to end
-_crashed: list[str] = []  # the risky call in which an earlier child of this command crashed
+_crashed: list[str] = []  # the guarded call in which an earlier child of this command crashed
 
 
 @contextmanager
-def risky(what: str, size: int = 0, inputs: int = 0, pace: Pace = NATIVE, retry: bool = False) -> Iterator[None]:
+def guarded(
+    what: str, size: int = 0, inputs: int = 0, pace: ResourceAllowance = NATIVE, retry: bool = False
+) -> Iterator[None]:
     """Mark a native call that malformed data may crash, hang or inflate.
 
     Args:
         what: in words that fit "while ...": "loading the model into the runtime".
         size: bytes of the file at hand; the limits grow with it.
-        inputs: bytes that a model is run on; the limits grow faster with these. Inside another risky call, whose limits
-            hold, they grow by what these are larger than any before.
+        inputs: bytes that a model is run on; the limits grow faster with these. Inside another guarded call, whose
+            limits hold, they grow by what these are larger than any before.
         pace: what this kind of call may take.
         retry: a crash may be due to the inputs (sound shorter than a window, say, makes one real model divide by
             zero): the command is started once more, and `crashed_before` then tells it so.
@@ -94,7 +98,7 @@ def risky(what: str, size: int = 0, inputs: int = 0, pace: Pace = NATIVE, retry:
         _tell({})
 
 
-def _limits(size: int, inputs: int, pace: Pace) -> dict[str, Any]:
+def _limits(size: int, inputs: int, pace: ResourceAllowance) -> dict[str, Any]:
     # Raising the base raises the time for a framework's file in proportion: its own cap is no other limit.
     own = min(pace.most_seconds, pace.seconds_per_byte * size) * DEFAULT.max_seconds / Limits().max_seconds
     seconds = pace.scale * DEFAULT.max_seconds + own + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs
@@ -106,7 +110,7 @@ def _limits(size: int, inputs: int, pace: Pace) -> dict[str, Any]:
     }
 
 
-def _extend(inputs: int, pace: Pace) -> None:
+def _extend(inputs: int, pace: ResourceAllowance) -> None:
     """Give the call that this process is in, which has this pace, what larger inputs may take."""
     more = inputs - _seen[0]
     if more > 0:
@@ -114,7 +118,7 @@ def _extend(inputs: int, pace: Pace) -> None:
         _tell({"more_seconds": SECONDS_PER_INPUT_BYTE * more, "more_bytes": int(pace.bytes_per_input_byte * more)})
 
 
-def made_up() -> None:
+def note_synthetic_inputs() -> None:
     """Note that inputs were made for the shapes that a file declares."""
     if not _made_up:
         _made_up.append(True)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxtool import progress
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.runtime.casting_runner import fit_dtypes
+from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
 from onnxtool.runtime.timing import clock_for, measure, ratio
 
 _LEAST_ROUNDS = 3
@@ -60,3 +69,49 @@ def compare_latency(
 
 def _call(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> Callable[[], object]:
     return lambda: runner.session.run(None, feeds)
+
+
+_LENGTHS = (16, 128)
+_BUDGET = 1.0  # seconds
+_SLOW = 0.25  # a model slower than this gets fewer rounds
+
+
+def timing_feeds(
+    specs: Sequence[TensorSpec], seed: int, domains: Mapping[str, Domain], probes: Sequence[Probe]
+) -> list[dict[str, np.ndarray]]:
+    """Inputs to time fusions on: lengths 16 and 128 where a length is dynamic, then those the source has run on.
+
+    What pays at 16 need not pay at 128, and the model may refuse either.
+    """
+    usual = [random_feeds(specs, seed, batch=1, length=length, domains=domains) for length in _LENGTHS]
+    shapes = [{name: np.shape(array) for name, array in feeds.items()} for feeds in usual]
+    return [*(usual if shapes[0] != shapes[1] else usual[:1]), *(p.feeds for p in probes[:2])]
+
+
+def measure_ratio(
+    source: Path | ir.Model, result: ir.Model, feeds: dict[str, np.ndarray], options: SessionOptions
+) -> LatencyRatio:
+    """Latency of the result over that of the source, with the runtime's own optimizations on for both."""
+    # Unless asked otherwise one thread: the steadiest measure on a machine that does other things too.
+    options = dataclasses.replace(options, threads=options.threads or 1)
+    before, after = OnnxRunner.open(source, options), OnnxRunner.open(result, options)
+    start = time.perf_counter()
+    before.run(feeds)
+    slow = time.perf_counter() - start > _SLOW
+    with progress.task("measuring"):
+        timings = measure(
+            [lambda: before.run(feeds), lambda: after.run(feeds)],
+            budget=_BUDGET,
+            minimum=3 if slow else 10,
+            warmup=1 if slow else 3,
+            clock=clock_for(options.threads),
+        )
+    found = ratio(timings[1], timings[0])
+    return LatencyRatio(
+        before=timings[0].median,
+        after=timings[1].median,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        threads=options.threads,
+    )

@@ -17,7 +17,7 @@ from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.runtime.feeds import feeds_bytes
-from onnxtool.runtime.isolation import native_silence, risky
+from onnxtool.runtime.isolation import guarded, native_silence
 from onnxtool.runtime.session import DEFAULT, SessionOptions, bytes_beside, classify, create_session
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class OnnxRunner:
             if shapes in self._ran_on:
                 return self._run(feeds, names)
             again = "for the first time" if not self._ran_on else "on another size"
-            with risky(f"running the model {again}", self._weights, feeds_bytes(feeds), retry=True), native_silence():
+            with guarded(f"running the model {again}", self._weights, feeds_bytes(feeds), retry=True), native_silence():
                 outputs = self._run(feeds, names)
             self._ran_on.add(shapes)
             return outputs

@@ -17,13 +17,12 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError, UsageError
 from onnxtool.model import io
-from onnxtool.runtime.isolation import native_silence, risky
+from onnxtool.runtime.isolation import guarded, native_silence
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 OptimizationLevel = Literal["off", "basic", "extended", "all"]
-ModelSource = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model"
 
 _LEVELS = {
     "off": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -224,7 +223,7 @@ def _external_folder(model: ir.Model) -> Path | None:
 def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str]) -> ort.InferenceSession:
     size = len(model) if isinstance(model, bytes) else bytes_beside(Path(model))
     try:
-        with risky("loading the model into the runtime", size), native_silence():
+        with guarded("loading the model into the runtime", size), native_silence():
             named = model if isinstance(model, bytes) else io.native_path(model)
             # Its fallback prints to the terminal, and would run what was asked for somewhere else.
             return ort.InferenceSession(named, native, providers=providers, enable_fallback=0)

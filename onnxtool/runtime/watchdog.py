@@ -34,7 +34,7 @@ Fail = Callable[[str, int], None]
 
 @dataclass
 class _Call:
-    """The risky call that the child is in."""
+    """The guarded call that the child is in."""
 
     what: str
     began: float

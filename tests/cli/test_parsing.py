@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxtool.cli.numbers import byte_count
+from onnxtool.cli.parsing import byte_count
 from onnxtool.errors import UsageError
 
 

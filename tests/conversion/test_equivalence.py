@@ -11,9 +11,9 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.conversion import equivalence
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.allowance import allowances, tolerance_for
-from onnxtool.conversion.equivalence import Proof, probe, tidied
+from onnxtool.conversion.equivalence import EquivalenceCheck, cleaned_up, probe
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
@@ -47,8 +47,8 @@ def graph(body: str, dims: str = "batch, n") -> ir.Model:
     )
 
 
-def proof(model: Doubler, **options: Any) -> Proof:
-    return Proof(model, ConvertOptions(**options), Tolerance())
+def proof(model: Doubler, **options: Any) -> EquivalenceCheck:
+    return EquivalenceCheck(model, ConvertOptions(**options), Tolerance())
 
 
 def sizes(model: Doubler, **options: Any) -> list[tuple[int, ...]]:
@@ -140,7 +140,7 @@ def test_tidying_that_harms_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(equivalence, "optimize_model", harm)
     notes: list[str] = []
-    kept, report = tidied(graph("y = Add(x, x)"), proof(Doubler("batch", "n")), notes)
+    kept, report = cleaned_up(graph("y = Add(x, x)"), proof(Doubler("batch", "n")), notes)
     assert report.ok and [n.op_type for n in kept.graph] == ["Add"]
     assert notes == ["left as the exporter wrote it: tidying it up changed its results"]
 
@@ -152,18 +152,18 @@ def test_tidying_that_crashes_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(equivalence, "optimize_model", crash)
     notes: list[str] = []
-    _, report = tidied(graph("y = Add(x, x)"), proof(Doubler("batch", "n")), notes)
+    _, report = cleaned_up(graph("y = Add(x, x)"), proof(Doubler("batch", "n")), notes)
     assert report.ok and "RuntimeError: pass is broken" in notes[0]
 
 
 def test_tidying_removes_leftovers() -> None:
-    kept, report = tidied(graph("a = Identity(x) unused = Neg(x) y = Add(a, a)"), proof(Doubler("batch", "n")), [])
+    kept, report = cleaned_up(graph("a = Identity(x) unused = Neg(x) y = Add(a, a)"), proof(Doubler("batch", "n")), [])
     assert report.ok and [n.op_type for n in kept.graph] == ["Add"]
 
 
 def test_a_graph_that_is_wrong_from_the_start_stays_wrong() -> None:
     notes: list[str] = []
-    _, report = tidied(graph("y = Neg(x)"), proof(Doubler("batch", "n")), notes)
+    _, report = cleaned_up(graph("y = Neg(x)"), proof(Doubler("batch", "n")), notes)
     assert not report.ok and notes == []
 
 

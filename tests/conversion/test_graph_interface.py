@@ -7,8 +7,8 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.graph_interface import align, described, named, observe_output_dims
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec

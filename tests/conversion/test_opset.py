@@ -8,8 +8,8 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.opset import newest_runtime_opset, target_opset
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import UsageError
 
 

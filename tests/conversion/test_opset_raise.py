@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from onnxtool.conversion.opset_raise import raise_opset
+from onnxtool.conversion.opset import raise_opset
 from onnxtool.model import io
 from onnxtool.runtime.runner import OnnxRunner
 

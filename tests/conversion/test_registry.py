@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from onnxtool.conversion import adapter
-from onnxtool.conversion.adapter import ConvertOptions, adapters, find_adapter
+from onnxtool.conversion import registry
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.registry import adapters, find_adapter
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsupportedError
 
@@ -27,8 +28,8 @@ class Toy:
 
 @pytest.fixture
 def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("toy", f"{__name__}:Toy", adapter.ENTRY_POINTS)
-    monkeypatch.setattr(adapter, "entry_points", lambda group: [point] if group == "onnxtool.adapters" else [])
+    point = EntryPoint("toy", f"{__name__}:Toy", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "onnxtool.adapters" else [])
 
 
 def test_entry_points_come_after_the_built_in_ones(with_toy: None) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from onnxtool.conversion import convert, supervised_model
-from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.adapter import PyTorchAdapter
 from onnxtool.conversion.sklearn.adapter import SklearnAdapter
 from onnxtool.model.spec import TensorSpec

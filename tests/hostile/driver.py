@@ -72,7 +72,7 @@ def warm(kind: str = "") -> None:
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
         main(["verify", "no-such-file.onnx"])  # what Typer imports when it is used
     if kind:
-        from onnxtool.conversion import imports
+        from onnxtool.conversion import quiet
 
         frameworks = {
             "pytorch": ("pytorch",),
@@ -81,8 +81,8 @@ def warm(kind: str = "") -> None:
         }[kind]
         adapters = [import_module(f"onnxtool.conversion.{framework}.adapter") for framework in frameworks]
         for adapter in adapters:
-            imports.import_all([*getattr(adapter, "_LOADING", ()), *adapter._EXPORTING])
-        imports.import_all(
+            quiet.import_all([*getattr(adapter, "_LOADING", ()), *adapter._EXPORTING])
+        quiet.import_all(
             {"pytorch": ["transformers", "safetensors.torch"], "trees": ["xgboost", "lightgbm"]}.get(kind, ())
         )
     gc.freeze()

@@ -103,7 +103,7 @@ class AlmostRight:
             first = node.inputs[0].producer()
             if first is not None and first.op_type == "Add":
                 a, b = first.inputs
-                context.morph(node, "Add", [a, context.insert(node, "Add", [b, node.inputs[1]], base="late")])
+                context.replace_op(node, "Add", [a, context.insert(node, "Add", [b, node.inputs[1]], base="late")])
                 return 1
         return 0
 

@@ -63,9 +63,9 @@ def verdict(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Ratio | None], No
     return given.__setitem__
 
 
-def choose(model: Path) -> fusion_selection.Choice:
+def choose(model: Path) -> fusion_selection.FusionChoice:
     feeds = [{name: np.ones((1, 4, 8), F) for name in ("x", "z")}]
-    return fusion_selection.choose(lambda: io.load(model), NAMES, feeds, SessionOptions(), None)
+    return fusion_selection.select_fusions(lambda: io.load(model), NAMES, feeds, SessionOptions(), None)
 
 
 def test_a_slower_family_is_left_out_and_a_faster_one_stays(model: Path, verdict: Callable) -> None:
@@ -83,7 +83,7 @@ def test_a_slower_family_is_left_out_and_a_faster_one_stays(model: Path, verdict
 def test_what_would_take_the_nodes_of_others_is_tried_last() -> None:
     grouped = ["fuse-grouped-attention", "fuse-masked-grouped-attention"]
     names = [p.name for p in select(Level.ALL)]
-    assert fusion_selection.families(names)[-2:] == grouped
+    assert fusion_selection.fusion_passes(names)[-2:] == grouped
     assert names.index(grouped[0]) < names.index(grouped[1]) < names.index("fuse-attention")
 
 
@@ -98,7 +98,7 @@ def test_what_is_not_slower_for_certain_stays(model: Path, verdict: Callable, fo
 
 def test_timing_takes_the_sizes_that_the_model_accepts(model: Path) -> None:
     feeds = [{name: np.ones((1, n, w), F) for name in ("x", "z")} for n, w in ((4, 7), (3, 8), (2, 8), (5, 8))]
-    choice = fusion_selection.choose(lambda: io.load(model), NAMES, feeds, SessionOptions(), None)
+    choice = fusion_selection.select_fusions(lambda: io.load(model), NAMES, feeds, SessionOptions(), None)
     assert [t.name for t in choice.trials] == FIRING
     assert all(t.ratio is not None and t.ratio > 0 for t in choice.trials)
 

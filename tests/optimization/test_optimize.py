@@ -42,7 +42,7 @@ class Harmful:
 
     def apply(self, model: ir.Model, context: PassContext) -> int:
         for node in context.nodes(model, "Relu"):
-            context.morph(node, "Neg", list(node.inputs))
+            context.replace_op(node, "Neg", list(node.inputs))
             return 1
         return 0
 
@@ -54,7 +54,7 @@ class Broken(Harmful):
 
     def apply(self, model: ir.Model, context: PassContext) -> int:
         for node in context.nodes(model, "Relu"):
-            context.morph(node, "NoSuchOperator", list(node.inputs))
+            context.replace_op(node, "NoSuchOperator", list(node.inputs))
             return 1
         return 0
 
@@ -66,7 +66,9 @@ class Growing(Harmful):
 
     def apply(self, model: ir.Model, context: PassContext) -> int:
         for node in context.nodes(model, "Relu"):
-            context.morph(node, "Max", [node.inputs[0], context.initializer(np.zeros(3, np.float32), "zeros" * 60)])
+            context.replace_op(
+                node, "Max", [node.inputs[0], context.initializer(np.zeros(3, np.float32), "zeros" * 60)]
+            )
             return 1
         return 0
 
@@ -260,7 +262,7 @@ def test_a_model_that_never_runs_needs_data(tmp_path: Path) -> None:
 def test_nothing_is_written_when_even_the_source_is_wrong(added: Any, tmp_path: Path, monkeypatch: Any) -> None:
     import onnxtool.optimization.optimize as api
 
-    monkeypatch.setattr(api.Judgement, "__call__", lambda self, model: "output 'y' differs")
+    monkeypatch.setattr(api.EquivalenceCheck, "__call__", lambda self, model: "output 'y' differs")
     with pytest.raises(VerdictError, match="Nothing was written"):
         onnxtool.optimize(write(tmp_path / "m.onnx", RELU), tmp_path / "o.onnx", bench=False)
     assert not (tmp_path / "o.onnx").exists()

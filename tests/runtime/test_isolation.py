@@ -18,7 +18,7 @@ PRELUDE = """
 import os, signal, sys, time
 os.environ["ONNXTOOL_LIMITS"] = "seconds=1,memory-bytes=1e8"
 from onnxtool.runtime import isolation
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import guarded
 isolation.supervise(lambda message, code: print(f"error: {message}", file=sys.stderr))
 """
 
@@ -31,13 +31,13 @@ def run(body: str, seconds: int = 1) -> subprocess.CompletedProcess[str]:
 
 
 def test_goes_on_in_a_child_and_exits_with_its_code() -> None:
-    done = run("print('worked', flush=True)\nwith risky('thinking'):\n    pass\nsys.exit(5)")
+    done = run("print('worked', flush=True)\nwith guarded('thinking'):\n    pass\nsys.exit(5)")
     assert (done.returncode, done.stdout, done.stderr) == (5, "worked\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
 def test_a_crash_in_a_risky_call_is_the_files_fault(number: signal.Signals) -> None:
-    done = run(f"with risky('loading the model'):\n    os.kill(os.getpid(), {int(number)})")
+    done = run(f"with guarded('loading the model'):\n    os.kill(os.getpid(), {int(number)})")
     assert done.returncode == 3
     assert done.stderr == (
         f"error: native code crashed ({number.name}) while loading the model; the file is malformed.\n"
@@ -48,7 +48,7 @@ def test_a_crash_on_inputs_gets_a_second_attempt() -> None:
     body = """
 from onnxtool.runtime.isolation import crashed_before
 print("again" if crashed_before() else "first", flush=True)
-with risky("running", retry=True):
+with guarded("running", retry=True):
     if not crashed_before():
         os.kill(os.getpid(), signal.SIGFPE)
 """
@@ -57,13 +57,13 @@ with risky("running", retry=True):
 
 
 def test_two_crashes_are_enough() -> None:
-    done = run("print(1, flush=True)\nwith risky('running', retry=True):\n    os.kill(os.getpid(), signal.SIGFPE)")
+    done = run("print(1, flush=True)\nwith guarded('running', retry=True):\n    os.kill(os.getpid(), signal.SIGFPE)")
     assert (done.returncode, done.stdout) == (3, "1\n1\n")
     assert "crashed (SIGFPE) while running; the file is malformed, or cannot take such inputs." in done.stderr
 
 
 def test_a_crash_elsewhere_is_our_fault() -> None:
-    done = run("with risky('loading'):\n    pass\nos.kill(os.getpid(), signal.SIGSEGV)")
+    done = run("with guarded('loading'):\n    pass\nos.kill(os.getpid(), signal.SIGSEGV)")
     assert done.returncode == 70
     assert "bug" in done.stderr
 
@@ -86,7 +86,7 @@ with open(path, "r+b") as file:
 
 
 def test_a_hang_ends() -> None:
-    done = run("with risky('loading the model'):\n    time.sleep(60)")
+    done = run("with guarded('loading the model'):\n    time.sleep(60)")
     assert done.returncode == 6
     assert "took longer than 1 s while loading the model" in done.stderr
     assert "--limit seconds=N (now 1)" in done.stderr
@@ -129,14 +129,13 @@ def test_the_time_waited_is_read_for_each_thread() -> None:
 
 
 def test_slow_work_outside_a_risky_call_may_take_its_time() -> None:
-    done = run("with risky('loading'):\n    pass\ntime.sleep(2)\nprint('done')")
+    done = run("with guarded('loading'):\n    pass\ntime.sleep(2)\nprint('done')")
     assert (done.returncode, done.stdout) == (0, "done\n")
 
 
 def test_memory_has_a_limit_that_grows_with_the_file() -> None:
-    balloon = (
-        "with risky('loading the model', {size}):\n    held = b'x' * 300_000_000\n    time.sleep({rest})\nprint('fits')"
-    )
+    balloon = "with guarded('loading the model', {size}):\n    held = b'x' * 300_000_000\n"
+        "    time.sleep({rest})\nprint('fits')"
     done = run(balloon.format(size=0, rest=60), seconds=60)
     assert done.returncode == 6
     assert "took more than 0.1 GB of memory while loading the model" in done.stderr
@@ -152,7 +151,7 @@ HOLD = "held = b'x' * 300_000_000; time.sleep(1)"
     ("inputs", "first", "room"), [(0, 0, False), (2_000_000, 0, True), (2_000_000, 2_000_000, True)]
 )
 def test_larger_inputs_inside_extend_the_call_once(inputs: int, first: int, room: bool) -> None:
-    body = f"with risky('outer', inputs={first}):\n    with risky('inner', inputs={inputs}):\n        {HOLD}"
+    body = f"with guarded('outer', inputs={first}):\n    with guarded('inner', inputs={inputs}):\n        {HOLD}"
     assert run(body, seconds=60).returncode == (0 if room else 6)
 
 
@@ -160,8 +159,8 @@ def test_inputs_made_for_what_a_file_declares_count_up_to_a_bound() -> None:
     body = """
 for case in (False, True):
     if case:
-        isolation.made_up()
-    with risky('running', inputs=1 << 40):
+        isolation.note_synthetic_inputs()
+    with guarded('running', inputs=1 << 40):
         print(watched[-1]["bytes"], flush=True)
 """
     spy = "watched = []\ntell = isolation._tell\nisolation._tell = lambda m: (watched.append(m), tell(m))\n"
@@ -173,7 +172,7 @@ def test_a_framework_has_time_for_its_file_and_the_base_scales_it() -> None:
     def seconds(base: int, size: int) -> float:
         body = (
             "isolation._tell = lambda m: print(m.get('seconds', ''))\n"
-            f"with risky('loading', {size}, pace=isolation.FRAMEWORK):\n    pass"
+            f"with guarded('loading', {size}, pace=isolation.FRAMEWORK):\n    pass"
         )
         return float(run(body, seconds=base).stdout.split()[0])
 
@@ -185,7 +184,7 @@ def test_a_framework_has_time_for_its_file_and_the_base_scales_it() -> None:
 
 
 def test_an_inner_call_keeps_the_limits_of_the_outer() -> None:
-    done = run("with risky('outer'):\n    with risky('inner'):\n        pass\n    time.sleep(60)")
+    done = run("with guarded('outer'):\n    with guarded('inner'):\n        pass\n    time.sleep(60)")
     assert done.returncode == 6
     assert "while outer" in done.stderr
 
@@ -235,7 +234,7 @@ def test_the_child_ends_when_its_parent_is_killed() -> None:
 
 
 def test_a_program_that_imports_the_package_is_not_watched() -> None:
-    script = "import os\nfrom onnxtool.runtime.isolation import risky\nwith risky('x'):\n    print('fine')"
+    script = "import os\nfrom onnxtool.runtime.isolation import guarded\nwith guarded('x'):\n    print('fine')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "fine\n"
 

@@ -42,6 +42,6 @@ def test_third_opinion_sides_with_the_reference(relu_proto: onnx.ModelProto, tmp
     onnx.save(relu_proto, tmp_path / "b.onnx")
     (opinion,) = compare(tmp_path / "a.onnx", tmp_path / "b.onnx", reference=True).opinions
     assert (opinion.a_ok, opinion.b_ok) == (True, False)
-    assert opinion.told == "agrees with A, not with B"
+    assert opinion.summary == "agrees with A, not with B"
     (same,) = compare(tmp_path / "a.onnx", tmp_path / "a.onnx", reference=True).opinions
-    assert same.told == "agrees with both"
+    assert same.summary == "agrees with both"

@@ -59,7 +59,7 @@ def command(
     Several models take turns in one run; ratios to the first come with 95 % confidence intervals.
     """
     with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}) as out:
-        from onnxtool.cli.numbers import percentage, whole_numbers
+        from onnxtool.cli.parsing import percentage, whole_numbers
         from onnxtool.runtime.session import SessionOptions
         from onnxtool.validation.benchmark.bench import bench
 

@@ -90,7 +90,8 @@ def command(
             raise UsageError("check needs a MODEL: a file, a folder or a pattern.")
         from onnxtool.report.check import Severity
         from onnxtool.runtime.session import SessionOptions
-        from onnxtool.validation.lint.check import check, check_all
+        from onnxtool.validation.lint.check import check
+        from onnxtool.validation.lint.check_many import check_all
 
         how: dict[str, Any] = {
             "data": data,

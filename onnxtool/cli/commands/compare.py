@@ -12,7 +12,8 @@ from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
 if TYPE_CHECKING:
-    from onnxtool.conversion.adapter import ConvertOptions, SourceModel
+    from onnxtool.conversion.adapter import SourceModel
+    from onnxtool.conversion.options import ConvertOptions
 
 
 class OptLevel(StrEnum):
@@ -102,8 +103,8 @@ def command(
     Exit 0 when every output is within tolerance, 1 when one is not.
     """
     with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}) as out:
-        from onnxtool.cli.numbers import parse_tolerances, whole_numbers
-        from onnxtool.cli.parsing import convert_options
+        from onnxtool.cli.convert_options import convert_options
+        from onnxtool.cli.parsing import parse_tolerances, whole_numbers
         from onnxtool.errors import UsageError
         from onnxtool.runtime.session import SessionOptions
 
@@ -162,8 +163,8 @@ def _opened(path: Path, other: Path, options: ConvertOptions) -> Path | SourceMo
     """An ONNX file stays a path; a framework file is loaded, with the other's input shapes where it has none."""
     if path.suffix == ".onnx":
         return path
-    from onnxtool.conversion.adapter import find_adapter
     from onnxtool.conversion.convert import open_source
+    from onnxtool.conversion.registry import find_adapter
     from onnxtool.conversion.source import Source
     from onnxtool.errors import InputError, UsageError
 

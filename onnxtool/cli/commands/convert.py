@@ -122,7 +122,7 @@ def command(
     Exit 0 when it was written, 1 when the outputs differ.
     """
     with Output(json, verbose, quiet) as out:
-        from onnxtool.cli.parsing import convert_options
+        from onnxtool.cli.convert_options import convert_options
         from onnxtool.conversion.convert import convert
 
         options = convert_options(

@@ -29,9 +29,9 @@ def command(
     """Show a model's anatomy: inputs, outputs, operators, parameters, compute."""
     with Output(json, verbose, quiet) as out:
         from onnxtool.model.inspect import inspect
-        from onnxtool.runtime.isolation import risky
+        from onnxtool.runtime.isolation import guarded
 
-        with risky("inferring shapes", model.stat().st_size if model.is_file() else 0):
+        with guarded("inferring shapes", model.stat().st_size if model.is_file() else 0):
             report = inspect(model, input_shapes=input_shape or (), nodes=nodes, largest=largest)
         if sbom is not None:
             _write_sbom(model, sbom)

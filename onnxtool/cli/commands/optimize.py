@@ -116,7 +116,7 @@ def command(
         if upgrade_opset is not None and downgrade_opset is not None:
             raise UsageError("--upgrade-opset and --downgrade-opset exclude each other.")
 
-        from onnxtool.cli.numbers import byte_count
+        from onnxtool.cli.parsing import byte_count
         from onnxtool.model.spec import parse_input_shapes
         from onnxtool.optimization.optimize import optimize
         from onnxtool.runtime.session import SessionOptions

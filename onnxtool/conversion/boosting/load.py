@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.boosting.ubjson import is_whole
 from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.model import Compute, SklearnModel
 from onnxtool.conversion.sklearn.schema import BATCH
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import native_silence, risky
+from onnxtool.runtime.isolation import guarded, native_silence
 
 _FLOAT = np.dtype("float32")
 _XGBOOST_KEYS = {"learner", "version"}
@@ -182,7 +182,7 @@ def _import(source: Source, name: str, title: str) -> Any:
 
 def _read(source: Source, reader: Callable[[str], Any]) -> Any:
     try:
-        with risky("reading the trees", source.size):
+        with guarded("reading the trees", source.size):
             return reader(os.fspath(source.path or ""))
     except Exception as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

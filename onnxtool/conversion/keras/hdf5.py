@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsafeError
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import guarded
 
 WEIGHTS = "model.weights.h5"
 _UNPACKED_LIMIT = 1 << 30  # bytes; as for archives: beyond this and so many times the file it is taken for a bomb
@@ -29,7 +29,7 @@ def verify_structure(source: Source, h5py: Any) -> None:
         ResourceError: its datasets declare very much more than the file holds.
     """
     try:
-        with risky("reading the structure of the HDF5 file", source.size):
+        with guarded("reading the structure of the HDF5 file", source.size):
             if not source.zip_names():
                 with h5py.File(source.path, "r") as file:
                     _walk(source, file, h5py)

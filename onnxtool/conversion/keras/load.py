@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.factory import call_factory, importable
 from onnxtool.conversion.keras.hdf5 import verify_structure
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsafeError, UsageError

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.keras.layers import See, watched_layers
 from onnxtool.conversion.keras.signature import input_structure, output_names
 from onnxtool.conversion.keras.trace import trace
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.tensorflow.dims import follow_dims, swapped, swaps
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.conversion.tensorflow.model import TO_NCHW, TO_NHWC

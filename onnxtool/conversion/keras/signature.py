@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.tensorflow.dims import name_dims, unique
 from onnxtool.errors import UsageError
 from onnxtool.model.spec import Dim

@@ -6,8 +6,9 @@ import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from onnxtool.conversion.adapter import ConvertOptions, SourceModel
-from onnxtool.conversion.imports import import_all
+from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError
 

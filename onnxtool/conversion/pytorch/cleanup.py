@@ -13,7 +13,7 @@ from onnxtool.model.ir.queries import all_nodes
 _WRAPPER = "onnxtool_source."
 
 
-def tidy(model: ir.Model, *, keep_metadata: bool = False) -> None:
+def clean_up(model: ir.Model, *, keep_metadata: bool = False) -> None:
     """Clean an exported graph in place."""
     if not keep_metadata:
         strip_metadata(model)

@@ -9,15 +9,15 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.opset import target_opset
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch import export_errors as blame
-from onnxtool.conversion.pytorch.cleanup import tidy
+from onnxtool.conversion.pytorch.cleanup import clean_up
 from onnxtool.conversion.pytorch.custom_operators import Table, with_custom_operators
 from onnxtool.conversion.pytorch.exported_program_inputs import dim_labels, relabel
 from onnxtool.conversion.pytorch.model import TorchModel
-from onnxtool.conversion.pytorch.quiet import quiet
 from onnxtool.conversion.pytorch.torchscript import ADVICE, TORCHSCRIPT_OPSETS, export_torchscript, scripted
+from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
 
@@ -41,7 +41,7 @@ def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
         if blame.is_memory(error):
             raise ResourceError("out of memory while exporting.") from error
         raise UnsupportedError(f"the model cannot be exported: {blame.reason(error)}") from error
-    tidy(graph, keep_metadata=options.keep_metadata)
+    clean_up(graph, keep_metadata=options.keep_metadata)
     return graph
 
 

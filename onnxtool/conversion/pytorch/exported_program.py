@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from onnxtool.conversion.pytorch.quiet import quiet
 from onnxtool.conversion.pytorch.safety import is_outside
+from onnxtool.conversion.quiet import quiet
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.graph_interface import described
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.inputs import InputPlan
 from onnxtool.conversion.pytorch.tensors import numpy_dtype
 from onnxtool.errors import UsageError

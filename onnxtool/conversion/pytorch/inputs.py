@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.graph_interface import described
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.tensors import numpy_dtype
 from onnxtool.errors import UsageError
 from onnxtool.model.spec import TensorSpec

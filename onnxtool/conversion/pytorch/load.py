@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.factory import call_factory, find_factory, importable
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.exported_program import load_exported_program
 from onnxtool.conversion.pytorch.safety import refuse_unsafe_script
 from onnxtool.conversion.pytorch.state_dict import find_weights, fit

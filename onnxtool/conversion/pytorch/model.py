@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.graph_interface import named
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.exported_program_inputs import plan_program
 from onnxtool.conversion.pytorch.inputs import InputPlan, plan_inputs
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
@@ -22,7 +22,7 @@ from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import guarded
 
 # Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different
 # dims differ, because equal ones would be taken for the same dim. Later rows serve networks that need multiples.
@@ -144,7 +144,7 @@ class TorchModel:
     def _forward(self, feeds: Mapping[str, np.ndarray]) -> list[tuple[str, torch.Tensor]]:
         args, kwargs = self.plan.call([to_torch(np.asarray(feeds[s.name])) for s in self.inputs])
         try:
-            with torch.inference_mode(), risky("running the model", inputs=feeds_bytes(feeds)):
+            with torch.inference_mode(), guarded("running the model", inputs=feeds_bytes(feeds)):
                 return named_tensors(self.module(*args, **kwargs))
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "not enough memory" in str(error):

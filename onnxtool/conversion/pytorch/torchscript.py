@@ -11,11 +11,11 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.custom_operators import with_custom_symbolics
 from onnxtool.conversion.pytorch.model import FlatModule, TorchModel
-from onnxtool.conversion.pytorch.quiet import quiet
 from onnxtool.conversion.pytorch.torchscript_patches import plain_operators
+from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import UsageError
 from onnxtool.model import io as model_io
 

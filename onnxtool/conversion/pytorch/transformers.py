@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.model.spec import Dim

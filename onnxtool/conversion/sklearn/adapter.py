@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from onnxtool.conversion.adapter import ConvertOptions, SourceModel
-from onnxtool.conversion.imports import import_all
-from onnxtool.conversion.opset import newest_runtime_opset, target_opset
-from onnxtool.conversion.opset_raise import raise_opset
+from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.opset import newest_runtime_opset, raise_opset, target_opset
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.sklearn import load
 from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError

@@ -18,7 +18,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, create_session
 
 
-def tidy(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
+def clean_up(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
     """Straighten the graph, in place.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
-from onnxtool.conversion.sklearn.cleanup import tidy
+from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.prepare import convertible, refuse_hopeless, steps_of
 from onnxtool.conversion.sklearn.schema import last_step
@@ -47,7 +47,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     del proto.graph.output[len(model.outputs) :]
     if not zipmap:
         without_zipmap(proto)
-    runner = tidy(proto, model)
+    runner = clean_up(proto, model)
     if runner is not None:
         note_flips(model, runner)
     del runner

@@ -6,8 +6,8 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.factory import importable
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
@@ -110,7 +110,7 @@ class SklearnModel:
         except Exception as error:
             raise InputError(f"the estimator fails to run: {' '.join(str(error).split())[:300]}") from error
 
-    def settle(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def drop_tied_rows(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Rows on which two classes tie, replaced by rows on which they do not: there, rounding alone picks the label.
 
         Nothing changes where every row is a tie, or for estimators that give no probabilities.

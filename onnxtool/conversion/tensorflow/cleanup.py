@@ -10,7 +10,7 @@ from onnxtool.model.ir.queries import constant_array
 _REDUCTIONS = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"}
 
 
-def tidy(model: ir.Model) -> None:
+def clean_up(model: ir.Model) -> None:
     """Clean a converted graph up, in place."""
     # tf2onnx adds the commit that it was built from, which a release does not know.
     model.producer_version = (model.producer_version or "").removesuffix(" None")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onnxtool.conversion.tensorflow.cleanup import tidy
+from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model import io
@@ -130,7 +130,7 @@ def to_onnx(
             raise failure("the TensorFlow converter (tf2onnx) fails on this model", error) from error
     refuse_foreign_operators(proto)
     model = io.from_proto(proto)
-    tidy(model)
+    clean_up(model)
     return model
 
 

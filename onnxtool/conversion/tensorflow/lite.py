@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
-from onnxtool.conversion.tensorflow.cleanup import tidy
+from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.dims import name_dims, unique
 from onnxtool.conversion.tensorflow.environment import quiet, silent_native_stderr
 from onnxtool.conversion.tensorflow.graph import failure, optimized, refuse_foreign_operators
@@ -21,7 +21,7 @@ from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import guarded
 
 if TYPE_CHECKING:
     import onnx
@@ -78,7 +78,7 @@ def load_lite(source: Source, options: ConvertOptions) -> LiteModel:
     """
     import tensorflow as tf
 
-    with quiet(options.verbose), risky("loading the TensorFlow Lite model", source.size):
+    with quiet(options.verbose), guarded("loading the TensorFlow Lite model", source.size):
         try:
             # Without XNNPACK, which sums in another order and announces itself on the terminal.
             resolver = tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -148,7 +148,7 @@ def export_lite(model: LiteModel, opset: int, verbose: int = 0) -> ir.Model:
             raise failure("the TensorFlow Lite converter (tf2onnx) fails on this model", error) from error
     refuse_foreign_operators(proto)
     graph = io.from_proto(proto)
-    tidy(graph)
+    clean_up(graph)
     return graph
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.dims import name_dims, unique
 from onnxtool.conversion.tensorflow.environment import quiet
@@ -17,7 +17,7 @@ from onnxtool.conversion.tensorflow.optimizer_state import accept_optimizer_stat
 from onnxtool.conversion.tensorflow.safety import refuse_unsafe
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import guarded
 
 _MAX_GRAPH = (1 << 31) - 1
 
@@ -147,7 +147,7 @@ def _prune(
 ) -> Any:
     import tensorflow as tf
 
-    with quiet(options.verbose), risky("loading the graph into TensorFlow", source.size):
+    with quiet(options.verbose), guarded("loading the graph into TensorFlow", source.size):
         try:
             wrapped = tf.compat.v1.wrap_function(lambda: tf.compat.v1.import_graph_def(graph_def, name=""), [])
         except Exception as error:

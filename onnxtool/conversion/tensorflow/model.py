@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.tensorflow.dims import follow_dims, swapped, swaps
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError, UnsupportedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from onnxtool.conversion.adapter import ConvertOptions
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.errors import UnsafeError
 

@@ -59,14 +59,14 @@ def mark_inside(model: ir.Model, name: str) -> None:
             value.const_value.meta[_INSIDE] = True
 
 
-def lies_beside(tensor: ir.TensorProtocol | None) -> bool:
+def is_external(tensor: ir.TensorProtocol | None) -> bool:
     """True for a weight in external data; not for one that `read_without_weights` left in the model file."""
     import onnx_ir as ir
 
     return isinstance(tensor, ir.ExternalTensor) and _INSIDE not in tensor.meta
 
 
-def lies_inside(tensor: ir.TensorProtocol | None) -> bool:
+def is_in_model_file(tensor: ir.TensorProtocol | None) -> bool:
     """True for a weight that `read_without_weights` left in the model file."""
     import onnx_ir as ir
 

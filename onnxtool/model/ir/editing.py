@@ -104,7 +104,7 @@ def append(
     return node.outputs[0]
 
 
-def take_place(node: ir.Node, result: ir.Value) -> None:
+def replace_value(node: ir.Node, result: ir.Value) -> None:
     """The new value takes over the old one's readers, its name, and its place among the graph outputs."""
     old = node.outputs[0]
     graph = node.graph
@@ -117,7 +117,7 @@ def take_place(node: ir.Node, result: ir.Value) -> None:
     result.name = name
 
 
-def home(value: ir.Value, node: ir.Node) -> ir.Graph:
+def owning_graph(value: ir.Value, node: ir.Node) -> ir.Graph:
     """The graph that a weight lies in, where what is made of it belongs; `node` reads it, perhaps in a subgraph."""
     producer = value.producer()
     graph = value.graph or (producer.graph if producer is not None else None) or node.graph

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxtool.model.header import operator_name
 from onnxtool.model.io import map_types
-from onnxtool.model.io.lazy_read import lies_beside
+from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec
 
 
@@ -128,4 +128,4 @@ def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
 
 def on_disk(value: ir.Value) -> bool:
     """True for a large weight in external data, which is better left there than rewritten in memory."""
-    return lies_beside(value.const_value) and value.const_value is not None and value.const_value.nbytes > _KEPT_ON_DISK
+    return is_external(value.const_value) and value.const_value is not None and value.const_value.nbytes > _KEPT_ON_DISK

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, producer
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.uniform_values import uniform_value
-from onnxtool.optimization.shape_inference.value_facts import Size, integers, items_of, rank_of, sizes_of
+from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, integers, rank_of, sizes_of
 
 HIDDEN = -1e9  # at or below this, a key has no weight beside one that is not hidden
 _LARGEST = 1 << 24  # elements of a constant mask that is looked at
@@ -113,7 +113,7 @@ def _cut(mask: ir.Value, length: Size, context: PassContext) -> bool:
         if node.op_type == "Slice":
             if not _from_the_start(node):
                 return False
-            rank, found, ends = rank_of(node.outputs[0]), integers(node.inputs[3]), items_of(node.inputs[2])
+            rank, found, ends = rank_of(node.outputs[0]), integers(node.inputs[3]), elements_of(node.inputs[2])
             if rank is None or found is None or ends is None:
                 return False
             axes |= {a - rank if a >= 0 else a for a, e in zip(found, ends.elements, strict=False) if e == length}

@@ -14,16 +14,16 @@ from onnxtool.optimization.shape_inference.shape_rules import RULES as SHAPE_RUL
 from onnxtool.optimization.shape_inference.shape_value_rules import RULES as ITEM_RULES
 from onnxtool.optimization.shape_inference.symbolic_dims import symbol
 from onnxtool.optimization.shape_inference.value_facts import (
-    Items,
+    KnownElements,
     Sizes,
     declared_sizes,
+    elements_of,
     forget_sizes,
-    items_of,
-    set_items,
+    set_elements,
     set_sizes,
     sizes_of,
 )
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import guarded
 
 _GIVEN = "onnxtool.given"
 _LARGE = 1024  # bytes; larger weights are left out of the copy that ONNX's inference gets
@@ -41,7 +41,7 @@ def infer_types(model: ir.Model) -> None:
     try:
         with _short_attributes(model):
             light, _ = light_proto(model)
-        with risky("inferring shapes", light.ByteSize()):
+        with guarded("inferring shapes", light.ByteSize()):
             inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
     except Exception:  # it raises whatever it likes on odd models; our own rules do without
         return
@@ -155,7 +155,7 @@ def infer_node(node: ir.Node, opset: int) -> None:
     items = _items(items_rule, node)
     for index, value in enumerate(node.outputs):
         if value.const_value is None:
-            set_items(value, items[index] if index < len(items) else None)
+            set_elements(value, items[index] if index < len(items) else None)
 
 
 def _apply(rule: object, node: ir.Node, opset: int) -> list[Sizes | None]:
@@ -168,7 +168,7 @@ def _apply(rule: object, node: ir.Node, opset: int) -> list[Sizes | None]:
     return result if isinstance(result, list) else [result]
 
 
-def _items(rule: object, node: ir.Node) -> list[Items | None]:
+def _items(rule: object, node: ir.Node) -> list[KnownElements | None]:
     if rule is None or not callable(rule):
         return []
     try:
@@ -196,7 +196,7 @@ def _small_integer(node: ir.Node) -> bool:
     sizes = sizes_of(node.outputs[0]) if node.outputs else None
     if sizes is not None and len(sizes) > 1:
         return False
-    return node.op_type in ("Shape", "Size") or any(items_of(v) is not None for v in node.inputs)
+    return node.op_type in ("Shape", "Size") or any(elements_of(v) is not None for v in node.inputs)
 
 
 def _set_types(node: ir.Node, standard: bool) -> None:

@@ -20,7 +20,7 @@ from onnxtool.optimization.shape_inference.symbolic_dims import (
     subtract,
     symbol,
 )
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, integers, items_of, sizes_of
+from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, elements_of, integers, sizes_of
 
 _HUGE = 1 << 30
 
@@ -90,7 +90,7 @@ def _reshape(node: ir.Node, opset: int) -> Sizes | None:
     if len(node.inputs) < 2:
         wanted: tuple[Size | None, ...] = tuple(attribute(node, "shape", ()))
     else:
-        items = items_of(node.inputs[1])
+        items = elements_of(node.inputs[1])
         if items is None:
             return None
         wanted = items.elements
@@ -235,7 +235,7 @@ def _slice(node: ir.Node, opset: int) -> Sizes | None:
         axes: tuple[int, ...] | None = tuple(attribute(node, "axes", range(len(starts))))
         steps: tuple[int, ...] | None = (1,) * len(starts)
     else:
-        first, last = items_of(node.inputs[1]), items_of(node.inputs[2])
+        first, last = elements_of(node.inputs[1]), elements_of(node.inputs[2])
         count = sizes_of(node.inputs[1])
         number = count[0] if count and isinstance(count[0], int) else None
         if number is None:
@@ -255,14 +255,14 @@ def _slice(node: ir.Node, opset: int) -> Sizes | None:
 
 
 def _expand(node: ir.Node, opset: int) -> Sizes | None:
-    data, items = sizes_of(node.inputs[0]), items_of(node.inputs[1])
+    data, items = sizes_of(node.inputs[0]), elements_of(node.inputs[1])
     if data is None or items is None or not items.complete:
         return None
     return named(node, broadcast(data, tuple(e for e in items.elements if e is not None)))
 
 
 def _constant_of_shape(node: ir.Node, opset: int) -> Sizes | None:
-    items = items_of(node.inputs[0])
+    items = elements_of(node.inputs[0])
     if items is None:
         sizes = sizes_of(node.inputs[0])
         return () if sizes == (0,) else None
@@ -270,7 +270,7 @@ def _constant_of_shape(node: ir.Node, opset: int) -> Sizes | None:
 
 
 def _tile(node: ir.Node, opset: int) -> Sizes | None:
-    data, items = sizes_of(node.inputs[0]), items_of(node.inputs[1])
+    data, items = sizes_of(node.inputs[0]), elements_of(node.inputs[1])
     if data is None or items is None or not items.complete or len(items.elements) != len(data):
         return None
     return tuple(multiply(d, e) for d, e in zip(data, items.elements, strict=True) if e is not None)
@@ -287,7 +287,7 @@ def _pad(node: ir.Node, opset: int) -> Sizes | None:
 
 
 def _range(node: ir.Node, opset: int) -> Sizes | None:
-    bounds = [items_of(v) for v in node.inputs]
+    bounds = [elements_of(v) for v in node.inputs]
     if any(b is None or b.elements[0] is None for b in bounds):
         return None
     start, limit, delta = (b.elements[0] for b in bounds if b is not None)

@@ -16,7 +16,7 @@ from onnxtool.model.ir.queries import attribute
 from onnxtool.optimization.shape_inference.broadcasting import broadcast
 from onnxtool.optimization.shape_inference.layout_rules import LAYOUT_RULES, axes_of, axis_of, named
 from onnxtool.optimization.shape_inference.symbolic_dims import add, floor_divide
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, items_of, sizes_of
+from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, elements_of, sizes_of
 
 Rule = Callable[[ir.Node, int], "Sizes | list[Sizes | None] | None"]
 _HUGE = 1 << 30
@@ -136,7 +136,7 @@ def _arg(node: ir.Node, opset: int) -> Sizes | None:
 
 
 def _topk(node: ir.Node, opset: int) -> list[Sizes | None] | None:
-    data, k = sizes_of(node.inputs[0]), items_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    data, k = sizes_of(node.inputs[0]), elements_of(node.inputs[1]) if len(node.inputs) > 1 else None
     if data is None or k is None or k.elements[0] is None:
         return None
     axis = axis_of(node, len(data), -1)

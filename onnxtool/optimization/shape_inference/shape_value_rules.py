@@ -9,39 +9,46 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute
 from onnxtool.optimization.shape_inference.layout_rules import axes_of
 from onnxtool.optimization.shape_inference.symbolic_dims import Expr, add, floor_divide, multiply, product, subtract
-from onnxtool.optimization.shape_inference.value_facts import MAX_ITEMS, Items, Size, integers, items_of, sizes_of
+from onnxtool.optimization.shape_inference.value_facts import (
+    MAX_ITEMS,
+    KnownElements,
+    Size,
+    elements_of,
+    integers,
+    sizes_of,
+)
 
-Rule = Callable[[ir.Node], "Items | list[Items | None] | None"]
+Rule = Callable[[ir.Node], "KnownElements | list[KnownElements | None] | None"]
 
 
-def _shape(node: ir.Node) -> Items | None:
+def _shape(node: ir.Node) -> KnownElements | None:
     data = sizes_of(node.inputs[0])
     if data is None:
         return None
-    return Items(data[attribute(node, "start", 0) : attribute(node, "end", len(data))], False)
+    return KnownElements(data[attribute(node, "start", 0) : attribute(node, "end", len(data))], False)
 
 
-def _size(node: ir.Node) -> Items | None:
+def _size(node: ir.Node) -> KnownElements | None:
     data = sizes_of(node.inputs[0])
-    return None if data is None else Items((product(data),), True)
+    return None if data is None else KnownElements((product(data),), True)
 
 
-def _same(node: ir.Node) -> Items | None:
-    return items_of(node.inputs[0])
+def _same(node: ir.Node) -> KnownElements | None:
+    return elements_of(node.inputs[0])
 
 
-def _cast(node: ir.Node) -> Items | None:
+def _cast(node: ir.Node) -> KnownElements | None:
     # A size fits any integer type of 32 bits or more; narrower ones and booleans may change it.
     kept = attribute(node, "to") in (ir.DataType.INT64, ir.DataType.INT32)
-    return items_of(node.inputs[0]) if kept and _is_integer(node.inputs[0]) else None
+    return elements_of(node.inputs[0]) if kept and _is_integer(node.inputs[0]) else None
 
 
 def _is_integer(value: ir.Value | None) -> bool:
     return value is not None and value.dtype is not None and value.dtype.is_integer()
 
 
-def _gather(node: ir.Node) -> Items | None:
-    data, indices = items_of(node.inputs[0]), items_of(node.inputs[1])
+def _gather(node: ir.Node) -> KnownElements | None:
+    data, indices = elements_of(node.inputs[0]), elements_of(node.inputs[1])
     if data is None or indices is None or data.scalar:
         return None
     picked = []
@@ -49,11 +56,11 @@ def _gather(node: ir.Node) -> Items | None:
         if not isinstance(index, int) or not -len(data.elements) <= index < len(data.elements):
             return None
         picked.append(data.elements[index])
-    return Items(tuple(picked), indices.scalar)
+    return KnownElements(tuple(picked), indices.scalar)
 
 
-def _slice(node: ir.Node) -> Items | None:
-    data = items_of(node.inputs[0])
+def _slice(node: ir.Node) -> KnownElements | None:
+    data = elements_of(node.inputs[0])
     if data is None or data.scalar:
         return None
     if len(node.inputs) == 1:
@@ -63,72 +70,74 @@ def _slice(node: ir.Node) -> Items | None:
         bounds.append(integers(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else (1,))
     if any(b is None or len(b) != 1 for b in bounds) or bounds[2][0] <= 0:
         return None
-    return Items(data.elements[slice(bounds[0][0], bounds[1][0], bounds[2][0])], False)
+    return KnownElements(data.elements[slice(bounds[0][0], bounds[1][0], bounds[2][0])], False)
 
 
-def _concat(node: ir.Node) -> Items | None:
+def _concat(node: ir.Node) -> KnownElements | None:
     elements: list[Size | None] = []
     for value in node.inputs:
-        items, sizes = items_of(value), sizes_of(value)
+        items, sizes = elements_of(value), sizes_of(value)
         if items is not None and not items.scalar:
             elements.extend(items.elements)
         elif sizes is not None and len(sizes) == 1 and isinstance(sizes[0], int) and sizes[0] <= MAX_ITEMS:
             elements.extend([None] * sizes[0])
         else:
             return None
-    return Items(tuple(elements), False)
+    return KnownElements(tuple(elements), False)
 
 
-def _split(node: ir.Node) -> list[Items | None] | None:
-    data = items_of(node.inputs[0])
+def _split(node: ir.Node) -> list[KnownElements | None] | None:
+    data = elements_of(node.inputs[0])
     if data is None or data.scalar:
         return None
-    result: list[Items | None] = []
+    result: list[KnownElements | None] = []
     at = 0
     for value in node.outputs:
         sizes = sizes_of(value)
         if sizes is None or not isinstance(sizes[0], int):
             return None
-        result.append(Items(data.elements[at : at + sizes[0]], False))
+        result.append(KnownElements(data.elements[at : at + sizes[0]], False))
         at += sizes[0]
     return result
 
 
-def _rank_change(node: ir.Node) -> Items | None:
+def _rank_change(node: ir.Node) -> KnownElements | None:
     """Squeeze, Unsqueeze and Reshape between rank 0 and 1."""
-    data, sizes = items_of(node.inputs[0]), sizes_of(node.outputs[0])
+    data, sizes = elements_of(node.inputs[0]), sizes_of(node.outputs[0])
     if data is None:
         return None
     rank = len(sizes) if sizes is not None else None
     if rank is None and node.op_type == "Squeeze" and len(data.elements) == 1:
         rank = 0 if axes_of(node) is not None or len(node.inputs) == 1 else None
     if rank == 1:
-        return Items(data.elements, False)
-    return Items(data.elements, True) if rank == 0 and len(data.elements) == 1 else None
+        return KnownElements(data.elements, False)
+    return KnownElements(data.elements, True) if rank == 0 and len(data.elements) == 1 else None
 
 
-def _expand(node: ir.Node) -> Items | None:
-    data, sizes = items_of(node.inputs[0]), sizes_of(node.outputs[0])
+def _expand(node: ir.Node) -> KnownElements | None:
+    data, sizes = elements_of(node.inputs[0]), sizes_of(node.outputs[0])
     if data is None or sizes is None or len(sizes) > 1 or len(data.elements) != 1:
         return None
     if not sizes:
         return data
-    return Items(data.elements * sizes[0], False) if isinstance(sizes[0], int) and sizes[0] <= MAX_ITEMS else None
+    return (
+        KnownElements(data.elements * sizes[0], False) if isinstance(sizes[0], int) and sizes[0] <= MAX_ITEMS else None
+    )
 
 
-def _constant_of_shape(node: ir.Node) -> Items | None:
+def _constant_of_shape(node: ir.Node) -> KnownElements | None:
     sizes, fill = sizes_of(node.outputs[0]), attribute(node, "value")
     if fill is None or not fill.dtype.is_integer() or sizes is None or len(sizes) > 1:
         return None
     if sizes and (not isinstance(sizes[0], int) or sizes[0] > MAX_ITEMS):
         return None
     count = sizes[0] if sizes and isinstance(sizes[0], int) else 1
-    return Items((int(fill.numpy().reshape(-1)[0]),) * count, not sizes)
+    return KnownElements((int(fill.numpy().reshape(-1)[0]),) * count, not sizes)
 
 
 def _binary(function: Callable[[Size, Size], Size | None]) -> Rule:
-    def rule(node: ir.Node) -> Items | None:
-        left, right = items_of(node.inputs[0]), items_of(node.inputs[1])
+    def rule(node: ir.Node) -> KnownElements | None:
+        left, right = elements_of(node.inputs[0]), elements_of(node.inputs[1])
         if left is None or right is None or not _is_integer(node.inputs[0]):
             return None
         count = max(len(left.elements), len(right.elements))
@@ -136,7 +145,7 @@ def _binary(function: Callable[[Size, Size], Size | None]) -> Rule:
             return None
         wide = [i.elements * (count // len(i.elements)) for i in (left, right)]
         found = tuple(None if a is None or b is None else function(a, b) for a, b in zip(*wide, strict=True))
-        return Items(found, left.scalar and right.scalar)
+        return KnownElements(found, left.scalar and right.scalar)
 
     return rule
 
@@ -183,8 +192,8 @@ def _equal(a: Size, b: Size) -> Size | None:
     return None
 
 
-def _where(node: ir.Node) -> Items | None:
-    parts = [items_of(v) for v in node.inputs]
+def _where(node: ir.Node) -> KnownElements | None:
+    parts = [elements_of(v) for v in node.inputs]
     if any(p is None for p in parts) or not _is_integer(node.inputs[1]):
         return None
     condition, yes, no = (p for p in parts if p is not None)
@@ -196,39 +205,39 @@ def _where(node: ir.Node) -> Items | None:
     for test, left, right in zip(*wide, strict=True):
         same = left if left == right else None
         chosen.append((left if test else right) if isinstance(test, int) else same)
-    return Items(tuple(chosen), condition.scalar and yes.scalar and no.scalar)
+    return KnownElements(tuple(chosen), condition.scalar and yes.scalar and no.scalar)
 
 
-def _prod(node: ir.Node) -> Items | None:
-    data = items_of(node.inputs[0])
+def _prod(node: ir.Node) -> KnownElements | None:
+    data = elements_of(node.inputs[0])
     if data is None or not data.complete or data.scalar or not _is_integer(node.inputs[0]):
         return None
     axes = axes_of(node)
     if axes not in (None, (0,), (-1,)) or attribute(node, "noop_with_empty_axes", 0):
         return None
     total = product([e for e in data.elements if e is not None])
-    return Items((total,), not attribute(node, "keepdims", 1))
+    return KnownElements((total,), not attribute(node, "keepdims", 1))
 
 
-def _range(node: ir.Node) -> Items | None:
+def _range(node: ir.Node) -> KnownElements | None:
     bounds = [integers(v) for v in node.inputs]
     if any(b is None for b in bounds):
         return None
     start, limit, delta = (b[0] for b in bounds if b is not None)
     if delta == 0 or abs(limit - start) > MAX_ITEMS * abs(delta):
         return None
-    return Items(tuple(range(start, limit, delta)), False)
+    return KnownElements(tuple(range(start, limit, delta)), False)
 
 
-def _neg(node: ir.Node) -> Items | None:
-    data = items_of(node.inputs[0])
+def _neg(node: ir.Node) -> KnownElements | None:
+    data = elements_of(node.inputs[0])
     if data is None or not _is_integer(node.inputs[0]):
         return None
-    return Items(tuple(None if e is None else multiply(e, -1) for e in data.elements), data.scalar)
+    return KnownElements(tuple(None if e is None else multiply(e, -1) for e in data.elements), data.scalar)
 
 
-def _abs(node: ir.Node) -> Items | None:
-    data = items_of(node.inputs[0])
+def _abs(node: ir.Node) -> KnownElements | None:
+    data = elements_of(node.inputs[0])
     if data is None or not all(e is not None and _non_negative(e) for e in data.elements):
         return None
     return data
@@ -239,7 +248,7 @@ RULES: dict[str, Rule] = {
     "Size": _size,
     "Identity": _same,
     "Cast": _cast,
-    "CastLike": lambda node: items_of(node.inputs[0]) if _is_integer(node.inputs[1]) else None,
+    "CastLike": lambda node: elements_of(node.inputs[0]) if _is_integer(node.inputs[1]) else None,
     "Gather": _gather,
     "Slice": _slice,
     "Concat": _concat,

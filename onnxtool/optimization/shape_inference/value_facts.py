@@ -22,7 +22,7 @@ _ITEMS = "onnxtool.items"
 
 
 @dataclass(frozen=True)
-class Items:
+class KnownElements:
     """The elements of a small integer tensor of rank 0 or 1, as far as they are known as sizes.
 
     Attributes:
@@ -77,11 +77,11 @@ def set_sizes(value: ir.Value, sizes: Iterable[Size]) -> None:
         value.shape = ir.Shape([s if isinstance(s, int) else None if s.anonymous else str(s) for s in sizes])
 
 
-def items_of(value: ir.Value | None) -> Items | None:
+def elements_of(value: ir.Value | None) -> KnownElements | None:
     """The elements of a small integer tensor; None when nothing is known."""
     if value is None:
         return None
-    found: Items | None = value.meta.get(_ITEMS)
+    found: KnownElements | None = value.meta.get(_ITEMS)
     if found is not None:
         return found
     if value.is_graph_input():
@@ -92,12 +92,12 @@ def items_of(value: ir.Value | None) -> Items | None:
         array = constant_array(value)
         if array is None or array.ndim > 1:
             return None
-        found = Items(tuple(int(i) for i in array.reshape(-1)), array.ndim == 0)
+        found = KnownElements(tuple(int(i) for i in array.reshape(-1)), array.ndim == 0)
         value.meta[_ITEMS] = found
     return found
 
 
-def set_items(value: ir.Value, items: Items | None) -> None:
+def set_elements(value: ir.Value, items: KnownElements | None) -> None:
     """Record the elements (None: nothing is known)."""
     if items is not None and len(items.elements) <= MAX_ITEMS and any(e is not None for e in items.elements):
         value.meta[_ITEMS] = items
@@ -107,7 +107,7 @@ def set_items(value: ir.Value, items: Items | None) -> None:
 
 def integers(value: ir.Value | None) -> tuple[int, ...] | None:
     """All elements of a small integer tensor when they are numbers."""
-    items = items_of(value)
+    items = elements_of(value)
     if items is None or not all(isinstance(e, int) for e in items.elements):
         return None
     return tuple(e for e in items.elements if isinstance(e, int))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.editing import home, insert, new_initializer, take_place
+from onnxtool.model.ir.editing import insert, new_initializer, owning_graph, replace_value
 from onnxtool.model.ir.queries import attribute, float_constant
 from onnxtool.quantization.algorithms.quant_math import quantize_weight
 from onnxtool.quantization.recipe import QuantRecipe
@@ -55,7 +55,7 @@ def _replace(
     split = recipe.splits_channels(node.name or "")
     key = (id(weight), transposed, split)
     if key not in weights:
-        weights[key] = _weight(home(weight, node), weight, transposed, recipe, split)
+        weights[key] = _weight(owning_graph(weight, node), weight, transposed, recipe, split)
     integers, weight_scale, weight_zero = weights[key]
     name = node.outputs[0].name or str(node.name)
     (product,) = insert(
@@ -68,7 +68,7 @@ def _replace(
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None:
         result = insert(node, "Add", [result, bias], [f"{name}_biased"])[0]
-    take_place(node, result)
+    replace_value(node, result)
 
 
 def _weight(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRecipe, split: bool) -> list[ir.Value]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.editing import home, new_initializer
+from onnxtool.model.ir.editing import new_initializer, owning_graph
 from onnxtool.model.ir.queries import attribute, float_constant, is_op
 from onnxtool.quantization.algorithms.quant_math import quantize_weight
 from onnxtool.quantization.recipe import QuantRecipe
@@ -56,7 +56,7 @@ def make_recurrent(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecip
                 9 + 2 * position: (f"{name}_zero_point", np.stack([p[1].zero_point for p in parts])),
             }
             for place, (label, values) in made.items():
-                node.replace_input_with(place, new_initializer(home(weight, node), label, values))
+                node.replace_input_with(place, new_initializer(owning_graph(weight, node), label, values))
         node.attributes.pop("layout", None)
         node.domain, node.op_type = _DOMAIN, "DynamicQuantizeLSTM"
         graph.opset_imports.setdefault(_DOMAIN, 1)

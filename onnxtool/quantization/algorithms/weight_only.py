@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.editing import home, insert, lazy_initializer, take_place
+from onnxtool.model.ir.editing import insert, lazy_initializer, owning_graph, replace_value
 from onnxtool.model.ir.queries import attribute, is_op
 from onnxtool.quantization.recipe import QuantRecipe
 
@@ -162,7 +162,7 @@ def make_blocks(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecipe) 
         transposed = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
         key = (id(weight), transposed)
         if key not in stored:
-            stored[key] = _store(home(weight, node), weight, transposed, recipe, keep)
+            stored[key] = _store(owning_graph(weight, node), weight, transposed, recipe, keep)
         shape = weight.const_value.shape.numpy()
         rows, columns = shape[::-1] if transposed else shape
         attributes = {
@@ -177,7 +177,7 @@ def make_blocks(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecipe) 
         bias = node.inputs[2] if len(node.inputs) > 2 else None
         if bias is not None:
             (result,) = insert(node, "Add", [result, bias], [f"{name}_biased"])
-        take_place(node, result)
+        replace_value(node, result)
     graph.opset_imports.setdefault(DOMAIN, 1)
 
 

@@ -20,7 +20,7 @@ _Condition = tuple[float, bool]
 Shifts = Mapping[str, tuple[float, ...]]
 
 
-class Conditions:
+class CalibrationCache:
     """Ranges, magnitudes of channels and shifts of means of one float model over one set of samples."""
 
     def __init__(self, prepared: ir.Model, seen: Mapping[str, Observed], data: DataSource | None) -> None:

@@ -34,7 +34,7 @@ _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "A
 Outputs = Mapping[str, np.ndarray]
 
 
-class Judge:
+class FidelityEvaluator:
     """The float model's outputs on some samples, kept to judge many candidates against.
 
     Kept in memory up to `limit` bytes; samples beyond are left out (fidelity needs no more).
@@ -73,13 +73,13 @@ class Judge:
             detailed: each output's full difference goes into the result; it takes several times as long.
             check: called with the float model's outputs and the candidate's; may raise.
         """
-        views: dict[str, _View] = {}
+        views: dict[str, _OutputStatistics] = {}
         for feeds, expected in zip(self.feeds[:batches], self.outputs[:batches], strict=True):
             actual = runner.run(feeds)
             if check is not None:
                 check(expected, actual)
             for name, right in expected.items():
-                view = views.setdefault(name, _View(name, name in self.classes, detailed))
+                view = views.setdefault(name, _OutputStatistics(name, name in self.classes, detailed))
                 view.add(right, np.asarray(actual[name]))
         samples = self.samples if batches is None else sum(_rows(f) for f in self.feeds[:batches])
         return _summary(list(views.values()), samples)
@@ -89,7 +89,7 @@ def _rows(feeds: Mapping[str, np.ndarray]) -> int:
     return max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
 
 
-def _summary(views: list[_View], samples: int) -> Fidelity:
+def _summary(views: list[_OutputStatistics], samples: int) -> Fidelity:
     floats = [v for v in views if v.is_float]
     agreements = [v.agreement for v in views if v.total]
     return Fidelity(
@@ -106,7 +106,7 @@ def _summary(views: list[_View], samples: int) -> Fidelity:
 
 
 @dataclass
-class _View:
+class _OutputStatistics:
     """Running sums over one output."""
 
     name: str

@@ -24,7 +24,7 @@ def _rows(feeds: Mapping[str, np.ndarray]) -> int:
     return max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
 
 
-class Task:
+class LabelledTask:
     """Labelled data and the metric that judges outputs on it; higher is better."""
 
     def __init__(self, data: DataSource, labels: np.ndarray, metric: Metric, name: str) -> None:
@@ -54,7 +54,7 @@ class Task:
             raise InputError(f"the metric {self.name} failed: {type(error).__name__}: {error}") from error
 
 
-def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, metric: str | Metric) -> Task:
+def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, metric: str | Metric) -> LabelledTask:
     """Labelled data for judging.
 
     Args:
@@ -74,13 +74,13 @@ def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, me
     if source.count is not None and array.shape[:1] != (source.count,):
         raise InputError(f"{source.label}: {source.count} samples, but labels of shape {list(array.shape)}.")
     if callable(metric):
-        return Task(source, array, metric, getattr(metric, "__name__", "metric"))
+        return LabelledTask(source, array, metric, getattr(metric, "__name__", "metric"))
     if metric == "accuracy":
-        return Task(source, array, classification_accuracy, "accuracy")
+        return LabelledTask(source, array, classification_accuracy, "accuracy")
     script, colon, function = os.fspath(metric).rpartition(":")
     if not colon or not script.endswith(".py"):
         raise UsageError(f"--metric {metric}: choose accuracy, or name a function: file.py:function.")
-    return Task(source, array, load_function(Path(script), function), metric)
+    return LabelledTask(source, array, load_function(Path(script), function), metric)
 
 
 def classification_accuracy(outputs: Mapping[str, np.ndarray], labels: np.ndarray) -> float:

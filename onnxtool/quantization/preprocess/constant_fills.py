@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnxtool.model import io
 from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import attribute, constant_array, is_op
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import guarded
 
 _WORTH = 1024  # elements; smaller arrays stay as they are
 _FILLABLE = (
@@ -71,4 +71,4 @@ def loading(model: ir.Model) -> AbstractContextManager[None]:
     unfolded = sum(tensor.nbytes for tensor in values if tensor is not None)
     if not unfolded:
         return nullcontext()
-    return risky("loading the model into the runtime", io.weight_bytes(model) + 2 * unfolded)
+    return guarded("loading the model into the runtime", io.weight_bytes(model) + 2 * unfolded)

@@ -8,14 +8,14 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from onnxtool.model import io
-from onnxtool.model.ir.editing import insert, new_initializer, remove_unused, take_place
+from onnxtool.model.ir.editing import insert, new_initializer, remove_unused, replace_value
 from onnxtool.model.ir.queries import attribute, constant_array, float_constant, inner_nodes, is_op
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.optimization.shape_inference.inference import light_proto
 from onnxtool.quantization.preprocess.constant_fills import note_filled
 from onnxtool.quantization.preprocess.fold_affine import fold_affine
 from onnxtool.quantization.preprocess.loop_constants import lift_loop_constants
-from onnxtool.runtime.isolation import risky
+from onnxtool.runtime.isolation import guarded
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
 _MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Concat")
@@ -64,7 +64,7 @@ def _raised(model: ir.Model) -> ir.Model:
 
     try:
         light, _ = light_proto(model)
-        with risky("raising the opset", light.ByteSize()):
+        with guarded("raising the opset", light.ByteSize()):
             raised = version_converter.convert_version(light, MINIMUM_OPSET)
             onnx.checker.check_model(raised)
     except Exception:  # the converter raises RuntimeError, ConvertError, ... for operators it does not know
@@ -183,7 +183,7 @@ def _pool_means(model: ir.Model) -> None:
         pooled.type, pooled.shape = source.type, ir.Shape([*list(source.shape)[:2], 1, 1])
         if not attribute(node, "keepdims", 1):
             (pooled,) = insert(node, "Flatten", [pooled], [f"{name}_flat"], {"axis": 1})
-        take_place(node, pooled)
+        replace_value(node, pooled)
 
 
 def _open_hard_swish(model: ir.Model) -> None:
@@ -195,7 +195,7 @@ def _open_hard_swish(model: ir.Model) -> None:
         name = node.outputs[0].name or node.name or "hard_swish"
         (gate,) = insert(node, "HardSigmoid", [source], [f"{name}_gate"], {"alpha": 1 / 6, "beta": 0.5})
         gate.type, gate.shape = source.type, source.shape
-        take_place(node, insert(node, "Mul", [source, gate], [f"{name}_product"])[0])
+        replace_value(node, insert(node, "Mul", [source, gate], [f"{name}_product"])[0])
 
 
 def _name_nodes(model: ir.Model) -> None:

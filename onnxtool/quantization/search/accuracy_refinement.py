@@ -12,7 +12,7 @@ from onnxtool.quantization.algorithms.smooth_quant import LINEAR
 from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.evaluator import Laboratory, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.latency_refinement import with_fusions
 from onnxtool.runtime.kernels import count_kernels
 
@@ -21,7 +21,12 @@ _NO_SLOWER = 1.05  # within the noise of a quick timing
 
 
 def condition(
-    lab: Laboratory, trial: Trial, keeps: Callable[[Trial], bool], in_time: Callable[[], bool], *, linear: bool = True
+    lab: CandidateEvaluator,
+    trial: Trial,
+    keeps: Callable[[Trial], bool],
+    in_time: Callable[[], bool],
+    *,
+    linear: bool = True,
 ) -> Trial:
     """Try what lessens a candidate's error at no cost in time, one after the other, and keep what does.
 
@@ -49,7 +54,7 @@ def _better(tried: Trial, best: Trial, keeps: Callable[[Trial], bool]) -> bool:
     return noise_share(tried.fidelity) < _LESS_NOISE * noise_share(best.fidelity)
 
 
-def _changes(lab: Laboratory, recipe: QuantRecipe, linear: bool) -> list[tuple[str, dict[str, Any]]]:
+def _changes(lab: CandidateEvaluator, recipe: QuantRecipe, linear: bool) -> list[tuple[str, dict[str, Any]]]:
     """What could help a recipe, given what it quantizes."""
     plan = recipe.plan or {}
     nodes = [n for n in lab.job.prepared.graph if n.name in plan]
@@ -63,7 +68,7 @@ def _changes(lab: Laboratory, recipe: QuantRecipe, linear: bool) -> list[tuple[s
     return changes
 
 
-def compacted(lab: Laboratory, winner: Trial, keeps: Callable[[Trial], bool]) -> Trial:
+def compacted(lab: CandidateEvaluator, winner: Trial, keeps: Callable[[Trial], bool]) -> Trial:
     """The winner with the float weights that it has left in 8 or 16 bits, where kernels and budget stay."""
     model = lab.build(winner.recipe)
     if winner.recipe.compact or not compactable(model.graph):
@@ -78,7 +83,7 @@ def compacted(lab: Laboratory, winner: Trial, keeps: Callable[[Trial], bool]) ->
 
 
 def with_float_kernels(
-    lab: Laboratory, base: QuantRecipe, keeps: Callable[[Trial], bool], in_time: Callable[[], bool]
+    lab: CandidateEvaluator, base: QuantRecipe, keeps: Callable[[Trial], bool], in_time: Callable[[], bool]
 ) -> Trial | None:
     """The optimized float model, its weights stored in 8 or 16 bits: for where integers do not beat float."""
     if not compactable(lab.job.prepared.graph):

@@ -11,13 +11,13 @@ import onnx_ir as ir
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.quantization.apply_recipe import apply_conditioned
-from onnxtool.quantization.calibration.cache import Conditions
+from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.range_estimators import Observed
-from onnxtool.quantization.evaluation.fidelity import Judge, noise_share
-from onnxtool.quantization.inputs import Job
+from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, noise_share
+from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
-from onnxtool.quantization.search.time_budget import SearchClock
+from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
 from onnxtool.runtime.latency import compare_latency
@@ -43,7 +43,7 @@ class Trial:
         estimate: latency ratio by rule of thumb, where nothing is timed.
         metric: on labelled data; None when it was not measured.
         note: why it was dropped.
-        glanced: `fidelity` is of the first few samples alone.
+        judged_on_few: `fidelity` is of the first few samples alone.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Trial:
     estimate: float | None = None
     metric: TaskMetric | None = None
     note: str = ""
-    glanced: bool = False
+    judged_on_few: bool = False
 
     @property
     def speed(self) -> float:
@@ -65,29 +65,29 @@ class Trial:
 
     def candidate(self, budget: Budget, chosen: bool) -> Candidate:
         """What the report keeps of it."""
-        within = self.fidelity is not None and not self.glanced and budget.allows(self.fidelity, self.metric)
+        within = self.fidelity is not None and not self.judged_on_few and budget.allows(self.fidelity, self.metric)
         if budget.labelled and self.metric is None:
             within = False
         fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
-        note = self.note or ("slower, so judged on few samples" if self.glanced else "")
+        note = self.note or ("slower, so judged on few samples" if self.judged_on_few else "")
         return Candidate(
             self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, within, chosen, note
         )
 
 
-class Laboratory:
+class CandidateEvaluator:
     """Tries candidates against one float model, with everything that they share measured once."""
 
     def __init__(
         self,
-        job: Job,
+        job: QuantizationInputs,
         budget: Budget,
-        judge: Judge,
+        judge: FidelityEvaluator,
         reference: OnnxRunner,
         seen: Mapping[str, Observed],
         estimate: Callable[[QuantRecipe], float] | None = None,
-        conditions: Conditions | None = None,
-        clock: SearchClock | None = None,
+        conditions: CalibrationCache | None = None,
+        clock: TimeBudget | None = None,
     ) -> None:
         """Take what all candidates share; with `estimate`, nothing is timed; `conditions` where there is data."""
         self.job = job
@@ -97,10 +97,10 @@ class Laboratory:
         self.reference = reference
         self.seen = seen
         self.trials: list[Trial] = []
-        self.clock = clock or SearchClock(float("inf"))
+        self.clock = clock or TimeBudget(float("inf"))
         self._float_metric: float | None = None
         self._sample = job.probes().first()
-        self.conditions = conditions or Conditions(job.prepared, seen, None)
+        self.conditions = conditions or CalibrationCache(job.prepared, seen, None)
 
     def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
         """The recipe with what it needs to know of activations, from what was observed."""
@@ -114,7 +114,7 @@ class Laboratory:
         """Build, judge and time one candidate; one that fails is kept with the reason.
 
         One that a first look shows to be far from the budget is not judged on all samples; neither is one that is
-        clearly slower than another within the budget, or that is not timed, until `look_closely`.
+        clearly slower than another within the budget, or that is not timed, until `judge_fully`.
         """
         recipe = self.calibrated(recipe)
         known = next((t for t in self.trials if t.recipe == recipe and (t.speed < float("inf") or not timed)), None)
@@ -133,8 +133,8 @@ class Laboratory:
             elif timed:
                 trial.latency = self.time(runner)
             if not self.budget.hopeless(trial.fidelity):
-                trial.glanced = not timed or self._beaten(trial)
-                trial.fidelity = trial.fidelity if trial.glanced else self.judge.judge(runner)
+                trial.judged_on_few = not timed or self._beaten(trial)
+                trial.fidelity = trial.fidelity if trial.judged_on_few else self.judge.judge(runner)
         except OnnxToolError as error:
             trial.note = str(error)
         self.clock.took(time.perf_counter() - began)
@@ -145,7 +145,7 @@ class Laboratory:
         return any(
             t.latency is not None and trial.latency is not None and t.latency.high < trial.latency.low
             for t in self.trials
-            if t.fidelity is not None and not t.glanced and self.within(t)
+            if t.fidelity is not None and not t.judged_on_few and self.within(t)
         )
 
     def within(self, trial: Trial) -> bool:
@@ -154,10 +154,10 @@ class Laboratory:
             return False
         return self.budget.allows(trial.fidelity, trial.metric)
 
-    def look_closely(self, trial: Trial) -> None:
-        """Judge a candidate on all samples that was only glanced at."""
-        if trial.glanced:
-            trial.glanced = False
+    def judge_fully(self, trial: Trial) -> None:
+        """Judge a candidate on all samples that was only judged_on_few at."""
+        if trial.judged_on_few:
+            trial.judged_on_few = False
             trial.fidelity = self.judge.judge(self.job.runner(self.build(trial.recipe)))
 
     def time(self, runner: OnnxRunner) -> LatencyRatio:

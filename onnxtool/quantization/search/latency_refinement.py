@@ -11,13 +11,13 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
 from onnxtool.quantization.apply_recipe import placement_of
 from onnxtool.quantization.recipe import Fusions, NodePlan
-from onnxtool.quantization.search.evaluator import Laboratory, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 
 CLEARLY_FASTER = 0.985  # what a change must gain to be kept: above the noise of a quick timing
 _GATES = ("Sigmoid", "HardSigmoid")
 
 
-def without_gates(lab: Laboratory, trial: Trial, in_time: Callable[[], bool]) -> Trial:
+def without_gates(lab: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool]) -> Trial:
     """Activations like SiLU in float: a table look-up and a product on integers can take longer than a fused one."""
     placement = placement_of(lab.conditions.model(trial.recipe).graph, trial.recipe)
     gates = tuple(n.name or "" for n in placement.carried if n.op_type in _GATES)
@@ -27,7 +27,9 @@ def without_gates(lab: Laboratory, trial: Trial, in_time: Callable[[], bool]) ->
     return min(trial, lab.try_out(f"{trial.name}, activations float", recipe), key=lambda t: t.speed)
 
 
-def with_attention(lab: Laboratory, trial: Trial, products: Sequence[ir.Node], in_time: Callable[[], bool]) -> Trial:
+def with_attention(
+    lab: CandidateEvaluator, trial: Trial, products: Sequence[ir.Node], in_time: Callable[[], bool]
+) -> Trial:
     """Products of two activations on integers too; by far not every processor or length of input gains."""
     if not products or not in_time():
         return trial
@@ -36,7 +38,7 @@ def with_attention(lab: Laboratory, trial: Trial, products: Sequence[ir.Node], i
     return tried if tried.speed < trial.speed * CLEARLY_FASTER else trial
 
 
-def with_fusions(lab: Laboratory, trial: Trial, in_time: Callable[[], bool]) -> Trial:
+def with_fusions(lab: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool]) -> Trial:
     """What stays float as the runtime's own fused operators; some of them are slower than their parts."""
     best, fused = trial, 0
     for fusions in FUSIONS if lab.estimate is None and not trial.recipe.fuse else ():
@@ -64,7 +66,7 @@ def _fusable(prepared: ir.Model, fusions: Fusions) -> bool:
 
 
 def without_groups(
-    lab: Laboratory, trial: Trial, groups: Sequence[tuple[str, set[str]]], in_time: Callable[[], bool]
+    lab: CandidateEvaluator, trial: Trial, groups: Sequence[tuple[str, set[str]]], in_time: Callable[[], bool]
 ) -> Trial:
     """Groups of nodes in float, one after the other; what is clearly faster is kept."""
     best = trial

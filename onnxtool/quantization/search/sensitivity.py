@@ -11,11 +11,11 @@ from onnxtool import progress
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import CLASSES_DB, DENSE_DB
-from onnxtool.quantization.search.evaluator import Laboratory, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.node_cost import macs
 
 
-def node_noise(lab: Laboratory, recipe: QuantRecipe, in_time: Callable[[], bool]) -> dict[str, float]:
+def node_noise(lab: CandidateEvaluator, recipe: QuantRecipe, in_time: Callable[[], bool]) -> dict[str, float]:
     """Noise share at the outputs when one node alone is quantized, by node name.
 
     What cannot be measured in time counts as average.
@@ -51,7 +51,7 @@ def first_guess(trial: Trial, noise: Sequence[float]) -> int:
 
 
 def repair(
-    lab: Laboratory,
+    lab: CandidateEvaluator,
     trial: Trial,
     keeps: Callable[[Trial], bool],
     in_time: Callable[[], bool],

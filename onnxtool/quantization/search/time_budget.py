@@ -19,7 +19,7 @@ _SHARES = {
 _RECENT = 3  # candidates, whose cost the next one is expected to have
 
 
-class SearchClock:
+class TimeBudget:
     """Counts from the very start: preparing the model and calibrating take their part of the limit."""
 
     def __init__(self, seconds: float, began: float | None = None) -> None:

@@ -23,7 +23,7 @@ from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners, match_names
 from onnxtool.validation.equivalence.difference import Tolerance
-from onnxtool.validation.equivalence.rounding import excuse_rounding
+from onnxtool.validation.equivalence.rounding import accept_rounding_noise
 
 
 def compare(
@@ -87,7 +87,7 @@ def compare(
     report = replace(report, warnings=(*report.warnings, *skipped))
     report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
     if not isinstance(a, Runner) and not tolerances:
-        report = excuse_rounding(report, a, left, feeds, options)
+        report = accept_rounding_noise(report, a, left, feeds, options)
     if layers and not isinstance(b, Runner):
         report = _look_inside(report, a, Path(b), feeds, Tolerance(rtol, atol), options, bisect)
     if reference:

@@ -24,7 +24,7 @@ FACTOR = 3.0
 RARE = 10_000
 
 
-def excuse_rounding(
+def accept_rounding_noise(
     report: CompareReport,
     model: str | os.PathLike[str],
     runner: Runner,

@@ -22,12 +22,12 @@ from onnxtool.validation.layers import tensor_stream
 from onnxtool.validation.layers.blame import Measured, judge
 from onnxtool.validation.layers.fingerprint import sketch
 from onnxtool.validation.layers.graph import LayerGraph
-from onnxtool.validation.layers.tensor_stream import Side
+from onnxtool.validation.layers.tensor_stream import TensorStream
 
 # Rounding of float32 sums grows with the largest value in sight, not with the element's own.
 _SCALE_TOLERANCE = 1e-5
 
-Sides = tuple[Side, Side]
+Sides = tuple[TensorStream, TensorStream]
 
 
 def compare_layers(
@@ -59,8 +59,8 @@ def compare_layers(
 
 def open_sides(a: Path, b: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Sides:
     """Two models, ready to be run with any of their tensors as outputs."""
-    left = Side.open(a, feeds, options)
-    right = Side.open(b, {}, options)
+    left = TensorStream.open(a, feeds, options)
+    right = TensorStream.open(b, {}, options)
     inputs = match_names(list(feeds), [s.name for s in input_specs(right.graph.model)], "inputs")
     right.feeds = {inputs[n]: array for n, array in feeds.items() if n in inputs}
     right.sizes = left.sizes  # partners are as large, and the others are few
@@ -99,7 +99,7 @@ def _note(measured: dict[str, Measured], name: str, found: Measured | None) -> N
 class _Reference:
     """A's tensors as they come, held until their partners in B come too."""
 
-    def __init__(self, side: Side, awaited: Counter[str]) -> None:
+    def __init__(self, side: TensorStream, awaited: Counter[str]) -> None:
         self._side, self._awaited = side, awaited
         self._stream = side.stream()
         self._held: dict[str, Any] = {}
@@ -212,13 +212,13 @@ def _exact(expected: np.ndarray, actual: np.ndarray) -> Measured:
     return Measured(largest, different / expected.size, different == 0, actual.shape)
 
 
-def _sketch(side: Side, name: str, value: Any) -> None:
+def _sketch(side: TensorStream, name: str, value: Any) -> None:
     found = sketch(value)
     if found is not None:
         side.sketches[name] = found
 
 
-def _match_by_value(left: Side, right: Side) -> dict[str, str]:
+def _match_by_value(left: TensorStream, right: TensorStream) -> dict[str, str]:
     """B's tensor -> A's tensor of the same shape and, as far as the sketches tell, the same content."""
     found: dict[str, str] = {}
     taken: set[str] = set()

@@ -23,7 +23,7 @@ from onnxtool.validation.layers.blame import Measured, difference, first_wrong
 from onnxtool.validation.layers.compare_layers import measure
 from onnxtool.validation.layers.fingerprint import Sketch, sketch
 from onnxtool.validation.layers.graph import LayerGraph
-from onnxtool.validation.layers.tensor_stream import Side
+from onnxtool.validation.layers.tensor_stream import TensorStream
 
 See = Callable[[str, str, np.ndarray], None]
 # Channels last to channels first and back, by rank: exporters move the channels.
@@ -74,7 +74,7 @@ def compare_source(
         InputError: a model does not run.
         UnsupportedError: the source shows no layers.
     """
-    side = Side.open(b, feeds, options)
+    side = TensorStream.open(b, feeds, options)
     inputs = match_names(list(feeds), [s.name for s in input_specs(side.graph.model)], "inputs")
     side.feeds = {inputs[n]: array for n, array in feeds.items() if n in inputs}
     layers = _layers_of(a, feeds)
@@ -127,7 +127,7 @@ def _by_content(layers: Mapping[str, _Layer], tensors: Mapping[str, Sketch]) -> 
     return found
 
 
-def _by_provenance(layers: Iterable[_Layer], side: Side, taken: set[str]) -> dict[str, str]:
+def _by_provenance(layers: Iterable[_Layer], side: TensorStream, taken: set[str]) -> dict[str, str]:
     """B's tensor -> the layer whose name is in the node that makes it, or in a weight that this reads."""
     named: dict[str, list[str]] = {}
     for tensor in side.sketches:
@@ -156,7 +156,7 @@ def words(graph: LayerGraph, node: ir.Node) -> set[str]:
 
 def _measured(
     a: LayeredRunner,
-    side: Side,
+    side: TensorStream,
     feeds: Mapping[str, np.ndarray],
     pairs: Mapping[str, str],
     ends: Mapping[str, str],

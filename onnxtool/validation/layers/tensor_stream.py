@@ -35,7 +35,7 @@ _UNKNOWN_BYTES = 1 << 17
 
 
 @dataclass
-class Side:
+class TensorStream:
     """One model: its graph, its inputs, what is known of its tensors.
 
     Attributes:
@@ -54,7 +54,7 @@ class Side:
     sketches: dict[str, Sketch] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, path: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Side:
+    def open(cls, path: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> TensorStream:
         """Read a model once: its graph and, when there are inputs, the sizes of its tensors for them."""
         proto = io.read_proto(path)
         inline = all(external_ref(t) is None for t in all_tensors(proto, DEFAULT))

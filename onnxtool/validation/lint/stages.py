@@ -22,7 +22,7 @@ from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, external_ref
 from onnxtool.model.shapes import skeleton
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import crashed_before, risky
+from onnxtool.runtime.isolation import crashed_before, guarded
 
 Progress = Callable[[str], None]
 
@@ -46,7 +46,7 @@ class _Examination:
         """Run one stage; its findings decide whether it passed."""
         self.announce(name)
         before, began = len(self.findings), time.perf_counter()
-        with risky(f"checking the {name}", self.size, retry=name == "run"):
+        with guarded(f"checking the {name}", self.size, retry=name == "run"):
             detail = action()
         new = [f["id"] for f in self.findings[before:]]
         state = "passed" if not new else ("failed" if any(i in FATAL for i in new) else "warned")

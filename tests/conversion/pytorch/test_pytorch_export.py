@@ -537,20 +537,20 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
 
     weights: list[weakref.ref[Any]] = []
     alive: list[int] = []
-    release, tidied = convert_module._release, convert_module.tidied
+    release, cleaned_up = convert_module._release, convert_module.cleaned_up
 
     def watched_release(model: Any) -> None:
         weights.extend(weakref.ref(p) for p in model.module.parameters() if p.numel() > 1000)
         release(model)
 
-    def watched_tidied(*arguments: Any) -> Any:
+    def watched_cleanup(*arguments: Any) -> Any:
         gc.collect()
         alive.append(sum(w() is not None for w in weights))
-        return tidied(*arguments)
+        return cleaned_up(*arguments)
 
     monkeypatch.setattr(convert_module, "_SPILL", 1000)
     monkeypatch.setattr(convert_module, "_release", watched_release)
-    monkeypatch.setattr(convert_module, "tidied", watched_tidied)
+    monkeypatch.setattr(convert_module, "cleaned_up", watched_cleanup)
     done = converted("Tied", {"ids": ("b", "s")})
     assert len(weights) == 1 and alive == [0]
     ids = RNG.integers(0, 500, (1, 3))

@@ -19,8 +19,8 @@ import pytest
 import torch
 from torch import nn
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.adapter import form_of
 from onnxtool.conversion.pytorch.safety import is_outside
 from onnxtool.conversion.pytorch.state_dict import find_weights

@@ -12,8 +12,8 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.convert import convert
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.adapter import form_of
 from onnxtool.conversion.pytorch.transformers import usual_shapes
 from onnxtool.conversion.source import Source

@@ -132,7 +132,7 @@ def test_ties_between_classes_are_left_out_and_said(tmp_path: Path) -> None:
     rows = generator.normal(size=(40, 3)).astype(np.float32)
     tied = model.predict_proba(rows)[:, 0] == 0.5
     assert 0 < tied.sum() < len(rows)
-    kept = source.settle({"X": rows})["X"]  # type: ignore[attr-defined]
+    kept = source.drop_tied_rows({"X": rows})["X"]  # type: ignore[attr-defined]
     assert kept.shape == rows.shape
     assert not (model.predict_proba(kept)[:, 0] == 0.5).any()
     np.testing.assert_array_equal(kept[~tied], rows[~tied])

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtool.conversion.adapter import ConvertOptions
 from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import import_tensorflow, quiet
 from onnxtool.conversion.tensorflow.safety import refuse_unsafe

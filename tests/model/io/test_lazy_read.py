@@ -14,7 +14,7 @@ import pytest
 from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.io import lazy_read
-from onnxtool.model.io.lazy_read import lies_beside, lies_inside
+from onnxtool.model.io.lazy_read import is_external, is_in_model_file
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def model(tmp_path: Path) -> Path:
 def test_large_weights_stay_in_the_file_and_have_the_same_values(small_is_large: None, model: Path) -> None:
     whole, light = io.load(model), io.load(model, in_place=True)
 
-    kinds = {name: lies_inside(v.const_value) for name, v in light.graph.initializers.items()}
+    kinds = {name: is_in_model_file(v.const_value) for name, v in light.graph.initializers.items()}
     assert kinds == {"w": True, "v": False}
-    assert not any(lies_beside(v.const_value) for v in light.graph.initializers.values())
+    assert not any(is_external(v.const_value) for v in light.graph.initializers.values())
     for name, value in whole.graph.initializers.items():
         other = light.graph.initializers[name].const_value
         assert value.const_value is not None

@@ -13,7 +13,7 @@ from onnx import helper
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.data.open_data import open_data
-from onnxtool.quantization.evaluation.fidelity import Judge, has_classes
+from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, has_classes
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.report.quantize import Fidelity, TaskMetric
 from tests.quantization.quant_models import build, weights
@@ -40,7 +40,7 @@ def judged(expected: np.ndarray, actual: np.ndarray, op: str = "Gemm") -> Fideli
         {"y": [None] * rank},
     )
     data = open_data({"x": np.zeros((len(expected), 2), np.float32)}, Fixed(expected).inputs)
-    judge = Judge(io.from_proto(proto), Fixed(expected), data, batch=1000)
+    judge = FidelityEvaluator(io.from_proto(proto), Fixed(expected), data, batch=1000)
     return judge.judge(Fixed(actual))
 
 

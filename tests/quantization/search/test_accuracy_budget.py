@@ -8,7 +8,7 @@ import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
-from onnxtool.quantization.search.evaluator import Laboratory, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.sensitivity import first_guess, repair
 from onnxtool.report.quantize import Fidelity
 
@@ -73,6 +73,6 @@ def test_a_repair_finds_the_fewest_nodes_wherever_it_begins(needed: int) -> None
     def keeps(tried: Trial) -> bool:
         return 51 - len(tried.recipe.plan or {}) >= needed
 
-    best = repair(cast(Laboratory, _Laboratory()), trial, keeps, lambda: True, [])
+    best = repair(cast(CandidateEvaluator, _Laboratory()), trial, keeps, lambda: True, [])
     assert best is not None
     assert len(best.recipe.plan or {}) == 51 - needed

@@ -12,13 +12,13 @@ import pytest
 import onnxtool
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.data.open_data import open_data
-from onnxtool.quantization.search.time_budget import SearchClock
+from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.runtime import latency
 from onnxtool.runtime.runner import OnnxRunner
 
 
-def started(ago: float, limit: float = 100.0) -> SearchClock:
-    return SearchClock(limit, time.perf_counter() - ago)
+def started(ago: float, limit: float = 100.0) -> TimeBudget:
+    return TimeBudget(limit, time.perf_counter() - ago)
 
 
 def test_a_stage_ends_at_its_share_of_the_limit() -> None:

@@ -14,7 +14,7 @@ from onnxtool.runtime.session import EXACT
 from onnxtool.validation.equivalence.difference import Tolerance
 from onnxtool.validation.layers import tensor_stream
 from onnxtool.validation.layers.compare_layers import compare_layers
-from onnxtool.validation.layers.tensor_stream import Side
+from onnxtool.validation.layers.tensor_stream import TensorStream
 
 BRANCHES = """
 <ir_version: 10, opset_import: ["" : 20]>
@@ -43,9 +43,9 @@ sequence (float[4] x) => (float[4] y)
 """
 
 
-def opened(text: str, path: Path, feeds: dict[str, Any]) -> Side:
+def opened(text: str, path: Path, feeds: dict[str, Any]) -> TensorStream:
     onnx.save(parser.parse_model(text), path)
-    return Side.open(path, feeds, EXACT)
+    return TensorStream.open(path, feeds, EXACT)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_large_weights_of_several_types_are_handed_over(external: bool, tmp_path
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     onnx.save(model, path, save_as_external_data=external, location="m.data", size_threshold=0)
     x = generator.standard_normal((3, 128)).astype(np.float32)
-    found = dict(Side.open(path, {"x": x}, EXACT).stream())
+    found = dict(TensorStream.open(path, {"x": x}, EXACT).stream())
     close = {"rtol": 1e-4, "atol": 1e-4}
     np.testing.assert_allclose(found["g"], (x @ weights["f"])[:, weights["i"]], **close)
     np.testing.assert_allclose(found["mh"], x @ weights["h"].astype(np.float32), **close)

@@ -14,7 +14,7 @@ from onnx import parser
 
 from onnxtool.errors import UsageError
 from onnxtool.report.check import CheckReport, ChecksReport, Unreadable
-from onnxtool.validation.lint.check import check_all
+from onnxtool.validation.lint.check_many import check_all
 from onnxtool.validation.lint.workers import _Worker
 
 TEXT = """<ir_version: 10, opset_import: ["" : 20]> m (float[n, 4] x) => (float[n, 4] y) { y = %s(x) }"""

@@ -15,7 +15,7 @@ from onnxtool.report.base import Report
 from onnxtool.report.bench import BenchReport
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import LOWEST_DECADE, CompareReport, TensorDifference
-from onnxtool.report.layers import Layers, Suspect
+from onnxtool.report.layers import Layers
 from onnxtool.report.optimize import OptimizeReport
 from onnxtool.report.profile import Profile
 
@@ -159,13 +159,6 @@ def _layers(layers: Layers) -> Iterator[str]:
     ]
     if rows:
         yield table(("model", "operator", "node", "reads", "changed weights", "explained by"), rows)
-
-
-def _evidence(suspect: Suspect) -> str:
-    """What speaks against a node."""
-    changed = f"changed: {', '.join(suspect.changed_weights)}" if suspect.changed_weights else ""
-    explaining = f"explains the change: {' or '.join(suspect.explaining_weights)}" if suspect.explaining_weights else ""
-    return "; ".join(filter(None, (changed, explaining)))
 
 
 def _bench(report: BenchReport) -> Iterator[str]:

@@ -43,7 +43,9 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
             console.print(f"  {markup(item.name)}: {markup(_details(item, report.top_k), 500)}", soft_wrap=True)
     for opinion in report.opinions:
         distances = f"{number(opinion.a_max_abs)} from A, {number(opinion.b_max_abs)} from B"
-        console.print(f"  ONNX's reference on {markup(opinion.output)}: {opinion.told} ({distances})", soft_wrap=True)
+        console.print(
+            f"  ONNX's reference on {markup(opinion.output)}: {opinion.summary} ({distances})", soft_wrap=True
+        )
     if report.layers is not None:
         _layers(report.layers, console, verbose)
     warnings(console, report.warnings)

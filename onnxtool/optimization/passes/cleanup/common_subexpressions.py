@@ -56,7 +56,7 @@ def _merge(graph: ir.Graph, outer: dict[Any, ir.Node], context: PassContext) -> 
 
 def _redirect(old: ir.Value, new: ir.Value, context: PassContext) -> int:
     """Serve users of `old` from `new`; when both are graph outputs `old` itself has to stay."""
-    if context.bypass(old, new):
+    if context.redirect_uses(old, new):
         return 0
     uses = old.uses()
     for user, index in uses:

@@ -80,10 +80,10 @@ def inline_branch(node: ir.Node, body: ir.Graph, context: PassContext) -> int:
         body.remove(inner)
     graph.insert_before(node, moved)
     for old, new in zip(node.outputs, results, strict=True):
-        if not context.bypass(old, new):
+        if not context.redirect_uses(old, new):
             copy = context.insert(node, "Identity", [new], base=f"{old.name}_copy")
             copy.type, copy.shape = old.type, old.shape
-            context.bypass(old, copy)
+            context.redirect_uses(old, copy)
     detach_subgraphs(node)
     graph.remove(node, safe=True)
     return 1

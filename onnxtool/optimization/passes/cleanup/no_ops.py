@@ -67,7 +67,7 @@ class EliminateNoOps:
 
 def remove(node: ir.Node, source: ir.Value, context: PassContext) -> int:
     """Bypass and remove a node whose (only used) first output equals `source`; 0 when names forbid it."""
-    if not context.bypass(node.outputs[0], source):
+    if not context.redirect_uses(node.outputs[0], source):
         return 0
     if node.graph is not None and not any(o.uses() or o.is_graph_output() for o in node.outputs):
         node.graph.remove(node, safe=True)

@@ -48,7 +48,7 @@ class CollapseTransposes:
             if perm == list(range(len(perm))) and remove(node, before.inputs[0], context):
                 count += 1
                 continue
-            context.morph(node, "Transpose", [before.inputs[0]], [ir.AttrInt64s("perm", perm)])
+            context.replace_op(node, "Transpose", [before.inputs[0]], [ir.AttrInt64s("perm", perm)])
             count += 1
         return count
 
@@ -152,7 +152,7 @@ def _merge_slices(node: ir.Node, context: PassContext) -> int:
         context.initializer(np.array([min(n, limit) for n in a + b], kind), f"{base}_{name}")
         for name, a, b in zip(names, first, second, strict=True)
     ]
-    context.morph(node, "Slice", [before.inputs[0], *constants])
+    context.replace_op(node, "Slice", [before.inputs[0], *constants])
     return 1
 
 
@@ -173,7 +173,7 @@ def _gather_one(node: ir.Node, context: PassContext) -> int:
     if sizes_of(before.outputs[0]) != (*sizes[:axis], 1, *sizes[axis + 1 :]) or not -dim <= start < dim:
         return 0
     index = context.initializer(np.array(start % dim, np.int64), f"{node.outputs[0].name}_index")
-    context.morph(node, "Gather", [source, index], [ir.AttrInt64("axis", axis)])
+    context.replace_op(node, "Gather", [source, index], [ir.AttrInt64("axis", axis)])
     return 1
 
 
@@ -201,7 +201,7 @@ class FlattenConcats:
                 else:
                     inputs.append(value)
             if len(inputs) != len(node.inputs):
-                context.morph(node, "Concat", inputs, dict(node.attributes))
+                context.replace_op(node, "Concat", inputs, dict(node.attributes))
                 count += 1
         return count
 

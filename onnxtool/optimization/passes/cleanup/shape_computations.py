@@ -12,7 +12,7 @@ from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.shape_inference.broadcasting import broadcast
 from onnxtool.optimization.shape_inference.symbolic_dims import Expr
-from onnxtool.optimization.shape_inference.value_facts import Size, items_of, sizes_of
+from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, sizes_of
 
 
 class FoldShapes:
@@ -28,7 +28,7 @@ class FoldShapes:
             for value in node.outputs:
                 if not value.uses() or value.is_graph_output() or context.is_constant(value) or value.dtype is None:
                     continue
-                items = items_of(value)
+                items = elements_of(value)
                 if items is None or not all(isinstance(e, int) for e in items.elements):
                     continue
                 array = np.array(items.elements, value.dtype.numpy())
@@ -83,7 +83,7 @@ def _share(graph: ir.Graph, outer: dict[Any, ir.Value], dims: _Dims, context: Pa
         if is_op(node, "Shape") and graph is context.model.graph:
             dims.add(node.inputs[0])
         for value in node.outputs:
-            items = items_of(value)
+            items = elements_of(value)
             if items is None or not items.complete or not any(isinstance(e, Expr) for e in items.elements):
                 continue
             key = (items, value.dtype)
@@ -99,7 +99,7 @@ def _share(graph: ir.Graph, outer: dict[Any, ir.Value], dims: _Dims, context: Pa
 
 def _read_directly(node: ir.Node, value: ir.Value, dims: _Dims, context: PassContext) -> int:
     """Turn a chain (Shape, Gather, Unsqueeze, Concat) into one Shape with start and end."""
-    items = items_of(value)
+    items = elements_of(value)
     if items is None or items.scalar or is_op(node, "Shape") or value.dtype != ir.DataType.INT64:
         return 0
     if context.opset < 15 or len(node.outputs) != 1:
@@ -108,7 +108,7 @@ def _read_directly(node: ir.Node, value: ir.Value, dims: _Dims, context: PassCon
     if found is None:
         return 0
     source, start, end = found
-    context.morph(node, "Shape", [source], [ir.AttrInt64("start", start), ir.AttrInt64("end", end)])
+    context.replace_op(node, "Shape", [source], [ir.AttrInt64("start", start), ir.AttrInt64("end", end)])
     return 1
 
 

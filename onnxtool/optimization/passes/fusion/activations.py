@@ -7,9 +7,10 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
+from onnxtool.model.ir.queries import attribute, producer, sole_use
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.cleanup.clips import clip_bounds
 from onnxtool.optimization.patterns.operands import factors, near, operand, scalar
 
 
@@ -28,7 +29,7 @@ class FuseGelu:
             if found is None:
                 continue
             if context.opset >= 20:
-                context.morph(node, "Gelu", [found[0]], [ir.AttrString("approximate", found[1])])
+                context.replace_op(node, "Gelu", [found[0]], [ir.AttrString("approximate", found[1])])
                 count += 1
             else:
                 count += _arrange(node, found[0], context)
@@ -51,7 +52,7 @@ def _arrange(node: ir.Node, source: ir.Value, context: PassContext) -> int:
         error = _like(context.insert(node, "Erf", [scaled], base=f"{base}_erf"), source)
         bracket = _like(context.insert(node, "Add", [error, minus.inputs[0]], base=f"{base}_bracket"), source)
     product = _like(context.insert(node, "Mul", [source, bracket], base=f"{base}_product"), source)
-    context.morph(node, "Mul", [product, half])
+    context.replace_op(node, "Mul", [product, half])
     return 1
 
 
@@ -144,7 +145,7 @@ class FuseHardSwish:
         source = _relu6_of_shifted(_sixth(node, context), context)
         if source is None:
             return 0
-        context.morph(node, "HardSigmoid", [source], _SIXTH)
+        context.replace_op(node, "HardSigmoid", [source], _SIXTH)
         return 1
 
     def _swish(self, node: ir.Node, context: PassContext) -> int:
@@ -157,11 +158,11 @@ class FuseHardSwish:
             if source is None or _relu6_of_shifted(inner.inputs[second], context) is not source:
                 continue
             if context.opset >= 14:
-                context.morph(node, "HardSwish", [source])
+                context.replace_op(node, "HardSwish", [source])
             else:
                 gate = context.insert(node, "HardSigmoid", [source], _SIXTH, base=f"{node.outputs[0].name}_gate")
                 gate.dtype = source.dtype or ir.DataType.FLOAT
-                context.morph(node, "Mul", [source, gate])
+                context.replace_op(node, "Mul", [source, gate])
             return 1
         return 0
 
@@ -171,7 +172,7 @@ class FuseHardSwish:
             if gate is None or gate.inputs[0] is not node.inputs[second] or sole_use(gate.outputs[0]) is not node:
                 continue
             if near(attribute(gate, "alpha", 0.2), 1 / 6) and near(attribute(gate, "beta", 0.5), 0.5):
-                context.morph(node, "HardSwish", [gate.inputs[0]])
+                context.replace_op(node, "HardSwish", [gate.inputs[0]])
                 return 1
         return 0
 
@@ -190,66 +191,3 @@ def _relu6_of_shifted(value: ir.Value | None, context: PassContext) -> ir.Value 
         return None
     add = producer(clip.inputs[0], "Add")
     return None if add is None or sole_use(add.outputs[0]) is not clip else operand(add, "Add", 3.0, context)
-
-
-def clip_bounds(node: ir.Node, context: PassContext) -> tuple[float, float] | None:
-    """Constant bounds of a Clip, or of a Relu; None when they are computed or cross over."""
-    if is_op(node, "Relu"):
-        return (0.0, math.inf)
-    if context.opset < 11:
-        low, high = float(attribute(node, "min", -math.inf)), float(attribute(node, "max", math.inf))
-    else:
-        found = []
-        for index, default in ((1, -math.inf), (2, math.inf)):
-            given = node.inputs[index] if len(node.inputs) > index else None
-            number = default if given is None else scalar(given, context)
-            if number is None:
-                return None
-            found.append(number)
-        low, high = found
-    return (low, high) if low <= high else None
-
-
-class CollapseClips:
-    """Clip and Relu that follow each other become one."""
-
-    # onnxscript's rules take the inner Relu for granted when the outer Clip starts below zero.
-    name = "collapse-clips"
-    level = Level.BASIC
-
-    def apply(self, model: ir.Model, context: PassContext) -> int:
-        """The outer range, cut to what the inner one lets through."""
-        count = 0
-        for node in context.nodes(model, "Clip", "Relu"):
-            inner = producer(node.inputs[0], "Clip", "Relu")
-            if inner is None or sole_use(inner.outputs[0]) is not node:
-                continue
-            dtype = node.inputs[0].dtype if node.inputs[0] is not None else None
-            first, second = clip_bounds(inner, context), clip_bounds(node, context)
-            if first is None or second is None or dtype is None or dtype not in _CLIPPED:
-                continue
-            low, high = (min(max(b, second[0]), second[1]) for b in first)
-            self._replace(node, inner.inputs[0], low, high, dtype, context)
-            count += 1
-        return count
-
-    def _replace(
-        self, node: ir.Node, source: ir.Value | None, low: float, high: float, dtype: ir.DataType, context: PassContext
-    ) -> None:
-        if (low, high) == (0.0, math.inf):
-            context.morph(node, "Relu", [source])
-        elif context.opset < 11:
-            bounds = [("min", low), ("max", high)]
-            context.morph(node, "Clip", [source], [ir.AttrFloat32(n, b) for n, b in bounds if math.isfinite(b)])
-        else:
-            inputs: list[ir.Value | None] = [source]
-            for name, bound in (("min", low), ("max", high)):
-                array = np.array(bound, dtype.numpy())
-                made = context.initializer(array, f"{node.outputs[0].name}_{name}")
-                inputs.append(made if math.isfinite(bound) else None)
-            while inputs[-1] is None:
-                inputs.pop()
-            context.morph(node, "Clip", inputs)
-
-
-_CLIPPED = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16)

@@ -81,7 +81,7 @@ def _absorb_into_batchnorm(first: ir.Node, node: ir.Node, second: Affine, contex
     inputs = list(first.inputs)
     inputs[1] = context.constant(new_scale, f"{base}_scale", before=node)
     inputs[2] = context.constant(new_bias, f"{base}_bias", before=node)
-    context.morph(node, "BatchNormalization", inputs, first.attributes)
+    context.replace_op(node, "BatchNormalization", inputs, first.attributes)
     node.resize_outputs(1)
     return True
 
@@ -138,11 +138,11 @@ def _scale_after(node: ir.Node, data: ir.Value, context: PassContext) -> bool:
     base = product.inputs[1].name if product.inputs[1] is not None else "weight"
     product.replace_input_with(1, context.constant(scaled, f"{base}_scaled", before=product))
     if add is None or bias is None:
-        context.morph(node, "MatMul", list(product.inputs))
+        context.replace_op(node, "MatMul", list(product.inputs))
         return True
     new_bias = np.asarray(bias * affine.scale, np.float64).astype(bias.dtype)
     name = f"{add.outputs[0].name}_bias"
-    context.morph(node, "Add", [product.outputs[0], context.constant(new_bias, name, before=node)])
+    context.replace_op(node, "Add", [product.outputs[0], context.constant(new_bias, name, before=node)])
     return True
 
 
@@ -171,7 +171,7 @@ def _scale_before(node: ir.Node, context: PassContext) -> int:
         if not np.isfinite(scaled).all() or not _affordable(node.inputs[1], weight, scaled, context):
             return 0
         base = node.inputs[1].name if node.inputs[1] is not None else "weight"
-        context.morph(node, "MatMul", [source, context.constant(scaled, f"{base}_scaled", before=node)])
+        context.replace_op(node, "MatMul", [source, context.constant(scaled, f"{base}_scaled", before=node)])
         return 1
     return 0
 

@@ -30,7 +30,7 @@ class FuseMatMulAdd:
                 if product is None or value is None or sole_use(value) is not node or bias is None:
                     continue
                 if self._fits(product, bias, value) and context.is_constant(bias):
-                    context.morph(node, "Gemm", [*product.inputs, bias])
+                    context.replace_op(node, "Gemm", [*product.inputs, bias])
                     count += 1
                     break
         return count
@@ -65,6 +65,6 @@ class FuseTransposeGemm:
             if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
                 kept = [a for name, a in node.attributes.items() if name not in ("transA", "transB")]
                 turned = [ir.AttrInt64(name, f) for name, f in zip(("transA", "transB"), flags, strict=True) if f]
-                context.morph(node, "Gemm", inputs, [*kept, *turned])
+                context.replace_op(node, "Gemm", inputs, [*kept, *turned])
                 count += 1
         return count

@@ -85,7 +85,7 @@ def _replace(
             continue
         inputs = [found.source, found.scale_or_ones(context), *([found.bias] if found.bias is not None else [])]
         settings = [ir.AttrInt64("axis", -1), ir.AttrFloat32("epsilon", found.epsilon)]
-        context.morph(found.last, op_type, inputs, settings)
+        context.replace_op(found.last, op_type, inputs, settings)
         count += 1
     return count
 

@@ -34,7 +34,7 @@ class FusePadConv:
             own = attribute(node, "pads", (0,) * (2 * spatial))
             total = [a + b for a, b in zip(own, [*begin[2:], *end[2:]], strict=True)]
             kept = [a for name, a in node.attributes.items() if name not in ("pads", "auto_pad")]
-            context.morph(node, "Conv", [pad.inputs[0], *node.inputs[1:]], [*kept, ir.AttrInt64s("pads", total)])
+            context.replace_op(node, "Conv", [pad.inputs[0], *node.inputs[1:]], [*kept, ir.AttrInt64s("pads", total)])
             count += 1
         return count
 

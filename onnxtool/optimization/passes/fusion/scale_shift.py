@@ -58,7 +58,7 @@ def _fuse(node: ir.Node, neutral: dict[int, tuple[ir.Value, ir.Value]], context:
                 continue
             base = node.outputs[0].name or "scaled"
             weights = [context.initializer(row, f"{base}_{n}") for row, n in zip(rows, ("scale", "shift"), strict=True)]
-            context.morph(
+            context.replace_op(
                 node,
                 "BatchNormalization",
                 [data, *weights, *neutral[channels]],

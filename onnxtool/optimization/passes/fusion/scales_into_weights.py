@@ -35,7 +35,7 @@ class MoveScalesIntoWeights:
                 if data is None or number is None or not number or rank_of(data) != rank_of(node.outputs[0]):
                     continue
                 changes = _plan(data, node, number if node.op_type == "Mul" else 1.0 / number, context)
-                if changes and data.dtype == ir.DataType.FLOAT and context.bypass(node.outputs[0], data):
+                if changes and data.dtype == ir.DataType.FLOAT and context.redirect_uses(node.outputs[0], data):
                     for change in changes:
                         change()
                     count += 1

@@ -42,7 +42,7 @@ class SimplifySoftmaxGuard:
             if not found:
                 continue
             if mask is None or _never_empty(mask, context):
-                count += context.bypass(guard.outputs[0], softmax.outputs[0])
+                count += context.redirect_uses(guard.outputs[0], softmax.outputs[0])
             elif 1 <= (rank_of(mask) or 0) <= (rank_of(softmax.outputs[0]) or 0):
                 key = (mask, id(mixing.graph))
                 if key not in empty_rows:
@@ -51,7 +51,7 @@ class SimplifySoftmaxGuard:
                     mixing, "MatMul", [softmax.outputs[0], mixing.inputs[1]], base=f"{mixing.outputs[0].name}_mixed"
                 )
                 product.dtype = ir.DataType.FLOAT
-                context.morph(mixing, "Where", [empty_rows[key], guard.inputs[1], product])
+                context.replace_op(mixing, "Where", [empty_rows[key], guard.inputs[1], product])
                 count += 1
         return count
 

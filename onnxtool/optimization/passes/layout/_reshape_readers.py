@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, is_op
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.layout.reshapes import RESHAPES, become_reshape, reshape_target
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, items_of, sizes_of
+from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, elements_of, sizes_of
 
 
 def can_read(reader: ir.Node, old: ir.Value, sizes: Sizes) -> bool:
@@ -22,7 +22,7 @@ def can_read(reader: ir.Node, old: ir.Value, sizes: Sizes) -> bool:
 
 def _spelt_out(reader: ir.Node) -> bool:
     """A Reshape to given dims: none of them is copied from the dim at its place."""
-    items = items_of(reader.inputs[1]) if is_op(reader, "Reshape") else None
+    items = elements_of(reader.inputs[1]) if is_op(reader, "Reshape") else None
     return items is not None and items.complete and 0 not in items.elements
 
 
@@ -56,7 +56,7 @@ def let_read(readers: list[ir.Node], old: ir.Value, new: ir.Value, sizes: Sizes,
             start, end = _range_in(reader, old, sizes) or (0, len(sizes))
             partly = (start, end) != (0, len(sizes))
             attributes = [ir.AttrInt64("start", start), ir.AttrInt64("end", end)] if partly else []
-            context.morph(reader, "Shape", [new], attributes)
+            context.replace_op(reader, "Shape", [new], attributes)
             continue
         wanted = sizes_of(reader.outputs[0])
         target = reshape_target(sizes, wanted) if wanted is not None else None

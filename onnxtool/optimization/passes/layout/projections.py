@@ -37,7 +37,7 @@ class CollapseBatchedTransposes:
                 continue
             order = [axis for p in perm for axis in groups[p]]
             if tuple(source[axis] for axis in order) == wanted and sorted(order) == list(range(len(source))):
-                context.morph(node, "Transpose", [merge.inputs[0]], [ir.AttrInt64s("perm", order)])
+                context.replace_op(node, "Transpose", [merge.inputs[0]], [ir.AttrInt64s("perm", order)])
                 count += 1
         return count
 
@@ -104,7 +104,7 @@ def _merge(source: ir.Value, nodes: list[ir.Node], context: PassContext) -> int:
     split = ir.Node("", "Split", [last, sizes], [ir.AttrInt64("axis", rank - 1)], outputs=outputs, name=outputs[0].name)
     graph.insert_before(first, split)
     for (end, _), part in zip(ends, outputs, strict=True):
-        if not context.bypass(end.outputs[0], part):  # pragma: no cover  (the part is a fresh node output)
+        if not context.redirect_uses(end.outputs[0], part):  # pragma: no cover  (the part is a fresh node output)
             raise AssertionError("a fresh value can always take over")
     return 1
 

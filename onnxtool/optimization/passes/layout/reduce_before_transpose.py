@@ -52,8 +52,8 @@ class ReduceBeforeTranspose:
             kept = [a for name, a in node.attributes.items() if name != "axes"]
             if given:
                 axes_value = context.initializer(np.array(moved, np.int64), f"{node.outputs[0].name}_axes")
-                context.morph(node, node.op_type, [turn.inputs[0], axes_value], kept)
+                context.replace_op(node, node.op_type, [turn.inputs[0], axes_value], kept)
             else:
-                context.morph(node, node.op_type, [turn.inputs[0]], [*kept, ir.AttrInt64s("axes", moved)])
+                context.replace_op(node, node.op_type, [turn.inputs[0]], [*kept, ir.AttrInt64s("axes", moved)])
             count += 1
         return count

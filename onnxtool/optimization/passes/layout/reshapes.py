@@ -36,7 +36,7 @@ def _simplify(node: ir.Node, context: PassContext) -> int:
         return 0
     chain = list(sources(node))
     for source in reversed(chain):
-        if sizes_of(source) == wanted and context.bypass(node.outputs[0], source):
+        if sizes_of(source) == wanted and context.redirect_uses(node.outputs[0], source):
             return 1
     fixed = not is_op(node, "Reshape") or integers(node.inputs[1]) is not None
     for source in reversed(chain if not fixed else chain[1:]):
@@ -50,7 +50,7 @@ def _simplify(node: ir.Node, context: PassContext) -> int:
 def become_reshape(node: ir.Node, source: ir.Value, target: list[int], context: PassContext) -> None:
     """Turn a node into the Reshape of `source` to a constant target shape."""
     shape = context.initializer(np.array(target, np.int64), f"{node.outputs[0].name}_shape")
-    context.morph(node, "Reshape", [source, shape])
+    context.replace_op(node, "Reshape", [source, shape])
 
 
 def sources(node: ir.Node) -> Iterator[ir.Value]:

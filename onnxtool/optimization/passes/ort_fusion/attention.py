@@ -15,7 +15,7 @@ from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT, insert_fused
 from onnxtool.optimization.patterns.operands import unscaled
-from onnxtool.optimization.shape_inference.value_facts import Sizes, items_of, rank_of, set_sizes, sizes_of
+from onnxtool.optimization.shape_inference.value_facts import Sizes, elements_of, rank_of, set_sizes, sizes_of
 
 _TO_HEADS = [0, 2, 1, 3]  # [batch, length, heads, width] -> [batch, heads, length, width]
 _TO_KEYS = [0, 2, 3, 1]  # ... -> [batch, heads, width, length]
@@ -217,7 +217,7 @@ def put_in_place(
 ) -> None:
     """Let an operator of the runtime's, which gives the heads joined, stand for an attention."""
     if sizes_of(found.last.outputs[0]) == joined and found.empty is None:
-        context.morph(found.last, op_type, inputs, settings, MICROSOFT)
+        context.replace_op(found.last, op_type, inputs, settings, MICROSOFT)
         return
     base = f"{found.last.outputs[0].name}_heads"
     made = insert_fused(context, found.last, op_type, inputs, settings, base, joined)
@@ -245,7 +245,7 @@ def _without_empty(made: ir.Value, joined: Sizes, found: Attention, context: Pas
 
 def _any_rank(reshape: ir.Node) -> bool:
     """Whether a Reshape gives the same from [batch, length, width] as from [batch, length, heads, width]."""
-    wanted = items_of(reshape.inputs[1])
+    wanted = elements_of(reshape.inputs[1])
     copies = wanted is None or any(e is None or e == 0 for e in wanted.elements[2:])
     return attribute(reshape, "allowzero", 0) == 1 or not copies
 

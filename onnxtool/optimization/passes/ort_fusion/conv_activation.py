@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.passes.fusion.activations import clip_bounds
+from onnxtool.optimization.passes.cleanup.clips import clip_bounds
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.shape_inference.value_facts import sizes_of
 
@@ -38,7 +38,7 @@ class FuseConvActivation:
             inputs = list(conv.inputs)
             if shortcut is not None:
                 inputs += [None] * (3 - len(inputs)) + [shortcut]
-            context.morph(node, "FusedConv", inputs, [*conv.attributes.values(), *settings], MICROSOFT)
+            context.replace_op(node, "FusedConv", inputs, [*conv.attributes.values(), *settings], MICROSOFT)
             count += 1
         return count
 

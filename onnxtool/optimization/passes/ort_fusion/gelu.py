@@ -33,7 +33,7 @@ class FuseBiasGelu:
             if row is None and node.op_type == "Gelu":
                 continue
             name = "FastGelu" if form == "tanh" else "Gelu" if row is None else "BiasGelu"
-            context.morph(node, name, [data] if row is None else [data, row], (), MICROSOFT)
+            context.replace_op(node, name, [data] if row is None else [data, row], (), MICROSOFT)
             count += 1
         return count
 
@@ -74,7 +74,7 @@ class FuseQuickGelu:
                     continue
                 alpha = _factor(sigmoid.inputs[0], source, context)
                 if alpha is not None:
-                    context.morph(node, "QuickGelu", [source], [ir.AttrFloat32("alpha", alpha)], MICROSOFT)
+                    context.replace_op(node, "QuickGelu", [source], [ir.AttrFloat32("alpha", alpha)], MICROSOFT)
                     count += 1
                     break
         return count

@@ -35,7 +35,7 @@ class FuseMatMulTransposes:
                 continue
             settings = [ir.AttrInt64("transA", sides[0][2]), ir.AttrInt64("transB", sides[1][2])]
             settings.append(ir.AttrFloat32("alpha", factor * after))
-            context.morph(last, "FusedMatMul", [sides[0][0], sides[1][0]], settings, MICROSOFT)
+            context.replace_op(last, "FusedMatMul", [sides[0][0], sides[1][0]], settings, MICROSOFT)
             count += 1
         return count
 

@@ -46,7 +46,7 @@ class FusePackedAttention:
             inputs = [found.source, found.weight, bias, *([None, None, mask] if mask is not None else [])]
             settings = [ir.AttrInt64("num_heads", attribute(node, "num_heads"))]
             settings.append(ir.AttrFloat32("scale", attribute(node, "scale", 0.0)))
-            context.morph(node, "Attention", inputs, settings, MICROSOFT)
+            context.replace_op(node, "Attention", inputs, settings, MICROSOFT)
             count += 1
         return count
 

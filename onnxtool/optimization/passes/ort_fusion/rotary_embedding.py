@@ -64,7 +64,7 @@ def _build(node: ir.Node, source: ir.Value, rest: list[ir.Value], context: PassC
     before, heads = sizes_of(flat), sizes_of(apart.outputs[0]) if apart is not None else None
     whole = None if heads is None else multiply(heads[2], heads[3])
     if apart is None or before is None or heads is None or sizes is None or before != (*heads[:2], whole):
-        context.morph(node, "RotaryEmbedding", [source, *rest], (), MICROSOFT)
+        context.replace_op(node, "RotaryEmbedding", [source, *rest], (), MICROSOFT)
         return
     name = f"{node.outputs[0].name}_turned"
     turned = insert_fused(context, node, "RotaryEmbedding", [flat, *rest], (), name, before)
@@ -73,7 +73,7 @@ def _build(node: ir.Node, source: ir.Value, rest: list[ir.Value], context: PassC
     )
     again.dtype = ir.DataType.FLOAT
     set_sizes(again, heads)
-    context.morph(node, "Transpose", [again], [ir.AttrInt64s("perm", _TO_HEADS)])
+    context.replace_op(node, "Transpose", [again], [ir.AttrInt64s("perm", _TO_HEADS)])
 
 
 def _match(node: ir.Node) -> _Rotation | None:

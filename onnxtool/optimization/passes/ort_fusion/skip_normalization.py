@@ -113,8 +113,8 @@ def _build(found: _Normalized, op_type: str, context: PassContext) -> None:
     settings = [ir.AttrFloat32("epsilon", found.epsilon)]
     # In front of the Add, because others that read the sum may come before the normalization.
     add.graph.insert_before(add, ir.Node(MICROSOFT, op_type, inputs, settings, outputs=results, name=name))
-    context.bypass(found.last.outputs[0], results[0])
-    context.bypass(total, results[3])
+    context.redirect_uses(found.last.outputs[0], results[0])
+    context.redirect_uses(total, results[3])
 
 
 def _rows_taken_along(add: ir.Node, context: PassContext) -> tuple[ir.Value | None, ir.Value | None, ir.Value | None]:

@@ -74,4 +74,4 @@ def _split(source: ir.Value, turn: ir.Node, thirds: list[ir.Node], sizes: Sizes,
         apart = context.insert(turn, "Reshape", [part, shape], base=f"{part.name}_heads")
         apart.type = source.type
         set_sizes(apart, sizes)
-        context.morph(gather, "Transpose", [apart], [ir.AttrInt64s("perm", [0, 2, 1, 3])])
+        context.replace_op(gather, "Transpose", [apart], [ir.AttrInt64s("perm", [0, 2, 1, 3])])

@@ -16,7 +16,8 @@ from onnxtool.model import io
 from onnxtool.model.provenance.metadata import add_history
 from onnxtool.report.check import Severity
 from onnxtool.validation.lint.catalog import RULES
-from onnxtool.validation.lint.check import check, check_all, explain
+from onnxtool.validation.lint.check import check, explain
+from onnxtool.validation.lint.check_many import check_all
 
 Node = onnx.NodeProto
 LARGE = np.linspace(0.1, 1.7, 64 * 64, dtype=np.float32).reshape(64, 64)

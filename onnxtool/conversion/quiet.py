@@ -7,7 +7,11 @@ import io
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+
+from onnxtool.conversion.tensorflow.environment import importing
+from onnxtool.runtime.isolation import ending_code
 
 
 @contextlib.contextmanager
@@ -55,3 +59,14 @@ def _descriptors_away() -> Iterator[None]:
 def _put_back(kept: int, descriptor: int) -> None:
     os.dup2(kept, descriptor)
     os.close(kept)
+
+
+def import_all(modules: Iterable[str], verbose: int = 0) -> None:
+    """Import what can be imported of these, without a word on the terminal (below `verbose` 2)."""
+    with importing(verbose):
+        for name in modules:
+            try:
+                import_module(name)
+            except Exception:
+                if ending_code() is not None:
+                    raise  # Ctrl-C, which a library's initialization has turned into an error of its own

@@ -1,0 +1,70 @@
+"""Which adapter takes a source: the built-in ones, and those of installed packages (entry points)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+
+from onnxtool.conversion.adapter import Adapter
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.source import Source
+from onnxtool.errors import InputError, UnsupportedError
+
+ENTRY_POINTS = "onnxtool.adapters"
+
+
+# name -> "module:Class"; in the order in which they are asked. A class is imported when it is asked.
+BUILTIN: Mapping[str, str] = {
+    "pytorch": "onnxtool.conversion.pytorch.adapter:PyTorchAdapter",
+    "keras": "onnxtool.conversion.keras.adapter:KerasAdapter",
+    "tensorflow": "onnxtool.conversion.tensorflow.adapter:TensorFlowAdapter",
+    "sklearn": "onnxtool.conversion.sklearn.adapter:SklearnAdapter",
+    "boosting": "onnxtool.conversion.boosting.adapter:BoostingAdapter",
+}
+
+
+def adapters() -> Iterator[Adapter]:
+    """All adapters: the built-in ones, then those of installed packages (entry points "onnxtool.adapters")."""
+    for target in BUILTIN.values():
+        module, _, attribute = target.partition(":")
+        if find_spec(module) is not None:
+            yield getattr(import_module(module), attribute)()
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
+        yield entry.load()()
+
+
+def find_adapter(source: Source, options: ConvertOptions) -> Adapter:
+    """The adapter for a source.
+
+    Raises:
+        InputError: nobody recognises it; says what it looks like.
+        UnsupportedError: `options.adapter` names none.
+    """
+    known = list(adapters())
+    if options.adapter is not None:
+        for adapter in known:
+            if adapter.name == options.adapter:
+                return adapter
+        raise UnsupportedError(f"no adapter is called {options.adapter!r}; there are {_listed(known)}.")
+    for adapter in known:
+        if adapter.recognises(source, options):
+            return adapter
+    raise InputError(f"{source}: {_impression(source)}")
+
+
+def _listed(known: Sequence[Adapter]) -> str:
+    return ", ".join(a.name for a in known) or "none"
+
+
+def _impression(source: Source) -> str:
+    if source.is_folder:
+        return "this folder holds no model in a form that is known (SavedModel, Hugging Face)."
+    if source.suffix == ".onnx":
+        return "this is an ONNX file already; check, optimize and quantize take it as it is."
+    if source.is_text:
+        return "this is a text file, not a model."
+    if source.head(2) == b"PK" and not source.zip_names():
+        return "this archive is damaged or cut off."
+    return "this is no model in a form that is known, or it is damaged."
