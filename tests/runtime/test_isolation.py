@@ -134,8 +134,10 @@ def test_slow_work_outside_a_risky_call_may_take_its_time() -> None:
 
 
 def test_memory_has_a_limit_that_grows_with_the_file() -> None:
-    balloon = "with guarded('loading the model', {size}):\n    held = b'x' * 300_000_000\n"
-        "    time.sleep({rest})\nprint('fits')"
+    balloon = (
+        "with guarded('loading the model', {size}):\n    held = b'x' * 300_000_000\n    time.sleep({rest})\n"
+        "print('fits')"
+    )
     done = run(balloon.format(size=0, rest=60), seconds=60)
     assert done.returncode == 6
     assert "took more than 0.1 GB of memory while loading the model" in done.stderr
