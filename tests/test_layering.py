@@ -22,6 +22,7 @@ LAYERS = {
     "optimization": 4,
     "quantization": 5,
     "conversion": 5,
+    "extension": 8,
     "walkthrough": 8,
     "cli": 9,
 }

@@ -7,45 +7,33 @@ this model's `run` with the ONNX file at three batch sizes, and writes the file 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.options import ConvertOptions
-from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError
-from onnxtool.model.domains import Domain
-from onnxtool.model.spec import TensorSpec
+from onnxtool.extension import Adapter, ConvertOptions, InputError, Source, SourceModel, TensorSpec
 
 FORMAT = "tiny-linear"
 
 
-@dataclass
-class TinyLinear:
+class TinyLinear(SourceModel):
     """y = x weights + bias."""
 
-    weights: np.ndarray
-    bias: np.ndarray
-    form: str = "tiny-linear model (JSON)"
-    framework: str = "tiny-linear 1.0"
-    notes: list[str] = field(default_factory=list)
-    feeds_hint: Mapping[str, Domain] | None = None
+    form = "tiny-linear model (JSON)"
+    framework = "tiny-linear 1.0"
 
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec("x", np.dtype("float32"), ("batch", self.weights.shape[0])),)
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec("y", np.dtype("float32"), ("batch", self.weights.shape[1])),)
+    def __init__(self, weights: np.ndarray, bias: np.ndarray) -> None:
+        self.weights, self.bias = weights, bias
+        self.inputs = (TensorSpec("x", np.dtype("float32"), ("batch", weights.shape[0])),)
+        self.outputs = (TensorSpec("y", np.dtype("float32"), ("batch", weights.shape[1])),)
+        self.notes = []
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         return {"y": feeds["x"] @ self.weights + self.bias}
 
 
-class TinyLinearAdapter:
+class TinyLinearAdapter(Adapter):
     """Recognises by content, loads, exports."""
 
     name = FORMAT

@@ -1,9 +1,11 @@
-"""The Adapter protocol and the registry: one adapter for each framework, built in or from an entry point."""
+"""The two base classes of a converter: an Adapter for each framework, and the SourceModel that it loads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,65 +17,85 @@ from onnxtool.model.spec import TensorSpec
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-class SourceModel(Protocol):
+
+class SourceModel(ABC):
     """A loaded framework model. It is a Runner, in the names and shapes that the ONNX file will have.
 
-    `export` may leave other tensor names in the graph: `api` renames graph inputs and outputs to these, in order,
-    and gives them these dynamic dims.
+    `Adapter.export` may leave other tensor names in the graph: `convert` renames graph inputs and outputs to these, in
+    order, and gives them these dynamic dims.
 
-    Two more methods are called and one attribute is read where a source has them:
-
-    - `drop_tied_rows(feeds)` gives the feeds without those rows on which rounding alone decides (two classes that tie);
-      the proof runs on what it gives.
-    - `rounding` maps the outputs of a quantized model to how far they may be off, in their own units (steps, where they
-      are integers): two correct implementations round differently half-way between two steps.
-    - `release()` gives back the weights. It is called after the export and the source's own runs; `run` is not called
-      after it.
+    Attributes:
+        inputs: what `run` takes; a str dim is dynamic.
+        outputs: what `run` gives.
+        form: what was recognised: "PyTorch state_dict".
+        framework: framework and version: "torch 2.13.0".
+        notes: things to say aloud: "prefix model. stripped from 62 names". `load` and `export` add to it.
+        feeds_hint: input name -> domain where the framework knows it better than the graph; None = nothing known.
+        rounding: output name -> how far that output of a quantized model may be off, in its own units (steps, where it
+            is an integer): two correct implementations round differently half-way between two steps.
+        advice: what the user can do where the ONNX graph fails though the source runs; "" where nothing is known.
     """
 
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """What `run` takes; a str dim is dynamic."""
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    form: str
+    framework: str
+    notes: list[str]
+    feeds_hint: Mapping[str, Domain] | None = None
+    rounding: Mapping[str, float] = _NOTHING
+    advice: str = ""
 
-    @property
-    def outputs(self) -> Sequence[TensorSpec]:
-        """What `run` gives."""
-
-    @property
-    def form(self) -> str:
-        """What was recognised: "PyTorch state_dict"."""
-
-    @property
-    def framework(self) -> str:
-        """Framework and version: "torch 2.13.0"."""
-
-    @property
-    def notes(self) -> list[str]:
-        """Things to say aloud: "prefix model. stripped from 62 names". `load` and `export` add to it."""
-
-    @property
-    def feeds_hint(self) -> Mapping[str, Domain] | None:
-        """Input name -> domain where the framework knows it better than the graph; None = nothing known."""
-
+    @abstractmethod
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """One forward pass in inference mode; values are arrays."""
+        """One forward pass in inference mode; values are arrays.
+
+        Raises:
+            InputError: the model refuses these inputs.
+        """
+
+    def drop_tied_rows(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The feeds without those rows on which rounding alone decides (two classes that tie).
+
+        The proof runs on what this gives.
+        """
+        return dict(feeds)
+
+    def release(self) -> None:  # noqa: B027  (most models have nothing to give back)
+        """Give back the weights. Called after the export and the source's own runs; `run` is not called after it."""
 
 
-class Adapter(Protocol):
-    """Brings one framework. Its module imports the framework inside `load` and `export` only.
+class LayeredModel(SourceModel):
+    """A source that can show what its layers give, for `compare --layers`."""
 
-    One more method is called where an adapter has it: `prepare(source, options, *, export)`, before `load` (`export`
-    False) and before `export` (True). It imports what these will use and does nothing with the file, so that the time
-    and memory that a file may take are not spent on imports.
+    @abstractmethod
+    def layers(self, feeds: Mapping[str, np.ndarray], see: Callable[[str, str, np.ndarray], None]) -> None:
+        """One forward pass; `see` is called with name, kind and value of every layer's output as it is made."""
+
+
+class Adapter(ABC):
+    """Brings one framework. Its module imports the framework inside `prepare`, `load` and `export` only.
+
+    Attributes:
+        name: as `--adapter` and messages have it.
+        extra: the extra of onnxtool, or the package, that installs the framework.
+        imports_in_prepare: True where `prepare` imports all that `load` and `export` use, so that a file's limits of
+            time and memory need not leave room for imports.
     """
 
     name: str
     extra: str
+    imports_in_prepare: ClassVar[bool] = False
 
+    @abstractmethod
     def recognises(self, source: Source, options: ConvertOptions) -> bool:
         """By content, not by suffix alone; works with no framework installed and executes nothing."""
 
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:  # noqa: B027
+        """Import what `load` (`export` False) or `export` (True) will use; do nothing with the file."""
+
+    @abstractmethod
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load the model.
 
@@ -82,6 +104,7 @@ class Adapter(Protocol):
             InputError, UnsafeError, UnsupportedError, UsageError: one line each.
         """
 
+    @abstractmethod
     def export(self, model: SourceModel, options: ConvertOptions) -> ir.Model:
         """Turn what `load` gave into an ONNX graph.
 

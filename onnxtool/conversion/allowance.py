@@ -43,7 +43,6 @@ def allowances(model: SourceModel, outputs: Sequence[Mapping[str, Any]], allowed
         outputs: what it gave, run by run.
         allowed: the tolerance of all.
     """
-    rounding: Mapping[str, float] = getattr(model, "rounding", {})
     own = {}
     for spec in model.outputs:
         found = [o.get(spec.name) for o in outputs]
@@ -53,8 +52,8 @@ def allowances(model: SourceModel, outputs: Sequence[Mapping[str, Any]], allowed
                 f"output {spec.name} was empty in every run, which proves nothing; --sample takes inputs that fill it"
             )
             _say(note, model.notes)
-        if spec.name in rounding:
-            own[spec.name] = _rounded(spec.name, arrays, rounding[spec.name], allowed, model.notes)
+        if spec.name in model.rounding:
+            own[spec.name] = _rounded(spec.name, arrays, model.rounding[spec.name], allowed, model.notes)
             continue
         sizes = [_size(a) for a in arrays if a.dtype.kind in "fV"]
         if not sizes:

@@ -22,7 +22,7 @@ from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.provenance import record
 from onnxtool.conversion.registry import find_adapter
 from onnxtool.conversion.source import Source
-from onnxtool.conversion.supervised_model import Watched, declared_bytes
+from onnxtool.conversion.supervised_model import declared_bytes, supervised
 from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
@@ -79,7 +79,7 @@ def convert(
         clock.stop("load")
         task.advance()
         # Frameworks run the model to export it, with native code that takes its data for sound.
-        _prepare(adapter, opened, options, export=True)
+        adapter.prepare(opened, options, export=True)
         pace = _pace(adapter, options)
         with guarded(f"exporting the model with {adapter.name}", opened.size, declared_bytes(model.inputs), pace):
             graph = adapter.export(model, options)
@@ -91,7 +91,8 @@ def convert(
         if verify_result:
             with guarded(f"running the model with {adapter.name}", opened.size, pace=pace):
                 proof.observe(graph)
-        _release(model)
+        model.release()
+        gc.collect()  # exporters leave cycles that hold the weights
         with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
             if verify_result:
                 graph, comparison = cleaned_up(graph, proof, model.notes)
@@ -137,10 +138,7 @@ def open_source(
     """
     options = with_settings(options, settings)
     opened, adapter, model = _open(source, options)
-    watched: SourceModel = Watched(
-        model, f"running the model with {adapter.name}", opened.size, _pace(adapter, options)
-    )
-    return watched
+    return supervised(model, f"running the model with {adapter.name}", opened.size, _pace(adapter, options))
 
 
 def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
@@ -173,31 +171,16 @@ def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tup
         with guarded("building the model with the factory", pace=OWN):
             options = choose_adapter(options)
     adapter = find_adapter(opened, options)
-    _prepare(adapter, opened, options, export=False)
+    adapter.prepare(opened, options, export=False)
     with guarded(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options)):
         return opened, adapter, adapter.load(opened, options)
-
-
-def _prepare(adapter: Adapter, opened: Source, options: ConvertOptions, *, export: bool) -> None:
-    """Let an adapter import its framework, which is no work on the file."""
-    prepare = getattr(adapter, "prepare", None)
-    if prepare is not None:
-        prepare(opened, options, export=export)
 
 
 def _pace(adapter: Adapter, options: ConvertOptions) -> ResourceAllowance:
     """What loading and running may take: a stranger's file is held short, the user's own code is not."""
     if options.factory is not None or options.trust:
         return OWN
-    return FRAMEWORK if hasattr(adapter, "prepare") else _IMPORTING
-
-
-def _release(model: SourceModel) -> None:
-    """Let a source that can do so give back its memory: it has been run, and its weights are in the graph now."""
-    release = getattr(model, "release", None)
-    if release is not None:
-        release()
-        gc.collect()  # exporters leave cycles that hold the weights
+    return FRAMEWORK if adapter.imports_in_prepare else _IMPORTING
 
 
 class _Clock:

@@ -116,7 +116,7 @@ class EquivalenceCheck:
 
     def _advised(self, trouble: str) -> str:
         """What went wrong, and what the adapter knows to do about it."""
-        advice = getattr(self._model, "advice", "")
+        advice = self._model.advice
         return f"{trouble.rstrip('.')}. {advice}" if advice else trouble
 
     def _open(self, graph: ir.Model, session: SessionOptions) -> OnnxRunner:
@@ -227,11 +227,9 @@ def is_dynamic(inputs: Sequence[TensorSpec]) -> bool:
 def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Probe]:
     probes: list[Probe] = []
     failures: list[InputError] = []
-    # An adapter may know inputs on which rounding alone decides: two classes that tie.
-    drop_tied_rows = getattr(model, "drop_tied_rows", dict)
     for given in feeds:
         try:
-            feed = drop_tied_rows(given)
+            feed = model.drop_tied_rows(given)
             with guarded("running the model", inputs=feeds_bytes(feed)):
                 probes.append(Probe(feed, model.run(feed)))
         except InputError as error:

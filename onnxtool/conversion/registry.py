@@ -32,7 +32,11 @@ def adapters() -> Iterator[Adapter]:
         if find_spec(module) is not None:
             yield getattr(import_module(module), attribute)()
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
-        yield entry.load()()
+        adapter = entry.load()()
+        if not isinstance(adapter, Adapter):
+            package = entry.dist.name if entry.dist is not None else entry.value
+            raise UnsupportedError(f"{package}: its adapter does not derive from onnxtool.extension.Adapter.")
+        yield adapter
 
 
 def find_adapter(source: Source, options: ConvertOptions) -> Adapter:

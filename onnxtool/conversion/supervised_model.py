@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.adapter import LayeredModel, SourceModel
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import feeds_bytes
 from onnxtool.runtime.isolation import ResourceAllowance, guarded
@@ -15,44 +15,55 @@ from onnxtool.runtime.isolation import ResourceAllowance, guarded
 _BATCH, _LENGTH = 2, 32
 
 
-class Watched:
-    """Gives what the model gives."""
+class SupervisedModel(SourceModel):
+    """Gives what the model gives, with a watch over every pass."""
 
-    def __init__(self, model: SourceModel, what: str, size: int, pace: ResourceAllowance) -> None:
+    def __init__(self, model: SourceModel, what: str, size: int, allowance: ResourceAllowance) -> None:
         """Wrap a model.
 
         Args:
             what: "running the model with pytorch".
             size: bytes of its file.
-            pace: what a pass may take.
+            allowance: what a pass may take.
         """
-        self._model, self._what, self._size, self._pace = model, what, size, pace
-
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """What `run` takes."""
-        return self._model.inputs
-
-    @property
-    def outputs(self) -> Sequence[TensorSpec]:
-        """What `run` gives."""
-        return self._model.outputs
+        self._model, self._what, self._size, self._allowance = model, what, size, allowance
+        self.inputs, self.outputs, self.notes = model.inputs, model.outputs, model.notes
+        self.form, self.framework, self.advice = model.form, model.framework, model.advice
+        self.feeds_hint, self.rounding = model.feeds_hint, model.rounding
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass."""
-        with guarded(self._what, self._size, feeds_bytes(feeds), self._pace):
+        with guarded(self._what, self._size, feeds_bytes(feeds), self._allowance):
             return self._model.run(feeds)
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
-        if name != "layers":
-            return found
+    def drop_tied_rows(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """As the model does; it runs for that."""
+        with guarded(self._what, self._size, feeds_bytes(feeds), self._allowance):
+            return self._model.drop_tied_rows(feeds)
 
-        def layers(feeds: Mapping[str, np.ndarray], see: Any) -> None:
-            with guarded(self._what, self._size, feeds_bytes(feeds), self._pace):
-                found(feeds, see)
+    def release(self) -> None:
+        """Give back the weights."""
+        self._model.release()
 
-        return layers
+
+class SupervisedLayeredModel(SupervisedModel, LayeredModel):
+    """The same of a model that can show its layers."""
+
+    def __init__(self, model: LayeredModel, what: str, size: int, allowance: ResourceAllowance) -> None:
+        super().__init__(model, what, size, allowance)
+        self._layered = model
+
+    def layers(self, feeds: Mapping[str, np.ndarray], see: Callable[[str, str, np.ndarray], None]) -> None:
+        """One forward pass that shows every layer's output."""
+        with guarded(self._what, self._size, feeds_bytes(feeds), self._allowance):
+            self._layered.layers(feeds, see)
+
+
+def supervised(model: SourceModel, what: str, size: int, allowance: ResourceAllowance) -> SupervisedModel:
+    """Put a model under supervision; the arguments are those of `SupervisedModel`."""
+    if isinstance(model, LayeredModel):
+        return SupervisedLayeredModel(model, what, size, allowance)
+    return SupervisedModel(model, what, size, allowance)
 
 
 def declared_bytes(specs: Sequence[TensorSpec]) -> int:

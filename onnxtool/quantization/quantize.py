@@ -20,7 +20,6 @@ from onnxtool.quantization.inputs import open_inputs
 from onnxtool.quantization.recipe import (
     ActivationType,
     Fusions,
-    Method,
     Mode,
     QuantRecipe,
     WeightType,
@@ -47,7 +46,7 @@ def quantize(
     per_channel: bool = True,
     activations: ActivationType = "u8",
     weights: WeightType = "s8",
-    method: Method = "minmax",
+    method: str = "minmax",
     coverage: float = 0.9999,
     op_types: Collection[str] = (),
     exclude: Collection[str] = (),

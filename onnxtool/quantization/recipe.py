@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from onnxtool.errors import InputError, UsageError
+from onnxtool.quantization.calibration.range_estimators import estimators
 
 Mode = Literal["auto", "static", "dynamic", "float16", "int4", "int8"]
 ActivationType = Literal["u8", "s8"]
 WeightType = Literal["s8", "u8"]
-Method = Literal["minmax", "percentile", "mse", "entropy"]
 Fusions = Literal["", "attention", "all"]
 # How one node runs: static and dynamic integer kernels, or block-quantized weights.
 NodePlan = Literal["static", "dynamic", "blocks"]
@@ -34,7 +34,7 @@ class QuantRecipe:
         per_channel: one weight scale for each output channel instead of one for the tensor.
         per_tensor_nodes: where `per_channel`, the nodes whose weights have one scale all the same (a little faster).
         reduced: weights use 7 bits, against saturation of u8 x s8 products on x86 CPUs without VNNI.
-        method: how ranges are read off the observed values.
+        method: how ranges are read off the observed values: the name of a range estimator.
         coverage: share of values that the percentile method keeps.
         op_types: operator types to quantize; empty means the compute-heavy ones.
         exclude: names of nodes that stay float, or glob patterns of names or output tensors.
@@ -63,7 +63,7 @@ class QuantRecipe:
     per_channel: bool = True
     per_tensor_nodes: tuple[str, ...] = ()
     reduced: bool = False
-    method: Method = "minmax"
+    method: str = "minmax"
     coverage: float = 0.9999
     op_types: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -88,12 +88,13 @@ class QuantRecipe:
             "mode": Mode,
             "activations": ActivationType,
             "weights": WeightType,
-            "method": Method,
             "fuse": Fusions,
         }
         for name, kinds in choices.items():
             if getattr(self, name) not in get_args(kinds):
                 raise UsageError(f"--{name} {getattr(self, name)}: choose one of {', '.join(get_args(kinds))}.")
+        if self.method not in estimators():
+            raise UsageError(f"--method {self.method}: choose one of {', '.join(estimators())}.")
         if self.activations == "s8" and self.weights == "u8":
             raise UsageError("--activations s8 goes with --weights s8: the runtime has no integer kernel for s8 x u8.")
         if not 0.5 < self.coverage <= 1:

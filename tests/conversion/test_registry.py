@@ -6,17 +6,19 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onnxtool.conversion import registry
+from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.registry import adapters, find_adapter
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsupportedError
 
 
-class Toy:
+class Toy(Adapter):
     """An adapter of a third party."""
 
     name = "toy"
@@ -24,6 +26,12 @@ class Toy:
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:
         return source.head(4) == b"TOY!"
+
+    def load(self, source: Source, options: ConvertOptions) -> SourceModel:
+        raise NotImplementedError
+
+    def export(self, model: SourceModel, options: ConvertOptions) -> Any:
+        raise NotImplementedError
 
 
 @pytest.fixture

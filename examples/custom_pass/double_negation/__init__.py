@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxtool.optimization.pass_base import Level
-from onnxtool.optimization.pass_context import PassContext
+from onnxtool.extension import Level, PassContext
 
 
 class RemoveDoubleNegation:

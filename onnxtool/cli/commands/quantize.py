@@ -37,15 +37,6 @@ class WeightChoice(StrEnum):
     u8 = "u8"
 
 
-class MethodChoice(StrEnum):
-    """Values of --method."""
-
-    minmax = "minmax"
-    percentile = "percentile"
-    mse = "mse"
-    entropy = "entropy"
-
-
 class FuseChoice(StrEnum):
     """Values of --fuse."""
 
@@ -139,8 +130,13 @@ def command(
     ),
     weights: Annotated[WeightChoice, typer.Option("--weights", help="Integer type of weights.")] = WeightChoice.s8,
     method: Annotated[
-        MethodChoice, typer.Option("--method", help="How static ranges are read off the observed values.")
-    ] = MethodChoice.minmax,
+        str,
+        typer.Option(
+            "--method",
+            metavar="NAME",
+            help="How static ranges are read off the observed values: minmax, percentile, mse, entropy.",
+        ),
+    ] = "minmax",
     percentile: Annotated[
         float, typer.Option("--percentile", help="Share of values that --method percentile keeps.")
     ] = 0.9999,
@@ -253,7 +249,7 @@ def command(
             per_channel=per_channel,
             activations=activations.value,
             weights=weights.value,
-            method=method.value,
+            method=method,
             coverage=percentile,
             op_types=op or (),
             exclude=exclude or (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.opset import newest_runtime_opset, raise_opset, target_opset
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.quiet import import_all
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 _EXPORTING = ("onnxmltools", "skl2onnx", "onnxtool.conversion.boosting.export")
 
 
-class BoostingAdapter:
+class BoostingAdapter(Adapter):
     """XGBoost .json and .ubj, LightGBM .txt, CatBoost .cbm and .json."""
 
     name = "boosting"
     extra = "boosting"
+    imports_in_prepare = True
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """By magic bytes or JSON keys."""

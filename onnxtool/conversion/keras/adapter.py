@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.keras import load
 from onnxtool.conversion.keras.model import KerasModel, wrap
 from onnxtool.conversion.opset import newest_runtime_opset, raise_opset, target_opset
@@ -21,11 +21,12 @@ _LOADING = ("tensorflow", "keras", "h5py", "onnxtool.conversion.keras.trace")
 _EXPORTING = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.conversion.tensorflow.graph")
 
 
-class KerasAdapter:
+class KerasAdapter(Adapter):
     """Keras 3 models (and the Keras 2 files that Keras 3 reads)."""
 
     name = "keras"
     extra = "keras"
+    imports_in_prepare = True
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A zip with config.json and metadata.json, or an HDF5 file."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.keras.layers import See, watched_layers
 from onnxtool.conversion.keras.signature import input_structure, output_names
@@ -26,7 +27,7 @@ _LARGE_INPUTS = 2 << 20
 
 
 @dataclass
-class KerasModel:
+class KerasModel(LayeredModel):
     """A Keras model on the TensorFlow backend.
 
     Attributes:

@@ -6,7 +6,7 @@ import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
@@ -22,11 +22,12 @@ _EXPORTING = ("torch.onnx", "torch.onnx._internal.exporter._core", "onnxscript",
 _HF_WEIGHTS = re.compile(r"(model|pytorch_model)([-.].*)?\.(safetensors|bin)(\.index\.json)?$")
 
 
-class PyTorchAdapter:
+class PyTorchAdapter(Adapter):
     """Reads what torch writes; exports with torch.export first and TorchScript second."""
 
     name = "pytorch"
     extra = "pytorch"
+    imports_in_prepare = True
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:
         """True for every form that `form_of` knows."""

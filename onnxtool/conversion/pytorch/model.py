@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.graph_interface import named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.exported_program_inputs import plan_program
@@ -53,7 +54,7 @@ class FlatModule(torch.nn.Module):  # type: ignore[misc]
 
 
 @dataclass
-class TorchModel:
+class TorchModel(LayeredModel):
     """SourceModel for torch.
 
     Attributes:
@@ -73,10 +74,8 @@ class TorchModel:
     advice: str = ""
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """What `run` takes."""
-        return self.plan.specs
+    def __post_init__(self) -> None:
+        self.inputs = self.plan.specs
 
     @classmethod
     def prepare(cls, loaded: Loaded, source: Source, options: ConvertOptions) -> TorchModel:
@@ -184,6 +183,7 @@ class TorchModel:
         if len(open_floats) != 1:
             return False
         self.plan = self.plan.with_dtype(open_floats, np.dtype("int64"))
+        self.inputs = self.plan.specs
         self.notes.append(f"input {next(iter(open_floats))} taken as int64; --input-dtype says otherwise")
         return True
 

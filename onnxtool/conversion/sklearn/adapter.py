@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.opset import newest_runtime_opset, raise_opset, target_opset
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.quiet import import_all
@@ -20,11 +20,12 @@ _LOADING = ("sklearn", "sklearn.pipeline", "sklearn.ensemble", "skops.io", "onnx
 _EXPORTING = ("skl2onnx", "onnxmltools", "onnxtool.conversion.sklearn.export")
 
 
-class SklearnAdapter:
+class SklearnAdapter(Adapter):
     """Fitted estimators, pipelines and what is built to their interface."""
 
     name = "sklearn"
     extra = "sklearn"
+    imports_in_prepare = True
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A skops archive, or any pickle that no other adapter has claimed. Nothing is unpickled."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of
@@ -23,7 +24,7 @@ _TIE = 1e-5
 
 
 @dataclass
-class SklearnModel:
+class SklearnModel(SourceModel):
     """An estimator.
 
     Attributes:
@@ -91,10 +92,9 @@ class SklearnModel:
             doubles=options.float64,
         )
 
-    @property
-    def advice(self) -> str:
-        """What to do where the graph is refused though the estimator runs."""
-        return "skl2onnx does not keep doubles in every graph: convert without --float64." if self.doubles else ""
+    def __post_init__(self) -> None:
+        if self.doubles:
+            self.advice = "skl2onnx does not keep doubles in every graph: convert without --float64."
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """What the estimator computes on these rows.

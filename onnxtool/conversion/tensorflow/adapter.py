@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.opset import newest_runtime_opset, raise_opset, target_opset
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.quiet import import_all
@@ -25,11 +25,12 @@ _LOADING = (
 _EXPORTING = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.conversion.tensorflow.graph")
 
 
-class TensorFlowAdapter:
+class TensorFlowAdapter(Adapter):
     """What TensorFlow itself writes."""
 
     name = "tensorflow"
     extra = "keras"
+    imports_in_prepare = True
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A folder with saved_model.pb, the file itself, a TensorFlow Lite flatbuffer, or a serialized GraphDef."""

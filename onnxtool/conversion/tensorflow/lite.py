@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class LiteModel:
+class LiteModel(SourceModel):
     """A TensorFlow Lite graph.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.tensorflow.dims import follow_dims, swapped, swaps
@@ -21,7 +22,7 @@ TO_NCHW = (0, 3, 1, 2)
 
 
 @dataclass
-class TensorFlowModel:
+class TensorFlowModel(SourceModel):
     """A function of flat tensors.
 
     Attributes:

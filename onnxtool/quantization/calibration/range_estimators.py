@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
 
 import numpy as np
 
-from onnxtool.quantization.recipe import Method
+from onnxtool.errors import UsageError
 
 BINS = 2048
 _COUNT_AT_ONCE = 8192
 Range = tuple[float, float]
+ENTRY_POINTS = "onnxtool.range_estimators"
 
 
 class Histogram:
@@ -65,6 +68,10 @@ class Histogram:
         return float(self.counts.sum())
 
 
+# From a histogram of one tensor, in its own units, and a share of values to keep, to the range to quantize over.
+RangeEstimator = Callable[[Histogram, float], Range]
+
+
 class Observed:
     """What was seen of one tensor: its exact extremes and, where a method needs it, a histogram of its values."""
 
@@ -95,7 +102,7 @@ class Observed:
             if self._waiting >= _COUNT_AT_ONCE:
                 _ = self.histogram
 
-    def range(self, method: Method, coverage: float = 0.9999) -> Range:
+    def range(self, method: str, coverage: float = 0.9999) -> Range:
         """The range to quantize over; holds zero, so that zero is exact.
 
         A tensor that was never seen or always empty gives (0, 0).
@@ -105,7 +112,7 @@ class Observed:
         low, high = self.low, self.high
         histogram = self.histogram
         if method != "minmax" and histogram is not None and histogram.total > 0 and high > low:
-            inner = _METHODS[method](histogram, coverage)
+            inner = estimators()[method](histogram, coverage)
             low, high = max(low, inner[0]), min(high, inner[1])
         return (min(low, 0.0), max(high, 0.0))
 
@@ -200,8 +207,29 @@ def _divergence(counts: np.ndarray, stop: int, levels: int) -> float:
     return float((p[mask] * np.log(p[mask] / q[mask])).sum())
 
 
-_METHODS: dict[str, Callable[[Histogram, float], Range]] = {
+def _extremes(histogram: Histogram, coverage: float) -> Range:  # noqa: ARG001  (one signature for all)
+    """All that the histogram spans; the exact extremes, which `Observed` keeps, go before it."""
+    return (-np.inf, np.inf)
+
+
+_BUILT_IN: Mapping[str, RangeEstimator] = {
+    "minmax": _extremes,
     "percentile": percentile_range,
     "mse": lambda histogram, _: mse_range(histogram),
     "entropy": lambda histogram, _: entropy_range(histogram),
 }
+
+
+@cache
+def estimators() -> Mapping[str, RangeEstimator]:
+    """Name, as --method has it -> function: the built-in ones, then those of entry points "onnxtool.range_estimators".
+
+    Raises:
+        UsageError: a package brings one under a name that is taken.
+    """
+    found = dict(_BUILT_IN)
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
+        if entry.name in found:
+            raise UsageError(f"{entry.value}: a range estimator called {entry.name!r} is there already.")
+        found[entry.name] = entry.load()
+    return found

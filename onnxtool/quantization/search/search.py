@@ -30,7 +30,7 @@ from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.diagnostics import nothing_to_quantize, quantized_nodes
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
-from onnxtool.quantization.recipe import Method, QuantRecipe
+from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.quantization.search.accuracy_refinement import compacted, condition, with_float_kernels
 from onnxtool.quantization.search.candidates import (
@@ -64,7 +64,7 @@ _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
 _WORTH_FUSING = 2
 _LOST_DB = 4.0  # so noisy that leaving nodes in float is no repair
-_METHODS: tuple[tuple[Method, float], ...] = (
+_METHODS: tuple[tuple[str, float], ...] = (
     ("minmax", 1.0),
     ("mse", 1.0),
     ("percentile", 0.9999),

@@ -534,12 +534,13 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
     import weakref
 
     from onnxtool.conversion import convert as convert_module
+    from onnxtool.conversion.pytorch.model import TorchModel
 
     weights: list[weakref.ref[Any]] = []
     alive: list[int] = []
-    release, cleaned_up = convert_module._release, convert_module.cleaned_up
+    release, cleaned_up = TorchModel.release, convert_module.cleaned_up
 
-    def watched_release(model: Any) -> None:
+    def watched_release(model: TorchModel) -> None:
         weights.extend(weakref.ref(p) for p in model.module.parameters() if p.numel() > 1000)
         release(model)
 
@@ -549,7 +550,7 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
         return cleaned_up(*arguments)
 
     monkeypatch.setattr(convert_module, "_SPILL", 1000)
-    monkeypatch.setattr(convert_module, "_release", watched_release)
+    monkeypatch.setattr(TorchModel, "release", watched_release)
     monkeypatch.setattr(convert_module, "cleaned_up", watched_cleanup)
     done = converted("Tied", {"ids": ("b", "s")})
     assert len(weights) == 1 and alive == [0]

@@ -1,0 +1,55 @@
+"""The one module that packages which extend onnxtool import from; what stands here stays.
+
+- A converter for another framework: derive from `Adapter` and `SourceModel`; entry point group "onnxtool.adapters".
+- An optimizer pass: `Pass` (or `FinishingPass`), `Level`, `PassContext`; entry point group "onnxtool.passes".
+- A range estimator for calibration: `RangeEstimator`; entry point group "onnxtool.range_estimators".
+- A report format: a function from a `Report` to text; entry point group "onnxtool.report_formats".
+
+`examples/adapter_package` and `examples/custom_pass` are whole packages; docs/architecture.md has the map.
+"""
+
+from onnxtool.conversion.adapter import Adapter, LayeredModel, SourceModel
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.source import Source
+from onnxtool.errors import (
+    InputError,
+    MissingExtraError,
+    OnnxToolError,
+    ResourceError,
+    UnsafeError,
+    UnsupportedError,
+    UsageError,
+    VerdictError,
+)
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+from onnxtool.optimization.pass_base import FinishingPass, Level, Pass
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.quantization.calibration.range_estimators import Histogram, Range, RangeEstimator
+from onnxtool.report.base import Report
+
+__all__ = [
+    "Adapter",
+    "ConvertOptions",
+    "Domain",
+    "FinishingPass",
+    "Histogram",
+    "InputError",
+    "LayeredModel",
+    "Level",
+    "MissingExtraError",
+    "OnnxToolError",
+    "Pass",
+    "PassContext",
+    "Range",
+    "RangeEstimator",
+    "Report",
+    "ResourceError",
+    "Source",
+    "SourceModel",
+    "TensorSpec",
+    "UnsafeError",
+    "UnsupportedError",
+    "UsageError",
+    "VerdictError",
+]
