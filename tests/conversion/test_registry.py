@@ -80,7 +80,7 @@ def test_says_what_an_unknown_source_looks_like(tmp_path: Path, name: str, conte
 
 def test_recognising_imports_no_framework(fixtures: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from onnxtool.conversion.adapter import *; "
+        "import sys; from pathlib import Path; from onnxtool.conversion.registry import *; "
         "from onnxtool.conversion.source import Source\n"
         f"for p in Path({str(fixtures)!r}).iterdir():\n"
         "    [a.recognises(Source(p), ConvertOptions()) for a in adapters()]\n"

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from onnxtool.conversion import convert, supervised_model
+from onnxtool.conversion.adapter import LayeredModel, SourceModel
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.adapter import PyTorchAdapter
 from onnxtool.conversion.sklearn.adapter import SklearnAdapter
@@ -22,12 +23,15 @@ from onnxtool.runtime.runner import Runner
 from tests.conftest import FIXTURES
 
 
-class Doubling:
+class Doubling(LayeredModel):
     """A source with layers."""
 
+    form = framework = "a test"
     inputs = (TensorSpec("x", np.dtype("float32"), ("batch", 3)),)
     outputs = inputs
-    notes = ("as it is",)
+
+    def __init__(self) -> None:
+        self.notes = ["as it is"]
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         return {"x": 2 * feeds["x"]}
@@ -40,23 +44,35 @@ def test_every_pass_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Any, ...]] = []
 
     @contextmanager
-    def risky(*arguments: Any) -> Iterator[None]:
+    def guarded(*arguments: Any) -> Iterator[None]:
         calls.append(arguments)
         yield
 
-    monkeypatch.setattr(supervised_model, "risky", risky)
-    model: Any = supervised_model.Watched(Doubling(), "running the model", 77, FRAMEWORK)  # type: ignore[arg-type]
+    monkeypatch.setattr(supervised_model, "guarded", guarded)
+    model = supervised_model.supervised(Doubling(), "running the model", 77, FRAMEWORK)
     feeds = {"x": np.ones((2, 3), np.float32)}
     seen: list[Any] = []
-    assert isinstance(model, Runner)
-    assert model.notes == ("as it is",)
+    assert isinstance(model, Runner) and isinstance(model, LayeredModel)
+    assert model.notes == ["as it is"]
     assert not calls
     assert (model.run(feeds)["x"] == 2).all()
     model.layers(feeds, lambda *what: seen.append(what))
     assert seen[0][0] == "double"
     assert calls == [("running the model", 77, 24, FRAMEWORK)] * 2
-    with pytest.raises(AttributeError):
-        _ = model.settle  # what a source does not have, its watched form has not
+    model.drop_tied_rows(feeds)
+    assert len(calls) == 3  # it runs the model
+
+
+def test_a_model_without_layers_does_not_get_them() -> None:
+    class Plain(SourceModel):
+        form = framework = "a test"
+        inputs = outputs = Doubling.inputs
+        notes: ClassVar[list[str]] = []
+
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            return dict(feeds)
+
+    assert not isinstance(supervised_model.supervised(Plain(), "running", 1, FRAMEWORK), LayeredModel)
 
 
 def test_only_the_users_own_code_has_the_long_limits() -> None:
@@ -64,7 +80,11 @@ def test_only_the_users_own_code_has_the_long_limits() -> None:
     assert convert._pace(SklearnAdapter(), ConvertOptions()) == FRAMEWORK
     assert convert._pace(PyTorchAdapter(), ConvertOptions(factory="net.py:make")) == OWN
     assert convert._pace(SklearnAdapter(), ConvertOptions(trust=True)) == OWN
-    assert convert._pace(object(), ConvertOptions()).scale > 1  # type: ignore[arg-type]
+
+    class Foreign(PyTorchAdapter):
+        imports_in_prepare = False
+
+    assert convert._pace(Foreign(), ConvertOptions()).scale > 1
 
 
 def test_inputs_count_with_small_numbers_for_what_is_dynamic() -> None:
