@@ -26,6 +26,7 @@ _FUNCTIONS = {
     "convert": ("onnxtool.conversion.convert", "convert"),
     "diff": ("onnxtool.model.diff", "diff"),
     "doctor": ("onnxtool.runtime.doctor", "doctor"),
+    "edit": ("onnxtool.editing.edit", "edit"),
     "inspect": ("onnxtool.model.inspect", "inspect"),
     "optimize": ("onnxtool.optimization.optimize", "optimize"),
     "quantize": ("onnxtool.quantization.quantize", "quantize"),
@@ -37,6 +38,7 @@ __all__ = ["__version__", *sorted(_FUNCTIONS)]  # noqa: PLE0604  (names are serv
 
 if TYPE_CHECKING:  # what type checkers see of the lazy names
     from onnxtool.conversion.convert import convert as convert
+    from onnxtool.editing.edit import edit as edit
     from onnxtool.model.diff import diff as diff
     from onnxtool.model.inspect import inspect as inspect
     from onnxtool.model.provenance.verify import verify as verify

@@ -24,6 +24,7 @@ COMMANDS = {
     "check": "Check an ONNX file: specification, shapes, and a run on the embedded runtime.",
     "inspect": "Show a model's anatomy: inputs, outputs, operators, parameters, compute.",
     "optimize": "Make a model smaller and faster, and prove the result equal.",
+    "edit": "Change shapes, inputs, outputs, parts or versions of a model, each change proven.",
     "quantize": "Make a model int8 or float16 within an accuracy budget.",
     "compare": "Run two models on the same inputs and show how far their outputs are apart.",
     "diff": "Show how two models differ in structure: operators, attributes, weights, inputs.",
@@ -37,8 +38,9 @@ COMMANDS = {
 
 def _build(name: str) -> Any:
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    function = import_module(f"onnxtool.cli.commands.{name}").command
-    single.command(name, no_args_is_help=name not in ("doctor", "quickstart"))(function)
+    module = import_module(f"onnxtool.cli.commands.{name}")
+    kind = getattr(module, "OrderedCommand", None)
+    single.command(name, cls=kind, no_args_is_help=name not in ("doctor", "quickstart"))(module.command)
     command = build_command(single)
     command.context_settings["help_option_names"] = ["-h", "--help"]
     for option in command.params:

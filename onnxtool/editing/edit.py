@@ -1,0 +1,171 @@
+"""`edit`: operations on a finished model, in the order given, each proven before anything is written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import onnx_ir as ir
+
+from onnxtool import progress
+from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.proofs import verify_standard
+from onnxtool.editing.registry import describe_operations, parse_operations
+from onnxtool.errors import OnnxToolError, UsageError
+from onnxtool.model import io
+from onnxtool.model.diff import diff
+from onnxtool.model.io.lazy_read import is_external
+from onnxtool.model.ir.queries import input_specs, output_specs
+from onnxtool.model.provenance.digest import DIGEST_KEY
+from onnxtool.model.provenance.metadata import HISTORY_KEY, add_history, versions
+from onnxtool.report.edit import EditReport, EditStep, OperationListReport
+from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.session import EXACT, SessionOptions
+from onnxtool.validation.equivalence.difference import Tolerance
+
+PathLike = str | os.PathLike[str]
+_LARGE_EXTERNAL = 1 << 26  # bytes; weights that lie beside the source stay beside the result
+
+
+def edit(
+    source: PathLike,
+    output: PathLike | None,
+    operations: Sequence[Operation | tuple[str, str] | str],
+    *,
+    dry_run: bool = False,
+    verify: bool = True,
+    reference: PathLike | Runner | None = None,
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    seed: int = 0,
+    pictures: Iterable[PathLike] = (),
+    options: SessionOptions = EXACT,
+) -> EditReport:
+    """Apply operations to a model in order, prove each one, and write the result.
+
+    Args:
+        source: the .onnx file.
+        output: the file to write, replaced as a whole; None with `dry_run`.
+        operations: each as "name=text" ("rename-input=x=image"), as (name, text), or as an Operation.
+        dry_run: write nothing; the report then says what would change.
+        verify: False leaves the proofs out.
+        reference: a model that is right at every size, for shapes that become dynamic: an .onnx file or a Runner.
+        rtol: relative tolerance for floats, where an operation may round differently.
+        atol: absolute tolerance for floats, likewise.
+        seed: of random inputs.
+        pictures: image files that pre-processing is proven on, besides generated ones.
+        options: how models are run.
+
+    Raises:
+        UsageError: an operation's text, or a name in it, is wrong.
+        UnsupportedError: an operation cannot be done to this model; the message names the node.
+        VerdictError: a proof fails. Nothing was written.
+        InputError, UnsafeError, ResourceError: as of `io.load` and `io.save`.
+    """
+    source = Path(source)
+    if output is None and not dry_run:
+        raise UsageError("edit needs -o OUT.onnx (or --dry-run).")
+    if output is not None:
+        io.check_output(Path(output))
+    todo = _parsed(operations)
+    if not todo:
+        raise UsageError("edit needs at least one operation. To see all of them: onnxtool edit --list-operations")
+    model = io.load(source, in_place=True)
+    context = EditContext(
+        options=options,
+        tolerance=Tolerance(rtol, atol),
+        seed=seed,
+        verify=verify,
+        reference=OnnxRunner.open(reference, options) if isinstance(reference, (str, os.PathLike)) else reference,
+        external=_stays_external(model),
+        pictures=tuple(Path(p) for p in pictures),
+    )
+    steps = []
+    with progress.task("editing", len(todo)) as task:
+        for operation in todo:
+            model, step = _apply(operation, model, context, source)
+            steps.append(step)
+            task.advance()
+    size_before = io.total_bytes(source)
+    _record(model, todo, source)
+    changes = None
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="onnxtool-") as folder:
+            scratch = Path(folder) / "edited.onnx"
+            _save(model, scratch, context)
+            changes = diff(source, scratch).changes
+            size_after = io.total_bytes(scratch)
+    else:
+        assert output is not None
+        _save(model, Path(output), context)
+        size_after = io.total_bytes(output)
+    return EditReport(
+        source=str(source),
+        output=None if dry_run else str(output),
+        inputs=tuple(s.info() for s in input_specs(model)),
+        outputs=tuple(s.info() for s in output_specs(model)),
+        steps=tuple(steps),
+        bytes_before=size_before,
+        bytes_after=size_after,
+        changes=changes,
+        warnings=tuple(dict.fromkeys(context.warnings)),
+    )
+
+
+def list_operations() -> OperationListReport:
+    """Every operation, built in or added by another package."""
+    return OperationListReport(describe_operations())
+
+
+def _parsed(operations: Sequence[Operation | tuple[str, str] | str]) -> list[Operation]:
+    done: list[Operation] = []
+    pending: list[tuple[str, str]] = []
+    for item in operations:
+        if isinstance(item, Operation):
+            done += [*parse_operations(pending), item]
+            pending = []
+        elif isinstance(item, str):
+            name, _, text = item.partition("=")
+            pending.append((name, text))
+        else:
+            pending.append(item)
+    return [*done, *parse_operations(pending)]
+
+
+def _apply(operation: Operation, model: ir.Model, context: EditContext, source: Path) -> tuple[ir.Model, EditStep]:
+    before = model.clone()
+    option = f"--{operation.name} {operation.text}".strip()
+    try:
+        after = operation.apply(model, context)
+        proof = None
+        if context.verify:
+            verify_standard(after)
+            proof = operation.prove(before, after, context)
+    except UsageError:
+        raise
+    except OnnxToolError as error:
+        raise type(error)(f"{source}: {option}: {error}") from error
+    return after, EditStep(operation.name, operation.text, operation.done, proof)
+
+
+def _record(model: ir.Model, todo: Sequence[Operation], source: Path) -> None:
+    """Add the step to the model's history, which a user who has cleared the metadata does not want."""
+    model.metadata_props.pop(DIGEST_KEY, None)  # of the source
+    if any(o.name == "clear-metadata" for o in todo) and HISTORY_KEY not in model.metadata_props:
+        return
+    told = [f"{o.name}={o.text}" if o.text else o.name for o in todo]
+    details = {"source_sha256": io.sha256(source), "operations": told, "versions": versions("onnx", "onnx-ir")}
+    add_history(model, "edit", details)
+
+
+def _save(model: ir.Model, output: Path, context: EditContext) -> None:
+    io.save(model, output, external=context.external)
+
+
+def _stays_external(model: ir.Model) -> bool | None:
+    """Large weights that lie beside the source go beside the result too: that takes a tenth of the memory."""
+    weights = (v.const_value for v in model.graph.initializers.values())
+    held = sum(w.nbytes for w in weights if w is not None and is_external(w))
+    return True if held > _LARGE_EXTERNAL else None

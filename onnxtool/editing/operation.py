@@ -1,0 +1,98 @@
+"""What an operation of `edit` is, and what it works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from onnxtool.report.edit import Proof
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.difference import Tolerance
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxtool.runtime.runner import Runner
+
+
+@dataclass
+class EditContext:
+    """Shared by the operations of one run.
+
+    Attributes:
+        options: how models are run; the runtime's own optimizations are off.
+        tolerance: for floats, where an operation may round differently.
+        seed: of random inputs.
+        verify: False leaves the proofs out.
+        reference: a model that is right at every size, if the user named one.
+        warnings: what the user should know, one line each.
+        external: weights beside the model: True, False, or None for when they are larger than 2 GB.
+        chunk: largest data file in bytes; None for one file.
+        pictures: image files that pre-processing is proven on.
+    """
+
+    options: SessionOptions
+    tolerance: Tolerance = Tolerance()  # noqa: RUF009  (frozen)
+    seed: int = 0
+    verify: bool = True
+    reference: Runner | None = None
+    warnings: list[str] = field(default_factory=list)
+    external: bool | None = None
+    chunk: int | None = None
+    pictures: tuple[Path, ...] = ()
+
+
+class Operation:
+    """Base of all operations. The first line of the class's docstring is what `--list-operations` shows.
+
+    Attributes:
+        name: the option's name without its dashes.
+        value: the form of its text; empty for a flag.
+        text: what the user gave.
+        done: what `apply` changed, in a few words.
+    """
+
+    name: ClassVar[str] = ""
+    value: ClassVar[str] = ""
+
+    def __init__(self, text: str = "") -> None:
+        """Take what the user gave.
+
+        Raises:
+            UsageError: the text does not have the form of `value`.
+        """
+        self.text = text
+        self.done = ""
+
+    def modify(self, name: str, text: str) -> bool:  # noqa: ARG002  (the default takes none)
+        """Take in an option that belongs to this operation (`--connect` to `--append`); False when it has no such one.
+
+        Raises:
+            UsageError: the text does not have the option's form.
+        """
+        return False
+
+    def merge(self, text: str) -> bool:  # noqa: ARG002
+        """Take in the next occurrence of the same option, where several in a row make up one change."""
+        return False
+
+    def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
+        """Change the model in place, or give another one.
+
+        Raises:
+            UsageError: a name that the model does not have.
+            UnsupportedError: it cannot be done to this model; the message names the node.
+        """
+        raise NotImplementedError
+
+    def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
+        """Show that the change is right; unless overridden, that the outputs are equal to the last bit.
+
+        Raises:
+            VerdictError: it is not right.
+            UnsupportedError: it is not, and the node that makes it impossible is known.
+        """
+        from onnxtool.editing.proofs import same_outputs
+
+        return same_outputs(before, after, context)

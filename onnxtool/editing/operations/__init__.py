@@ -1,0 +1,1 @@
+"""The operations of `edit`, one subject a module."""

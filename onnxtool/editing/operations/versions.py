@@ -1,0 +1,102 @@
+"""Versions: of the operator set, and of the file format."""
+
+# ruff: noqa: ARG002  (every operation has the same methods)
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import onnx
+import onnx_ir as ir
+
+from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.proofs import same_graph, same_outputs
+from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.optimization.opset import convert_opset
+from onnxtool.report.edit import Proof
+
+_LARGE = 1 << 16  # bytes; no operator's meaning depends on the numbers in larger weights
+
+
+class SetOpset(Operation):
+    """Convert the model to another version of the standard operator set."""
+
+    name: ClassVar[str] = "opset"
+    value: ClassVar[str] = "N"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.version = _number(self.name, text)
+
+    def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
+        now = model.opset_imports.get("", 0)
+        self.done = f"opset {now} is now {self.version}" if now != self.version else f"opset {now} it was already"
+        large = {
+            name: value.const_value
+            for name, value in model.graph.initializers.items()
+            if value.const_value is not None and value.const_value.nbytes > _LARGE and not value.is_graph_input()
+        }
+        # The converter takes models up to 2 GB, and copies them: large weights wait outside, as inputs.
+        declared = [v.name for v in model.graph.inputs]
+        for name, tensor in large.items():
+            value = model.graph.initializers.pop(name)
+            assert tensor is not None
+            value.type, value.const_value = ir.TensorType(tensor.dtype), None
+            value.shape = ir.Shape([d for d in tensor.shape if isinstance(d, int)])
+            model.graph.inputs.append(value)
+        try:
+            converted = convert_opset(model, self.version)
+        finally:
+            _put_back(model, large, declared)
+        if converted is not model:
+            _put_back(converted, large, declared)
+        return converted
+
+    def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
+        return same_outputs(before, after, context, "the outputs are equal", exact=False)
+
+
+def _put_back(model: ir.Model, tensors: Mapping[str, ir.TensorProtocol | None], declared: list[str | None]) -> None:
+    values = {v.name: v for v in model.graph.inputs}
+    kept = [v for v in model.graph.inputs if v.name in declared]
+    model.graph.inputs.clear()
+    model.graph.inputs.extend(kept)
+    for name, tensor in tensors.items():
+        values[name].const_value = tensor
+        model.graph.register_initializer(values[name])
+
+
+class SetIrVersion(Operation):
+    """Write another version of the file format (IR version)."""
+
+    name: ClassVar[str] = "ir-version"
+    value: ClassVar[str] = "N"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.version = _number(self.name, text)
+
+    def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
+        imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
+        least = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
+        if model.functions:
+            least = max(least, 8)
+        newest = int(onnx.IR_VERSION)
+        if not 4 <= self.version <= newest:
+            raise UsageError(f"--ir-version {self.version}: this onnx package knows 4 to {newest}.")
+        if self.version < least:
+            raise UnsupportedError(f"--ir-version {self.version}: this model's operators need {least} or newer.")
+        self.done = f"IR version {model.ir_version} is now {self.version}"
+        model.ir_version = self.version
+        return model
+
+    def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
+        same_graph(before, after)
+        return same_outputs(before, after, context)
+
+
+def _number(option: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6):
+        raise UsageError(f"--{option} {text}: write a whole number.")
+    return int(text)

@@ -1,0 +1,221 @@
+"""Running the model before and after an operation on the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.editing.operation import EditContext
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
+from onnxtool.model.domains import input_domains
+from onnxtool.model.ir.queries import all_nodes, input_specs
+from onnxtool.optimization.constant_evaluation import RANDOM
+from onnxtool.optimization.shape_inference.inference import light_proto
+from onnxtool.report.edit import Proof
+from onnxtool.runtime.corner_case_feeds import edge_feeds
+from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.probes import Probe, find_probes
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.validation.equivalence.difference import Difference, Tolerance
+
+Feeds = Mapping[str, np.ndarray]
+Outputs = Mapping[str, Any]
+_EXACT = Tolerance(0.0, 0.0)
+
+
+def draws_random_numbers(model: ir.Model) -> bool:
+    """True when the model may give other outputs each time it runs."""
+    return any(
+        n.op_type in RANDOM and n.domain == "" and (n.op_type != "Dropout" or len(n.inputs) > 2)
+        for n in all_nodes(model)
+    )
+
+
+def probes_of(model: ir.Model, context: EditContext, runner: OnnxRunner | None = None) -> Sequence[Probe]:
+    """Inputs on which a model runs: random ones at several sizes of its dynamic dims, and values at the edges.
+
+    Raises:
+        InputError: the model runs on none.
+    """
+    runner = runner or OnnxRunner.open(model, context.options)
+    specs, domains = input_specs(model), input_domains(model)
+    found = find_probes(runner, specs, context.seed, domains, advice="Nothing was written; --no-verify takes the risk.")
+    if all(isinstance(d, int) for s in specs for d in s.shape or (None,)):
+        for _, feeds in edge_feeds(specs, domains):
+            try:
+                found.append(Probe(feeds, runner.run(feeds)))
+            except OnnxToolError:
+                continue  # a model need not take every value
+    return found
+
+
+def same_outputs(
+    before: ir.Model,
+    after: ir.Model,
+    context: EditContext,
+    claim: str = "the outputs are equal to the last bit",
+    *,
+    feeds: Callable[[Feeds], Feeds] = lambda feeds: feeds,
+    expect: Callable[[Feeds, Outputs], Outputs] = lambda _, outputs: outputs,
+    exact: bool = True,
+    unproven: str = "",
+) -> Proof:
+    """Run both models and hold their outputs against each other.
+
+    Args:
+        before: the reference.
+        after: what is judged.
+        context: tolerance and seed.
+        claim: what holds when they are equal.
+        feeds: what the new model gets where the old one gets these.
+        expect: what the new model should give where the old one gives these (on its feeds, which come first).
+        exact: floats must be equal to the last bit.
+        unproven: what this does not show.
+
+    Raises:
+        VerdictError: an output differs, or the new model does not run.
+    """
+    reference = OnnxRunner.open(before, context.options)
+    probes = probes_of(before, context, reference)
+    if draws_random_numbers(before):
+        return _runs(before, after, probes, context, feeds)
+    pairs = [(feeds(p.feeds), expect(p.feeds, flatten(p.outputs))) for p in probes]
+    try:
+        return compare(after, pairs, context, claim, exact=exact, unproven=unproven)
+    except VerdictError:
+        if not exact or _repeats(reference, probes):
+            raise
+        # Kernels on many threads may add in any order: the model itself gives other bits each time.
+        return compare(after, pairs, context, claim, exact=False, unproven=unproven)
+
+
+def compare(
+    model: ir.Model,
+    cases: Iterable[tuple[Feeds, Outputs]],
+    context: EditContext,
+    claim: str,
+    *,
+    exact: bool = True,
+    tolerance: Tolerance | None = None,
+    unproven: str = "",
+) -> Proof:
+    """Run a model on inputs and hold its outputs against what they should be.
+
+    Args:
+        model: what is judged.
+        cases: its inputs, and the outputs that are right.
+        context: how to run, and the tolerance unless `exact` or `tolerance`.
+        claim: what holds when they are equal.
+        exact: floats must be equal to the last bit.
+        tolerance: for floats; its absolute part grows with the largest value of each output.
+        unproven: what this does not show.
+
+    Raises:
+        VerdictError: an output differs, or the model does not run.
+    """
+    allowed = tolerance or context.tolerance
+    differences: dict[str, Difference] = {}
+    runs = 0
+    try:
+        runner = OnnxRunner.open(model, context.options)
+        for given, expected in cases:
+            runs += 1
+            actual = flatten(runner.run(dict(given)))
+            if set(actual) != set(expected):
+                raise VerdictError(f"the outputs are {', '.join(actual)} instead of {', '.join(expected)}.")
+            for name, array in expected.items():
+                own = _EXACT if exact else scaled(allowed, array)
+                entry = differences.setdefault(name, Difference(name, own))
+                entry.tolerance = own
+                _typed(entry, np.asarray(array), np.asarray(actual[name]))
+    except InputError as error:
+        raise VerdictError(f"the edited model does not run: {error} Nothing was written.") from error
+    for entry in differences.values():
+        if entry.mismatched or entry.note:
+            told = entry.note or f"{entry.expected} became {entry.actual} (max abs {entry.max_abs:.3g})"
+            raise VerdictError(f"the proof fails: output {entry.name!r} differs: {told}. Nothing was written.")
+    largest = max((d.max_abs for d in differences.values()), default=0.0)
+    return Proof(claim, runs, largest == 0.0, largest, unproven)
+
+
+def scaled(tolerance: Tolerance, array: Any) -> Tolerance:
+    """The absolute part grows with the largest value: rounding error does so too."""
+    values = np.asarray(array)
+    if values.dtype.kind not in "fcV" or not values.size:
+        return tolerance
+    magnitudes = np.abs(values.astype(np.complex128 if values.dtype.kind == "c" else np.float64))
+    finite = magnitudes[np.isfinite(magnitudes)]
+    largest = float(finite.max()) if finite.size else 0.0
+    narrow = 1e-2 if values.dtype.itemsize == 2 else 0.0
+    return Tolerance(max(tolerance.rtol, narrow), max(tolerance.atol, narrow / 10) * max(1.0, largest))
+
+
+def same_graph(before: ir.Model, after: ir.Model, claim: str = "the graph and its weights are unchanged") -> Proof:
+    """Hold two graphs against each other without running them: nodes, inputs, outputs, and the weights themselves.
+
+    Raises:
+        VerdictError: they differ.
+    """
+    tensors = [{n: id(v.const_value) for n, v in m.graph.initializers.items()} for m in (before, after)]
+    protos = [light_proto(m)[0] for m in (before, after)]
+    for proto in protos:
+        proto.graph.doc_string = ""
+        proto.graph.ClearField("metadata_props")
+    graphs = [p.graph.SerializeToString(deterministic=True) for p in protos]
+    if tensors[0] != tensors[1] or graphs[0] != graphs[1]:
+        raise VerdictError("the proof fails: the graph was changed. Nothing was written.")
+    return Proof(claim)
+
+
+def _runs(
+    before: ir.Model, after: ir.Model, probes: Sequence[Probe], context: EditContext, feeds: Callable[[Feeds], Feeds]
+) -> Proof:
+    context.warnings.append("the model draws random numbers, so its outputs cannot be compared, only that it runs.")
+    runner = OnnxRunner.open(after, context.options)
+    for probe in probes:
+        runner.run(dict(feeds(probe.feeds)))
+    names = {n.op_type for n in all_nodes(before)} & set(RANDOM)
+    return Proof("the edited model runs", len(probes), False, 0.0, f"values, because of {', '.join(sorted(names))}")
+
+
+def _repeats(runner: OnnxRunner, probes: Sequence[Probe]) -> bool:
+    for probe in probes:
+        again = flatten(runner.run(probe.feeds))
+        for name, array in flatten(probe.outputs).items():
+            entry = Difference(name, _EXACT)
+            entry.add(array, again[name])
+            if entry.mismatched:
+                return False
+    return True
+
+
+def _typed(entry: Difference, expected: np.ndarray, actual: np.ndarray) -> None:
+    """Take in one run; another element type is a difference too."""
+    kinds = [("string" if a.dtype.kind in "OUS" else a.dtype.name) for a in (expected, actual)]
+    entry.add(expected, actual)
+    if kinds[0] != kinds[1]:
+        entry.note = f"{kinds[0]} became {kinds[1]}"
+
+
+def verify_standard(model: ir.Model) -> None:
+    """Check a model against the ONNX standard, without its large weights.
+
+    Raises:
+        VerdictError: it breaks a rule.
+    """
+    import onnx
+
+    from onnxtool.runtime.isolation import guarded
+
+    light, _ = light_proto(model)
+    try:
+        with guarded("checking the edited model", light.ByteSize()):
+            onnx.checker.check_model(light)
+    except onnx.checker.ValidationError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise VerdictError(f"the edited model breaks the standard: {reason} Nothing was written.") from error
+    except Exception as error:
+        raise UnsupportedError(f"the edited model cannot be checked: {' '.join(str(error).split())[:300]}") from error

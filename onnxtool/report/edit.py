@@ -1,0 +1,100 @@
+"""What editing a model gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onnxtool.report.base import Report, TensorInfo
+from onnxtool.report.diff import Change
+
+
+@dataclass(frozen=True)
+class OperationSummary:
+    """One operation, as `--list-operations` shows it.
+
+    Attributes:
+        name: the option's name without its dashes.
+        value: what it takes; empty for a flag.
+        description: one line.
+        origin: "onnxtool", or the package that added it through the entry points "onnxtool.edits".
+    """
+
+    name: str
+    value: str
+    description: str
+    origin: str = "onnxtool"
+
+
+@dataclass(frozen=True)
+class OperationListReport(Report):
+    """All operations of `edit`."""
+
+    kind: ClassVar[str] = "operations"
+
+    operations: tuple[OperationSummary, ...]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How it was shown that an operation did what it should and nothing else.
+
+    Attributes:
+        claim: what holds, in one sentence.
+        runs: how often the two models were run beside each other; 0 where the graphs themselves were compared.
+        exact: True when every output was equal to the last bit.
+        max_abs: largest absolute difference of a float output; 0 when exact.
+        unproven: what this does not show; empty when there is nothing to say.
+    """
+
+    claim: str
+    runs: int = 0
+    exact: bool = True
+    max_abs: float = 0.0
+    unproven: str = ""
+
+
+@dataclass(frozen=True)
+class EditStep:
+    """One operation that was applied.
+
+    Attributes:
+        operation: its name ("set-shape").
+        value: what it was given.
+        done: what it changed, in a few words.
+        proof: None when none was asked for.
+    """
+
+    operation: str
+    value: str
+    done: str
+    proof: Proof | None
+
+
+@dataclass(frozen=True)
+class EditReport(Report):
+    """What editing did. A proof that fails is an error, and nothing is written; so a report is always good.
+
+    Attributes:
+        source: the file that was read.
+        output: the file that was written; None for a dry run.
+        inputs: the result's inputs.
+        outputs: the result's outputs.
+        steps: the operations, in the order given.
+        bytes_before: size of the source on disk, external data included.
+        bytes_after: size of the result.
+        changes: what differs from the source, as `diff` shows it; None unless it was a dry run.
+        warnings: one line each.
+    """
+
+    kind: ClassVar[str] = "edit"
+
+    source: str
+    output: str | None
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    steps: tuple[EditStep, ...]
+    bytes_before: int
+    bytes_after: int
+    changes: tuple[Change, ...] | None = None
+    warnings: tuple[str, ...] = ()
