@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.equivalence import EquivalenceCheck, cleaned_up
-from onnxtool.conversion.factory import choose_adapter
+from onnxtool.conversion.factory import adapter_for, choose_adapter
 from onnxtool.conversion.graph_interface import align, observe_output_dims
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.provenance import record
@@ -25,6 +24,7 @@ from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import declared_bytes, supervised
 from onnxtool.errors import UsageError
 from onnxtool.model import io
+from onnxtool.model.io.in_memory import as_path, takes_models
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
 from onnxtool.model.spec import parse_dtype
 from onnxtool.report.convert import ConvertReport
@@ -38,9 +38,10 @@ _SPILL = 32_000_000
 _IMPORTING = replace(FRAMEWORK, scale=6.0)
 
 
+@takes_models(output="output")
 def convert(
-    source: str | os.PathLike[str] | None,
-    output: str | os.PathLike[str],
+    source: Any,
+    output: str | os.PathLike[str] | None = None,
     *,
     options: ConvertOptions = ConvertOptions(),  # noqa: B008  (frozen)
     rtol: float = 1e-3,
@@ -53,8 +54,9 @@ def convert(
     """Convert a model, run it and the original on the same inputs, and write the file only if they agree.
 
     Args:
-        source: file or folder; None when `factory` makes the whole model.
-        output: the .onnx file to write.
+        source: file or folder; a torch module or exported program, a Keras model, a fitted estimator or a booster in
+            memory; None when `factory` makes the whole model.
+        output: the .onnx file to write. None: the report carries the result as a model.
         options: all that an adapter may want to know.
         rtol: relative tolerance for floats (wider where the model computes in float16 or bfloat16).
         atol: absolute tolerance for floats.
@@ -70,7 +72,7 @@ def convert(
     Raises:
         InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
     """
-    output = Path(output)
+    output = as_path(output)
     io.check_output(output)
     options = with_settings(options, settings)
     clock = _Clock()
@@ -80,7 +82,7 @@ def convert(
         task.advance()
         # Frameworks run the model to export it, with native code that takes its data for sound.
         adapter.prepare(opened, options, export=True)
-        pace = _pace(adapter, options)
+        pace = _pace(adapter, options, opened)
         with guarded(f"exporting the model with {adapter.name}", opened.size, declared_bytes(model.inputs), pace):
             graph = adapter.export(model, options)
         align(graph, model.inputs, model.outputs)
@@ -127,7 +129,7 @@ def convert(
 
 
 def open_source(
-    source: str | os.PathLike[str] | None,
+    source: Any,
     options: ConvertOptions = ConvertOptions(),  # noqa: B008  (frozen)
     **settings: Any,
 ) -> SourceModel:
@@ -138,7 +140,7 @@ def open_source(
     """
     options = with_settings(options, settings)
     opened, adapter, model = _open(source, options)
-    return supervised(model, f"running the model with {adapter.name}", opened.size, _pace(adapter, options))
+    return supervised(model, f"running the model with {adapter.name}", opened.size, _pace(adapter, options, opened))
 
 
 def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
@@ -163,22 +165,36 @@ def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> Conve
     return replace(options, **settings)
 
 
-def _open(source: str | os.PathLike[str] | None, options: ConvertOptions) -> tuple[Source, Adapter, SourceModel]:
+def _open(source: Any, options: ConvertOptions) -> tuple[Source, Adapter, SourceModel]:
     if source is None and options.factory is None:
         raise UsageError("give a SOURCE file, or --factory file.py:function that builds the whole model.")
-    opened = Source(source)
-    if opened.path is None and options.adapter is None:
+    if source is None or isinstance(source, (str, os.PathLike)):
+        opened = Source(source)
+    else:
+        opened = Source(None, model=source)
+        options = replace(options, adapter=options.adapter or _adapter_of(source))
+    if opened.path is None and opened.model is None and options.adapter is None:
         with guarded("building the model with the factory", pace=OWN):
             options = choose_adapter(options)
     adapter = find_adapter(opened, options)
     adapter.prepare(opened, options, export=False)
-    with guarded(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options)):
+    with guarded(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options, opened)):
         return opened, adapter, adapter.load(opened, options)
 
 
-def _pace(adapter: Adapter, options: ConvertOptions) -> ResourceAllowance:
+def _adapter_of(model: Any) -> str:
+    name = adapter_for(model)
+    if name is None:
+        raise UsageError(
+            f"convert takes a path, a torch module, a Keras model, a fitted estimator or a booster, not a "
+            f"{type(model).__name__}."
+        )
+    return name
+
+
+def _pace(adapter: Adapter, options: ConvertOptions, opened: Source) -> ResourceAllowance:
     """What loading and running may take: a stranger's file is held short, the user's own code is not."""
-    if options.factory is not None or options.trust:
+    if options.factory is not None or options.trust or opened.model is not None:
         return OWN
     return FRAMEWORK if adapter.imports_in_prepare else _IMPORTING
 

@@ -132,7 +132,14 @@ def _from_name(name: str, text: str) -> Any:
 
 
 # The package of a base class -> the adapter for it.
-_ADAPTERS = {"torch": "pytorch", "keras": "keras"}
+_ADAPTERS = {
+    "torch": "pytorch",
+    "keras": "keras",
+    "sklearn": "sklearn",
+    "xgboost": "boosting",
+    "lightgbm": "boosting",
+    "catboost": "sklearn",
+}
 
 
 def choose_adapter(options: ConvertOptions) -> ConvertOptions:
@@ -157,6 +164,8 @@ def adapter_for(model: Any) -> str | None:
     """The name of the adapter for a model, by the packages of its classes; None for none."""
     if isinstance(model, type):
         return None
+    if hasattr(model, "get_params") and hasattr(model, "fit"):
+        return "sklearn"  # boosters have estimators of this interface too
     packages = [cls.__module__.partition(".")[0] for cls in type(model).__mro__]
     return next((_ADAPTERS[p] for p in packages if p in _ADAPTERS), None)
 

@@ -43,7 +43,7 @@ def record(
         graph,
         "convert",
         {
-            "source": source.path.name if source.path else _bare(options.factory or ""),
+            "source": source.path.name if source.path else _bare(options.factory or str(source)),
             "source_sha256": source.sha256(),
             "form": model.form,
             "framework": model.framework,

@@ -23,14 +23,20 @@ _RATIO_LIMIT = 200
 
 
 class Source:
-    """A model as it lies on disk; `path` is None when the model comes from `--factory` alone."""
+    """A model as it lies on disk; `path` is None when it comes from `--factory` alone, or is an object in memory.
 
-    def __init__(self, path: str | os.PathLike[str] | None) -> None:
-        """Look at a path.
+    Attributes:
+        path: the file or folder.
+        model: the object in memory: a torch module, a Keras model, an estimator, a booster; else None.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, model: Any = None) -> None:
+        """Look at a path, or take an object.
 
         Raises:
             InputError: nothing there, or an empty file.
         """
+        self.model = model
         self.path = None if path is None else Path(path)
         if self.path is None:
             return
@@ -43,6 +49,8 @@ class Source:
             raise InputError(f"{self.path}: cannot be read ({error.strerror}).") from error
 
     def __str__(self) -> str:
+        if self.model is not None:
+            return f"{type(self.model).__name__} in memory"
         return "the factory" if self.path is None else str(self.path)
 
     @property

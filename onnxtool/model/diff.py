@@ -12,6 +12,7 @@ import onnx
 
 from onnxtool.model.header import ModelHeader, operator_name, read_header
 from onnxtool.model.io import read_proto
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import external_ref, graphs
 from onnxtool.model.spec import ONNX_TO_NUMPY, dtype_name
@@ -21,13 +22,14 @@ _CHUNK = 1 << 20
 _SHOWN = 160
 
 
-def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, external: bool = True) -> DiffReport:
+@takes_models("a", "b")
+def diff(a: ModelLike, b: ModelLike, *, external: bool = True) -> DiffReport:
     """Compare two models as graphs. Values are compared by hash; nothing is run.
 
     Nodes are the same when they have the same name, or, without names, make the same tensor.
 
     Args:
-        a: the file before; os.devnull stands for a model that is not there.
+        a: the file (or model in memory) before; os.devnull stands for a model that is not there.
         b: the file after, likewise.
         external: False tells weights in other files by their place there and not by content: the files may be missing.
 
@@ -35,6 +37,7 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, external: bool
         InputError: a file cannot be read as an ONNX model.
         UnsafeError: external data outside a model's folder.
     """
+    a, b = as_path(a), as_path(b)
     left, right = _read(a, external), _read(b, external)
     headers = read_header(left), read_header(right)
     changes = [

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import onnx
@@ -14,6 +12,7 @@ import onnx
 from onnxtool.model.cost import COUNTED, Shape, macs
 from onnxtool.model.header import operator_name, read_header
 from onnxtool.model.io import read_proto, sha256, total_bytes
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
@@ -25,8 +24,9 @@ from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, Weight
 _LONG = 32
 
 
+@takes_models("model")
 def inspect(
-    model: str | os.PathLike[str],
+    model: ModelLike,
     *,
     input_shapes: Sequence[str] = (),
     nodes: bool = False,
@@ -36,7 +36,7 @@ def inspect(
     """Look into an .onnx file.
 
     Args:
-        model: the file.
+        model: an .onnx file, or a model in memory.
         input_shapes: "NAME:1,3,224,224"; numbers for dynamic dims, for counting compute. Without it the first dim of
             an input is taken as 1 and others as 128.
         nodes: list all nodes.
@@ -48,7 +48,7 @@ def inspect(
         UnsafeError: external data outside the model's folder.
         UsageError: `input_shapes` do not fit the model.
     """
-    path = Path(model)
+    path = as_path(model)
     proto = read_proto(path)
     header = read_header(proto)
     weights = sorted(_weights(proto), key=lambda w: (-w.bytes, w.name))

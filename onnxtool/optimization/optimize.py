@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.io.protobuf_stream import serialized_size
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
@@ -38,9 +39,10 @@ _LARGE_EXTERNAL = 256_000_000  # bytes
 PathLike = str | os.PathLike[str]
 
 
+@takes_models("source", output="output")
 def optimize(
-    source: PathLike,
-    output: PathLike,
+    source: ModelLike,
+    output: PathLike | None = None,
     *,
     level: Level | str = Level.EXTENDED,
     passes: Collection[str] = (),
@@ -65,8 +67,8 @@ def optimize(
     dim. When it fails, the pass that is to blame is found, dropped and named in the report.
 
     Args:
-        source: the .onnx file.
-        output: the file to write; may be the source.
+        source: an .onnx file, or a model in memory.
+        output: the file to write; may be the source. None: the report carries the result as a model.
         level: "basic" (nothing computed differently), "extended" (floats may round differently) or "all" (the
             runtime's own fused operators too).
         passes: run just these; see `list_passes`.
@@ -93,7 +95,7 @@ def optimize(
         UsageError: options that do not fit.
         UnsupportedError: the model cannot be converted to `opset`.
     """
-    source, output = Path(source), Path(output)
+    source, output = as_path(source), as_path(output)
     io.check_output(output)
     level = parse_level(level)
     if target is not None and level is not Level.ALL:

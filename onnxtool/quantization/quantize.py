@@ -14,6 +14,7 @@ import numpy as np
 from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.quantization.apply_recipe import calibrate
 from onnxtool.quantization.data.images import ImageOptions, parse_options
 from onnxtool.quantization.inputs import open_inputs
@@ -33,9 +34,10 @@ from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.latency import DEFAULT_THREADS
 
 
+@takes_models("source", output="output")
 def quantize(
-    source: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    source: ModelLike,
+    output: str | os.PathLike[str] | None = None,
     *,
     mode: Mode = "auto",
     data: Any = None,
@@ -71,8 +73,8 @@ def quantize(
     """Quantize a float32 ONNX model, verify the result, and write it.
 
     Args:
-        source: the float model.
-        output: the file to write; may be `source`.
+        source: the float model: an .onnx file, or a model in memory.
+        output: the file to write; may be `source`. None: the report carries the result as a model.
         mode: "auto" (the fastest recipe within the accuracy budget, found by measuring), "static" (calibrated Q/DQ,
             needs `data`), "dynamic" (MatMul and Gemm, activations quantized at run time), "float16", or "int8" and
             "int4" (weights of MatMul and Gemm alone, in blocks).
@@ -119,7 +121,7 @@ def quantize(
         UnsupportedError: nothing to quantize.
     """
     began = time.perf_counter()
-    path = Path(output)
+    source, path = as_path(source), as_path(output)
     io.check_output(path)
     find_target(target)
     pictures = parse_options(images) if isinstance(images, str) else images

@@ -9,6 +9,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
+from onnxtool.report import brief
+
+# Of a dataclass field that is not part of the JSON form: arrays and models, for Python only.
+NOT_IN_JSON = {"json": False}
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorInfo:
@@ -28,7 +33,7 @@ class TensorInfo:
         return f"{self.name}: {self.dtype}[{dims}]"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Report:
     """Base of every report.
 
@@ -44,6 +49,13 @@ class Report:
         """True when the verdict is good (exit 0)."""
         return True
 
+    def __repr__(self) -> str:
+        return brief.as_text(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return brief.as_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON types, with its schema name, tool version and verdict first."""
         from onnxtool import __version__
@@ -57,13 +69,18 @@ class Report:
         return head | fields
 
 
+def json_fields(owner: Any) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a dataclass, or of an instance of one, that the JSON form has."""
+    return tuple(f for f in dataclasses.fields(owner) if f.metadata.get("json", True))
+
+
 def to_plain(value: Any) -> Any:
     """Turn dataclasses, enums, paths, numpy scalars and tuples into JSON types.
 
     NaN and infinities, which JSON has no number for, become the strings "NaN", "Infinity" and "-Infinity".
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: to_plain(getattr(value, f.name)) for f in json_fields(value)}
     if isinstance(value, Enum):
         return to_plain(value.value)
     if isinstance(value, Mapping):

@@ -68,7 +68,7 @@ class BenchedModel:
     load: LoadCost
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BenchReport(Report):
     """Models measured side by side.
 

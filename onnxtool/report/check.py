@@ -59,7 +59,7 @@ class Stage:
     detail: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckReport(Report):
     """One model under inspection.
 
@@ -111,7 +111,7 @@ class Unreadable:
     exit_code: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ChecksReport(Report):
     """Several models under inspection.
 
@@ -143,7 +143,7 @@ class RuleInfo:
     fix: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RulesReport(Report):
     """Explanations of findings."""
 

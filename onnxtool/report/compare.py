@@ -91,7 +91,7 @@ class Opinion:
         return "agrees with neither"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompareReport(Report):
     """Two models on the same inputs.
 

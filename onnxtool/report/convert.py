@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from onnxtool.report.base import Report, TensorInfo
+from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConvertReport(Report):
     """A framework model turned into an ONNX file.
 
@@ -30,6 +30,7 @@ class ConvertReport(Report):
         seconds: time for each stage: load, export, verify, save.
         written: the output file is there.
         kept: where a file that failed verification was kept for study.
+        result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
 
     kind: ClassVar[str] = "convert"
@@ -49,6 +50,7 @@ class ConvertReport(Report):
     seconds: Mapping[str, float] = field(default_factory=dict)
     written: bool = False
     kept: str | None = None
+    result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
     def ok(self) -> bool:

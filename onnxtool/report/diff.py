@@ -28,7 +28,7 @@ class Change:
     after: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DiffReport(Report):
     """The structural difference of two models. Nothing is run.
 

@@ -43,7 +43,7 @@ class CpuFeature:
     meaning: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DoctorReport(Report):
     """The machine and the installation.
 

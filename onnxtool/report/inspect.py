@@ -61,7 +61,7 @@ class NodeInfo:
     macs: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InspectReport(Report):
     """A model's anatomy.
 

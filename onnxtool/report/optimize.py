@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from onnxtool.report.base import Report, TensorInfo
+from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.latency import LatencyRatio
 
@@ -28,7 +28,7 @@ class PassSummary:
     origin: str = "onnxtool"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PassListReport(Report):
     """All passes, in the order in which they run."""
 
@@ -125,7 +125,7 @@ class FamilyTrial:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OptimizeReport(Report):
     """What optimizing did.
 
@@ -149,6 +149,7 @@ class OptimizeReport(Report):
         target: the kind of processor that the fusions were chosen for; None for this machine.
         strict: whether a faulty pass makes the verdict bad.
         warnings: one line each.
+        result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
 
     kind: ClassVar[str] = "optimize"
@@ -170,6 +171,7 @@ class OptimizeReport(Report):
     target: str | None = None
     strict: bool = False
     warnings: tuple[str, ...] = ()
+    result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
     def ok(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from onnxtool.report.base import Report
+from onnxtool.report.base import NOT_IN_JSON, Report
 from onnxtool.report.compare import TensorDifference
 from onnxtool.report.latency import LatencyRatio
 
@@ -88,7 +88,7 @@ class Candidate:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class QuantizeReport(Report):
     """One quantization.
 
@@ -111,6 +111,7 @@ class QuantizeReport(Report):
         recipe_file: where the recipe was saved to, or came from.
         seconds: time taken for all of it.
         verdict: one sentence; why nothing was written, when nothing was.
+        result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
 
     kind: ClassVar[str] = "quantize"
@@ -134,6 +135,7 @@ class QuantizeReport(Report):
     seconds: float = 0.0
     verdict: str = ""
     warnings: tuple[str, ...] = ()
+    result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
     def ok(self) -> bool:

@@ -37,7 +37,7 @@ class Stage:
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class QuickstartReport(Report):
     """The whole job on the bundled real model.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from onnxtool.report.base import Report
+from onnxtool.report.base import NOT_IN_JSON, Report
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ArraySummary:
     first: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunReport(Report):
     """One run of one model.
 
@@ -55,12 +55,4 @@ class RunReport(Report):
     run_seconds: float
     written: str | None = None
     warnings: tuple[str, ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain JSON types, without the arrays."""
-        from dataclasses import replace
-
-        plain = super(RunReport, replace(self, values={})).to_dict()
-        del plain["values"]
-        return plain
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata=NOT_IN_JSON)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from onnxtool import report as reports
-from onnxtool.report.base import Report
+from onnxtool.report.base import Report, json_fields
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # What JSON has no number for; see to_plain.
@@ -70,7 +70,7 @@ def json_schema(report: type[Report]) -> dict[str, Any]:
 
 def _object(owner: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(owner)
-    names = [f.name for f in dataclasses.fields(owner)]
+    names = [f.name for f in json_fields(owner)]
     return {
         "type": "object",
         "description": _first_line(owner),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from onnxtool.report.base import Report
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class VerifyReport(Report):
     """Whether a file is as onnxtool wrote it, and from what.
 

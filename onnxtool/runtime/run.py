@@ -15,6 +15,7 @@ import numpy as np
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.report.run import ArraySummary, RunReport
 from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.feeds import adapt
@@ -26,8 +27,9 @@ from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
 _SHOWN = 8
 
 
+@takes_models("model")
 def run(
-    model: str | os.PathLike[str],
+    model: ModelLike,
     *,
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
     inputs: Mapping[str, str | os.PathLike[str]] | None = None,
@@ -39,7 +41,7 @@ def run(
     """Run a model once.
 
     Args:
-        model: an .onnx file.
+        model: an .onnx file, or a model in memory.
         data: inputs as an .npz file, a folder of .npy files named after the inputs, or named arrays.
         inputs: one .npy file for each input, by name; goes before `data`. What is in neither is an error, unless
             both are left out: then the inputs are seeded random ones.
@@ -56,11 +58,12 @@ def run(
         UnsupportedError: the runtime does not have an operator.
         UsageError: the output cannot be a file.
     """
+    model = as_path(model)
     if output is not None:
         io.check_output(Path(output))
     io.read_proto(model)  # refuses what is unsafe or damaged before the runtime sees it
     began = time.perf_counter()
-    runner = OnnxRunner.open(Path(model), options)
+    runner = OnnxRunner.open(model, options)
     loaded = time.perf_counter()
     feeds, origin = _feeds(runner, data, inputs, batch, seed)
     started = time.perf_counter()

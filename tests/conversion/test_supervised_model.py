@@ -17,10 +17,13 @@ from onnxtool.conversion.adapter import LayeredModel, SourceModel
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.adapter import PyTorchAdapter
 from onnxtool.conversion.sklearn.adapter import SklearnAdapter
+from onnxtool.conversion.source import Source
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.isolation import FRAMEWORK, OWN
 from onnxtool.runtime.runner import Runner
 from tests.conftest import FIXTURES
+
+NOTHING = Source(None)
 
 
 class Doubling(LayeredModel):
@@ -76,15 +79,15 @@ def test_a_model_without_layers_does_not_get_them() -> None:
 
 
 def test_only_the_users_own_code_has_the_long_limits() -> None:
-    assert convert._pace(PyTorchAdapter(), ConvertOptions()) == FRAMEWORK
-    assert convert._pace(SklearnAdapter(), ConvertOptions()) == FRAMEWORK
-    assert convert._pace(PyTorchAdapter(), ConvertOptions(factory="net.py:make")) == OWN
-    assert convert._pace(SklearnAdapter(), ConvertOptions(trust=True)) == OWN
+    assert convert._pace(PyTorchAdapter(), ConvertOptions(), NOTHING) == FRAMEWORK
+    assert convert._pace(SklearnAdapter(), ConvertOptions(), NOTHING) == FRAMEWORK
+    assert convert._pace(PyTorchAdapter(), ConvertOptions(factory="net.py:make"), NOTHING) == OWN
+    assert convert._pace(SklearnAdapter(), ConvertOptions(trust=True), NOTHING) == OWN
 
     class Foreign(PyTorchAdapter):
         imports_in_prepare = False
 
-    assert convert._pace(Foreign(), ConvertOptions()).scale > 1
+    assert convert._pace(Foreign(), ConvertOptions(), NOTHING).scale > 1
 
 
 def test_inputs_count_with_small_numbers_for_what_is_dynamic() -> None:

@@ -33,6 +33,9 @@ class BoostingAdapter(Adapter):
         """Import the file's own package, and for the export onnxmltools."""
         from onnxtool.conversion.boosting.load import form_of
 
+        if source.model is not None:
+            import_all(_EXPORTING if export else (), options.verbose)
+            return
         package = (form_of(source) or "").partition(" ")[0].lower()
         import_all(_EXPORTING if export else (package, "onnxtool.conversion.sklearn.model"), options.verbose)
 
@@ -44,6 +47,8 @@ class BoostingAdapter(Adapter):
         """
         from onnxtool.conversion.boosting import load
 
+        if source.model is not None:
+            return load.load_booster(source, options)
         form = load.form_of(source)
         assert form is not None
         return load.load(source, form, options)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from onnxtool.conversion.sklearn.model import Compute, SklearnModel
 from onnxtool.conversion.sklearn.schema import BATCH
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.isolation import guarded, native_silence
 
@@ -57,6 +59,27 @@ def load(source: Source, form: str, options: ConvertOptions) -> SklearnModel:
     # LightGBM's native code says itself what it finds wrong, with texts from the file, before it raises or crashes.
     with quiet(options.verbose), nullcontext() if options.verbose else native_silence():
         return loader(source, form, options)
+
+
+def load_booster(source: Source, options: ConvertOptions) -> SklearnModel:
+    """Load a native booster that is in memory, through its own file format.
+
+    Raises:
+        UsageError: the object cannot be saved as such a file.
+        UnsupportedError: as `load`.
+    """
+    with tempfile.TemporaryDirectory(prefix="onnxtool-") as folder:
+        suffix = {"xgboost": "json", "lightgbm": "txt"}.get(type(source.model).__module__.partition(".")[0], "model")
+        path = Path(folder) / f"booster.{suffix}"
+        try:
+            source.model.save_model(str(path))
+        except Exception as error:
+            raise UsageError(f"{source}: this booster cannot be saved: {' '.join(str(error).split())[:200]}") from error
+        saved = Source(path)
+        form = form_of(saved)
+        if form is None:
+            raise UsageError(f"{source}: this is not a booster of XGBoost or LightGBM.")
+        return load(saved, form, options)
 
 
 def _model(

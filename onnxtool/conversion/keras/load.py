@@ -50,6 +50,8 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
         UnsafeError: it holds code, and `options.trust` is not set.
         UsageError: weights without their architecture.
     """
+    if source.model is not None:
+        return source.model, "Keras model in memory", []
     if source.path is None:
         return _from_factory(options, keras), "Keras model from --factory", []
     if options.factory is not None:

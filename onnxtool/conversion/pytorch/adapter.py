@@ -81,8 +81,10 @@ def form_of(source: Source, options: ConvertOptions) -> str | None:
 
     Returns:
         "archive" or "legacy" (torch.save's zip and older form: a state dict, a checkpoint or a pickled module),
-        "torchscript", "exported program", "safetensors", "hugging face", "factory", or None.
+        "torchscript", "exported program", "safetensors", "hugging face", "factory", "memory", or None.
     """
+    if source.model is not None:
+        return "memory"
     if source.path is None:
         return "factory" if options.factory is not None else None
     if source.is_folder:

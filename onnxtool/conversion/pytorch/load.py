@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import pickletools
 import sys
@@ -21,7 +22,7 @@ from onnxtool.conversion.pytorch.safety import refuse_unsafe_script
 from onnxtool.conversion.pytorch.state_dict import find_weights, fit
 from onnxtool.conversion.pytorch.transformers import load_pretrained
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UsageError
+from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.model.spec import Dim, dtype_name
 
 
@@ -60,6 +61,8 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
             if not options.trust:
                 refuse_unsafe_script(source)
             loaded = Loaded(_load_torchscript(source), "TorchScript archive")
+        elif form == "memory":
+            loaded = _in_memory(source)
         elif form == "factory":
             loaded = Loaded(_built(options), "PyTorch factory")
             loaded.notes.append("no weights were loaded: they are what the factory makes")
@@ -74,6 +77,20 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
     _to_eval(loaded)
     _widen(loaded, options)
     return loaded
+
+
+def _in_memory(source: Source) -> Loaded:
+    """A copy of the user's own object, which keeps its mode, its gradients and its types."""
+    if isinstance(source.model, torch.export.ExportedProgram):
+        return Loaded(source.model.module(), "PyTorch exported program in memory", program=source.model)
+    if not isinstance(source.model, torch.nn.Module):
+        raise UsageError(f"{source}: this is not a torch.nn.Module.")
+    try:
+        return Loaded(copy.deepcopy(source.model), "PyTorch module in memory")
+    except Exception as error:
+        raise UnsupportedError(
+            f"{source}: the module cannot be copied ({_first(error)}); name what builds it with factory=."
+        ) from error
 
 
 def _load_saved(source: Source, options: ConvertOptions) -> Loaded:

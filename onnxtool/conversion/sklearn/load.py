@@ -65,7 +65,7 @@ def refuse_untrusted(source: Source, options: ConvertOptions) -> None:
     Raises:
         UnsafeError: a pickle, and `options.trust` is not set.
     """
-    if options.trust or is_skops(source):
+    if options.trust or is_skops(source) or source.model is not None:
         return
     packages = _own_packages(source)
     uses = f" (it names {', '.join(packages)})" if packages else ""
@@ -86,6 +86,8 @@ def read_estimator(source: Source, options: ConvertOptions) -> tuple[Any, str, l
         UnsafeError: a pickle, or types beyond the known packages, and `options.trust` is not set.
         MissingExtraError: skops or joblib is not installed.
     """
+    if source.model is not None:
+        return source.model, "scikit-learn estimator in memory", []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if is_skops(source):

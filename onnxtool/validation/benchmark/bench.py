@@ -17,6 +17,7 @@ import onnxruntime
 from onnxtool import progress
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.bench import BenchedModel, BenchReport, Latency
 from onnxtool.report.profile import Peaks, Profile
@@ -49,8 +50,9 @@ class Setting(NamedTuple):
     threads: int | None
 
 
+@takes_models("models")
 def bench(
-    models: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    models: ModelLike | Sequence[ModelLike],
     *,
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
     batches: Sequence[int] = (),
@@ -66,7 +68,7 @@ def bench(
     """Measure models in alternation, so that a slow moment of the machine hits all of them.
 
     Args:
-        models: .onnx files that take the same inputs; ratios are to the first.
+        models: .onnx files, or models in memory, that take the same inputs; ratios are to the first.
         data: inputs as .npz, folder of .npy, or named arrays; seeded random ones unless given. Its first rows are
             taken for each batch size, repeated when there are too few.
         batches: sizes of the inputs' first dim; unless given, 1 where it is dynamic.
@@ -83,7 +85,7 @@ def bench(
         InputError: a model or the data cannot be used, or the models do not take the same inputs.
         UsageError: a batch size that a model with a fixed batch cannot take.
     """
-    paths = [Path(m) for m in ([models] if isinstance(models, (str, os.PathLike)) else models)]
+    paths = [as_path(m) for m in (models if isinstance(models, Sequence) and not isinstance(models, str) else [models])]
     if not paths:
         raise UsageError("bench needs at least one model.")
     for path in paths:

@@ -13,6 +13,7 @@ from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.header import RANDOM_OPERATORS, read_header
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.corner_case_feeds import edge_feeds
 from onnxtool.runtime.feeds import adapt, random_feeds
@@ -26,9 +27,10 @@ from onnxtool.validation.equivalence.difference import Tolerance
 from onnxtool.validation.equivalence.rounding import accept_rounding_noise
 
 
+@takes_models("a", "b")
 def compare(
-    a: str | os.PathLike[str] | Runner,
-    b: str | os.PathLike[str] | Runner,
+    a: ModelLike | Runner,
+    b: ModelLike | Runner,
     *,
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
     rtol: float = 1e-3,
@@ -48,7 +50,8 @@ def compare(
     """Run two models on the same inputs and say how far their outputs are apart.
 
     Args:
-        a: the reference: an .onnx file, or any Runner (`conversion.convert.open_source` makes one of a framework file).
+        a: the reference: an .onnx file, a model in memory, or any Runner (`conversion.convert.open_source` makes one
+            of a framework file).
         b: what is judged, likewise.
         data: inputs as .npz, folder of .npy, or named arrays; without it, seeded random inputs of three batch sizes
             that respect the dtypes, shapes and integer ranges found in the graph.
@@ -71,6 +74,7 @@ def compare(
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
         UsageError: `layers` with a framework model that has none, or `tolerances` for what is no output.
     """
+    a, b = (m if isinstance(m, Runner) else as_path(m) for m in (a, b))
     layers = layers or bisect is not None
     if layers:
         _can_look_inside(a, b, bisect)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.report.check import (
     CheckReport,
     Finding,
@@ -20,8 +20,9 @@ from onnxtool.validation.lint.model_view import ModelView
 from onnxtool.validation.lint.stages import examine
 
 
+@takes_models("model")
 def check(
-    model: str | os.PathLike[str],
+    model: ModelLike,
     *,
     data: str | os.PathLike[str] | None = None,
     seed: int = 0,
@@ -33,7 +34,7 @@ def check(
     """Check an .onnx file: ONNX checker, strict shape inference, load and run on the embedded runtime.
 
     Args:
-        model: the file.
+        model: an .onnx file, or a model in memory.
         data: .npz with inputs for the run; seeded random ones unless given.
         seed: of random inputs.
         options: provider, threads and custom-operator libraries of the run.
@@ -47,7 +48,7 @@ def check(
         ResourceError: beyond the limits of size, time or memory.
         UsageError: `select` or `ignore` name nothing.
     """
-    path = Path(model)
+    path = as_path(model)
     wanted = selected(select, ignore)
     provider_name(options.provider)
     view = ModelView.read(path)
