@@ -19,7 +19,7 @@ BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 
-KINDS = ("check", "compare", "bench", "optimize")
+KINDS = ("check", "compare", "bench", "optimize", "quantize")
 
 
 class Balance(HTMLParser):
@@ -60,6 +60,8 @@ def pages(onnxtool: Command, digits_onnx: Path, tmp_path_factory: pytest.TempPat
     onnxtool("compare", digits_onnx, bad, "--layers", "--html", made["compare"], "-q")
     quick = ("--threads", "1", "--budget", "0.05", "--profile")
     onnxtool("bench", digits_onnx, bad, *quick, "--html", made["bench"], "-q")
+    quick = ("--data", digits_onnx.parent / "calib.npz", "--time-limit", "3")
+    onnxtool("quantize", digits_onnx, "-o", folder / "q.onnx", *quick, "--html", made["quantize"], "-q")
     onnxtool("optimize", digits_onnx, "-o", folder / "out.onnx", "--level", "all", "--html", made["optimize"], "-q")
     return made
 

@@ -233,7 +233,7 @@ def command(
 
     Exit 0 when the file was written; 1 when nothing keeps the budget and beats float, and nothing was written.
     """
-    with Output(json, verbose, quiet, {"html.quantize": html}) as out:
+    with Output(json, verbose, quiet, {"html": html}) as out:
         from onnxtool.quantization.quantize import quantize
 
         report = quantize(

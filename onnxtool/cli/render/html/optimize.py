@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnxtool.cli.render.html.page import table, text
+from onnxtool.cli.render.html.parts import table, text
 from onnxtool.cli.render.html.plots import Pair, pairs
 from onnxtool.cli.render.text import duration, number, size
 from onnxtool.report.optimize import OptimizeReport

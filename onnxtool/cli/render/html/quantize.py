@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
 
-from onnxtool.cli.render.text import clean, duration, number, size
-from onnxtool.report.base import Report
+from onnxtool.cli.render.html.parts import table, text
+from onnxtool.cli.render.text import duration, number, size
 from onnxtool.report.quantize import Candidate, QuantizeReport
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 720, 400, 60, 44, 16, 16
-_STYLE = """
-:root { color-scheme: light dark; --line: #8885; --kept: #1a7f37; --broken: #b35900; --chosen: #0969da; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); }
-th { text-align: left; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-tr.chosen td { font-weight: 600; } svg { width: 100%; height: auto; }
-svg.dot { width: 1em; height: 1em; vertical-align: -.1em; } svg text { font-size: 12px; fill: currentColor; }
-.grid { stroke: var(--line); } .kept { fill: var(--kept); }
-.broken { fill: none; stroke: var(--broken); stroke-width: 2; }
-.best { fill: var(--chosen); } .float { stroke: currentColor; stroke-dasharray: 4 4; }
-"""
 
 
-def render(report: Report) -> str:
-    """The page."""
-    assert isinstance(report, QuantizeReport)
+def body(report: QuantizeReport) -> Iterator[str]:
+    """The page's parts."""
+    yield f"<h2>{text(report.source)} {'&rarr; ' + text(report.output) if report.output else '(nothing written)'}</h2>"
+    yield _facts(report)
     tried = [c for c in report.frontier if c.latency is not None and c.fidelity is not None]
-    parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-        f"<title>onnxtool quantize: {_text(report.source)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{_text(report.source)} {'&rarr; ' + _text(report.output) if report.output else '(nothing written)'}</h1>",
-        _facts(report),
-    ]
     if tried:
-        parts += ["<h2>Speed and accuracy of what was tried</h2>", _scatter(tried, report), _legend()]
-        parts += ["<h2>All candidates</h2>", _table(report)]
-    parts.append("</body></html>")
-    return "\n".join(parts) + "\n"
-
-
-def _text(value: object) -> str:
-    return escape(clean(value, 500))
+        yield "<h2>Speed and accuracy of what was tried</h2>"
+        yield f'<div class="picture">{_scatter(tried, report)}</div>'
+        yield _legend()
+        yield "<h2>All candidates</h2>"
+        yield _table(report)
 
 
 def _facts(report: QuantizeReport) -> str:
@@ -60,8 +37,7 @@ def _facts(report: QuantizeReport) -> str:
         rows.append(("latency", f"{duration(one.before)} to {duration(one.after)} ({one.value:.3f})"))
     if report.metric is not None:
         rows.append((report.metric.name, f"{report.metric.float_value:.4f} to {report.metric.value:.4f}"))
-    cells = "".join(f"<tr><th>{_text(k)}</th><td>{_text(v)}</td></tr>" for k, v in rows if v)
-    return f"<table>{cells}</table>"
+    return table((), [row for row in rows if row[1]])
 
 
 def _quality(one: Candidate, by_metric: bool) -> float | None:
@@ -85,7 +61,7 @@ def _scatter(tried: Sequence[Candidate], report: QuantizeReport) -> str:
     def y_of(value: float) -> float:
         return _HEIGHT - _BOTTOM - (value - low) / (high - low) * (_HEIGHT - _BOTTOM - _TOP)
 
-    title = _text(report.metric.name) if by_metric and report.metric else "signal to noise, dB"
+    title = text(report.metric.name) if by_metric and report.metric else "signal to noise, dB"
     parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="latency ratio against {title}">']
     for y in _ticks(low, high):
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y_of(y):.1f}" y2="{y_of(y):.1f}"/>')
@@ -100,7 +76,7 @@ def _scatter(tried: Sequence[Candidate], report: QuantizeReport) -> str:
     )
     for one, x, y in sorted(points, key=lambda p: p[0].chosen):
         kind = "best" if one.chosen else "kept" if one.within_budget else "broken"
-        label = f"{_text(one.name)}: latency {x:.3f}, {size(one.bytes)}, {number(y)}"
+        label = f"{text(one.name)}: latency {x:.3f}, {size(one.bytes)}, {number(y)}"
         parts.append(
             f'<circle class="{kind}" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="{8 if one.chosen else 5}">'
             f"<title>{label}</title></circle>"
@@ -137,9 +113,9 @@ def _table(report: QuantizeReport) -> str:
             "-" if one.metric is None else f"{one.metric.value:.4f}",
             "kept" if one.within_budget else "-",
         )
-        numbers = "".join(f'<td class="n">{_text(c)}</td>' for c in cells)
-        name = _text(one.name + (f": {one.note}" if one.note else ""))
+        numbers = "".join(f'<td class="n">{text(c)}</td>' for c in cells)
+        name = text(one.name + (f": {one.note}" if one.note else ""))
         rows.append(
-            f'<tr class="{"chosen" if one.chosen else ""}"><td>{name}</td><td>{_text(one.recipe)}</td>{numbers}</tr>'
+            f'<tr class="{"chosen" if one.chosen else ""}"><td>{name}</td><td>{text(one.recipe)}</td>{numbers}</tr>'
         )
-    return f"<table><thead>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div class="scroll"><table><thead>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
