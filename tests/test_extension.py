@@ -63,3 +63,25 @@ def test_a_name_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(range_estimators, "entry_points", lambda group: [point])
     with pytest.raises(UsageError, match="called 'mse' is there already"):
         range_estimators.estimators.__wrapped__()
+
+
+def shout(report: extension.Report) -> str:
+    """A report format of a third party."""
+    return f"{report.kind.upper()}!"
+
+
+def test_a_report_format_of_another_package_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from onnxtool.cli.render import registry
+    from onnxtool.report.check import RulesReport
+
+    point = EntryPoint("shout", f"{__name__}:shout", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    files = registry.parse_reports([f"shout={tmp_path / 'a.txt'}", f"html={tmp_path / 'b.html'}"])
+    assert [registry.find_renderer(name)(RulesReport(())) for name in files if name == "shout"] == ["RULES!"]
+    assert files["html"] == tmp_path / "b.html"
+    for wrong, said in (
+        ("shout", "write FORMAT=FILE"),
+        ("whisper=x", "choose one of html, junit, markdown, sarif, shout"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            registry.parse_reports([wrong])

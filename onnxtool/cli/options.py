@@ -107,6 +107,15 @@ HtmlOption = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE.html", help="Write the report as one HTML page.", show_default=False),
 ]
+ReportOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--report",
+        metavar="FORMAT=FILE",
+        help="Write the report in a form that another package brings (or html, junit, markdown, sarif). Repeatable.",
+        show_default=False,
+    ),
+]
 VerboseOption = Annotated[
     int,
     typer.Option("--verbose", "-v", count=True, help="More detail, and tracebacks on errors.", show_default=False),

@@ -10,9 +10,8 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -21,8 +20,9 @@ import typer
 
 from onnxtool import progress
 from onnxtool.cli import streams
+from onnxtool.cli.render.registry import find_renderer, parse_reports
 from onnxtool.cli.render.text import clean
-from onnxtool.errors import InputError, OnnxToolError, ResourceError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
 from onnxtool.report.base import Report
 from onnxtool.runtime import isolation
 
@@ -48,6 +48,7 @@ class Output(AbstractContextManager["Output"]):
         verbose: int = 0,
         quiet: bool = False,
         files: Mapping[str, Path | None] | None = None,
+        reports: Sequence[str] | None = None,
     ) -> None:
         """Take the options of a command.
 
@@ -56,8 +57,10 @@ class Output(AbstractContextManager["Output"]):
             verbose: more detail.
             quiet: nothing for people.
             files: other forms to write, by the name of their renderer ("junit": Path("report.xml")).
+            reports: more of them, as the command line has them: "junit=report.xml".
         """
         self.files = {form: path for form, path in (files or {}).items() if path is not None}
+        self._reports = reports
         self.json_target = json_target
         self.verbose = verbose
         self.quiet = quiet
@@ -81,6 +84,10 @@ class Output(AbstractContextManager["Output"]):
             logging.lastResort = logging.NullHandler()
             if not sys.warnoptions:
                 warnings.simplefilter("ignore")
+        try:
+            self.files |= parse_reports(self._reports)
+        except UsageError as error:
+            self._fail(str(error), error.exit_code)
         if not self.quiet and sys.stderr.isatty():
             self._listening = progress.listen(RichProgress())
             self._listening.__enter__()
@@ -101,7 +108,7 @@ class Output(AbstractContextManager["Output"]):
         if os.environ.get("GITHUB_ACTIONS") == "true":
             self._annotate(report)
         for form, path in self.files.items():
-            _write_text(path, import_module(f"onnxtool.cli.render.{form}").render(report))
+            _write_text(path, find_renderer(form)(report))
         if not self.quiet:
             from onnxtool.cli.render import terminal
 

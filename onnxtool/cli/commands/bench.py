@@ -47,6 +47,7 @@ def command(
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = "cpu",
     custom_op_library: o.CustomOpOption = None,
+    report_files: o.ReportOption = None,
     json: o.JsonOption = None,
     junit: o.JunitOption = None,
     markdown: o.MarkdownOption = None,
@@ -58,7 +59,7 @@ def command(
 
     Several models take turns in one run; ratios to the first come with 95 % confidence intervals.
     """
-    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}) as out:
+    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}, report_files) as out:
         from onnxtool.cli.parsing import percentage, whole_numbers
         from onnxtool.runtime.session import SessionOptions
         from onnxtool.validation.benchmark.bench import bench

@@ -66,6 +66,7 @@ def command(
     provider: o.ProviderOption = "cpu",
     threads: o.ThreadsOption = None,
     custom_op_library: o.CustomOpOption = None,
+    report_files: o.ReportOption = None,
     json: o.JsonOption = None,
     junit: o.JunitOption = None,
     sarif: o.SarifOption = None,
@@ -78,7 +79,9 @@ def command(
 
     Exit 0 when all is sound, 1 when there are errors, 3 when a single file cannot be read as an ONNX file.
     """
-    with Output(json, verbose, quiet, {"junit": junit, "sarif": sarif, "markdown": markdown, "html": html}) as out:
+    with Output(
+        json, verbose, quiet, {"junit": junit, "sarif": sarif, "markdown": markdown, "html": html}, report_files
+    ) as out:
         from onnxtool.errors import UsageError
 
         if explain:

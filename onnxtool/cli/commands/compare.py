@@ -91,6 +91,7 @@ def command(
     trust: o.TrustOption = False,
     input_shape: o.InputShapeOption = None,
     input_dtype: o.InputDtypeOption = None,
+    report_files: o.ReportOption = None,
     json: o.JsonOption = None,
     junit: o.JunitOption = None,
     markdown: o.MarkdownOption = None,
@@ -102,7 +103,7 @@ def command(
 
     Exit 0 when every output is within tolerance, 1 when one is not.
     """
-    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}) as out:
+    with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}, report_files) as out:
         from onnxtool.cli.convert_options import convert_options
         from onnxtool.cli.parsing import parse_tolerances, whole_numbers
         from onnxtool.errors import UsageError

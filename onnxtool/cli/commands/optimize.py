@@ -93,6 +93,7 @@ def command(
         ),
     ] = None,
     custom_op_library: o.CustomOpOption = None,
+    report_files: o.ReportOption = None,
     json: o.JsonOption = None,
     html: o.HtmlOption = None,
     verbose: o.VerboseOption = 0,
@@ -103,7 +104,7 @@ def command(
     The result is compared with the source on several sizes of every dynamic dim before it is written. A pass that
     would change the outputs is left out and named; with --strict that is exit 1.
     """
-    with Output(json, verbose, quiet, {"html": html}) as out:
+    with Output(json, verbose, quiet, {"html": html}, report_files) as out:
         from onnxtool.errors import UsageError
 
         if list_passes:

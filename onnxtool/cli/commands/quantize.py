@@ -225,6 +225,7 @@ def command(
             "--html", metavar="FILE.html", show_default=False, help="Write what was tried as a page with a plot."
         ),
     ] = None,
+    report_files: o.ReportOption = None,
     json: o.JsonOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
@@ -233,7 +234,7 @@ def command(
 
     Exit 0 when the file was written; 1 when nothing keeps the budget and beats float, and nothing was written.
     """
-    with Output(json, verbose, quiet, {"html": html}) as out:
+    with Output(json, verbose, quiet, {"html": html}, report_files) as out:
         from onnxtool.quantization.quantize import quantize
 
         report = quantize(
