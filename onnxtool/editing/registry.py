@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.operations.interface import AddOutput, RemoveOutput, RenameInput, RenameOutput
 from onnxtool.editing.operations.metadata import ClearMetadata, NameDim, SetDoc, SetMetadata
+from onnxtool.editing.operations.set_shape import SetShape
 from onnxtool.editing.operations.versions import SetIrVersion, SetOpset
 from onnxtool.errors import UsageError
 from onnxtool.report.edit import OperationSummary
@@ -17,6 +18,7 @@ from onnxtool.report.edit import OperationSummary
 ENTRY_POINTS = "onnxtool.edits"
 
 _BUILT_IN: tuple[type[Operation], ...] = (
+    SetShape,
     NameDim,
     RenameInput,
     RenameOutput,

@@ -63,6 +63,10 @@ def command(
             "--output", "-o", metavar="OUT.onnx", help="The file to write; replaced as a whole.", show_default=False
         ),
     ] = None,
+    set_shape: Annotated[
+        Texts,
+        _taking("set-shape", "NAME:DIMS", "Set an input's dims: a number fixes one, a word (batch) makes it dynamic."),
+    ] = None,
     name_dim: Annotated[
         Texts, _taking("name-dim", "OLD:NEW", "Rename a symbolic dim; INPUT[AXIS] for one without a name.")
     ] = None,

@@ -1,0 +1,71 @@
+"""Where the changing dims of Reshape's input go in its target.
+
+Reshape keeps the order of the elements, so a dim has a place in them: the product of the dims before it is the same in
+the target. A size of 1 fits in several places; then there are alternatives, the likeliest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from onnxtool.editing.resizing.sizes import OldSizes
+from onnxtool.optimization.shape_inference.symbolic_dims import multiply
+from onnxtool.optimization.shape_inference.value_facts import Size, Sizes
+
+
+def placements(
+    data: Sizes, old_data: Sequence[int], old_target: Sequence[int], sizes: OldSizes, preferred: Sequence[int] = ()
+) -> list[tuple[Size, ...]]:
+    """The targets that carry every changing part of the data, the likeliest first.
+
+    Args:
+        data: dims of Reshape's input.
+        old_data: what they were.
+        old_target: the target's dims as they were, without 0 and -1.
+        sizes: which dims change.
+        preferred: indices that are 0 or -1 in the target as it stands, and so follow the data anyway.
+
+    Returns:
+        Dims of the output; empty when a changing part has no place.
+    """
+    found: list[list[Size]] = [list(old_target)]
+    for axis, (size, old) in enumerate(zip(data, old_data, strict=True)):
+        if not sizes.changes(size):
+            continue
+        start = prod(old_data[:axis])
+        for part, number in sizes.factors(size, old):
+            places = _places(old_target, start, start * old, number, axis, preferred)
+            extended = []
+            for target in found:
+                for place in places:
+                    own = target[place]
+                    left = own if not isinstance(own, int) else own // number if own % number == 0 else None
+                    if left is not None:
+                        extended.append([*target[:place], multiply(left, part), *target[place + 1 :]])
+            found = extended
+    unique: dict[tuple[Size, ...], None] = dict.fromkeys(tuple(t) for t in found)
+    return list(unique)
+
+
+def _places(target: Sequence[int], start: int, end: int, number: int, axis: int, preferred: Sequence[int]) -> list[int]:
+    """Indices of target dims that may hold a part of this size, which lies between two offsets in the elements."""
+    ranked: list[tuple[tuple[int, ...], int]] = []
+    last = len(target) - 1
+    for index, dim in enumerate(target):
+        low, high = prod(target[:index]), prod(target[: index + 1])
+        if number == 0 or dim % number:
+            continue
+        exact = dim == number and start <= low <= end and high <= max(end, low * number)
+        if exact:
+            tier = 0
+        elif low == start:
+            tier = 1 if index < last or len(target) == 1 else 4
+        elif low < start < high or (start < low < end):
+            tier = 2
+        elif high == start:
+            tier = 3
+        else:
+            continue
+        ranked.append(((tier, index not in preferred, abs(index - axis), index), index))
+    return [index for _, index in sorted(ranked)]

@@ -1,0 +1,172 @@
+"""What the rewriting of a model works with: sizes before and after, and tensors that hold the new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.editing.resizing.sizes import OldSizes
+from onnxtool.errors import UnsupportedError
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.shape_inference.symbolic_dims import Expr
+from onnxtool.optimization.shape_inference.value_facts import KnownElements as Elements
+from onnxtool.optimization.shape_inference.value_facts import Size, set_elements, set_sizes, sizes_of
+
+
+def node_label(node: ir.Node) -> str:
+    """How messages call a node: "Reshape 'flatten'", or by what it makes."""
+    made = next((v.name for v in node.outputs if v.name), "")
+    return f"{node.op_type} {node.name or made!r}"
+
+
+class BakedSizeError(UnsupportedError):
+    """A size is part of a weight, or of what a node does, so that no constant can be rewritten."""
+
+
+class Resizing:
+    """The state of one attempt.
+
+    Args:
+        model: changed in place.
+        old: sizes as they were.
+        choices: for nodes where a size fits in several places, which alternative to take (0 is the likeliest).
+
+    Attributes:
+        ambiguous: node name -> number of alternatives, for nodes that have several.
+        suspects: nodes that mix or drop the dim that changes, with what they do.
+        rewritten: one line for each change.
+        position: the node of the main graph before which new nodes go.
+    """
+
+    def __init__(self, model: ir.Model, context: PassContext, old: OldSizes, choices: Mapping[str, int]) -> None:
+        self.model, self.context, self.old, self.choices = model, context, old, choices
+        self.ambiguous: dict[str, int] = {}
+        self.suspects: list[tuple[ir.Node, str]] = []
+        self.rewritten: list[str] = []
+        self.position: ir.Node | None = None
+        self._anchors: dict[Expr, tuple[ir.Value, int]] = {}
+        self._scalars: dict[Expr, ir.Value] = {}
+        self._vectors: dict[tuple[Size, ...], ir.Value] = {}
+
+    @property
+    def opset(self) -> int:
+        """Version of the standard operator set."""
+        return self.context.opset
+
+    def anchor(self, value: ir.Value) -> None:
+        """Note a value of the main graph whose dims can be read where they are needed."""
+        for axis, size in enumerate(sizes_of(value) or ()):
+            if isinstance(size, Expr):
+                self._anchors.setdefault(size, (value, axis))
+
+    def changed(self, value: ir.Value | None) -> list[int]:
+        """The axes of a value that change."""
+        return [i for i, d in enumerate(sizes_of(value) or ()) if self.old.changes(d)]
+
+    def insert(
+        self, op_type: str, inputs: Sequence[ir.Value | None], attributes: Sequence[ir.Attr], base: str
+    ) -> ir.Value:
+        """A node of the main graph, before the one that is being looked at."""
+        assert self.position is not None
+        value = self.context.insert(self.position, op_type, inputs, attributes, base=base)
+        value.dtype = ir.DataType.INT64
+        return value
+
+    def constant(self, numbers: Sequence[int] | np.ndarray, base: str) -> ir.Value:
+        """An int64 tensor."""
+        return self.context.initializer(np.asarray(numbers, np.int64), base)
+
+    def scalar(self, size: Size, node: ir.Node) -> ir.Value:
+        """A size as an int64 tensor of shape [1].
+
+        Raises:
+            UnsupportedError: nothing in the graph has this size.
+        """
+        if isinstance(size, int):
+            return self.constant([size], f"size_{size}")
+        if size not in self._scalars:
+            self._scalars[size] = self._computed(size, node)
+            set_sizes(self._scalars[size], (1,))
+            set_elements(self._scalars[size], Elements((size,), False))
+        return self._scalars[size]
+
+    def _computed(self, size: Expr, node: ir.Node) -> ir.Value:
+        if size in self._anchors:
+            return self._read(*self._anchors[size])
+        total: ir.Value | None = None
+        for monomial, factor in size.terms:
+            part: ir.Value | None = None
+            for name in monomial:
+                symbol = Expr({(name,): 1})
+                if symbol not in self._anchors:
+                    raise UnsupportedError(f"{node_label(node)} needs the size {size}, which no tensor before it has.")
+                own = self.scalar(symbol, node)
+                part = own if part is None else self.insert("Mul", [part, own], [], "size")
+            if part is None:
+                part = self.constant([factor], f"size_{factor}")
+            elif factor != 1:
+                part = self.insert("Mul", [part, self.constant([factor], f"size_{factor}")], [], "size")
+            total = part if total is None else self.insert("Add", [total, part], [], "size")
+        assert total is not None
+        return total
+
+    def _read(self, value: ir.Value, axis: int) -> ir.Value:
+        if self.opset >= 15:
+            bounds = [ir.AttrInt64("start", axis), ir.AttrInt64("end", axis + 1)]
+            return self.insert("Shape", [value], bounds, f"{value.name}_size_{axis}")
+        shape = self.insert("Shape", [value], [], f"{value.name}_shape")
+        index = self.constant([axis], f"axis_{axis}")
+        return self.insert("Gather", [shape, index], [ir.AttrInt64("axis", 0)], f"{value.name}_size_{axis}")
+
+    def vector(self, sizes: Sequence[Size], node: ir.Node, base: str) -> ir.Value:
+        """Sizes as a 1-D int64 tensor: a constant where they are numbers."""
+        key = tuple(sizes)
+        if key in self._vectors:
+            return self._vectors[key]
+        numbers = [d for d in key if isinstance(d, int)]
+        if len(numbers) == len(key):
+            made = self.constant(numbers, base)
+        else:
+            parts: list[ir.Value] = []
+            run: list[int] = []
+            for size in key:
+                if isinstance(size, int):
+                    run.append(size)
+                    continue
+                if run:
+                    parts.append(self.constant(run, f"{base}_part"))
+                    run = []
+                parts.append(self.scalar(size, node))
+            if run:
+                parts.append(self.constant(run, f"{base}_part"))
+            made = parts[0] if len(parts) == 1 else self.insert("Concat", parts, [ir.AttrInt64("axis", 0)], base)
+        if made.const_value is None:
+            set_sizes(made, (len(key),))
+            set_elements(made, Elements(key, False))
+        self._vectors[key] = made
+        return made
+
+    def count_to(self, size: Size, node: ir.Node) -> ir.Value:
+        """0, 1, 2, ... up to a size, int64."""
+        axes: list[ir.Value | None] = [self.scalar(size, node)]
+        if self.opset >= 13:
+            limit = self.insert("Squeeze", [*axes, self.constant([0], "axes")], [], "limit")
+        else:
+            limit = self.insert("Squeeze", axes, [ir.AttrInt64s("axes", [0])], "limit")
+        bounds = [self.context.initializer(np.array(n, np.int64), f"count_{n}") for n in (0, 1)]
+        counted = self.insert("Range", [bounds[0], limit, bounds[1]], [], "positions")
+        set_sizes(counted, (size,))
+        return counted
+
+    def note(self, node: ir.Node, text: str) -> None:
+        """Record a change."""
+        self.rewritten.append(f"{node_label(node)}: {text}")
+
+    def choose(self, node: ir.Node, count: int) -> int:
+        """Which of several alternatives to take at a node."""
+        key = node.name or (node.outputs[0].name or "")
+        if count > 1:
+            self.ambiguous[key] = count
+        return min(self.choices.get(key, 0), count - 1)

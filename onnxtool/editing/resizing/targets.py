@@ -1,0 +1,191 @@
+"""Constants that say how large a result is: targets of Reshape and Expand, ends of Slice, sizes of Resize."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.editing.resizing.placement import placements
+from onnxtool.editing.resizing.state import Resizing
+from onnxtool.model.ir.queries import attribute
+from onnxtool.optimization.shape_inference.layout_rules import reshaped
+from onnxtool.optimization.shape_inference.symbolic_dims import Expr, exact_divide, floor_divide, multiply
+from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, integers, sizes_of
+
+_TO_THE_END = 2**63 - 1
+_HUGE = 1 << 30
+
+
+def reshape(state: Resizing, node: ir.Node) -> None:
+    """Put what changes into the target: 0 where the dim is copied, -1 where one dim is open, else computed."""
+    data, old_data = sizes_of(node.inputs[0]), state.old.of(node.inputs[0])
+    if data is None or old_data is None or len(old_data) != len(data) or not state.changed(node.inputs[0]):
+        return
+    copies = not attribute(node, "allowzero", 0)
+    if len(node.inputs) < 2:
+        wanted: tuple[Size | None, ...] = tuple(attribute(node, "shape", ()))
+    else:
+        items = elements_of(node.inputs[1])
+        if items is None:
+            return
+        wanted = items.elements
+    if any(isinstance(w, Expr) for w in wanted):
+        return  # computed from the shape of a tensor already
+    now = reshaped(data, wanted, copies)
+    old_target = _old_target(old_data, wanted, copies)
+    if old_target is None:
+        return
+    follows = [i for i, w in enumerate(wanted) if w == -1 or (w == 0 and copies)]
+    options = placements(data, old_data, old_target, state.old, follows)
+    if not options:
+        return
+    chosen = options[state.choose(node, len(options))]
+    if now == chosen:
+        return
+    numbers: list[Size] = []
+    open_at = None
+    for index, size in enumerate(chosen):
+        if isinstance(size, int):
+            numbers.append(size)
+        elif copies and index < len(data) and data[index] == size:
+            numbers.append(0)
+        elif open_at is None:
+            open_at = index
+            numbers.append(-1)
+        else:
+            numbers.append(size)
+    if len(node.inputs) < 2:
+        node.attributes["shape"] = ir.AttrInt64s("shape", [n if isinstance(n, int) else -1 for n in numbers])
+    else:
+        _replace(state, node, 1, numbers)
+    state.note(node, f"target {_told(wanted)} is now {_told(numbers)}")
+
+
+def _old_target(old_data: tuple[int, ...], wanted: tuple[Size | None, ...], copies: bool) -> tuple[int, ...] | None:
+    found: list[int] = []
+    open_at = None
+    for index, size in enumerate(wanted):
+        if not isinstance(size, int):
+            return None
+        if size == -1:
+            open_at = index
+            found.append(1)
+        elif size == 0 and copies:
+            if index >= len(old_data):
+                return None
+            found.append(old_data[index])
+        else:
+            found.append(size)
+    if open_at is not None:
+        rest = prod(found)
+        if rest == 0 or prod(old_data) % rest:
+            return None
+        found[open_at] = prod(old_data) // rest
+    return tuple(found) if prod(found) == prod(old_data) else None
+
+
+def _replace(state: Resizing, node: ir.Node, index: int, sizes: list[Size]) -> None:
+    """Give a node another shape operand."""
+    old = node.inputs[index]
+    base = f"{old.name if old is not None else node.name}_resized"
+    if all(isinstance(s, int) for s in sizes):
+        value = state.constant([s for s in sizes if isinstance(s, int)], base)
+    else:
+        value = state.vector(sizes, node, base)
+    node.replace_input_with(index, value)
+
+
+def _told(sizes: tuple[Size | None, ...] | list[Size]) -> str:
+    return f"[{', '.join('?' if s is None else str(s) for s in sizes)}]"
+
+
+def flatten(state: Resizing, node: ir.Node) -> None:
+    """Flatten from axis 0 puts everything, the batch too, into one row."""
+    data = sizes_of(node.inputs[0])
+    if data and attribute(node, "axis", 1) in (0, -len(data)) and state.changed(node.inputs[0]) == [0]:
+        node.attributes["axis"] = ir.AttrInt64("axis", 1)
+        state.note(node, "axis 0 is now 1")
+
+
+def expand(state: Resizing, node: ir.Node) -> None:
+    """Where the data has the size that changes, the target need not say it."""
+    data, items = sizes_of(node.inputs[0]), elements_of(node.inputs[1])
+    if data is None or items is None or not items.complete:
+        return
+    elements = [e for e in items.elements if e is not None]
+    changed = False
+    for axis in state.changed(node.inputs[0]):
+        place = axis - len(data) + len(elements)
+        if place >= 0 and isinstance(elements[place], int) and elements[place] != 1:
+            elements[place] = 1
+            changed = True
+    if changed:
+        _replace(state, node, 1, elements)
+        state.note(node, f"target {_told(items.elements)} is now {_told(elements)}")
+
+
+def slices(state: Resizing, node: ir.Node) -> None:
+    """A slice up to the old size goes to the end."""
+    old = state.old.of(node.inputs[0])
+    changed = state.changed(node.inputs[0])
+    if old is None or not changed:
+        return
+    attributes = len(node.inputs) == 1
+    starts = attribute(node, "starts", ()) if attributes else integers(node.inputs[1])
+    ends = attribute(node, "ends", ()) if attributes else integers(node.inputs[2])
+    if starts is None or ends is None:
+        return
+    axes = attribute(node, "axes") if attributes else None
+    if not attributes and len(node.inputs) > 3 and node.inputs[3] is not None:
+        axes = integers(node.inputs[3])
+        if axes is None:
+            return
+    axes = axes if axes is not None else tuple(range(len(starts)))
+    fresh = list(ends)
+    for place, given in enumerate(axes):
+        axis = given % len(old)
+        if axis not in changed:
+            continue
+        if ends[place] == old[axis]:
+            fresh[place] = _TO_THE_END
+        elif abs(ends[place]) < _HUGE or starts[place] not in (0, -old[axis]):
+            state.suspects.append((node, "takes a part of the dim"))
+    if fresh != list(ends):
+        if attributes:
+            node.attributes["ends"] = ir.AttrInt64s("ends", fresh)
+        else:
+            kind = node.inputs[2].dtype if node.inputs[2] is not None else None
+            numbers = np.array(fresh, np.int64)
+            if kind == ir.DataType.INT32:
+                numbers = np.minimum(numbers, 2**31 - 1).astype(np.int32)
+            node.replace_input_with(2, state.context.initializer(numbers, "slice_ends"))
+        state.note(node, f"ends {list(ends)} go to the end")
+
+
+def resize(state: Resizing, node: ir.Node) -> None:
+    """Sizes of Resize: that of the batch follows the data, others by the factor that they had."""
+    data, old = sizes_of(node.inputs[0]), state.old.of(node.inputs[0])
+    if data is None or old is None or len(node.inputs) < 4 or node.inputs[3] is None:
+        return
+    wanted = integers(node.inputs[3])
+    axes = attribute(node, "axes") or tuple(range(len(data)))
+    if wanted is None or len(wanted) != len(axes):
+        return
+    fresh: list[Size] = list(wanted)
+    for place, axis in enumerate(axes):
+        size = data[axis % len(data)]
+        if state.old.changes(size):
+            fresh[place] = _by_factor(size, old[axis % len(data)], wanted[place])
+    if fresh != list(wanted):
+        _replace(state, node, 3, fresh)
+        state.note(node, f"sizes {list(wanted)} are now {_told(fresh)}")
+
+
+def _by_factor(size: Size, old: int, wanted: int) -> Size:
+    if old and wanted % old == 0:
+        return multiply(size, wanted // old)
+    if wanted and old % wanted == 0:
+        return exact_divide(size, old // wanted) or floor_divide(size, old // wanted) or wanted
+    return wanted
