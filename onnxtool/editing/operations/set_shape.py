@@ -118,12 +118,12 @@ class SetShape(Operation):
             self._tell(state.rewritten)
             return grown
         if self._batch is not None:
-            axes = {
+            batch = {
                 name: next(i for i, s in own.items() if s == self._batch)
                 for name, own in self._dynamic.items()
                 if self._batch in own.values()
             }
-            self._proof = BatchProof(model, axes, self._roots[self._batch], context)
+            self._proof = BatchProof(model, batch, self._roots[self._batch], context)
         sizes = OtherSizes(model, self._dynamic, self._roots, self._batch, context)
         proof = self._proof
 

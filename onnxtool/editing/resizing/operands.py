@@ -78,11 +78,7 @@ def _counts(array: np.ndarray, axis: int) -> bool:
 
 def _counting(state: Resizing, node: ir.Node, array: np.ndarray, axis: int, wanted: Size) -> ir.Value:
     """0, 1, ... up to a size, in the dims of the constant that it replaces."""
-    limit = state.insert(
-        "Squeeze", _with_axes(state, state.scalar(wanted, node), 0), _axes_attribute(state, 0), "limit"
-    )
-    zero, one = (state.context.initializer(np.array(n, np.int64), f"count_{n}") for n in (0, 1))
-    counted = state.insert("Range", [zero, limit, one], [], "positions")
+    counted = state.count_to(wanted, node)
     if array.dtype != np.int64:
         kind = ir.DataType.from_numpy(array.dtype)
         counted = state.insert("Cast", [counted], [ir.AttrInt64("to", int(kind))], "positions")

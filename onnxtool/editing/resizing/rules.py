@@ -155,7 +155,6 @@ def _gather(state: Resizing, node: ir.Node) -> None:
     elif array is not None:
         which = array.reshape(-1)[0] if array.size else "no"
         state.suspects.append((node, f"takes element {which} of the dim"))
-        )
 
 
 def _squeeze(state: Resizing, node: ir.Node) -> None:
