@@ -1,0 +1,229 @@
+"""What a graph tells of the inputs that may matter: sizes and values that it compares with, tables, thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.ir.queries import all_nodes, attribute, constant_array
+
+# Constants beside which a dim, or a number computed from dims, is likely to stand.
+_SIZE_READERS = frozenset(
+    ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Min", "Max", "Mod", "Range", "Slice", "Where"]
+)
+_SHAPE_READERS = {"Reshape": 1, "Expand": 1, "Tile": 1}
+_VALUE_READERS = frozenset(["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Clip", "Min", "Max", "Where"])
+_TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
+# Which input of an operator says how large something is: a number there is not a value like others.
+_STRUCTURE = {
+    "Reshape": (1,), "Expand": (1,), "Range": (0, 1, 2), "Tile": (1,), "ConstantOfShape": (0,), "Resize": (2, 3),
+    "OneHot": (1,), "TopK": (1,), "Pad": (1,), "Loop": (0,), "Slice": (1, 2, 3, 4), "Split": (1,), "Unsqueeze": (1,),
+    "Squeeze": (1,), "Upsample": (1,), "CenterCropPad": (1,), "RandomNormalLike": (0,), "BlackmanWindow": (0,),
+    "HannWindow": (0,), "HammingWindow": (0,), "NonMaxSuppression": (2,), "DFT": (1,), "STFT": (1, 3),
+}  # fmt: skip
+_CARRIERS = frozenset(
+    ["Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Concat", "Add", "Sub", "Mul", "Div", "Flatten", "Gather"]
+)
+_SMALL = 64  # elements of a constant that may hold sizes or thresholds
+_LONGEST = 8192
+_MOST_VALUES = 64
+
+
+@dataclass
+class Facts:
+    """What one or more graphs, and the code they come from, tell.
+
+    Attributes:
+        domains: input name -> the values that it may take, where they are limited.
+        sizes: numbers that sizes are compared with, likeliest first.
+        values: numbers that floats are compared with.
+        thresholds: input name -> feature -> thresholds of trees that read the input directly.
+        tables: input name -> rows of the smallest table that its values are indices of.
+        structural: integer inputs that say how large something is.
+        rows: input name -> rows of its table that must be tried, because two models differ there.
+        missing: NaN means something to the graph.
+    """
+
+    domains: dict[str, Domain] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    thresholds: dict[str, dict[int, np.ndarray]] = field(default_factory=dict)
+    tables: dict[str, int] = field(default_factory=dict)
+    structural: set[str] = field(default_factory=set)
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    missing: bool = False
+
+    def merged(self, other: Facts) -> Facts:
+        """Both; where they disagree on a domain, this one's holds."""
+        return Facts(
+            {**other.domains, **self.domains},
+            list(dict.fromkeys([*self.sizes, *other.sizes])),
+            list(dict.fromkeys([*self.values, *other.values])),
+            {**other.thresholds, **self.thresholds},
+            {**other.tables, **self.tables},
+            self.structural | other.structural,
+            {**other.rows, **self.rows},
+            self.missing or other.missing,
+        )
+
+    def told(self, sizes: Iterable[int] = (), values: Iterable[float] = ()) -> Facts:
+        """With numbers that the source's own code compares with; these come first."""
+        known = [int(s) for s in sizes if 1 <= int(s) <= _LONGEST]
+        return Facts(sizes=known, values=[float(v) for v in values if np.isfinite(v)]).merged(self)
+
+
+def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> Facts:
+    """Read a graph.
+
+    Args:
+        model: not changed; large weights are not read.
+        domains: known already; they go before those read off the graph.
+    """
+    facts = Facts(domains={**input_domains(model), **(domains or {})})
+    sizes: dict[int, int] = {}
+    for node in all_nodes(model):
+        for size, weight in _sizes(node):
+            sizes[size] = max(weight, sizes.get(size, 0))
+        facts.values += _values(node)
+        facts.missing |= node.op_type == "IsNaN"
+        if node.op_type in _TREES:
+            _add_trees(node, facts)
+    facts.sizes = sorted(sizes, key=lambda s: (-sizes[s], s))
+    facts.values = list(dict.fromkeys(facts.values))[:_MOST_VALUES]
+    for value in model.graph.inputs:
+        name = value.name or ""
+        if value.dtype is not None and value.dtype.is_integer():
+            if _is_structural(value):
+                facts.structural.add(name)
+            domain = facts.domains.get(name)
+            if domain is not None and domain.low == 0 and not domain.values and domain.high > 1:
+                facts.tables[name] = int(domain.high)
+    return facts
+
+
+def differing_rows(a: ir.Model, b: ir.Model, facts: Facts, most: int = 512) -> None:
+    """Add to `facts` the rows of tables in which two models differ: initializers of one name and shape."""
+    others = b.graph.initializers
+    for value in a.graph.inputs:
+        limit = facts.tables.get(value.name or "")
+        if limit is None:
+            continue
+        found: list[int] = []
+        for name, table in a.graph.initializers.items():
+            left, right = table.const_value, others[name].const_value if name in others else None
+            same_shape = left is not None and right is not None and tuple(left.shape) == tuple(right.shape)
+            if not same_shape or left is None or right is None or len(left.shape) < 1 or left.shape[0] != limit:
+                continue
+            x, y = left.numpy(), right.numpy()
+            if x.dtype == y.dtype and x.dtype.kind in "fiub":
+                found += np.flatnonzero((x != y).reshape(limit, -1).any(axis=1)).tolist()
+        if found:
+            facts.rows[value.name or ""] = sorted(set(found))[:most]
+
+
+def _sizes(node: ir.Node) -> list[tuple[int, int]]:
+    """(number, how likely it is that a size is compared with it)."""
+    found: list[tuple[int, int]] = []
+    for place, value in enumerate(node.inputs):
+        weight = 0
+        if node.op_type in _SIZE_READERS and not (node.op_type == "Slice" and place in (0, 3, 4)):
+            weight = 3 if node.op_type not in ("Where", "Slice") else 2
+        elif _SHAPE_READERS.get(node.op_type) == place:
+            weight = 1
+        if not weight or value is None or not _is_small(value):
+            continue
+        array = constant_array(value)
+        if array is not None and array.dtype.kind in "iuf" and array.size:
+            whole = array.reshape(-1)
+            found += [(int(v), weight) for v in whole if np.isfinite(v) and 1 < v <= _LONGEST and float(v).is_integer()]
+    if node.op_type in ("Gather", "Slice") and node.inputs and node.inputs[0] is not None:
+        table = node.inputs[0]
+        if table.const_value is not None and not table.is_graph_input() and table.shape is not None:
+            dims = [d for d in table.shape if isinstance(d, int)]
+            # Positions are looked up or cut off: the number of rows is the longest that works.
+            lengths = dims[:1] if node.op_type == "Gather" else dims
+            found += [(d, 2) for d in lengths if 8 <= d <= _LONGEST]
+    return found
+
+
+def _values(node: ir.Node) -> list[float]:
+    found: list[float] = []
+    if node.op_type == "ThresholdedRelu":
+        found.append(float(attribute(node, "alpha", 1.0)))
+    if node.op_type not in _VALUE_READERS:
+        return found
+    for value in node.inputs:
+        if value is None or not _is_small(value):
+            continue
+        array = constant_array(value)
+        if array is not None and array.dtype.kind == "f" and 0 < array.size <= 16:
+            found += [float(v) for v in array.reshape(-1) if np.isfinite(v) and abs(v) < 1e30]
+    return found
+
+
+def _is_small(value: ir.Value) -> bool:
+    if value.const_value is not None:
+        return value.const_value.size <= _SMALL
+    node = value.producer()
+    return node is not None and node.op_type == "Constant" and not _large_constant(node)
+
+
+def _large_constant(node: ir.Node) -> bool:
+    tensor = node.attributes.get("value")
+    return tensor is not None and tensor.type == ir.AttributeType.TENSOR and tensor.as_tensor().size > _SMALL
+
+
+def _add_trees(node: ir.Node, facts: Facts) -> None:
+    """Thresholds of each feature, where the trees read a graph input as it is."""
+    facts.missing |= any(attribute(node, "nodes_missing_value_tracks_true", ()) or ())
+    value = node.inputs[0]
+    while value is not None and not value.is_graph_input():
+        before = value.producer()
+        if before is None or before.op_type not in ("Cast", "Identity"):
+            return
+        value = before.inputs[0]
+    if value is None or not value.name:
+        return
+    modes = attribute(node, "nodes_modes", ())
+    features = attribute(node, "nodes_featureids", ())
+    numbers = attribute(node, "nodes_values", attribute(node, "nodes_values_as_tensor", None))
+    splits = attribute(node, "nodes_splits", None)
+    if splits is not None:
+        numbers, features = splits, attribute(node, "nodes_featureids", ())
+        inner = np.ones(len(features), bool)
+    else:
+        inner = np.array([m not in ("LEAF", b"LEAF") for m in modes], bool)
+    if numbers is None or not len(features):
+        return
+    array = np.asarray(numbers.numpy() if hasattr(numbers, "numpy") else numbers, dtype=np.float64)
+    places = np.asarray(features)
+    if len(array) != len(places) or len(inner) != len(places):
+        return
+    keep = inner & np.isfinite(array)
+    own = facts.thresholds.setdefault(value.name, {})
+    for feature in np.unique(places[keep]):
+        known = own.get(int(feature), np.zeros(0))
+        own[int(feature)] = np.unique(np.concatenate([known, array[keep & (places == feature)]]))
+
+
+def _is_structural(value: ir.Value) -> bool:
+    """Does it reach, through what keeps integers, an input that says how large something is?"""
+    stack, seen = [value], {id(value)}
+    while stack:
+        for node, place in stack.pop().uses():
+            if place in _STRUCTURE.get(node.op_type, ()):
+                return True
+            if node.op_type == "Cast" and attribute(node, "to") == ir.DataType.FLOAT:
+                continue
+            if node.op_type in _CARRIERS:
+                if node.op_type == "Gather" and place == 1:
+                    continue
+                for output in node.outputs:
+                    if id(output) not in seen:
+                        seen.add(id(output))
+                        stack.append(output)
+    return False

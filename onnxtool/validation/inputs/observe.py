@@ -1,0 +1,210 @@
+"""Run a reference on more inputs than the usual ones, as many as the time allows, the most telling first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import feeds_bytes, random_feeds
+from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.isolation import crashed_before, guarded
+from onnxtool.runtime.runner import Runner
+from onnxtool.validation.inputs.facts import Facts
+from onnxtool.validation.inputs.sizes import DynamicDims, Sizes, dynamic_dims, sizes_to_try
+from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
+from onnxtool.validation.inputs.values import value_changes
+
+_MOST_TRIALS = {"quick": 40, "normal": 160, "thorough": 2000}
+_MOST_BYTES = 1 << 27  # of inputs and outputs that are kept
+_GROWTH, _ELEMENTS = 8, 1 << 16  # inputs may grow to so many times the usual ones, or to so many elements
+_HUGE = 1e30  # beyond it, float32 may overflow on one side only
+
+
+@dataclass
+class Observed:
+    """What a reference gave on further inputs.
+
+    Attributes:
+        trials: inputs with its outputs.
+        refused: what it does not take, in words.
+        unusable: what gave results that prove nothing: not finite, or nearly so.
+        untried: there was no time for more.
+    """
+
+    trials: list[Trial] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    unusable: list[str] = field(default_factory=list)
+    untried: bool = False
+
+
+def observe(
+    runner: Runner,
+    specs: Sequence[TensorSpec],
+    runs: Sequence[Feeds],
+    facts: Facts,
+    budget: Budget,
+    *,
+    seed: int = 0,
+    sizes: bool = True,
+    values: bool = True,
+) -> Observed:
+    """Run the reference on inputs of other sizes and values than it was run on.
+
+    What it refuses is left out, and so is what it gives no finite numbers for: neither is a test of another model.
+
+    Args:
+        runner: the reference.
+        specs: its inputs.
+        runs: inputs on which it runs; others are made in their likeness.
+        facts: what its graph, or another's, tells of the inputs.
+        budget: how long this may take.
+        seed: of random numbers.
+        sizes: try other sizes of dynamic dims.
+        values: try other values.
+    """
+    observed = Observed()
+    dims = dynamic_dims(specs, runs)
+    pace = _Pace(runner, runs[0])
+    kept = 0
+    for label, kind, feeds in _candidates(specs, runs, dims, facts, seed, pace, budget, sizes=sizes, values=values):
+        if len(observed.trials) >= _MOST_TRIALS[budget.effort] or budget.left <= 0 or kept > _MOST_BYTES:
+            observed.untried = True
+            break
+        try:
+            outputs = pace.run(feeds)
+        except UnsupportedError:
+            raise
+        except OnnxToolError:
+            observed.refused.append(label)
+            continue
+        if not _telling(outputs, kind):
+            observed.unusable.append(label)
+            continue
+        kept += feeds_bytes(feeds) + feeds_bytes({k: v for k, v in outputs.items() if isinstance(v, np.ndarray)})
+        observed.trials.append(Trial(label, kind, feeds, outputs))
+    return observed
+
+
+class _Pace:
+    """Runs the reference and knows what an input of another size may cost."""
+
+    def __init__(self, runner: Runner, usual: Feeds) -> None:
+        self._runner = runner
+        self._seconds: list[tuple[float, float]] = []  # elements, seconds
+        self.elements = _elements(usual)
+
+    def run(self, feeds: Feeds) -> dict[str, Any]:
+        start = time.perf_counter()
+        with guarded("running the model", inputs=feeds_bytes(feeds)):
+            outputs = self._runner.run(feeds)
+        self._seconds.append((_elements(feeds), time.perf_counter() - start))
+        return {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in outputs.items()}
+
+    def cost(self, feeds: Feeds) -> float:
+        """Seconds that a run on these inputs may take, by the largest one so far."""
+        if not self._seconds:
+            return 0.0
+        elements, seconds = max(self._seconds)
+        grown = _elements(feeds) / max(1.0, elements)
+        return seconds * max(1.0, grown) ** 1.5
+
+
+def _candidates(
+    specs: Sequence[TensorSpec],
+    runs: Sequence[Feeds],
+    dims: DynamicDims,
+    facts: Facts,
+    seed: int,
+    pace: _Pace,
+    budget: Budget,
+    *,
+    sizes: bool,
+    values: bool,
+) -> Iterator[tuple[str, str, Feeds]]:
+    """Sizes and values in turns; every so often both at once."""
+    generator = np.random.default_rng(seed + 1)
+    roomy = max(runs, key=lambda feeds: _elements(feeds) if _elements(feeds) < 1 << 20 else 0.0)
+    other_sizes = sizes_to_try(dims, facts.sizes) if sizes and dims.any and not crashed_before() else iter(())
+    other_values = value_changes(specs, roomy, facts, generator) if values else iter(())
+    streams: list[Iterator[tuple[str, str, Feeds]]] = [
+        _sized(specs, other_sizes, dims, facts, seed, pace, budget),
+        other_values,
+    ]
+    if values and sizes and dims.lengths:
+        streams.append(_masked_long(specs, dims, facts, seed, generator))
+    while streams:
+        for stream in list(streams):
+            try:
+                yield next(stream)
+            except StopIteration:
+                streams.remove(stream)
+
+
+def _sized(
+    specs: Sequence[TensorSpec],
+    wanted: Iterator[Sizes],
+    dims: DynamicDims,
+    facts: Facts,
+    seed: int,
+    pace: _Pace,
+    budget: Budget,
+) -> Iterator[tuple[str, str, Feeds]]:
+    del dims
+    for index, sizes in enumerate(wanted):
+        feeds = _of_size(specs, sizes, facts, seed + 100 + index)
+        if feeds is None or _elements(feeds) > max(_GROWTH * pace.elements, _ELEMENTS):
+            continue
+        if pace.cost(feeds) > max(0.05, budget.left / 3):
+            continue
+        yield sizes.label, "size", feeds
+
+
+def _of_size(specs: Sequence[TensorSpec], sizes: Sizes, facts: Facts, seed: int) -> Feeds | None:
+    try:
+        return random_feeds(
+            specs, seed, dims=sizes.dims, batch=sizes.batch, length=sizes.length, domains=facts.domains
+        )
+    except InputError:  # too large
+        return None
+
+
+def _masked_long(
+    specs: Sequence[TensorSpec], dims: DynamicDims, facts: Facts, seed: int, generator: np.random.Generator
+) -> Iterator[tuple[str, str, Feeds]]:
+    """Other values at other sizes than the usual ones."""
+    for batch, length in ((3, 40), (2, 130)):
+        chosen = {n: batch for group in dims.batches for n in group}
+        for place, group in enumerate(dims.lengths):
+            chosen |= dict.fromkeys(group, length + place)
+        sizes = Sizes(f"batch {batch}, length {length}", chosen, batch, length)
+        feeds = _of_size(specs, sizes, facts, seed + length)
+        if feeds is None or _elements(feeds) > _ELEMENTS:
+            continue
+        for count, (label, kind, made) in enumerate(value_changes(specs, feeds, facts, generator)):
+            if count >= 8:
+                break
+            yield f"{sizes.label}, {label}", kind, made
+
+
+def _elements(feeds: Mapping[str, Any]) -> float:
+    return float(sum(np.size(a) for a in feeds.values()))
+
+
+def _telling(outputs: Mapping[str, Any], kind: str) -> bool:
+    """Whether the outputs can be held against others: all finite, and not at the edge of what floats hold."""
+    floats = 0
+    for value in flatten(outputs).values():
+        array = np.asarray(value)
+        if array.dtype.kind not in "fV" or not array.size:
+            continue
+        floats += 1
+        with np.errstate(all="ignore"):
+            if not np.isfinite(array).all() or float(np.abs(array).max()) > _HUGE:
+                return False
+    return floats > 0 or kind != "missing"

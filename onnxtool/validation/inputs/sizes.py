@@ -1,0 +1,154 @@
+"""Sizes of dynamic dims at which two models may part: one, long ones, both sides of what sizes are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxtool.model.spec import TensorSpec
+from onnxtool.validation.inputs.trial import Feeds
+
+# One, a long one, batches of several kinds; then powers of two, which block sizes are, with their neighbours.
+_LENGTHS_FIRST = (1, 300, 65)
+_LENGTHS_THEN = (520, 2, 129, 33, 257, 8, 31, 32, 64, 100, 128, 256, 3, 7, 17, 48, 63, 127, 255, 511, 512, 1030)
+_BATCHES_FIRST = (9, 65, 1)
+_BATCHES_THEN = (3, 17, 33, 64, 129, 8, 16, 300)
+_MOST_NUMBERS = 24  # constants of the graph that are taken for sizes
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers for dynamic dims.
+
+    Attributes:
+        label: what is particular about them.
+        dims: by name.
+        batch: for unnamed first dims.
+        length: for other unnamed dims.
+    """
+
+    label: str
+    dims: Mapping[str, int]
+    batch: int
+    length: int
+
+
+@dataclass(frozen=True)
+class DynamicDims:
+    """The dynamic dims of inputs, in groups that have always had one size.
+
+    Attributes:
+        batches: groups of names that are some input's first.
+        lengths: groups of other names.
+        unnamed_batch, unnamed_length: there are dims without a name.
+        usual: the sizes of one input on which the reference runs.
+        batch, length: for its unnamed dims.
+    """
+
+    batches: tuple[tuple[str, ...], ...]
+    lengths: tuple[tuple[str, ...], ...]
+    unnamed_batch: bool
+    unnamed_length: bool
+    usual: Mapping[str, int]
+    batch: int
+    length: int
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is dynamic."""
+        return bool(self.batches or self.lengths or self.unnamed_batch or self.unnamed_length)
+
+
+def dynamic_dims(specs: Sequence[TensorSpec], runs: Sequence[Feeds]) -> DynamicDims:
+    """Read the dynamic dims off the inputs and off runs that worked: dims of one size in all of them go together.
+
+    Args:
+        specs: the inputs.
+        runs: at least one.
+    """
+    seen: dict[str, list[int]] = {}
+    first: set[str] = set()
+    unnamed: list[list[int]] = [[], []]
+    for spec in specs:
+        for axis, dim in enumerate(spec.shape or ()):
+            sizes = [int(np.shape(run[spec.name])[axis]) for run in runs if np.ndim(run[spec.name]) > axis]
+            if isinstance(dim, str):
+                seen.setdefault(dim, sizes)
+                if axis == 0:
+                    first.add(dim)
+            elif dim is None and sizes:
+                unnamed[axis > 0].append(sizes[0])
+    groups: dict[tuple[bool, tuple[int, ...]], list[str]] = {}
+    for name, sizes in seen.items():
+        alike = (name in first, tuple(sizes) if len(runs) > 1 else (len(groups),))
+        groups.setdefault(alike, []).append(name)
+    return DynamicDims(
+        tuple(tuple(g) for (is_first, _), g in groups.items() if is_first),
+        tuple(tuple(g) for (is_first, _), g in groups.items() if not is_first),
+        bool(unnamed[0]),
+        bool(unnamed[1]),
+        {name: sizes[0] for name, sizes in seen.items() if sizes},
+        unnamed[0][0] if unnamed[0] else 2,
+        unnamed[1][0] if unnamed[1] else 16,
+    )
+
+
+def sizes_to_try(dims: DynamicDims, numbers: Sequence[int]) -> Iterator[Sizes]:
+    """Sizes, the most telling first.
+
+    Args:
+        dims: what may change.
+        numbers: what the graph or its source compares sizes with, likeliest first; both sides of each are tried.
+    """
+    sides = list(dict.fromkeys(s for n in numbers[:_MOST_NUMBERS] for s in (n + 1, n, n - 1) if s >= 1))
+    has_lengths = bool(dims.lengths) or dims.unnamed_length
+    has_batches = bool(dims.batches) or dims.unnamed_batch
+    lengths = _merged(_LENGTHS_FIRST, sides, _LENGTHS_THEN) if has_lengths else []
+    batches = _merged(_BATCHES_FIRST, sides, _BATCHES_THEN) if has_batches else []
+    tried: set[tuple[tuple[str, int], ...]] = set()
+    for turn in range(max(len(lengths), len(batches))):
+        found: list[Sizes] = []
+        if turn < len(lengths):
+            found.append(_lengths(dims, lengths[turn], apart=True))
+            if len(dims.lengths) > 1:
+                found.append(_lengths(dims, lengths[turn], apart=False))
+        if turn < len(batches):
+            found.append(_batch(dims, batches[turn]))
+        if turn == 0 and has_lengths and has_batches:
+            one = _lengths(dims, 1, apart=False)
+            found.append(Sizes("batch 1 and length 1", {**one.dims, **_batch(dims, 1).dims}, 1, 1))
+        for sizes in found:
+            key = (*sorted(sizes.dims.items()), ("", sizes.batch), ("", sizes.length))
+            if key not in tried:
+                tried.add(key)
+                yield sizes
+    yield from _alone(dims, sides)
+
+
+def _alone(dims: DynamicDims, sides: Sequence[int]) -> Iterator[Sizes]:
+    """One group of dims at a time, the others staying as they are."""
+    for size in _merged(_LENGTHS_FIRST, sides, (128, 2))[:40]:
+        for group in dims.lengths if len(dims.lengths) > 1 else ():
+            label = f"{group[0]} {size}"
+            yield Sizes(label, {**dims.usual, **dict.fromkeys(group, size)}, dims.batch, dims.length)
+
+
+def _merged(first: Sequence[int], numbers: Sequence[int], then: Sequence[int]) -> list[int]:
+    """Usual sizes and the graph's own, in turns."""
+    return list(dict.fromkeys([*first, *numbers, *then]))
+
+
+def _lengths(dims: DynamicDims, size: int, *, apart: bool) -> Sizes:
+    chosen = dict(dims.usual)
+    for place, group in enumerate(dims.lengths):
+        chosen |= dict.fromkeys(group, size + place if apart else size)
+    return Sizes(f"length {size}", chosen, dims.batch, size)
+
+
+def _batch(dims: DynamicDims, size: int) -> Sizes:
+    chosen = dict(dims.usual)
+    for group in dims.batches:
+        chosen |= dict.fromkeys(group, size)
+    return Sizes(f"batch {size}", chosen, size, dims.length)

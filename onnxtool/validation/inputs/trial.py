@@ -1,0 +1,60 @@
+"""One labelled input, and how much effort goes into trying more of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+Feeds = dict[str, np.ndarray]
+Effort = Literal["quick", "normal", "thorough"]
+EFFORTS: tuple[Effort, ...] = ("quick", "normal", "thorough")
+# Seconds that any model has for inputs beyond the usual ones, and the share of the time of the usual ones.
+_SECONDS = {"quick": (0.5, 0.25), "normal": (2.5, 0.5), "thorough": (60.0, 10.0)}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One input to hold two models against each other on.
+
+    Attributes:
+        label: what is particular about it: "length 300", "mask padded on the left".
+        kind: "usual", "size", "values", "mask", "rows", "thresholds", "missing", "text", "branch" or "search".
+        feeds: the inputs.
+        outputs: what the reference gives; empty before it was run.
+    """
+
+    label: str
+    kind: str
+    feeds: Feeds
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Budget:
+    """Time for trials, on both models together.
+
+    Args:
+        effort: how much of it.
+        usual: seconds that the usual inputs took, which is what the proof costs anyway.
+    """
+
+    def __init__(self, effort: Effort = "normal", usual: float = 0.0) -> None:
+        least, share = _SECONDS[effort]
+        self.effort = effort
+        self.seconds = max(least, share * usual)
+        self._end = time.perf_counter() + self.seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that remain; negative when it is spent."""
+        return self._end - time.perf_counter()
+
+    def part(self, share: float) -> Budget:
+        """A share of what is left, as a budget of its own."""
+        own = Budget(self.effort)
+        own.seconds = max(0.0, self.left * share)
+        own._end = time.perf_counter() + own.seconds
+        return own

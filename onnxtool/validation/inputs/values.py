@@ -1,0 +1,310 @@
+"""Values at which two models may part: several scales, both signs, the ends of a range, what stands for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+from onnxtool.validation.inputs.facts import Facts
+from onnxtool.validation.inputs.trial import Feeds
+
+Changed = tuple[str, str, Feeds]  # label, kind, feeds
+# (label, what becomes of standard normal numbers)
+_FLOATS = (
+    ("values of scale 30", lambda x: 30 * x),
+    ("values below zero", lambda x: -np.abs(x)),
+    ("values from 0 to 255", lambda x: np.floor(256 * _uniform(x))),
+    ("values of scale 0.001", lambda x: 1e-3 * x),
+    ("zeros", np.zeros_like),
+    ("values from 0 to 1", lambda x: _uniform(x)),
+    ("values of scale 1000", lambda x: 1e3 * x),
+    ("values above zero", lambda x: np.abs(x)),
+    ("values of 10,000 and -10,000", lambda x: 1e4 * np.sign(x)),
+    ("mostly zeros", lambda x: np.where(np.abs(x) > 1.5, x, 0)),
+    ("one value of 100 among small ones", lambda x: np.where(x == x.max(initial=0), 100, 0.1 * x)),
+    ("values below zero, of scale 100", lambda x: -100 * np.abs(x)),
+    ("equal values", lambda x: np.ones_like(x)),
+    ("values of scale 100,000", lambda x: 1e5 * x),
+)
+_SIGNED = (("integers from -100 to 100", -100, 101), ("integers up to 100,000", 0, 100_000))
+_TEXTS = (
+    ("unknown words", ("zzyzx", "qqq", "unseen", "Xylograph")),
+    ("empty texts", ("", " ", "  ")),
+    ("capitals and punctuation", ("ALPHA", "Alpha, beta!", "a-b", "it's")),
+    ("accents", ("café", "naïve", "Ünïcödé", "Ελλάδα")),
+    ("emoji", ("🙂", "👍🏽 ok", "日本語")),
+)
+_PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row")
+_ROWS = 512  # of a batch that holds thresholds
+
+
+def value_changes(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """Inputs of the sizes of `feeds`, with other values; the most telling first, kinds in turns.
+
+    Args:
+        specs: the inputs.
+        feeds: on which the reference runs.
+        facts: what is known of the inputs.
+        generator: of random numbers.
+    """
+    kinds = [
+        _masks(specs, feeds),
+        _rows(specs, feeds, facts, generator),
+        _booleans(specs, feeds),
+        _thresholds(specs, feeds, facts, generator),
+        _floats(specs, feeds, facts, generator),
+        _integers(specs, feeds, facts, generator),
+        _texts(specs, feeds, generator),
+        _missing(specs, feeds, facts, generator),
+    ]
+    while kinds:
+        for kind in list(kinds):
+            try:
+                yield next(kind)
+            except StopIteration:
+                kinds.remove(kind)
+
+
+def _is(spec: TensorSpec, kinds: str) -> bool:
+    return isinstance(spec.dtype, np.dtype) and spec.dtype.kind in kinds
+
+
+def is_mask(spec: TensorSpec) -> bool:
+    """Whether an input says which elements of another are there."""
+    return "mask" in spec.name.lower() and _is(spec, "iubf") and len(spec.shape or ()) >= 2
+
+
+def _floats(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    own = [s for s in specs if _is(s, "fV") and not is_mask(s) and not facts.domains.get(s.name, Domain(0, 1)).values]
+    if not own:
+        return
+    base = {s.name: generator.standard_normal(np.shape(feeds[s.name])) for s in own}
+    for label, change in _FLOATS:
+        made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name), base[s.name]) for s in own}
+        yield label, "values", {**feeds, **_cast(own, made)}
+    for value in facts.values:
+        for word, shift in (("around", 0.0), ("above", 1.0), ("below", -1.0)):
+            step = 0.2 * max(1.0, abs(value))
+            made = {s.name: value + step * (shift * 3 + base[s.name]) for s in own}
+            yield f"values {word} {value:.6g}", "values", {**feeds, **_cast(own, made)}
+        made = {s.name: np.full_like(base[s.name], value) for s in own}
+        yield f"values of exactly {value:.6g}", "values", {**feeds, **_cast(own, made)}
+    for spec in own if len(own) > 1 else ():
+        for label, change in _FLOATS[:6]:
+            made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name), base[spec.name])}
+            yield f"{spec.name}: {label}", "values", {**feeds, **_cast([spec], made)}
+    for spec in own:
+        yield from _features(spec, feeds, base[spec.name])
+
+
+def _features(spec: TensorSpec, feeds: Feeds, base: np.ndarray) -> Iterator[Changed]:
+    """Each of a few features alone far out, on either side."""
+    if base.ndim != 2 or not 1 < base.shape[1] <= 16:
+        return
+    for feature in range(base.shape[1]):
+        for value in (50.0, -50.0):
+            array = base.copy()
+            array[:, feature] = value
+            yield f"{spec.name}: feature {feature} at {value:g}", "values", {**feeds, **_cast([spec], {spec.name: array})}
+
+
+def _within(array: np.ndarray, domain: Domain | None, base: np.ndarray) -> np.ndarray:
+    """Values for an input whose usual ones lie in a domain: as many, below, in and above it."""
+    if domain is None:
+        return array
+    if domain.low > 0:  # roots and logarithms: only what is above zero means anything
+        return np.abs(array) * domain.high
+    middle, half = (domain.low + domain.high) / 2, (domain.high - domain.low) / 2
+    if not np.isfinite(half) or half == 0:
+        return array
+    del base
+    return array if abs(middle) <= half else middle + half * np.clip(array, -1e3, 1e3)
+
+
+def _integers(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    own = [s for s in specs if _is(s, "iu") and s.name not in facts.structural and not is_mask(s)]
+    free = [s for s in own if s.name not in facts.domains]
+    if free:
+        for label, low, high in (("all integers of the type", -(1 << 15), 1 << 15), *_SIGNED):
+            made = {s.name: _whole(s, np.shape(feeds[s.name]), low, high, generator) for s in free}
+            yield label, "values", {**feeds, **made}
+        for number in (0, 1, -1, 2, 7):
+            made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in free}
+            yield f"integers of {number}", "values", {**feeds, **made}
+        for value in facts.sizes[:16]:
+            made = {
+                s.name: (value + generator.integers(-2, 3, np.shape(feeds[s.name]))).astype(s.dtype) for s in free
+            }
+            yield f"integers around {value}", "values", {**feeds, **made}
+    for spec in own:
+        rows = facts.tables.get(spec.name)
+        if rows is not None:
+            for label, low in (("beyond the table", rows), ("below zero", -rows)):
+                drawn = generator.integers(low, low + max(1, min(rows, 5)), np.shape(feeds[spec.name]))
+                yield f"{spec.name}: indices {label}", "values", {**feeds, spec.name: drawn.astype(spec.dtype)}
+
+
+def _whole(
+    spec: TensorSpec, shape: tuple[int, ...], low: int, high: int, generator: np.random.Generator
+) -> np.ndarray:
+    assert isinstance(spec.dtype, np.dtype)
+    info = np.iinfo(spec.dtype)
+    return generator.integers(max(low, info.min), min(high, int(info.max) + 1), shape).astype(spec.dtype)
+
+
+def _rows(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """Indices that read every row of a table, as far as they fit; first and last, and those that differ, always."""
+    own = [s for s in specs if s.name in facts.tables and _is(s, "iu")]
+    if not own:
+        return
+    most = 1 + max(
+        (max(facts.tables[s.name], len(facts.rows.get(s.name, ()))) - 1) // max(1, np.size(feeds[s.name])) for s in own
+    )
+    wanted = {
+        s.name: np.array([*facts.rows.get(s.name, ()), 0, facts.tables[s.name] - 1], np.int64) for s in own
+    }
+    all_rows = {s.name: generator.permutation(facts.tables[s.name]) for s in own}
+    for turn in range(min(most + 1, 64)):
+        made = {}
+        for spec in own:
+            size = np.size(feeds[spec.name])
+            queue = np.concatenate([wanted[spec.name], all_rows[spec.name]])
+            part = queue[turn * size : (turn + 1) * size]
+            filled = np.concatenate([part, generator.integers(0, facts.tables[spec.name], size - len(part))])
+            made[spec.name] = filled.reshape(np.shape(feeds[spec.name])).astype(spec.dtype)
+        first = f"{own[0].name}: rows " if len(own) == 1 else "rows "
+        yield f"{first}{'first, last and others' if turn == 0 else 'of every table'}", "rows", {**feeds, **made}
+
+
+def _booleans(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
+    own = [s for s in specs if _is(s, "b") and not is_mask(s)]
+    for value in (True, False) if own else ():
+        made = {s.name: np.full(np.shape(feeds[s.name]), value) for s in own}
+        yield f"booleans all {value}", "values", {**feeds, **made}
+    for spec in own if len(own) > 1 else ():
+        for value in (True, False):
+            yield f"{spec.name} {value}", "values", {**feeds, spec.name: np.full(np.shape(feeds[spec.name]), value)}
+
+
+def _masks(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
+    own = [s for s in specs if is_mask(s)]
+    for padding in _PADDINGS if own else ():
+        made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
+        yield f"mask {padding}", "mask", {**feeds, **made}
+
+
+def padded(shape: tuple[int, ...], padding: str) -> np.ndarray:
+    """A mask of ones and zeros: along the last dim, rows have different lengths."""
+    mask = np.ones(shape)
+    rows = mask.reshape(-1, shape[-1])
+    length = shape[-1]
+    generator = np.random.default_rng(length)
+    for row in range(len(rows)):
+        gone = max(1, length // 3) * (1 + row % 2) if length > 1 else 0
+        gone = min(gone, length - 1)
+        if padding.endswith("right"):
+            rows[row, length - gone :] = 0
+        elif padding.endswith("left"):
+            rows[row, :gone] = 0
+        elif padding == "of random ones":
+            rows[row] = generator.integers(0, 2, length)
+            rows[row, row % length] = 1
+    if padding == "with an empty row":
+        rows[-1] = 0
+    return mask
+
+
+def _thresholds(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """Rows with each feature at thresholds of trees, as float32, and next to them; the others over their own range."""
+    for spec in specs:
+        own = facts.thresholds.get(spec.name)
+        shape = np.shape(feeds[spec.name])
+        if not own or len(shape) != 2 or not _is(spec, "f") or max(own) >= shape[1]:
+            continue
+        rows = _ROWS if spec.shape and not isinstance(spec.shape[0], int) else shape[0]
+        assert isinstance(spec.dtype, np.dtype)
+        table = np.empty((rows, shape[1]), spec.dtype)
+        for feature in range(shape[1]):
+            table[:, feature] = _over_range(own.get(feature), rows, generator)
+        yield f"{spec.name}: each feature over its own range", "values", _batch_of(specs, feeds, spec.name, table)
+        pairs = [(f, np.float32(t)) for f, found in own.items() for t in found]
+        chosen = generator.permutation(len(pairs))
+        for start in range(0, min(len(chosen), 4 * rows), rows):
+            near = table.copy()
+            for row, place in enumerate(chosen[start : start + rows]):
+                feature, value = pairs[place]
+                near[row, feature] = (value, np.nextafter(value, np.float32(np.inf)))[row % 2]
+            yield f"{spec.name}: features at thresholds", "thresholds", _batch_of(specs, feeds, spec.name, near)
+        if facts.missing:
+            holed = table.copy()
+            holed[generator.random(holed.shape) < 0.3] = np.nan
+            yield f"{spec.name}: missing values", "missing", _batch_of(specs, feeds, spec.name, holed)
+
+
+def _over_range(found: np.ndarray | None, rows: int, generator: np.random.Generator) -> np.ndarray:
+    if found is None or not len(found):
+        return generator.standard_normal(rows)
+    low, high = float(found.min()), float(found.max())
+    margin = 0.25 * (high - low) or 0.5 * abs(high) or 1.0
+    return generator.uniform(low - margin, high + margin, rows)
+
+
+def _batch_of(specs: Sequence[TensorSpec], feeds: Feeds, name: str, table: np.ndarray) -> Feeds:
+    """`feeds` with `table` for one input, and as many rows of the others that have a dynamic batch."""
+    made = dict(feeds)
+    for spec in specs:
+        if spec.name != name and spec.shape and not isinstance(spec.shape[0], int):
+            made[spec.name] = np.resize(feeds[spec.name], (len(table), *np.shape(feeds[spec.name])[1:]))
+    made[name] = table
+    return made
+
+
+def _missing(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    own = [s for s in specs if _is(s, "f") and not is_mask(s)]
+    for label, value in (("NaN", np.nan), ("infinity", np.inf), ("minus infinity", -np.inf)) if own else ():
+        made = {}
+        for spec in own:
+            array = np.array(feeds[spec.name])
+            if array.size:
+                array[generator.random(array.shape) < 0.2] = value
+                array.reshape(-1)[generator.integers(array.size)] = value
+            made[spec.name] = array
+        yield f"some values {label}", "missing", {**feeds, **made}
+    del facts
+
+
+def _texts(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Generator) -> Iterator[Changed]:
+    own = [s for s in specs if s.dtype == "string"]
+    for label, words in _TEXTS if own else ():
+        made = {}
+        for spec in own:
+            old = np.asarray(feeds[spec.name], dtype=object)
+            drawn = generator.choice(np.array(words, dtype=object), np.shape(old))
+            made[spec.name] = np.where(generator.random(np.shape(old)) < 0.7, drawn, old)
+        yield label, "text", {**feeds, **made}
+
+
+def _uniform(array: np.ndarray) -> np.ndarray:
+    """Standard normal numbers -> numbers from 0 to 1 in the same order."""
+    return 1 / (1 + np.exp(-1.7 * array))
+
+
+def _cast(specs: Sequence[TensorSpec], arrays: Mapping[str, Any]) -> Feeds:
+    with np.errstate(all="ignore"):
+        return {s.name: np.asarray(arrays[s.name]).astype(s.dtype) for s in specs}
