@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class Effort(StrEnum):
+    """How long inputs are sought on which two models differ."""
+
+    quick = "quick"
+    normal = "normal"
+    thorough = "thorough"
+
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The .onnx file.", show_default=False)]
 OutputOption = Annotated[
@@ -69,6 +79,19 @@ ThreadsOption = Annotated[
 ]
 RtolOption = Annotated[float, typer.Option("--rtol", min=0.0, help="Relative tolerance for floats.")]
 AtolOption = Annotated[float, typer.Option("--atol", min=0.0, help="Absolute tolerance for floats.")]
+EffortOption = Annotated[
+    Effort, typer.Option("--effort", help="How long inputs are sought on which the two models differ.")
+]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 1 where no input reached some branch.")]
+KeepCounterexampleOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep-counterexample",
+        metavar="FILE.npz",
+        help="Keep an input that shows a difference here.",
+        show_default=False,
+    ),
+]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
 CustomOpOption = Annotated[
     list[Path] | None,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from onnxtool.report.base import Report
 from onnxtool.report.layers import Layers
+from onnxtool.report.proof import Counterexample, Coverage
 
 LOWEST_DECADE, DECADES = -12, 16
 
@@ -104,6 +105,9 @@ class CompareReport(Report):
         layers: the error along the depth, when it was asked for.
         opinions: what the reference implementation says, when it was asked.
         top_k: how many largest elements of a row `TensorDifference.top_k` looks at.
+        coverage: what was tried beyond the usual inputs; None when nothing was.
+        strict: what no input reached makes the verdict bad.
+        counterexample: the input that shows the difference, when it is none of the usual ones.
     """
 
     kind: ClassVar[str] = "compare"
@@ -119,10 +123,18 @@ class CompareReport(Report):
     layers: Layers | None = None
     opinions: tuple[Opinion, ...] = ()
     top_k: int = 5
+    coverage: Coverage | None = None
+    counterexample: Counterexample | None = None
+    strict: bool = False
 
     @property
     def ok(self) -> bool:
-        """True when every output is within tolerance."""
+        """True when every output is within tolerance and, with `strict`, every branch was run."""
+        return self.equal and not (self.strict and self.coverage is not None and bool(self.coverage.unreached))
+
+    @property
+    def equal(self) -> bool:
+        """True when every output is within tolerance on every input."""
         return bool(self.outputs) and all(o.ok for o in self.outputs)
 
     @property

@@ -81,6 +81,9 @@ def command(
     ] = OptLevel.all,
     rtol: o.RtolOption = 1e-3,
     atol: o.AtolOption = 1e-5,
+    effort: o.EffortOption = o.Effort.normal,
+    strict: o.StrictOption = False,
+    keep_counterexample: o.KeepCounterexampleOption = None,
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = "cpu",
     threads: o.ThreadsOption = None,
@@ -156,6 +159,9 @@ def command(
                 bisect=bisect,
                 reference=reference,
                 top_k=top_k,
+                effort=effort.value,
+                keep_counterexample=keep_counterexample,
+                strict=strict,
             )
         )
 

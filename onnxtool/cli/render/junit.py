@@ -70,6 +70,11 @@ def _cases(report: Report) -> Iterator[_Case]:
             text = f"max abs {output.max_abs:.3g}, max rel {output.max_rel:.3g}, SQNR {output.sqnr_db:.1f} dB"
             reason = f"{why(output)}; {text}"
             yield _Case(f"{report.a} against {report.b}", output.name, None if output.ok else reason, note=text)
+        if report.coverage is not None:
+            missed = "\n".join(f"not reached: {branch}" for branch in report.coverage.unreached)
+            note = "\n".join(filter(None, (report.coverage.summary, missed)))
+            failure = (missed or "not reached") if report.equal and not report.ok else None
+            yield _Case(f"{report.a} against {report.b}", "coverage", failure, note=note)
     elif isinstance(report, BenchReport):
         for item in report.latencies:
             name = f"batch {item.batch}, threads {item.threads or 'all'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +23,11 @@ from onnxtool.runtime.probes import find_probes, runnable_feeds
 from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.beyond import Rule, compare_beyond
 from onnxtool.validation.equivalence.compare_runners import compare_runners, match_names
 from onnxtool.validation.equivalence.difference import Tolerance
 from onnxtool.validation.equivalence.rounding import accept_rounding_noise
+from onnxtool.validation.inputs.trial import Effort
 
 
 @takes_models("a", "b")
@@ -46,6 +49,9 @@ def compare(
     bisect: str | os.PathLike[str] | None = None,
     reference: bool = False,
     top_k: int = 5,
+    effort: Effort = "normal",
+    keep_counterexample: str | os.PathLike[str] | None = None,
+    strict: bool = False,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -69,6 +75,9 @@ def compare(
         bisect: folder for the smallest part that differs, as two models with their inputs; implies `layers`.
         reference: ask ONNX's reference implementation of A, an .onnx file, on the run with the worst element.
         top_k: how many largest elements of each row are held against each other.
+        effort: how long further sizes and values are tried where the usual inputs show no difference.
+        keep_counterexample: .npz file for an input that these find.
+        strict: branches that no input reached make the verdict bad.
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
@@ -85,13 +94,29 @@ def compare(
         feeds = [*feeds, *_edges(left, (a, b), skipped)]
         origin += " and edge inputs"
     called = names or (_name(a, "A"), _name(b, "B"))
+    began = time.perf_counter()
     report = compare_runners(
         left, right, feeds, Tolerance(rtol, atol), names=called, data=origin, tolerances=tolerances, top_k=top_k
     )
+    usual = time.perf_counter() - began
     report = replace(report, warnings=(*report.warnings, *skipped))
     report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
     if not isinstance(a, Runner) and not tolerances:
         report = accept_rounding_noise(report, a, left, feeds, options)
+    if report.ok and not any(o.note for o in report.outputs):
+        report, feeds = compare_beyond(
+            report,
+            ((a, left), (b, right)),
+            feeds,
+            Rule(Tolerance(rtol, atol), tolerances, called, top_k),
+            options,
+            effort=effort,
+            usual=usual,
+            seed=seed,
+            keep_as=keep_counterexample,
+            sizes=data is None,
+        )
+        report = replace(report, strict=strict)
     if layers and not isinstance(b, Runner):
         report = _look_inside(report, a, Path(b), feeds, Tolerance(rtol, atol), options, bisect)
     if reference:

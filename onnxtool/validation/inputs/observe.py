@@ -112,7 +112,7 @@ class _Pace:
             return 0.0
         elements, seconds = max(self._seconds)
         grown = _elements(feeds) / max(1.0, elements)
-        return seconds * max(1.0, grown) ** 1.5
+        return float(seconds * max(1.0, grown) ** 1.5)
 
 
 def _candidates(
@@ -167,9 +167,7 @@ def _sized(
 
 def _of_size(specs: Sequence[TensorSpec], sizes: Sizes, facts: Facts, seed: int) -> Feeds | None:
     try:
-        return random_feeds(
-            specs, seed, dims=sizes.dims, batch=sizes.batch, length=sizes.length, domains=facts.domains
-        )
+        return random_feeds(specs, seed, dims=sizes.dims, batch=sizes.batch, length=sizes.length, domains=facts.domains)
     except InputError:  # too large
         return None
 

@@ -13,6 +13,13 @@ from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.trial import Feeds
 
 Changed = tuple[str, str, Feeds]  # label, kind, feeds
+
+
+def _uniform(array: np.ndarray) -> np.ndarray:
+    """Standard normal numbers -> numbers from 0 to 1 in the same order."""
+    return np.asarray(1 / (1 + np.exp(-1.7 * array)))
+
+
 # (label, what becomes of standard normal numbers)
 _FLOATS = (
     ("values of scale 30", lambda x: 30 * x),
@@ -20,14 +27,14 @@ _FLOATS = (
     ("values from 0 to 255", lambda x: np.floor(256 * _uniform(x))),
     ("values of scale 0.001", lambda x: 1e-3 * x),
     ("zeros", np.zeros_like),
-    ("values from 0 to 1", lambda x: _uniform(x)),
+    ("values from 0 to 1", _uniform),
     ("values of scale 1000", lambda x: 1e3 * x),
-    ("values above zero", lambda x: np.abs(x)),
+    ("values above zero", np.abs),
     ("values of 10,000 and -10,000", lambda x: 1e4 * np.sign(x)),
     ("mostly zeros", lambda x: np.where(np.abs(x) > 1.5, x, 0)),
     ("one value of 100 among small ones", lambda x: np.where(x == x.max(initial=0), 100, 0.1 * x)),
     ("values below zero, of scale 100", lambda x: -100 * np.abs(x)),
-    ("equal values", lambda x: np.ones_like(x)),
+    ("equal values", np.ones_like),
     ("values of scale 100,000", lambda x: 1e5 * x),
 )
 _SIGNED = (("integers from -100 to 100", -100, 101), ("integers up to 100,000", 0, 100_000))
@@ -61,7 +68,7 @@ def value_changes(
         _floats(specs, feeds, facts, generator),
         _integers(specs, feeds, facts, generator),
         _texts(specs, feeds, generator),
-        _missing(specs, feeds, facts, generator),
+        _missing(specs, feeds, generator),
     ]
     while kinds:
         for kind in list(kinds):
@@ -88,7 +95,7 @@ def _floats(
         return
     base = {s.name: generator.standard_normal(np.shape(feeds[s.name])) for s in own}
     for label, change in _FLOATS:
-        made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name), base[s.name]) for s in own}
+        made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name)) for s in own}
         yield label, "values", {**feeds, **_cast(own, made)}
     for value in facts.values:
         for word, shift in (("around", 0.0), ("above", 1.0), ("below", -1.0)):
@@ -99,7 +106,7 @@ def _floats(
         yield f"values of exactly {value:.6g}", "values", {**feeds, **_cast(own, made)}
     for spec in own if len(own) > 1 else ():
         for label, change in _FLOATS[:6]:
-            made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name), base[spec.name])}
+            made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name))}
             yield f"{spec.name}: {label}", "values", {**feeds, **_cast([spec], made)}
     for spec in own:
         yield from _features(spec, feeds, base[spec.name])
@@ -113,19 +120,22 @@ def _features(spec: TensorSpec, feeds: Feeds, base: np.ndarray) -> Iterator[Chan
         for value in (50.0, -50.0):
             array = base.copy()
             array[:, feature] = value
-            yield f"{spec.name}: feature {feature} at {value:g}", "values", {**feeds, **_cast([spec], {spec.name: array})}
+            yield (
+                f"{spec.name}: feature {feature} at {value:g}",
+                "values",
+                {**feeds, **_cast([spec], {spec.name: array})},
+            )
 
 
-def _within(array: np.ndarray, domain: Domain | None, base: np.ndarray) -> np.ndarray:
+def _within(array: np.ndarray, domain: Domain | None) -> np.ndarray:
     """Values for an input whose usual ones lie in a domain: as many, below, in and above it."""
     if domain is None:
         return array
     if domain.low > 0:  # roots and logarithms: only what is above zero means anything
-        return np.abs(array) * domain.high
+        return np.asarray(np.abs(array) * domain.high)
     middle, half = (domain.low + domain.high) / 2, (domain.high - domain.low) / 2
     if not np.isfinite(half) or half == 0:
         return array
-    del base
     return array if abs(middle) <= half else middle + half * np.clip(array, -1e3, 1e3)
 
 
@@ -142,9 +152,7 @@ def _integers(
             made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in free}
             yield f"integers of {number}", "values", {**feeds, **made}
         for value in facts.sizes[:16]:
-            made = {
-                s.name: (value + generator.integers(-2, 3, np.shape(feeds[s.name]))).astype(s.dtype) for s in free
-            }
+            made = {s.name: (value + generator.integers(-2, 3, np.shape(feeds[s.name]))).astype(s.dtype) for s in free}
             yield f"integers around {value}", "values", {**feeds, **made}
     for spec in own:
         rows = facts.tables.get(spec.name)
@@ -154,17 +162,13 @@ def _integers(
                 yield f"{spec.name}: indices {label}", "values", {**feeds, spec.name: drawn.astype(spec.dtype)}
 
 
-def _whole(
-    spec: TensorSpec, shape: tuple[int, ...], low: int, high: int, generator: np.random.Generator
-) -> np.ndarray:
+def _whole(spec: TensorSpec, shape: tuple[int, ...], low: int, high: int, generator: np.random.Generator) -> np.ndarray:
     assert isinstance(spec.dtype, np.dtype)
     info = np.iinfo(spec.dtype)
     return generator.integers(max(low, info.min), min(high, int(info.max) + 1), shape).astype(spec.dtype)
 
 
-def _rows(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
-) -> Iterator[Changed]:
+def _rows(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator) -> Iterator[Changed]:
     """Indices that read every row of a table, as far as they fit; first and last, and those that differ, always."""
     own = [s for s in specs if s.name in facts.tables and _is(s, "iu")]
     if not own:
@@ -172,9 +176,7 @@ def _rows(
     most = 1 + max(
         (max(facts.tables[s.name], len(facts.rows.get(s.name, ()))) - 1) // max(1, np.size(feeds[s.name])) for s in own
     )
-    wanted = {
-        s.name: np.array([*facts.rows.get(s.name, ()), 0, facts.tables[s.name] - 1], np.int64) for s in own
-    }
+    wanted = {s.name: np.array([*facts.rows.get(s.name, ()), 0, facts.tables[s.name] - 1], np.int64) for s in own}
     all_rows = {s.name: generator.permutation(facts.tables[s.name]) for s in own}
     for turn in range(min(most + 1, 64)):
         made = {}
@@ -273,9 +275,7 @@ def _batch_of(specs: Sequence[TensorSpec], feeds: Feeds, name: str, table: np.nd
     return made
 
 
-def _missing(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
-) -> Iterator[Changed]:
+def _missing(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Generator) -> Iterator[Changed]:
     own = [s for s in specs if _is(s, "f") and not is_mask(s)]
     for label, value in (("NaN", np.nan), ("infinity", np.inf), ("minus infinity", -np.inf)) if own else ():
         made = {}
@@ -286,7 +286,6 @@ def _missing(
                 array.reshape(-1)[generator.integers(array.size)] = value
             made[spec.name] = array
         yield f"some values {label}", "missing", {**feeds, **made}
-    del facts
 
 
 def _texts(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Generator) -> Iterator[Changed]:
@@ -298,11 +297,6 @@ def _texts(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Gener
             drawn = generator.choice(np.array(words, dtype=object), np.shape(old))
             made[spec.name] = np.where(generator.random(np.shape(old)) < 0.7, drawn, old)
         yield label, "text", {**feeds, **made}
-
-
-def _uniform(array: np.ndarray) -> np.ndarray:
-    """Standard normal numbers -> numbers from 0 to 1 in the same order."""
-    return 1 / (1 + np.exp(-1.7 * array))
 
 
 def _cast(specs: Sequence[TensorSpec], arrays: Mapping[str, Any]) -> Feeds:

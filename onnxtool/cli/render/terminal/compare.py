@@ -48,9 +48,13 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
         )
     if report.layers is not None:
         _layers(report.layers, console, verbose)
+    if report.coverage is not None:
+        console.print(f"[dim]  tried besides: {markup(report.coverage.summary, 300)}[/]", soft_wrap=True)
+    if report.counterexample is not None:
+        console.print(f"  [red]differs with[/] {markup(str(report.counterexample), 500)}", soft_wrap=True)
     warnings(console, report.warnings)
     sizes = f"{len(report.runs)} run{'s' if len(report.runs) != 1 else ''} on {clean(report.data)}"
-    outcome = "equal" if report.ok else "different"
+    outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
     own = sum(item.rtol is not None for item in report.outputs)
     but = f", {own} output{'s' if own != 1 else ''} by --tolerance" if own else ""
     verdict(console, report.ok, f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} ({sizes})")

@@ -1,0 +1,98 @@
+"""What a proof of equality tried, what it reached, and the input that refutes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+KINDS = {
+    "size": "other sizes",
+    "values": "other values",
+    "mask": "masks",
+    "rows": "table rows",
+    "thresholds": "at thresholds",
+    "missing": "not finite",
+    "text": "other texts",
+    "branch": "for branches",
+}
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A part of a graph that runs on some inputs only.
+
+    Attributes:
+        model: which of the two models: its name in the report.
+        node: name of the If or Loop node.
+        part: "then branch", "else branch" or "loop body".
+    """
+
+    model: str
+    node: str
+    part: str
+
+    def __str__(self) -> str:
+        return f"the {self.part} of {self.node!r} in {self.model}"
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """An input on which two models differ.
+
+    Attributes:
+        label: what is particular about it: "length 300", "mask padded on the left".
+        kind: size, values, mask, rows, thresholds, missing, text, branch or search.
+        shapes: of the inputs.
+        file: where it was kept (--keep-counterexample), with the reference's outputs; None when it was not.
+    """
+
+    label: str
+    kind: str
+    shapes: Mapping[str, tuple[int, ...]]
+    file: str | None = None
+
+    def __str__(self) -> str:
+        shapes = ", ".join(f"{n} {list(s)}" for n, s in self.shapes.items())
+        kept = f"; kept as {self.file}" if self.file else ""
+        return f"{self.label} ({shapes}){kept}"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What was tried beyond the usual inputs.
+
+    Attributes:
+        effort: quick, normal or thorough.
+        inputs: how many of each kind were compared.
+        tried: what was particular about them, in order.
+        refused: what the reference does not take.
+        unusable: what the reference gives no finite numbers for.
+        rounding: differences that the reference itself shows when its input changes by a few units in the last place.
+        parts: branches and loop bodies in the models that were watched.
+        unreached: those that no input ran.
+        forced: how many of these were equal when their conditions were made constant in both models.
+        searched: inputs were also changed towards a larger difference.
+        complete: everything that was meant to be tried was; False when the time was up before.
+        seed: of the random numbers.
+    """
+
+    effort: str
+    inputs: Mapping[str, int]
+    tried: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    unusable: tuple[str, ...] = ()
+    rounding: tuple[str, ...] = ()
+    parts: int = 0
+    unreached: tuple[Branch, ...] = ()
+    forced: int = 0
+    searched: bool = False
+    complete: bool = True
+    seed: int = 0
+
+    @property
+    def summary(self) -> str:
+        """In a line: how many inputs of each kind, and what was not reached."""
+        kinds = ", ".join(f"{count} {KINDS.get(kind, kind)}" for kind, count in self.inputs.items())
+        left = "" if self.complete else "; more were left out for want of time (--effort thorough)"
+        missed = f"; {len(self.unreached)} of {self.parts} branches not reached" if self.unreached else ""
+        return f"{kinds or 'no further inputs'}{missed}{left}"

@@ -1,0 +1,164 @@
+"""`compare` beyond the usual inputs: a search for one on which the two models differ."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.model import io
+from onnxtool.model.domains import Domain
+from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.runner import Runner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.compare_runners import compare_runners
+from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.inputs.counterexample import Findings, hold, look, with_findings
+from onnxtool.validation.inputs.facts import Facts
+from onnxtool.validation.inputs.graphs import facts_of, force_branches, unreached_branches, watch_branches
+from onnxtool.validation.inputs.keep import keep
+from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
+
+Model = str | os.PathLike[str] | Runner
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a comparison judges.
+
+    Attributes:
+        tolerance: for floats.
+        tolerances: for single outputs.
+        names: of the two models, for reports.
+        top_k: how many largest elements are held against each other.
+    """
+
+    tolerance: Tolerance
+    tolerances: Mapping[str, Tolerance] | None
+    names: tuple[str, str]
+    top_k: int
+
+    def __call__(self, a: Runner, b: Runner, trial: Trial) -> CompareReport:
+        """The comparison on one trial, whose outputs of `a` are known."""
+        return compare_runners(
+            _Known(a, trial),
+            b,
+            [trial.feeds],
+            self.tolerance,
+            names=self.names,
+            data=trial.label,
+            tolerances=self.tolerances,
+            top_k=self.top_k,
+        )
+
+
+class _Known:
+    """A runner whose outputs for one trial are known."""
+
+    def __init__(self, runner: Runner, trial: Trial) -> None:
+        self.inputs, self.outputs, self._runner, self._trial = runner.inputs, runner.outputs, runner, trial
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """The trial's outputs for its own feeds."""
+        return dict(self._trial.outputs) if feeds is self._trial.feeds else self._runner.run(feeds)
+
+
+def compare_beyond(
+    report: CompareReport,
+    models: tuple[tuple[Model, Runner], tuple[Model, Runner]],
+    runs: Sequence[Feeds],
+    rule: Rule,
+    options: SessionOptions,
+    *,
+    effort: Effort,
+    usual: float,
+    seed: int,
+    keep_as: str | os.PathLike[str] | None,
+    sizes: bool,
+) -> tuple[CompareReport, list[Feeds]]:
+    """Go on after two models were found equal on the usual inputs.
+
+    Args:
+        report: of the usual inputs.
+        models: what was given, and its runner.
+        runs: the usual inputs.
+        rule: how differences are judged.
+        options: how graphs are run.
+        effort: how much is tried.
+        usual: seconds that the usual inputs took.
+        seed: of random numbers.
+        keep_as: where a counterexample goes.
+        sizes: whether dynamic dims may have other sizes.
+
+    Returns:
+        The report with what was found, and the inputs with that of the counterexample at the end.
+
+    Raises:
+        InputError: the second model fails to run where the first runs.
+    """
+    left, right = models[0][1], models[1][1]
+    graphs = {n: io.load(m) for n, (m, _) in zip(rule.names, models, strict=True) if not isinstance(m, Runner)}
+    known: dict[str, Domain] = {}
+    for model, _ in models:
+        if isinstance(model, Runner):
+            known = known | dict(getattr(model, "feeds_hint", None) or {})
+    facts = facts_of(list(graphs.values()), known)
+    budget = Budget(effort, usual)
+    findings = look(
+        left, right, left.inputs, runs, facts, lambda t: rule(left, right, t), budget, seed=seed, sizes=sizes
+    )
+    if findings.failure is None and graphs:
+        _branches(findings, graphs, left, right, runs, rule, Budget(effort, usual), options, facts, seed)
+    file = None
+    if findings.failure is not None and keep_as is not None:
+        file = keep(findings.failure, keep_as)
+    done = with_findings(report, findings, findings.coverage(effort, seed), file)
+    lines = unreached_lines(findings)
+    extra = [dict(findings.failure.feeds)] if findings.failure is not None else []
+    return replace(done, warnings=(*done.warnings, *lines)), [*runs, *extra]
+
+
+def _branches(
+    findings: Findings,
+    graphs: Mapping[str, ir.Model],
+    left: Runner,
+    right: Runner,
+    runs: Sequence[Feeds],
+    rule: Rule,
+    budget: Budget,
+    options: SessionOptions,
+    facts: Facts,
+    seed: int,
+) -> None:
+    tried = [*runs, *(t.feeds for t in findings.observed.trials)]
+    trials, unreached, findings.parts = watch_branches(
+        graphs, left, left.inputs, tried, facts, budget, options, seed=seed
+    )
+    findings.observed.trials += trials
+    hold(trials, lambda t: rule(left, right, t), left, right, findings)
+    if findings.failure is None and len(graphs) == 2:
+        first, second = graphs.values()
+        forced = force_branches(
+            first,
+            second,
+            unreached.get(rule.names[0], []),
+            runs,
+            lambda x, y, feeds: rule(x, y, Trial("", "branch", feeds, x.run(feeds))),
+            options,
+            findings,
+        )
+        findings.forced = len(forced)
+    findings.unreached = unreached_branches(unreached)
+
+
+def unreached_lines(findings: Findings) -> list[str]:
+    """A warning on what no input reached."""
+    if not findings.unreached or findings.failure is not None:
+        return []
+    listed = ", ".join(str(b) for b in findings.unreached[:5])
+    more = f" and {len(findings.unreached) - 5} more" if len(findings.unreached) > 5 else ""
+    return [f"equal where run: no input tried reaches {listed}{more}. Give --data FILE.npz that does."]

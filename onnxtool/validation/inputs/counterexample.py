@@ -1,0 +1,236 @@
+"""Look for an input on which a candidate differs from a reference, beyond the usual ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.report.compare import CompareReport
+from onnxtool.report.proof import Branch, Counterexample, Coverage
+from onnxtool.runtime.runner import Runner
+from onnxtool.validation.inputs.facts import Facts
+from onnxtool.validation.inputs.minimise import minimised
+from onnxtool.validation.inputs.noise import rounding_explains
+from onnxtool.validation.inputs.observe import Observed, observe
+from onnxtool.validation.inputs.search import search
+from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
+
+# Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
+_EXACT = ("thresholds", "rows", "mask", "size", "usual")
+Judge = Callable[[Trial], CompareReport]
+
+
+@dataclass
+class Findings:
+    """What looking for a counterexample gave.
+
+    Attributes:
+        observed: what the reference gave.
+        failure: an input on which the candidate differs, or fails to run.
+        report: the comparison there; None where the candidate fails to run.
+        error: why it fails to run.
+        rounding: labels of differences that rounding explains.
+        searched: inputs were changed towards a larger difference.
+        unreached: branches that no input ran.
+        parts: branches that there are.
+        forced: branches that no input reached and that were equal when they were forced to run.
+    """
+
+    observed: Observed
+    failure: Trial | None = None
+    report: CompareReport | None = None
+    error: str = ""
+    rounding: list[str] = field(default_factory=list)
+    searched: bool = False
+    unreached: tuple[Branch, ...] = ()
+    parts: int = 0
+    forced: int = 0
+
+    def counterexample(self, file: str | None = None) -> Counterexample | None:
+        """For the report."""
+        if self.failure is None:
+            return None
+        shapes = {name: tuple(np.shape(a)) for name, a in self.failure.feeds.items()}
+        return Counterexample(self.failure.label, self.failure.kind, shapes, file)
+
+    def coverage(self, effort: Effort, seed: int) -> Coverage:
+        """For the report."""
+        seen = self.observed
+        return Coverage(
+            effort=effort,
+            inputs=dict(Counter(t.kind for t in seen.trials)),
+            tried=tuple(t.label for t in seen.trials),
+            refused=tuple(seen.refused),
+            unusable=tuple(seen.unusable),
+            rounding=tuple(self.rounding),
+            parts=self.parts,
+            unreached=self.unreached,
+            forced=self.forced,
+            searched=self.searched,
+            complete=not seen.untried,
+            seed=seed,
+        )
+
+
+def hold(
+    trials: Sequence[Trial], judge: Judge, reference: Runner | None, candidate: Runner | None, into: Findings
+) -> None:
+    """Judge a candidate on trials, up to the first that it fails.
+
+    Args:
+        trials: with the reference's outputs.
+        judge: the comparison on one trial; raises InputError where the candidate fails to run.
+        reference: to measure what rounding does where they differ; None when it is no longer there.
+        candidate: likewise.
+        into: findings that are added to.
+    """
+    for trial in trials:
+        try:
+            report = judge(trial)
+        except UsageError:
+            raise
+        except OnnxToolError as error:
+            into.failure, into.report, into.error = trial, None, str(error)
+            return
+        if report.ok:
+            continue
+        if _excused(trial, report, reference, candidate):
+            into.rounding.append(trial.label)
+            continue
+        into.failure, into.report = trial, report
+        return
+
+
+def _excused(trial: Trial, report: CompareReport, reference: Runner | None, candidate: Runner | None) -> bool:
+    """Whether rounding explains the difference; shapes and types it never does."""
+    if trial.kind in _EXACT or reference is None or candidate is None:
+        return False
+    if any(o.note for o in report.outputs if not o.ok):
+        return False
+    try:
+        actual = candidate.run(renamed(trial.feeds, reference, candidate))
+    except OnnxToolError:
+        return False
+    names = {o.name: o.other_name or o.name for o in report.outputs}
+    return rounding_explains(reference, trial, actual, names)
+
+
+def look(
+    reference: Runner,
+    candidate: Runner,
+    specs: Sequence[TensorSpec],
+    runs: Sequence[Feeds],
+    facts: Facts,
+    judge: Judge,
+    budget: Budget,
+    *,
+    seed: int = 0,
+    sizes: bool = True,
+) -> Findings:
+    """Try further sizes and values, then change inputs towards a larger difference.
+
+    Args:
+        reference: what is right.
+        candidate: what is judged.
+        specs: the reference's inputs.
+        runs: inputs on which the two have been found equal.
+        facts: what the graphs tell of the inputs.
+        judge: the comparison on one trial.
+        budget: how long all of it may take.
+        seed: of random numbers.
+        sizes: whether the sizes of dynamic dims may change.
+    """
+    observed = observe(reference, specs, runs, facts, budget.part(0.45), seed=seed, sizes=sizes)
+    findings = Findings(observed)
+    hold(observed.trials, judge, reference, candidate, findings)
+    if findings.failure is None:
+        climb(reference, candidate, specs, runs, facts, judge, budget, findings, seed=seed)
+    shrink(reference, candidate, specs, judge, findings)
+    return findings
+
+
+def climb(
+    reference: Runner,
+    candidate: Runner,
+    specs: Sequence[TensorSpec],
+    runs: Sequence[Feeds],
+    facts: Facts,
+    judge: Judge,
+    budget: Budget,
+    findings: Findings,
+    *,
+    seed: int = 0,
+) -> None:
+    """The last search, from the usual inputs and the trials; a failure goes into `findings`."""
+    if budget.left <= 0:
+        return
+    findings.searched = True
+    starts = [Trial("usual", "usual", dict(r)) for r in runs[:2]]
+    starts += [t for t in findings.observed.trials if t.kind != "size"][:4]
+    found = search(
+        reference.run,
+        lambda feeds: candidate.run(renamed(feeds, reference, candidate)),
+        specs,
+        starts,
+        facts,
+        budget,
+        lambda trial: _fails(trial, judge, reference, candidate),
+        seed=seed,
+    )
+    if found is not None:
+        hold([found], judge, reference, candidate, findings)
+
+
+def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> bool:
+    try:
+        report = judge(trial)
+    except OnnxToolError:
+        return True
+    return not report.ok and not _excused(trial, report, reference, candidate)
+
+
+def shrink(reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], judge: Judge, findings: Findings) -> None:
+    """Make the failure smaller, where that is quick."""
+    if findings.failure is None:
+        return
+    budget = Budget("quick")
+    smaller = minimised(findings.failure, reference, specs, lambda t: _fails(t, judge, reference, candidate), budget)
+    if smaller is not findings.failure:
+        again = Findings(findings.observed)
+        hold([smaller], judge, reference, candidate, again)
+        if again.failure is not None:
+            findings.failure, findings.report, findings.error = again.failure, again.report, again.error
+
+
+def renamed(feeds: Mapping[str, Any], reference: Runner, candidate: Runner) -> Feeds:
+    """Feeds in the candidate's names: by name, or by position where the names share nothing."""
+    theirs = [s.name for s in candidate.inputs]
+    if set(theirs) <= set(feeds):
+        return {name: feeds[name] for name in theirs}
+    own = [s.name for s in reference.inputs]
+    if len(own) != len(theirs):
+        raise InputError(f"the two models have other inputs: {', '.join(own)} against {', '.join(theirs)}.")
+    shared = set(own) & set(theirs)
+    rest = iter([n for n in theirs if n not in shared])
+    return {(name if name in shared else next(rest)): feeds[name] for name in own}
+
+
+def with_findings(report: CompareReport, findings: Findings, coverage: Coverage, file: str | None) -> CompareReport:
+    """A comparison on the usual inputs, and what was found beyond them, as one report.
+
+    Raises:
+        InputError: the candidate fails to run on an input that the reference takes.
+    """
+    found = findings.counterexample(file)
+    if findings.failure is not None and findings.report is None:
+        raise InputError(f"with {findings.failure.label}: {findings.error}")
+    if found is None or findings.report is None:
+        return replace(report, coverage=coverage)
+    outputs = tuple(replace(o, worst_run=len(report.runs)) for o in findings.report.outputs)
+    return replace(report, outputs=outputs, runs=(*report.runs, found.shapes), coverage=coverage, counterexample=found)
