@@ -87,7 +87,8 @@ def _moved(reference: Runner, feeds: Feeds, seed: int) -> dict[str, Any] | None:
     if not changed:
         return None
     try:
-        return flatten(reference.run(made))
+        with np.errstate(all="ignore"):
+            return flatten(reference.run(made))
     except OnnxToolError:
         return None
 

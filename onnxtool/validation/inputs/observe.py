@@ -101,7 +101,8 @@ class _Pace:
 
     def run(self, feeds: Feeds) -> dict[str, Any]:
         start = time.perf_counter()
-        with guarded("running the model", inputs=feeds_bytes(feeds)):
+        # A source in numpy warns of what infinities become; that is no news here.
+        with guarded("running the model", inputs=feeds_bytes(feeds)), np.errstate(all="ignore"):
             outputs = self._runner.run(feeds)
         self._seconds.append((_elements(feeds), time.perf_counter() - start))
         return {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in outputs.items()}
