@@ -1,37 +1,73 @@
-"""Functions of Python files that the user names: generators of samples, and metrics."""
+"""Code of Python files that the user names: factories, generators of samples, metrics; naming it is consent."""
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, UsageError
+
+
+def load_file(path: Path, subject: str) -> ModuleType:
+    """Run a Python file as a module.
+
+    Args:
+        path: the file; its folder is on the path for its own imports.
+        subject: how messages begin: the option and what was written after it.
+
+    Raises:
+        UsageError: no such file.
+        InputError: the file fails to run.
+    """
+    if not path.is_file():
+        raise UsageError(f"{subject}: no such file {path}.")
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{subject}: {path} cannot be read as a Python file.")
+    module = module_from_spec(spec)
+    # Registered, so that pickles and dataclasses inside find their module.
+    sys.modules.setdefault(path.stem, module)
+    with importable([path.parent]):
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{subject}: {path} fails to import: {type(error).__name__}: {reason}") from error
+    return module
 
 
 def load_function(script: Path, function: str) -> Callable[..., Any]:
-    """A function of a Python file that the user named.
+    """A function of a Python file.
 
     Raises:
-        InputError: no such file or function, or the file fails to run.
+        UsageError: no such file or function.
+        InputError: the file fails to run.
     """
-    if not script.is_file():
-        raise InputError(f"{script}: no such file.")
-    spec = importlib.util.spec_from_file_location(f"onnxtool_user_{script.stem}", script)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{script}: cannot be read as a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(f"{script}: fails to run: {type(error).__name__}: {error}") from error
-    call = getattr(module, function, None)
+    subject = f"{script}:{function}"
+    call = getattr(load_file(script, subject), function, None)
     if not callable(call):
-        raise InputError(f"{script}: there is no function {function!r} in it.")
+        raise UsageError(f"{subject}: there is no function {function!r} in {script}.")
     return call  # type: ignore[no-any-return]
+
+
+@contextmanager
+def importable(folders: Sequence[Path]) -> Iterator[None]:
+    """Let imports find modules in `folders` inside the block."""
+    added = [str(Path(f).resolve()) for f in folders]
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for entry in added:
+            if entry in sys.path:
+                sys.path.remove(entry)
 
 
 def read_items(call: Callable[[], Any], label: str) -> Iterator[Mapping[str, np.ndarray]]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from onnxtool.conversion.tensorflow.environment import (
     tensorflow_backend,
 )
 from onnxtool.errors import InputError, UsageError
+from onnxtool.user_code import importable, load_file
 
 # What was built to see what it is, for the adapter that then asks for it: a factory is called once.
 _built: ContextVar[tuple[ConvertOptions, Any] | None] = ContextVar("built", default=None)
@@ -76,7 +75,7 @@ def find_factory(options: ConvertOptions) -> Any:
     if not colon or not place or not attribute:
         raise UsageError(f"--factory {text}: write file.py:function or package.module:Class.")
     with importable(options.python_path):
-        module = _from_file(Path(place), text) if place.endswith(".py") else _from_name(place, text)
+        module = load_file(Path(place), f"--factory {text}") if place.endswith(".py") else _from_name(place, text)
     target: Any = module
     for part in attribute.split("."):
         if not hasattr(target, part):
@@ -84,36 +83,6 @@ def find_factory(options: ConvertOptions) -> Any:
             raise UsageError(f"--factory {text}: {place} has no {part!r}; it has {', '.join(offered[:12])}.")
         target = getattr(target, part)
     return target
-
-
-@contextmanager
-def importable(folders: Sequence[Path]) -> Iterator[None]:
-    """Let imports find modules in `folders` inside the block."""
-    added = [str(Path(f).resolve()) for f in folders]
-    sys.path[:0] = added
-    try:
-        yield
-    finally:
-        for entry in added:
-            if entry in sys.path:
-                sys.path.remove(entry)
-
-
-def _from_file(path: Path, text: str) -> Any:
-    if not path.is_file():
-        raise UsageError(f"--factory {text}: no such file {path}.")
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    # Registered, so that pickles and dataclasses inside find their module; its folder for its own imports.
-    sys.modules.setdefault(path.stem, module)
-    with importable([path.parent]):
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"--factory {text}: {path} fails to import: {type(error).__name__}: {reason}") from error
-    return module
 
 
 def _from_name(name: str, text: str) -> Any:

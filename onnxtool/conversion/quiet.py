@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 import warnings
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 
 from onnxtool.conversion.tensorflow.environment import importing
-from onnxtool.runtime.isolation import ending_code
+from onnxtool.runtime.isolation import descriptors_silenced, ending_code
 
 
 @contextlib.contextmanager
@@ -34,31 +33,11 @@ def quiet(verbose: int, *, native: bool = False) -> Iterator[list[warnings.Warni
             with (
                 contextlib.redirect_stdout(io.StringIO()),
                 contextlib.redirect_stderr(io.StringIO()),
-                _descriptors_away() if native else contextlib.nullcontext(),
+                descriptors_silenced(1, 2) if native else contextlib.nullcontext(),
             ):
                 yield caught
         finally:
             logging.disable(disabled)
-
-
-@contextlib.contextmanager
-def _descriptors_away() -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for descriptor in (1, 2):
-            try:
-                kept = os.dup(descriptor)
-            except OSError:  # a process without a terminal may have none
-                continue
-            sink = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(sink, descriptor)
-            os.close(sink)
-            stack.callback(_put_back, kept, descriptor)
-        yield
-
-
-def _put_back(kept: int, descriptor: int) -> None:
-    os.dup2(kept, descriptor)
-    os.close(kept)
 
 
 def import_all(modules: Iterable[str], verbose: int = 0) -> None:

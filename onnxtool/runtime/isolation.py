@@ -130,18 +130,32 @@ def native_silence() -> Iterator[None]:
     if not _channel:
         yield
         return
+    with descriptors_silenced(1, 2):
+        yield
+
+
+@contextmanager
+def descriptors_silenced(*descriptors: int) -> Iterator[None]:
+    """Send what is written to these descriptors (1 is stdout, 2 is stderr) nowhere; native code knows no other way.
+
+    A process may lack some of them; those are left alone.
+    """
     _flush()
-    kept = [os.dup(descriptor) for descriptor in (1, 2)]
+    kept: list[tuple[int, int]] = []
+    for descriptor in descriptors:
+        with suppress(OSError):
+            kept.append((descriptor, os.dup(descriptor)))
     sink = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
+    for descriptor, _ in kept:
         os.dup2(sink, descriptor)
     os.close(sink)
     try:
         yield
     finally:
         _flush()
-        for descriptor, own in zip((1, 2), kept, strict=True):
-            os.dup2(own, descriptor)
+        for descriptor, own in kept:
+            with suppress(OSError):
+                os.dup2(own, descriptor)
             os.close(own)
 
 

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onnxtool.conversion.factory import call_factory, importable
+from onnxtool.conversion.factory import call_factory
 from onnxtool.conversion.keras.hdf5 import verify_structure
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsafeError, UsageError
+from onnxtool.user_code import importable
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ARCHIVE_ENTRIES = {"config.json", "metadata.json"}

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from onnxtool.conversion.factory import call_factory, find_factory, importable
+from onnxtool.conversion.factory import call_factory, find_factory
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.exported_program import load_exported_program
 from onnxtool.conversion.pytorch.safety import refuse_unsafe_script
@@ -24,6 +24,7 @@ from onnxtool.conversion.pytorch.transformers import load_pretrained
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.model.spec import Dim, dtype_name
+from onnxtool.user_code import importable
 
 
 @dataclass

@@ -6,12 +6,12 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from onnxtool.conversion.factory import importable
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError
 from onnxtool.model.safety.pickle_scan import pickled_imports, unpacked
+from onnxtool.user_code import importable
 
 # Packages whose classes are part of what a fitted estimator is made of. Only classes and numpy ufuncs of theirs are
 # accepted, no plain functions: numpy alone has some that run any string given to them.

@@ -8,10 +8,11 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from onnxtool.errors import MissingExtraError, UnsupportedError
+from onnxtool.runtime.isolation import descriptors_silenced
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LOGGERS = ("tensorflow", "absl", "tf2onnx", "h5py", "numba")
@@ -118,20 +119,5 @@ def quiet(verbose: int = 0) -> Iterator[None]:
 def silent_native_stderr(verbose: int = 0) -> Iterator[None]:
     """Inside the block, nothing reaches the terminal's error stream (below `verbose` 2). Native code of TensorFlow
     writes there whatever the log level. Keep it short: progress goes there too."""
-    if verbose >= 2:
+    with nullcontext() if verbose >= 2 else descriptors_silenced(2):
         yield
-        return
-    try:
-        sys.stderr.flush()
-        saved = os.dup(2)
-    except (OSError, ValueError):
-        yield
-        return
-    try:
-        with open(os.devnull, "wb") as sink:
-            os.dup2(sink.fileno(), 2)
-        yield
-    finally:
-        with suppress(OSError):
-            os.dup2(saved, 2)
-        os.close(saved)

@@ -144,7 +144,7 @@ def test_scripts_that_fail_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="broken"):
         open_data(f"{script}:rows", SPECS)
     script.write_text("x = 1")
-    with pytest.raises(InputError, match="no function 'rows'"):
+    with pytest.raises(UsageError, match="no function 'rows'"):
         open_data(f"{script}:rows", SPECS)
     with pytest.raises(UsageError, match="name the generator"):
         open_data(script, SPECS)
