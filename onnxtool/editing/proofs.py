@@ -92,6 +92,42 @@ def same_outputs(
         return compare(after, pairs, context, claim, exact=False, unproven=unproven)
 
 
+def converted_outputs(
+    before: ir.Model,
+    after: ir.Model,
+    context: EditContext,
+    claim: str,
+    *,
+    forward: Callable[[Feeds], Feeds],
+    back: Callable[[Feeds], Feeds],
+    fixed: Mapping[str, tuple[int, ...]] | None = None,
+    exact: bool = True,
+) -> Proof:
+    """Run the new model on its own kind of inputs, and the old one on what these stand for.
+
+    Args:
+        before: the reference.
+        after: what is judged.
+        context: tolerance and seed.
+        claim: what holds when they are equal.
+        forward: inputs of the new model, made of inputs of the old one.
+        back: what inputs of the new model are for the old one.
+        fixed: shapes of inputs that the operation has decided on.
+        exact: floats must be equal to the last bit.
+
+    Raises:
+        VerdictError: an output differs, or the new model does not run.
+    """
+    reference = OnnxRunner.open(before, context.options)
+    decided = [s for s in input_specs(before) if s.name in (fixed or {})]
+    if any(not isinstance(d, int) for s in decided for d in s.shape or (None,)):
+        given: list[Feeds] = [p.feeds for p in probes_of(after, context)]
+    else:
+        given = [forward(p.feeds) for p in probes_of(before, context, reference)]
+    pairs = [(g, flatten(reference.run(dict(back(g))))) for g in given]
+    return compare(after, pairs, context, claim, exact=exact and not draws_random_numbers(before))
+
+
 def compare(
     model: ir.Model,
     cases: Iterable[tuple[Feeds, Outputs]],

@@ -8,9 +8,13 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from onnxtool.editing.operation import Operation
+from onnxtool.editing.operations.inputs import IoDtype, Layout, RemoveInput
 from onnxtool.editing.operations.interface import AddOutput, RemoveOutput, RenameInput, RenameOutput
+from onnxtool.editing.operations.join import Append, Prepend
 from onnxtool.editing.operations.metadata import ClearMetadata, NameDim, SetDoc, SetMetadata
+from onnxtool.editing.operations.parts import Extract
 from onnxtool.editing.operations.set_shape import SetShape
+from onnxtool.editing.operations.storage import ExternalData
 from onnxtool.editing.operations.versions import SetIrVersion, SetOpset
 from onnxtool.errors import UsageError
 from onnxtool.report.edit import OperationSummary
@@ -24,11 +28,18 @@ _BUILT_IN: tuple[type[Operation], ...] = (
     RenameOutput,
     AddOutput,
     RemoveOutput,
+    RemoveInput,
+    IoDtype,
+    Layout,
+    Extract,
+    Append,
+    Prepend,
     SetOpset,
     SetIrVersion,
     SetMetadata,
     ClearMetadata,
     SetDoc,
+    ExternalData,
 )
 
 

@@ -76,11 +76,31 @@ def command(
     remove_output: Annotated[
         Texts, _taking("remove-output", "NAME", "Remove an output, and what was computed for it alone.")
     ] = None,
+    remove_input: Annotated[
+        Texts,
+        _taking("remove-input", "NAME[=VALUE]", "Remove an input that nothing reads, or give it a number or a .npy."),
+    ] = None,
+    io_dtype: Annotated[
+        Texts, _taking("io-dtype", "NAME:DTYPE", "Give an input or output another element type, such as image:uint8.")
+    ] = None,
+    layout: Annotated[
+        Texts, _taking("layout", "NAME:nhwc|nchw", "Take an input, or give an output, in this order of dims.")
+    ] = None,
+    extract: Annotated[Texts, _taking("extract", "IN,IN:OUT,OUT", "Keep only what lies between these tensors.")] = None,
+    append: Annotated[Texts, _taking("append", "OTHER.onnx", "Put another model behind this one.")] = None,
+    prepend: Annotated[Texts, _taking("prepend", "OTHER.onnx", "Put another model before this one.")] = None,
+    connect: Annotated[
+        Texts, _taking("connect", "OUTPUT=INPUT", "What goes where in the --append or --prepend before it.")
+    ] = None,
     opset: Annotated[Texts, _taking("opset", "N", "Convert to another version of the operator set.")] = None,
     ir_version: Annotated[Texts, _taking("ir-version", "N", "Write another version of the file format.")] = None,
     metadata: Annotated[Texts, _taking("metadata", "KEY=VALUE", "Set an entry of the metadata.")] = None,
     clear_metadata: Annotated[bool, typer.Option("--clear-metadata", help="Remove all metadata.")] = False,
     doc: Annotated[Texts, _taking("doc", "TEXT", "Set the model's description.")] = None,
+    external_data: Annotated[
+        Texts,
+        _taking("external-data", "always|never|SIZE", "Weights beside the model, in it, or beside it from a size on."),
+    ] = None,
     operation: Annotated[
         Texts, _taking("operation", "NAME=VALUE", "An operation that another package has added.")
     ] = None,

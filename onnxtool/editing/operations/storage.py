@@ -1,0 +1,51 @@
+"""Where weights are stored."""
+
+# ruff: noqa: ARG002  (every operation has the same methods)
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.proofs import same_graph
+from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.model import io
+from onnxtool.report.edit import Proof
+
+
+def parse_bytes(option: str, text: str) -> int:
+    """Turn "64MB", "1.5GB" or plain bytes into a number of bytes (1 kB is 1000 bytes).
+
+    Raises:
+        UsageError: not such a size.
+    """
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kmgt]?)b?", text.strip().lower(), re.ASCII)
+    if match is None:
+        raise UsageError(f"--{option} {text}: write a size such as 64MB, 1.5GB, or a number of bytes.")
+    return int(float(match[1]) * 1000 ** " kmgt".index(match[2] or " "))
+
+
+class ExternalData(Operation):
+    """Write the weights beside the model (always), in it (never), or beside it from some size on."""
+
+    name: ClassVar[str] = "external-data"
+    value: ClassVar[str] = "always|never|SIZE"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._limit = None if text in ("always", "never") else parse_bytes(self.name, text)
+
+    def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
+        size = io.weight_bytes(model)
+        outside = self.text == "always" or (self._limit is not None and size > self._limit)
+        if not outside and size > io.INLINE_LIMIT:
+            raise UnsupportedError(f"the weights take {size} bytes; a model file holds less than 2 GB.")
+        context.external = outside
+        self.done = f"weights {'beside' if outside else 'in'} the model file"
+        return model
+
+    def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
+        return same_graph(before, after)
