@@ -7,7 +7,7 @@ quantized ones), the bundled ones, and ones with external data. Prints what brok
 it again (`--seed N --count 1`), and leaves the file in FOLDER.
 
 Every command runs in a process forked from one that has imported its libraries, the frameworks among them: importing
-is no work on the file, and takes ten times as long as all that is. The limits of a command begin after its imports
+is not work on the file, and takes ten times as long as all that is. The limits of a command begin after its imports
 anyway.
 """
 

@@ -91,7 +91,7 @@ def peer_python(venv: Path) -> Path:
 
 
 def fuser_kind(name: str) -> str | None:
-    """What the transformer fuser calls this kind of model; None for what is no transformer."""
+    """What the transformer fuser calls this kind of model; None for what is not a transformer."""
     return next((kind for part, kind in FUSER_KINDS.items() if part in name), None)
 
 

@@ -68,7 +68,7 @@ class Output(AbstractContextManager["Output"]):
         self._consoles: dict[bool, Console] = {}
 
     def console(self, error: bool = False) -> Console:
-        """Where people read; plain text when that is no terminal, with NO_COLOR, or with -q."""
+        """Where people read; plain text when that is not a terminal, with NO_COLOR, or with -q."""
         from rich.console import Console
 
         stderr = error or self.json_target == "-"
@@ -80,7 +80,7 @@ class Output(AbstractContextManager["Output"]):
 
     def __enter__(self) -> Output:
         if not self.verbose:
-            # What libraries log or warn of, with texts from files, is no part of a command's one line.
+            # What libraries log or warn of, with texts from files, is not part of a command's one line.
             logging.lastResort = logging.NullHandler()
             if not sys.warnoptions:
                 warnings.simplefilter("ignore")

@@ -14,7 +14,7 @@ def whole_numbers(option: str, text: str | None) -> tuple[int, ...]:
     """Parse "1,8" into (1, 8), each once; None is none.
 
     Raises:
-        UsageError: something that is no whole number from 1 up.
+        UsageError: something that is not a whole number from 1 up.
     """
     from onnxtool.errors import UsageError
 

@@ -50,7 +50,7 @@ def call_factory(options: ConvertOptions, target: Any = None) -> Any:
     arguments = dict(options.factory_args)
     if not callable(target):
         if arguments:
-            raise UsageError(f"--factory {options.factory}: is no function or class, so it takes no --factory-arg.")
+            raise UsageError(f"--factory {options.factory}: is not a function or class, so it takes no --factory-arg.")
         return target
     with importable(options.python_path):
         try:

@@ -71,4 +71,4 @@ def _impression(source: Source) -> str:
         return "this is a text file, not a model."
     if source.head(2) == b"PK" and not source.zip_names():
         return "this archive is damaged or cut off."
-    return "this is no model in a form that is known, or it is damaged."
+    return "this is not a model in a form that is known, or it is damaged."

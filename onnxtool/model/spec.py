@@ -78,7 +78,7 @@ def parse_dtype(text: str) -> np.dtype | str:
         if dtype_name(dtype) == name:
             return dtype
     known = ", ".join(dtype_name(d) for d in ONNX_TO_NUMPY.values())
-    raise UsageError(f"{text!r} is no dtype. Known: {known}.")
+    raise UsageError(f"{text!r} is not a dtype. Known: {known}.")
 
 
 def parse_input_shape(text: str) -> tuple[str | None, tuple[Dim, ...]]:
@@ -105,7 +105,8 @@ def parse_input_shape(text: str) -> tuple[str | None, tuple[Dim, ...]]:
             parsed.append(part)
         else:
             raise UsageError(
-                f"--input-shape {text}: {part!r} is no dim. Write NAME:1,3,224,224; a word (batch) makes a dim dynamic."
+                f"--input-shape {text}: {part!r} is not a dimension. Write NAME:1,3,224,224; a word (batch) makes a "
+                "dimension dynamic."
             )
     return (name or None), tuple(parsed)
 

@@ -43,7 +43,7 @@ def evaluate(node: ir.Node, arrays: Arrays, opset_imports: dict[str, int]) -> li
     reference evaluator is not used: its DFT and Resize, among others, differ from the runtime's.
 
     Raises:
-        CannotEvaluateError: the runtime cannot run it, or gives something that is no tensor.
+        CannotEvaluateError: the runtime cannot run it, or gives something that is not a tensor.
     """
     quick = _QUICK.get(node.op_type) if node.domain in STANDARD and len(node.outputs) == 1 else None
     if quick is not None:
@@ -81,7 +81,7 @@ def _evaluate_in_runtime(node: ir.Node, arrays: Arrays, opset_imports: dict[str,
         raise CannotEvaluateError(str(error)) from error
     outputs = [results.get(n) if n else None for n in names]
     if any(want and not isinstance(o, np.ndarray) for want, o in zip(wanted, outputs, strict=True)):
-        raise CannotEvaluateError("an output is no tensor")
+        raise CannotEvaluateError("an output is not a tensor")
     return outputs
 
 

@@ -71,7 +71,7 @@ class PassContext:
     def array(self, value: ir.Value | None, *, limit: int | None = None) -> np.ndarray | None:
         """The array behind a value that is constant for certain; None otherwise.
 
-        Initializers that a caller may override (graph inputs with a default) are no constants. A ConstantOfShape
+        Initializers that a caller may override (graph inputs with a default) are not constants. A ConstantOfShape
         with a constant shape counts as the constant that it makes, and so does an Expand of an initializer.
 
         Args:

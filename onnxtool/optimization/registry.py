@@ -126,7 +126,7 @@ def all_passes() -> tuple[tuple[Pass, str], ...]:
     """Every pass with the package it comes from, built-in ones first.
 
     Raises:
-        UsageError: an entry point cannot be loaded or is no Pass.
+        UsageError: an entry point cannot be loaded or is not a Pass.
     """
     found: list[tuple[Pass, str]] = [(kind(), "onnxtool") for kind in _BUILT_IN]
     names = {p.name for p, _ in found}
@@ -137,7 +137,7 @@ def all_passes() -> tuple[tuple[Pass, str], ...]:
         except Exception as error:
             raise UsageError(f"the pass {entry.name!r} of {origin} cannot be loaded: {error}") from error
         if not isinstance(made, Pass) or made.name in names:
-            raise UsageError(f"the pass {entry.name!r} of {origin} is no Pass, or its name is taken.")
+            raise UsageError(f"the pass {entry.name!r} of {origin} is not a Pass, or its name is taken.")
         names.add(made.name)
         found.append((made, origin))
     return tuple(found)

@@ -98,7 +98,7 @@ class QuantRecipe:
         if self.activations == "s8" and self.weights == "u8":
             raise UsageError("--activations s8 goes with --weights s8: the runtime has no integer kernel for s8 x u8.")
         if not 0.5 < self.coverage <= 1:
-            raise UsageError(f"--percentile: {self.coverage:g} is no share of values in (0.5, 1].")
+            raise UsageError(f"--percentile: {self.coverage:g} is not a share of values in (0.5, 1].")
         conditions = {"smooth": self.smooth, "equalize": self.equalize, "bias-correction": self.bias_correction}
         if self.attention and self.mode not in ("auto", "static"):
             raise UsageError(f"--attention goes with --mode static, not {self.mode}: its ranges have to be calibrated.")
@@ -191,7 +191,7 @@ def from_dict(data: Mapping[str, Any], where: str = "recipe") -> QuantRecipe:
         InputError: another schema, or fields that do not belong.
     """
     if data.get("schema") != SCHEMA:
-        raise InputError(f"{where}: this is no quantization recipe (schema {SCHEMA}).")
+        raise InputError(f"{where}: this is not a quantization recipe (schema {SCHEMA}).")
     values = {k: v for k, v in data.items() if k != "schema"}
     unknown = set(values) - {f.name for f in fields(QuantRecipe)}
     if unknown:
@@ -220,9 +220,9 @@ def load_recipe(path: str | os.PathLike[str]) -> QuantRecipe:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: this is no JSON file.") from error
+        raise InputError(f"{path}: this is not a JSON file.") from error
     if not isinstance(data, dict):
-        raise InputError(f"{path}: this is no quantization recipe (schema {SCHEMA}).")
+        raise InputError(f"{path}: this is not a quantization recipe (schema {SCHEMA}).")
     return from_dict(data, str(path))
 
 

@@ -19,7 +19,7 @@ NOT_IN_JSON = {"json": False}
 class TensorInfo:
     """Name, dtype and shape of a model input or output; a str dim is symbolic, None is unknown.
 
-    What is no tensor has "sequence", "map" or "optional" for a dtype, and no shape.
+    What is not a tensor has "sequence", "map" or "optional" for a dtype, and no shape.
     """
 
     name: str

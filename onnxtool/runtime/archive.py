@@ -60,14 +60,14 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 def _verify_regular(path: Path) -> None:
     """A pipe would keep us waiting, a device may never end."""
     if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is no regular file.")
+        raise InputError(f"{path}: is not a regular file.")
 
 
 def _verify_archive(path: Path) -> None:
     """Look at a zip's directory before anything is unpacked.
 
     Raises:
-        InputError: a member that is no .npy array.
+        InputError: a member that is not an .npy array.
         ResourceError: it would unpack to very much more than it is.
     """
     if not zipfile.is_zipfile(path):
@@ -76,7 +76,7 @@ def _verify_archive(path: Path) -> None:
         members = archive.infolist()
     for member in members:
         if not member.filename.endswith(".npy"):
-            raise InputError(f"{path}: it holds {member.filename!r}, which is no .npy array.")
+            raise InputError(f"{path}: it holds {member.filename!r}, which is not an .npy array.")
     unpacked = sum(member.file_size for member in members)
     if unpacked > _UNPACKED_LIMIT and unpacked > _RATIO_LIMIT * path.stat().st_size:
         raise ResourceError(
@@ -95,14 +95,14 @@ def _why_not_npz(path: Path, error: Exception) -> str:
     ours = head.startswith((b"PK", b"\x93NUMPY"))
     if "allow_pickle" in str(error) and (ours or head.startswith(b"\x80")):
         return "holds pickled objects, which are not loaded"
-    return "is damaged or cut off" if ours else "is no .npz or .npy file"
+    return "is damaged or cut off" if ours else "is not an .npz or .npy file"
 
 
 def open_npz(path: Path) -> dict[str, Columns]:
     """The arrays of an .npz file by name.
 
     Raises:
-        InputError: no .npz file, damaged, or holding pickled objects or what is no array.
+        InputError: no .npz file, damaged, or holding pickled objects or what is not an array.
         ResourceError: it would unpack to very much more than it is.
     """
     try:
@@ -112,7 +112,7 @@ def open_npz(path: Path) -> dict[str, Columns]:
             members = [n for n in archive.namelist() if n.endswith(".npy")]
             return {name.removesuffix(".npy"): _member(path, archive, name) for name in members}
     except DAMAGED as error:
-        raise InputError(f"{path}: is no .npz file, or it is damaged ({error}).") from error
+        raise InputError(f"{path}: is not an .npz file, or it is damaged ({error}).") from error
 
 
 def open_npy(path: Path) -> dict[str, Columns]:
@@ -135,7 +135,7 @@ def open_npy(path: Path) -> dict[str, Columns]:
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file.") from error
     except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"{path}: is no .npy file, or it is damaged ({error}).") from error
+        raise InputError(f"{path}: is not an .npy file, or it is damaged ({error}).") from error
 
 
 def _member(path: Path, archive: zipfile.ZipFile, name: str) -> Columns:

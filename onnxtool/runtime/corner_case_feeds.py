@@ -21,7 +21,7 @@ def edge_feeds(
 ) -> list[tuple[str, dict[str, np.ndarray]]]:
     """Zeros, the smallest and the largest values, alternating signs, and an empty batch where it is dynamic.
 
-    Integers stay in their domain, or in [0, 1] without one. Strings become empty. Inputs that are no tensors make the
+    Integers stay in their domain, or in [0, 1] without one. Strings become empty. Inputs that are not tensors make the
     list empty.
 
     Returns:

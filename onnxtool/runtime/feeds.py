@@ -93,7 +93,7 @@ def random_feeds(
         domains: per input name, the values it may take.
 
     Raises:
-        UnsupportedError: an input that is no tensor (sequence, map, optional).
+        UnsupportedError: an input that is not a tensor (sequence, map, optional).
         InputError: the shapes call for more than 2**26 elements.
     """
     generator = np.random.default_rng(seed)

@@ -71,7 +71,7 @@ def find_probes(
     """Random inputs at up to `wanted` sizes that the source accepts; one when all dims are fixed.
 
     Some models take only some sizes (a fixed text height in a dynamic dim, multiples of 32, at least one window of
-    sound): what the source itself refuses is no test of it, so other sizes are tried until enough have worked.
+    sound): what the source itself refuses is not a test of it, so other sizes are tried until enough have worked.
 
     Args:
         runner: the source.

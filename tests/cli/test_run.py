@@ -36,7 +36,7 @@ def test_bad_data_is_one_line_and_writes_nothing(onnxtool: Command, digits_onnx:
         ("names", "the data has a, b"),
         ("shape", "has shape [1, 3, 8, 8]"),
         ("dtype", "is int64 in the data"),
-        ("text", "is no .npz or .npy file"),
+        ("text", "is not an .npz or .npy file"),
         ("none", "no such file"),
     ):
         done = onnxtool("run", digits_onnx, "--data", tmp_path / f"{name}.npz", "-o", out)

@@ -29,7 +29,7 @@ def shown(*right: int, **exceptions: tuple[int, ...]) -> Codes:
 UNREADABLE = codes(3)
 UNSAFE = codes(5, convert=(3, 5))  # convert looks no further than that it is an ONNX file
 LIMIT = codes(3, 6)
-# Readable protobuf that is no sound model: `inspect` may show it, nothing may be made of it.
+# Readable protobuf that is not a sound model: `inspect` may show it, nothing may be made of it.
 INVALID = shown(1, 3, 4)
 TOLERATED = shown(1, 3, 4, run=(0, 3), compare=(0, 3), bench=(0, 3))
 # Sound by the letter, but what it asks for is beyond time or memory.

@@ -1,4 +1,4 @@
-"""External data that leads elsewhere, wrappings that hold code, input data that is no data.
+"""External data that leads elsewhere, wrappings that hold code, input data that is not data.
 
 The payload of every pickle only makes an empty file, `ran`, in the working folder: it shows whether code ran.
 """
@@ -137,7 +137,7 @@ def external_cases() -> Iterator[Case]:
 
 
 def framework(*right: int) -> dict[str, frozenset[int]]:
-    """Codes for a framework's file: convert and compare look into it, to the others it is no model."""
+    """Codes for a framework's file: convert and compare look into it, to the others it is not a model."""
     return codes(3, convert=right, compare=right, check=(3, 5))
 
 

@@ -26,7 +26,7 @@ def test_parses_shapes(text: str, expected: tuple[object, object]) -> None:
 
 @pytest.mark.parametrize("text", ["x:-1,3", "x:1.5", "x:1;2", "x:a b"])
 def test_refuses_what_is_no_dim(text: str) -> None:
-    with pytest.raises(UsageError, match="no dim"):
+    with pytest.raises(UsageError, match="is not a dimension"):
         parse_input_shape(text)
 
 

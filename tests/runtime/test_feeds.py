@@ -98,7 +98,7 @@ def test_one_list_of_categories_serves_every_place() -> None:
 def test_refuses_an_archive_with_something_else_inside(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "d.npz", "w") as archive:
         archive.writestr("x.txt", "hello")
-    with pytest.raises(InputError, match=r"'x\.txt', which is no \.npy array"):
+    with pytest.raises(InputError, match=r"'x\.txt', which is not an \.npy array"):
         read_npz(tmp_path / "d.npz")
 
 

@@ -14,7 +14,7 @@ from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
 _GIVEN = "onnxtool.operations"
-# Options of the command that are no operations.
+# Options of the command that are not operations.
 _PLAIN = frozenset(
     {"output", "dry_run", "no_verify", "list_operations", "source", "data", "rtol", "atol", "seed"}
     | {"provider", "threads", "custom_op_library", "json", "verbose", "quiet", "help"}

@@ -39,7 +39,7 @@ def command(
 
     Every file that onnxtool writes bears a SHA-256 of its bytes and external data, and a history of the steps that made
     it. Exit 0 when the digest fits (and --source is in the history), 1 when not. The digest shows damage and edits; it
-    is no signature: that is what --sign and --public-key are for (extra "signing").
+    is not a signature: that is what --sign and --public-key are for (extra "signing").
     """
     with Output(json, verbose, quiet) as out:
         from onnxtool.model.provenance.verify import verify

@@ -117,7 +117,7 @@ def load_frozen_graph(source: Source, options: ConvertOptions) -> TensorFlowMode
     try:
         graph_def = tf.compat.v1.GraphDef.FromString(source.path.read_bytes())
     except DecodeError as error:
-        raise InputError(f"{source}: this is no TensorFlow graph, or it is damaged or cut off.") from error
+        raise InputError(f"{source}: this is not a TensorFlow graph, or it is damaged or cut off.") from error
     if not graph_def.node:
         raise InputError(f"{source}: this graph has no nodes.")
     refuse_unsafe(source, graph_def, options)

@@ -87,7 +87,7 @@ class AddOutput(Operation):
         if value.is_graph_output():
             raise UsageError(f"--{self.name}: {self.text!r} is an output already.")
         if value.is_graph_input() or value.is_initializer():
-            raise UsageError(f"--{self.name}: {self.text!r} is no inner tensor, but an input or a weight.")
+            raise UsageError(f"--{self.name}: {self.text!r} is not an inner tensor, but an input or a weight.")
         complete_types(model, [value])
         model.graph.outputs.append(value)
         self.done = f"{self.text} is an output"

@@ -75,7 +75,7 @@ class NameDim(Operation):
         super().__init__(text)
         self.old, self.new = split_pair(self.name, text, ":", "OLD:NEW")
         if not self.new.replace("_", "a").replace("-", "a").replace(".", "a").isalnum() or self.new[0].isdigit():
-            raise UsageError(f"--name-dim {text}: {self.new!r} is no name for a dim; write a word.")
+            raise UsageError(f"--name-dim {text}: {self.new!r} is not a name for a dim; write a word.")
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
         from onnxtool.editing.names import unknown

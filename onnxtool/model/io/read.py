@@ -135,7 +135,7 @@ def native_path(path: str | os.PathLike[str]) -> str:
     """A path for native code, which wants UTF-8 whatever the locale is; Python has surrogates where that lacks letters.
 
     Raises:
-        InputError: the name is no UTF-8 on the disk either.
+        InputError: the name is not UTF-8 on the disk either.
     """
     try:
         return os.fsencode(path).decode()
@@ -161,7 +161,7 @@ def _read_regular(path: Path, limit: int) -> bytes:
         if stat.S_ISDIR(info.st_mode):
             raise InputError(f"{path}: is a folder, not an ONNX file.")
         if not stat.S_ISREG(info.st_mode):
-            raise InputError(f"{path}: is no regular file.")
+            raise InputError(f"{path}: is not a regular file.")
         if info.st_size == 0:
             raise InputError(f"{path}: the file is empty.")
         if info.st_size > limit:
@@ -190,7 +190,7 @@ def _why_not_onnx(data: bytes) -> str:
         return "this is a Git LFS pointer; fetch the real file with: git lfs pull"
     if b"\0" not in data[:4096] and all(c in b"\t\n\r" or c >= 32 for c in data[:4096]):
         return "this is a text file, not an ONNX file."
-    return "this is no ONNX file, or it is damaged or cut off."
+    return "this is not an ONNX file, or it is damaged or cut off."
 
 
 def external_files(path: Path) -> list[Path]:

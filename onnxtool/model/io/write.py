@@ -180,7 +180,7 @@ def check_output(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give -o the name of a file, such as {path / 'model.onnx'}.")
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is no regular file, so it cannot be replaced as a whole.")
+        raise UsageError(f"{path} is not a regular file, so it cannot be replaced as a whole.")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: the folder {path.parent} does not exist.")
 

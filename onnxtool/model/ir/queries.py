@@ -57,7 +57,7 @@ def constant_array(value: ir.Value | None) -> np.ndarray | None:
         return None
     if value.const_value is not None:
         if value.is_graph_input():
-            return None  # an overridable default is no constant
+            return None  # an overridable default is not a constant
         return value.const_value.numpy()
     node = value.producer()
     if node is None or node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
@@ -115,7 +115,7 @@ def has_subgraph(node: ir.Node) -> bool:
 
 
 def sole_use(value: ir.Value) -> ir.Node | None:
-    """The only node that reads a value, if there is just one use and it is no graph output."""
+    """The only node that reads a value, if there is just one use and it is not a graph output."""
     uses = value.uses()
     return next(iter(uses)).node if len(uses) == 1 and not value.is_graph_output() else None
 

@@ -98,7 +98,7 @@ def all_tensors(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.TensorP
 
 
 def other_tensors(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.TensorProto]:
-    """Every tensor that is no plain initializer: sparse ones and those in node attributes."""
+    """Every tensor that is not a plain initializer: sparse ones and those in node attributes."""
     holders: list[onnx.GraphProto | onnx.FunctionProto] = [*graphs(model, limits), *model.functions]
     for holder in holders:
         if isinstance(holder, onnx.GraphProto):
@@ -125,7 +125,7 @@ def external_ref(tensor: onnx.TensorProto) -> ExternalRef | None:
     """Read the external-data entry of a tensor; None when its bytes are in the file.
 
     Raises:
-        InputError: the entry has no location or its numbers are no numbers.
+        InputError: the entry has no location or its numbers are not numbers.
     """
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return None
@@ -134,7 +134,7 @@ def external_ref(tensor: onnx.TensorProto) -> ExternalRef | None:
         offset = int(entries.get("offset") or 0)
         length = int(entries["length"]) if entries.get("length") else None
     except ValueError as error:
-        raise InputError(f"tensor {tensor.name!r}: external data offset or length is no number.") from error
+        raise InputError(f"tensor {tensor.name!r}: external data offset or length is not a number.") from error
     if not entries.get("location") or offset < 0 or (length is not None and length < 0):
         raise InputError(f"tensor {tensor.name!r}: external data has no location, or a negative offset or length.")
     return ExternalRef(entries["location"], offset, length)
@@ -159,7 +159,7 @@ def resolve_inside(folder: Path, location: str) -> Path:
     if not resolved.is_relative_to(root):
         raise UnsafeError(f"external data {location!r} leads out of the model's folder, which is refused.")
     if not stat.S_ISREG(info.st_mode):
-        raise UnsafeError(f"external data {location!r} is no regular file, which is refused.")
+        raise UnsafeError(f"external data {location!r} is not a regular file, which is refused.")
     if info.st_nlink > 1:
         raise UnsafeError(
             f"external data {location!r} is a hard link, so it may be a file of another folder. Copy it, then retry."

@@ -1,4 +1,4 @@
-"""Whether a model's texts and versions are any: protobuf gives what is no UTF-8 as bytes, and any 64-bit version."""
+"""Whether a model's texts and versions are any: protobuf gives what is not UTF-8 as bytes, and any 64-bit version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST_VERSION = (1 << 31) - 1  # what the onnx package and the runtime hold a
 
 
 def verify_texts(model: onnx.ModelProto, limits: Limits) -> None:
-    """Refuse names and other texts that are no UTF-8, and opset versions that are no versions.
+    """Refuse names and other texts that are not UTF-8, and opset versions that are not versions.
 
     Raises:
         InputError: names the place.
@@ -24,7 +24,7 @@ def verify_texts(model: onnx.ModelProto, limits: Limits) -> None:
     for owner in (model, *model.functions):
         for opset in owner.opset_import:
             if abs(opset.version) > _LARGEST_VERSION:
-                raise InputError(f"version {opset.version} of opset {opset.domain or 'ai.onnx'!r} is no version.")
+                raise InputError(f"version {opset.version} of opset {opset.domain or 'ai.onnx'!r} is not a version.")
     holders: list[onnx.GraphProto | onnx.FunctionProto] = [*graphs(model, limits), *model.functions]
     for holder in holders:
         if isinstance(holder, onnx.GraphProto):
@@ -36,7 +36,7 @@ def verify_texts(model: onnx.ModelProto, limits: Limits) -> None:
 def _all(what: str, texts: Iterable[Any]) -> None:
     for text in texts:
         if isinstance(text, bytes):
-            raise InputError(f"{what} is no UTF-8 text ({text[:40]!r}); the file is damaged.")
+            raise InputError(f"{what} is not UTF-8 text ({text[:40]!r}); the file is damaged.")
 
 
 def _of_model(model: onnx.ModelProto) -> Iterator[Any]:

@@ -189,7 +189,7 @@ def _given(value: ir.Value) -> Sizes | None:
 def _symbol_name(name: str | None, place: str) -> str:
     if not name:
         return f"?{place}"
-    return f"?{name}" if name.startswith("unk__") else name  # what ONNX's inference makes up is no name to keep
+    return f"?{name}" if name.startswith("unk__") else name  # what ONNX's inference makes up is not a name to keep
 
 
 def _small_integer(node: ir.Node) -> bool:

@@ -67,7 +67,7 @@ def compact_weight(weight: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarra
 
 
 def _axes(value: ir.Value) -> tuple[int, ...] | None:
-    """The axes of a float32 weight that have scales of their own; None for what is no weight, or a small one."""
+    """The axes of a float32 weight that have scales of their own; None for what is not a weight, or a small one."""
     tensor = value.const_value
     if tensor is None or tensor.dtype != ir.DataType.FLOAT or value.is_graph_input() or value.is_graph_output():
         return None

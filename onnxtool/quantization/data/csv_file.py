@@ -19,7 +19,7 @@ def read_rows(path: Path, specs: Sequence[TensorSpec], label: str | None = None)
     for each column gets them by name.
 
     Raises:
-        InputError: no such columns, another number of them, or a cell that is no number where one is needed.
+        InputError: no such columns, another number of them, or a cell that is not a number where one is needed.
     """
     header = columns(path)
     by_name = len(specs) > 1 or specs[0].name in header
@@ -101,4 +101,4 @@ def _number(text: str, path: Path, line: int) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise InputError(f"{path}, line {line}: {text!r} is no number.") from error
+        raise InputError(f"{path}, line {line}: {text!r} is not a number.") from error

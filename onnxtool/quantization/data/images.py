@@ -42,7 +42,7 @@ def parse_options(text: str) -> ImageOptions:
     """Parse "resize=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225,scale=255,layout=nchw,order=bgr".
 
     Raises:
-        UsageError: an unknown word or a value that is no number.
+        UsageError: an unknown word or a value that is not a number.
     """
     options = ImageOptions()
     for part in filter(None, (p.strip() for p in text.split(","))):
@@ -129,7 +129,7 @@ def _load(file: Path, channels: int, size: tuple[int, int], options: ImageOption
         with Image.open(file) as opened:
             picture = opened.convert("L" if channels == 1 else "RGB")
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        raise InputError(f"{file}: is no picture that can be read ({error}).") from error
+        raise InputError(f"{file}: is not a picture that can be read ({error}).") from error
     if options.resize is None:
         picture = picture.resize((width, height), Image.Resampling.BILINEAR)
     else:

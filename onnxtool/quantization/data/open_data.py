@@ -68,7 +68,7 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
     if not path.exists():
         raise InputError(f"{path}: no such file or folder.")
     if not path.is_file():
-        raise InputError(f"{path}: is no regular file.")  # a pipe would keep us waiting, a device may never end
+        raise InputError(f"{path}: is not a regular file.")  # a pipe would keep us waiting, a device may never end
     if path.suffix == ".npz":
         return _from_columns(str(path), open_npz(path), specs)
     if path.suffix == ".npy":
@@ -188,7 +188,7 @@ def read_labels(data: Any, name: str) -> np.ndarray:
 
     Raises:
         InputError: there is no such array.
-        UsageError: the data is no .npz file.
+        UsageError: the data is not an .npz file.
     """
     if isinstance(data, Mapping):
         arrays: Mapping[str, Any] = data

@@ -227,7 +227,7 @@ class _OutputStatistics:
 
     @property
     def channel_db(self) -> float:
-        """Signal-to-noise ratio in dB of the median channel; each channel's mean is no signal."""
+        """Signal-to-noise ratio in dB of the median channel; each channel's mean is not a signal."""
         worst = np.inf
         for count, total, squares, noise in self.sums.values():
             variance = np.maximum(squares / count - (total / count) ** 2, 0)

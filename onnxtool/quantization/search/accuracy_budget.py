@@ -68,5 +68,5 @@ class Budget:
             f"on held-out calibration samples, same argmax on {100 - self.max_drop * 100:g} % (or flips that cost at "
             f"most {self.max_drop * 100 / _SAFETY:g} points by the float model's own probabilities, "
             f"{self.max_drop * 100 / _SAFETY_CLOSE:g} where the outputs are within {_CLOSE_DB:g} dB) and "
-            f"{CLASSES_DB:g} dB; outputs that are no classes: {DENSE_DB:g} dB and the same detections"
+            f"{CLASSES_DB:g} dB; outputs that are not classes: {DENSE_DB:g} dB and the same detections"
         )

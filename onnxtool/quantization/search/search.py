@@ -63,7 +63,7 @@ _COMPACTING = 1  # candidates that it takes to store float weights in fewer bits
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
 _WORTH_FUSING = 2
-_LOST_DB = 4.0  # so noisy that leaving nodes in float is no repair
+_LOST_DB = 4.0  # so noisy that leaving nodes in float is not a repair
 _METHODS: tuple[tuple[str, float], ...] = (
     ("minmax", 1.0),
     ("mse", 1.0),

@@ -17,7 +17,7 @@ def against_baseline(report: BenchReport, baseline: Path, max_regression: float)
     """The report with what got slower than the baseline allows.
 
     A setting (model file name, batch, threads) has regressed when its median is more than `max_regression` above the
-    baseline's and the two intervals of the medians do not overlap: a busy moment alone is no regression.
+    baseline's and the two intervals of the medians do not overlap: a busy moment alone is not a regression.
 
     Args:
         report: the new measurement.
@@ -25,7 +25,7 @@ def against_baseline(report: BenchReport, baseline: Path, max_regression: float)
         max_regression: 0.05 allows 5 % more.
 
     Raises:
-        InputError: the file is no bench report, or has nothing in common with `report`.
+        InputError: the file is not a bench report, or has nothing in common with `report`.
     """
     old = _read(baseline)
     known = {_key(item): item for item in old["latencies"]}
@@ -65,7 +65,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as JSON.") from error
     if not isinstance(data, dict) or not str(data.get("schema", "")).startswith(_SCHEMA):
-        raise InputError(f"{path}: is no report of onnxtool bench.")
+        raise InputError(f"{path}: is not a report of onnxtool bench.")
     needed = {"model", "batch", "threads", "median", "high"}
     items = data.get("latencies")
     if not isinstance(items, list) or not all(isinstance(i, dict) and needed <= i.keys() for i in items):

@@ -81,7 +81,7 @@ def compare(
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
-        UsageError: `layers` with a framework model that has none, or `tolerances` for what is no output.
+        UsageError: `layers` with a framework model that has none, or `tolerances` for what is not an output.
     """
     a, b = (m if isinstance(m, Runner) else as_path(m) for m in (a, b))
     layers = layers or bisect is not None

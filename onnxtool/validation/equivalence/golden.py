@@ -146,7 +146,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read as JSON.") from error
     cases = manifest.get("cases") if isinstance(manifest, dict) and manifest.get("format") == _FORMAT else None
     if not cases or not all(isinstance(c, dict) and {"file", "sha256"} <= c.keys() for c in cases):
-        raise InputError(f"{path}: is no manifest of golden files ({_FORMAT}).")
+        raise InputError(f"{path}: is not a manifest of golden files ({_FORMAT}).")
     return dict(manifest)
 
 

@@ -157,7 +157,7 @@ def _partners(a: LayerGraph, b: LayerGraph) -> dict[str, str]:
 
 
 def measure(expected: Any, actual: Any, tolerance: Tolerance) -> Measured | None:
-    """How far a tensor of B is from its partner in A; None when they are no tensors (sequences, maps)."""
+    """How far a tensor of B is from its partner in A; None when they are not tensors (sequences, maps)."""
     if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
         return None
     if expected.shape != actual.shape or (expected.dtype.kind in "OUS") != (actual.dtype.kind in "OUS"):

@@ -41,7 +41,7 @@ class Sketch:
 
 
 def sketch(value: Any) -> Sketch | None:
-    """Sketch a tensor; None for what is no float tensor, or a single number."""
+    """Sketch a tensor; None for what is not a float tensor, or a single number."""
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.size < 2:
         return None
     flat = value.astype(np.float32, copy=False).ravel()

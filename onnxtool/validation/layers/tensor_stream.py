@@ -241,9 +241,9 @@ def _placeholder(weight: onnx.TensorProto) -> onnx.TensorProto:
 
 
 def _described(name: str, value: Any) -> onnx.ValueInfoProto:
-    """A graph input that takes this value; raises TypeError when it is no tensor."""
+    """A graph input that takes this value; raises TypeError when it is not a tensor."""
     if not isinstance(value, np.ndarray):
-        raise TypeError(f"{name} is no tensor")
+        raise TypeError(f"{name} is not a tensor")
     kind = onnx.TensorProto.STRING if value.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
     return onnx.helper.make_tensor_value_info(name, kind, value.shape)
 

@@ -336,7 +336,7 @@ class TestBadInput:
             ("nowhere.py:make", "no such file nowhere.py"),
             (f"{FACTORY}:mkae", "has no 'mkae'; it has .*make"),
             ("no_such_module_here:make", "no module 'no_such_module_here'. Install it, or add its folder"),
-            (f"{FACTORY}:nn", "is no function"),
+            (f"{FACTORY}:nn", "is not a function"),
             ("math:sqrt", "argument"),
             ("builtins:dict", "gave a dict; it must give a torch.nn.Module"),
         ],

@@ -1,4 +1,4 @@
-"""Input schemas read off fitted estimators: columns of text and numbers, gaps, vocabularies; ties are no errors."""
+"""Input schemas read off fitted estimators: columns of text and numbers, gaps, vocabularies; ties are not errors."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_columns_go_to_inputs_of_their_name(table: Path) -> None:
 
 
 def test_cells_and_columns_that_do_not_fit_are_named(table: Path) -> None:
-    with pytest.raises(InputError, match="line 2: 'red' is no number"):
+    with pytest.raises(InputError, match="line 2: 'red' is not a number"):
         open_data(table, (TensorSpec("x", FLOAT, ("n", 3)),), label="y").first()
     with pytest.raises(InputError, match="no column 'z'"):
         open_data(table, (TensorSpec("z", FLOAT, ("n",)), TensorSpec("a", FLOAT, ("n",)))).first()

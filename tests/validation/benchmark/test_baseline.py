@@ -55,8 +55,8 @@ def test_files_that_are_no_baseline(baseline: Path, tmp_path: Path) -> None:
     for name, content, message in (
         ("none.json", None, "no such file"),
         ("text.json", "no", "cannot be read"),
-        ("list.json", "[]", "is no report"),
-        ("check.json", '{"schema": "onnxtool/check/1"}', "is no report"),
+        ("list.json", "[]", "is not a report"),
+        ("check.json", '{"schema": "onnxtool/check/1"}', "is not a report"),
         ("cut.json", '{"schema": "onnxtool/bench/1", "latencies": [{}]}', "damaged"),
         ("empty.json", '{"schema": "onnxtool/bench/1", "latencies": []}', "has none of these models"),
     ):

@@ -83,7 +83,7 @@ DYNAMIC = Rule(
 NO_TENSOR = Rule(
     "OT205",
     _N,
-    "an output that is no tensor",
+    "an output that is not a tensor",
     "Sequences and maps (scikit-learn's ZipMap) cannot be read by many runtimes and language bindings.",
     "Export classifiers with plain probability tensors (zipmap=False in skl2onnx).",
 )
@@ -147,7 +147,7 @@ def specification(view: ModelView) -> Iterator[Finding]:
 
 
 def portability(view: ModelView) -> Iterator[Finding]:
-    """Custom domains, float64, int64 at the edge, dynamic dims, outputs that are no tensors."""
+    """Custom domains, float64, int64 at the edge, dynamic dims, outputs that are not tensors."""
     local = {(f.domain, f.name) for f in view.proto.functions}
     custom = Counter(
         f"{n.domain}.{n.op_type}"

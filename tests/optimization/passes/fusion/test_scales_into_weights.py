@@ -42,7 +42,7 @@ def test_behind_a_product_of_two_computed_tensors(optimized) -> None:
     [
         "c = Mul (t0, row) y = Relu (c)",  # one number for each column
         "c = Div (scale, t0) y = Relu (c)",
-        "c = Mul (t0, zero) y = Relu (c)",  # 0 times infinity is no zero
+        "c = Mul (t0, zero) y = Relu (c)",  # 0 times infinity is not zero
         "c = Mul (t0, scale) y = Add (c, t0)",  # somebody reads it unscaled
         "r = Relu (t0) c = Mul (r, scale) y = Neg (c)",
     ],

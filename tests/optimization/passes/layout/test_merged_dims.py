@@ -125,7 +125,7 @@ def test_other_products_stay(optimized, product: str) -> None:
         "width": ints(8),
     }
     text = LINEAR.format(product=product, wide=8)
-    # w1 has another reader, and would be stored twice; r is no weight
+    # w1 has another reader, and would be stored twice; r is not a weight
     text = text.replace("y = Relu (q)", "v = MatMul (q, w1) y = Relu (v)")
     text = text.replace("float[b, s, 8] x)", "float[b, s, 8] x, float[8, 8] r)")
     assert optimized(text, FLAT, weights=weights, exact=False).rewrites == 0
