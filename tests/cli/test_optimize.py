@@ -61,7 +61,7 @@ def test_lists_passes(onnxtool) -> None:
         (("EMPTY", "-o", "OUT"), 3, "empty"),
         (("TEXT", "-o", "OUT"), 3, "text file"),
         (("CUT", "-o", "OUT"), 3, "cut off"),
-        (("MODEL", "-o", "OUT", "--data", "TEXT"), 3, "no .npz"),
+        (("MODEL", "-o", "OUT", "--data", "TEXT"), 3, "not an .npz"),
     ],
 )
 def test_bad_input_is_one_line(onnxtool, digits_onnx: Path, tmp_path: Path, arguments, code, message) -> None:

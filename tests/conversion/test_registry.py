@@ -64,7 +64,7 @@ def test_takes_the_one_that_is_named(with_toy: None, fixtures: Path) -> None:
         ("m.pt", b"just words\n" * 9, "text file"),
         ("m.onnx", b"\x08\x07\0\0", "ONNX file already"),
         ("m.pt", b"PK\3\4" + b"\0" * 50, "archive is damaged or cut off"),
-        ("m.pt", b"\1\2\3\4\0\0", "no model in a form that is known"),
+        ("m.pt", b"\1\2\3\4\0\0", "not a model in a form that is known"),
         ("m", None, "folder holds no model"),
     ],
 )

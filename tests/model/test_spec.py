@@ -51,5 +51,5 @@ def test_dtype_names() -> None:
     assert parse_dtype("Half") == np.dtype("float16")
     assert parse_dtype("string") == "string"
     assert str(TensorSpec("x", parse_dtype("bfloat16"), (1, "n", None)).info()) == "x: bfloat16[1, n, ?]"
-    with pytest.raises(UsageError, match="no dtype"):
+    with pytest.raises(UsageError, match="is not a dtype"):
         parse_dtype("float31")

@@ -59,5 +59,5 @@ def test_a_damaged_recipe_is_refused(tmp_path: Path, save: Any, transformer: Any
     recipe = tmp_path / "recipe.json"
     recipe.write_text(json.dumps({"schema": "something/else/1"}))
 
-    with pytest.raises(InputError, match="no quantization recipe"):
+    with pytest.raises(InputError, match="not a quantization recipe"):
         quantize(save(transformer), tmp_path / "a.onnx", recipe_file=recipe)

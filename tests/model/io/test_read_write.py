@@ -139,7 +139,7 @@ def test_keeps_a_link_and_the_file_mode(tmp_path: Path, digits_onnx: Path) -> No
         (b"PK\x03\x04" + b"\0" * 50, "zip archive"),
         (b"\x89HDF\r\n\x1a\n" + b"\0" * 50, "HDF5"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
-        (b"\xff\xfe\x00\x01" * 20, "no ONNX file"),
+        (b"\xff\xfe\x00\x01" * 20, "not an ONNX file"),
     ],
 )
 def test_says_what_a_file_is_when_it_is_no_model(tmp_path: Path, content: bytes, message: str) -> None:
@@ -241,7 +241,7 @@ def test_refuses_an_output_that_cannot_be_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         io.check_output(tmp_path / "no" / "m.onnx")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         io.check_output(tmp_path / "pipe")
 
 

@@ -129,8 +129,8 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "pickled.npz", x=np.array([{}, {}], dtype=object))
     (tmp_path / "empty").mkdir()
     for name, words in {
-        "text.npz": "no .npz",
-        "cut.npz": "no .npz",
+        "text.npz": "not an .npz",
+        "cut.npz": "not an .npz",
         "pickled.npz": "pickled",
         "empty": "no .npy",
     }.items():

@@ -73,7 +73,7 @@ def test_a_recipe_for_another_model_is_refused(found: QuantizeReport, folder: Pa
     with pytest.raises(InputError, match="for another model"):
         onnxtool.quantize(tmp_path / "other.onnx", tmp_path / "q.onnx", recipe_file=folder / "recipe.json")
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(InputError, match="no quantization recipe"):
+    with pytest.raises(InputError, match="not a quantization recipe"):
         onnxtool.quantize(tmp_path / "other.onnx", tmp_path / "q.onnx", recipe_file=tmp_path / "bad.json")
 
 

@@ -63,7 +63,7 @@ def test_changed_or_missing_files_are_refused(model: Path, tmp_path: Path) -> No
     with pytest.raises(InputError, match="not in the folder"):
         golden(model, tmp_path / "gold")
     manifest.write_text("{}")
-    with pytest.raises(InputError, match="no manifest"):
+    with pytest.raises(InputError, match="not a manifest"):
         golden(model, tmp_path / "gold")
     with pytest.raises(UsageError, match="is a file"):
         record(model, model)
