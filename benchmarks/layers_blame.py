@@ -26,7 +26,7 @@ from onnxtool.model.io import load
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from onnxtool.validation.layers.compare_layers import compare_layers
 
 # Nodes that read a weight only for its shape or type are not damaged by its content.

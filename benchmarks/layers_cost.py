@@ -73,7 +73,7 @@ def measure(kind: str, a: Path, b: Path, batch: int, length: int) -> dict[str, f
     from onnxtool.runtime.feeds import random_feeds
     from onnxtool.runtime.load_cost import peak_bytes, resident_bytes
     from onnxtool.runtime.runner import OnnxRunner
-    from onnxtool.validation.equivalence.difference import Tolerance
+    from onnxtool.validation.equivalence.tolerance_policy import Tolerance
     from onnxtool.validation.layers.compare_layers import compare_layers
 
     feeds_file = a.with_suffix(f".{batch}.{length}.npz")

@@ -38,7 +38,7 @@ from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, SessionOptions
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 PACKAGES = ["onnx", "onnxruntime", "onnxsim", "onnxslim", "onnxscript", "onnxoptimizer", "psutil"]
 ONE_THREAD = SessionOptions(threads=1)

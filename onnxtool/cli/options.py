@@ -77,8 +77,8 @@ ThreadsOption = Annotated[
     int | None,
     typer.Option("--threads", min=1, help="Threads of the runtime; all cores unless given.", show_default=False),
 ]
-RtolOption = Annotated[float, typer.Option("--rtol", min=0.0, help="Relative tolerance for floats.")]
-AtolOption = Annotated[float, typer.Option("--atol", min=0.0, help="Absolute tolerance for floats.")]
+RtolOption = Annotated[float, typer.Option("--rtol", min=0.0, help="Tolerance for floats, relative to each element.")]
+AtolOption = Annotated[float, typer.Option("--atol", min=0.0, help="Tolerance for floats, relative to their column.")]
 EffortOption = Annotated[
     Effort, typer.Option("--effort", help="How long inputs are sought on which the two models differ.")
 ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onnxtool.validation.equivalence.difference import Tolerance
+    from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 
 def whole_numbers(option: str, text: str | None) -> tuple[int, ...]:
@@ -50,7 +50,7 @@ def parse_tolerances(texts: Sequence[str]) -> dict[str, Tolerance]:
         UsageError: another form.
     """
     from onnxtool.errors import UsageError
-    from onnxtool.validation.equivalence.difference import Tolerance
+    from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
     found = {}
     for text in texts:
@@ -61,7 +61,7 @@ def parse_tolerances(texts: Sequence[str]) -> dict[str, Tolerance]:
             rtol = atol = -1.0
         if not separator or not name or not (rtol >= 0 and atol >= 0):
             raise UsageError(f"--tolerance {text}: write NAME:rtol,atol, such as logits:1e-2,1e-4.")
-        found[name] = Tolerance(rtol, atol)
+        found[name] = Tolerance(rtol, atol, absolute=True)
     return found
 
 

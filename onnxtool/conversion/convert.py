@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.equivalence import EquivalenceCheck, cleaned_up
+from onnxtool.conversion.equivalence import SourceProof, cleaned_up
 from onnxtool.conversion.factory import adapter_for, choose_adapter
 from onnxtool.conversion.graph_interface import align, observe_output_dims
 from onnxtool.conversion.options import ConvertOptions
@@ -30,7 +30,7 @@ from onnxtool.model.spec import parse_dtype
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.isolation import FRAMEWORK, OWN, ResourceAllowance, guarded
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 # Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
 _SPILL = 32_000_000
@@ -89,7 +89,7 @@ def convert(
         clock.stop("export")
         task.advance()
         comparison = None
-        proof = EquivalenceCheck(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
+        proof = SourceProof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
         if verify_result:
             with guarded(f"running the model with {adapter.name}", opened.size, pace=pace):
                 proof.observe(graph)

@@ -11,7 +11,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.allowance import allowances, tolerance_for
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
@@ -23,7 +22,9 @@ from onnxtool.runtime.isolation import guarded
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.equivalence_check import precision_of
+from onnxtool.validation.equivalence.evidence import evidence_of_source
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 # Sizes for batches, and for other dynamic dims: odd ones first, then multiples of 32 and of 224, which networks with
 # strides or patch grids need. Every dim gets sizes of its own (`step` apart), so that none can pass for another;
@@ -58,7 +59,7 @@ class Remembered:
         return next(p.outputs for p in self._probes if p.feeds is feeds)
 
 
-class EquivalenceCheck:
+class SourceProof:
     """Holds a source against graphs made of it. The source is run once, however many graphs are tried.
 
     Attributes:
@@ -99,13 +100,12 @@ class EquivalenceCheck:
         session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled, fold=not spilled)
         runner = self._open(graph, session)
         origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
-        allowed = tolerance_for(graph, self._tolerance)
+        evidence = evidence_of_source(model, precision_of(graph))
         remembered = Remembered(model, self.probes)
         feeds = [p.feeds for p in self.probes]
-        scaled = allowances(model, [p.outputs for p in self.probes], allowed)
         try:
             report = compare_runners(
-                remembered, runner, feeds, allowed, names=self._names, data=origin, tolerances=scaled
+                remembered, runner, feeds, self._tolerance, evidence, names=self._names, data=origin
             )
         except InputError as error:
             raise VerdictError(
@@ -139,7 +139,7 @@ class EquivalenceCheck:
             ) from error
 
 
-def cleaned_up(graph: ir.Model, proof: EquivalenceCheck, notes: list[str]) -> tuple[ir.Model, CompareReport]:
+def cleaned_up(graph: ir.Model, proof: SourceProof, notes: list[str]) -> tuple[ir.Model, CompareReport]:
     """Clean the graph up with the optimizer's bit-exact passes, and prove the result; where that fails, prove it as
     the exporter left it.
 

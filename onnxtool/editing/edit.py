@@ -23,7 +23,7 @@ from onnxtool.model.provenance.metadata import HISTORY_KEY, add_history, version
 from onnxtool.report.edit import EditReport, EditStep, OperationListReport
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import EXACT, SessionOptions
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 PathLike = str | os.PathLike[str]
 _LARGE_EXTERNAL = 1 << 26  # bytes; weights that lie beside the source stay beside the result

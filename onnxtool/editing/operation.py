@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 if TYPE_CHECKING:
     import onnx_ir as ir

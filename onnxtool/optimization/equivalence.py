@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -17,19 +18,22 @@ from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.model.ir.queries import all_nodes, input_specs
 from onnxtool.optimization.constant_evaluation import RANDOM
 from onnxtool.optimization.normalize import rename_nodes
-from onnxtool.report.compare import CompareReport, TensorDifference
+from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.feeds import adapt
+from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.equivalence.compare_runners import empty_outputs, flatten
-from onnxtool.validation.equivalence.difference import Difference, Tolerance
+from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck, Evidence
+from onnxtool.validation.equivalence.evidence import evidence_of_model
+from onnxtool.validation.equivalence.rounding import RoundingNoise
+from onnxtool.validation.equivalence.tolerance_policy import BITS, Tolerance
 
 PathLike = str | os.PathLike[str]
 
 
-class EquivalenceCheck:
+class OptimizationProof:
     """Knows what the source gives, and says what is wrong with a candidate.
 
     Args:
@@ -64,6 +68,8 @@ class EquivalenceCheck:
         self._plain = replace(self._usual, optimization="off")
         self._random = is_random(model)
         self._specs = input_specs(model)
+        noise = RoundingNoise(lambda: self._open_source(self._usual))
+        self._evidence = replace(evidence_of_model(model, lambda: io.load(source), self._plain), noise=noise)
         self.warnings: list[str] = []
         self.report: CompareReport | None = None
         self.origin = f"random, seed {seed}" if data is None else "given data"
@@ -74,14 +80,8 @@ class EquivalenceCheck:
             raise type(error)(f"{source}: {error}") from error
         if self._random:
             self.warnings.append("the model draws random numbers, so only types and shapes were compared.")
-        names = [n for n in self.probes[0].outputs if not any(_filled(p.outputs.get(n)) for p in self.probes)]
-        self.warnings += empty_outputs(names)
-        empty = _never_finite(self.probes)
-        if empty:
-            listed = ", ".join(empty)
-            self.warnings.append(
-                f"the source gives no finite number for {listed}, so equality shows little. Give --data."
-            )
+        # What the source's own outputs cannot prove, whatever the candidate gives.
+        self.warnings += judge_outputs(self.probes, [p.outputs for p in self.probes], tolerance).warnings
         self._source_is_changed: bool | None = None
 
     def _probe(
@@ -143,7 +143,8 @@ class EquivalenceCheck:
             return OnnxRunner.open(model, options)
 
     def _judge(self, runner: OnnxRunner, *, exact: bool = False) -> CompareReport:
-        return judge(runner, self.probes, self._tolerance, random=self._random, exact=exact)
+        tolerance = BITS if exact else self._tolerance
+        return judge(runner, self.probes, tolerance, self._evidence, random=self._random)
 
     def _source_changes_too(self) -> bool:
         """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
@@ -165,24 +166,6 @@ def _own(probe: Probe) -> Probe:
     return replace(probe, outputs=outputs)
 
 
-def _filled(value: object) -> bool:
-    return not isinstance(value, np.ndarray) or value.size > 0
-
-
-def _never_finite(probes: Sequence[Probe]) -> list[str]:
-    """Float outputs of which no element is finite on any input: NaN is equal to NaN, whatever it should have been."""
-    found = []
-    for name in probes[0].outputs:
-        arrays = [p.outputs[name] for p in probes]
-        if all(isinstance(a, np.ndarray) and a.dtype.kind == "f" and a.size for a in arrays):
-            found += [name] if not any(np.isfinite(a).any() for a in arrays) else []
-    return found
-
-
-# Relative rounding of the narrow float types; a reordered sum differs by a few of these.
-_NARROW = {"float16": 1e-2, "bfloat16": 6e-2}
-
-
 def is_random(model: ir.Model) -> bool:
     """True when the model may give other outputs each time it runs."""
     return any(
@@ -192,71 +175,50 @@ def is_random(model: ir.Model) -> bool:
 
 
 def judge(
-    runner: OnnxRunner, probes: Sequence[Probe], tolerance: Tolerance, *, random: bool = False, exact: bool = False
+    runner: OnnxRunner,
+    probes: Sequence[Probe],
+    tolerance: Tolerance,
+    evidence: Evidence = Evidence(),  # noqa: B008  (frozen)
+    *,
+    random: bool = False,
 ) -> CompareReport:
     """Hold a model against the source's outputs.
-
-    The absolute tolerance grows with the largest value of each output: rounding error does so too, and an element
-    near zero among hundreds says nothing about equality.
 
     Args:
         runner: what is judged.
         probes: inputs, with the source's outputs.
         tolerance: for floats.
+        evidence: what is known of the source.
         random: the model draws random numbers; compare types and shapes only.
-        exact: floats must be equal to the last bit.
 
     Raises:
         InputError: the model does not run where the source did, or has other outputs.
     """
-    differences: dict[str, Difference] = {}
-    retyped: dict[str, str] = {}
     taken = {s.name for s in runner.inputs}
-    for probe in probes:
-        expected = flatten(probe.outputs)
-        actual = flatten(runner.run({k: v for k, v in probe.feeds.items() if k in taken}))
+    given = (runner.run({k: v for k, v in probe.feeds.items() if k in taken}) for probe in probes)
+    return judge_outputs(probes, given, tolerance, evidence, random=random)
+
+
+def judge_outputs(
+    probes: Sequence[Probe],
+    given: Iterable[Mapping[str, Any]],
+    tolerance: Tolerance,
+    evidence: Evidence = Evidence(),  # noqa: B008  (frozen)
+    *,
+    random: bool = False,
+) -> CompareReport:
+    """As `judge`, of outputs, one mapping for each probe."""
+    check = EquivalenceCheck(tolerance, evidence, names=("source", "optimized"))
+    for probe, outputs in zip(probes, given, strict=True):
+        expected, actual = flatten(probe.outputs), flatten(outputs)
         if list(expected) != list(actual):
             raise InputError(f"the outputs are {', '.join(actual)} instead of {', '.join(expected)}.")
-        for name, array in expected.items():
-            entry = differences.get(name)
-            if entry is None:
-                entry = differences[name] = Difference(name, _scaled(tolerance, probes, name, exact))
-            types = [np.asarray(a).dtype for a in (array, actual[name])]
-            if types[0] != types[1] and not all(t.kind in "OUS" for t in types):
-                retyped[name] = f"{types[0].name} against {types[1].name}"
-            blank = random and np.shape(array) == np.shape(actual[name])
-            entry.add(np.zeros_like(array) if blank else array, np.zeros_like(array) if blank else actual[name])
-    return CompareReport(
-        a="source",
-        b="optimized",
-        outputs=tuple(_typed(d.result(), retyped.get(d.name)) for d in differences.values()),
-        runs=tuple({name: tuple(np.shape(a)) for name, a in p.feeds.items()} for p in probes),
-        data="probes",
-        rtol=0.0 if exact else tolerance.rtol,
-        atol=0.0 if exact else tolerance.atol,
-    )
-
-
-def _scaled(tolerance: Tolerance, probes: Sequence[Probe], name: str, exact: bool) -> Tolerance:
-    found = (flatten(p.outputs) for p in probes)
-    arrays = [np.asarray(f[name]) for f in found if name in f]  # a sequence may be longer in some probes
-    if exact:
-        return Tolerance(0.0, 0.0)
-    if arrays[0].dtype.kind in "OUSbiu":
-        return tolerance
-    rounding = _NARROW.get(arrays[0].dtype.name, 0.0)
-    largest = 0.0
-    for array in arrays:
-        values = np.abs(array.astype(np.float64)) if array.dtype.kind != "c" else np.abs(array)
-        values = values[np.isfinite(values)]
-        largest = max(largest, float(values.max()) if values.size else 0.0)
-    scale = max(1.0, largest)
-    return Tolerance(max(tolerance.rtol, rounding), max(tolerance.atol, rounding / 10) * scale)
-
-
-def _typed(item: TensorDifference, note: str | None) -> TensorDifference:
-    """Another dtype is a difference, even where the numbers agree."""
-    return item if note is None else replace(item, ok=False, note=note)
+        if random:
+            same = [n for n in expected if np.shape(expected[n]) == np.shape(actual[n])]
+            expected |= {n: np.zeros_like(expected[n]) for n in same}
+            actual |= {n: np.zeros_like(actual[n]) for n in same}
+        check.add(probe.feeds, expected, actual)
+    return check.report("probes")
 
 
 def first_fault(report: CompareReport) -> str:

@@ -20,7 +20,7 @@ from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
 from onnxtool.model.provenance.digest import DIGEST_BYTES, DIGEST_KEY
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.model.spec import Dim
-from onnxtool.optimization.equivalence import EquivalenceCheck
+from onnxtool.optimization.equivalence import OptimizationProof
 from onnxtool.optimization.freeze import freeze_initializers as freeze_weights
 from onnxtool.optimization.freeze import freeze_inputs
 from onnxtool.optimization.fusion_selection import FusionChoice, select_fusions
@@ -33,7 +33,7 @@ from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.runtime.latency import measure_ratio, timing_feeds
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 _LARGE_EXTERNAL = 256_000_000  # bytes
 PathLike = str | os.PathLike[str]
@@ -121,7 +121,7 @@ def optimize(
     inputs, outputs, domains = input_specs(model), output_specs(model), input_domains(model)
     digest = io.sha256(source)
     judgement = (
-        EquivalenceCheck(source, model, data, Tolerance(rtol, atol), seed, options, exact=exact) if verify else None
+        OptimizationProof(source, model, data, Tolerance(rtol, atol), seed, options, exact=exact) if verify else None
     )
     choice = FusionChoice(tuple(names), ())
     if target is not None:

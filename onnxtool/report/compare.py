@@ -25,7 +25,7 @@ class TensorDifference:
         mean_abs: mean |a - b|.
         cosine: cosine similarity of the flattened tensors.
         sqnr_db: signal-to-noise ratio, 10 log10(sum a^2 / sum (a-b)^2), in dB; infinite when equal.
-        mismatched: elements outside tolerance.
+        mismatched: elements outside tolerance, those that are excused included.
         total: elements compared.
         worst_index: where the tolerance is left furthest (in run `worst_run`), with both values.
         note: why it is not ok when it is not about values ("shape [2, 3] against [2, 4]").
@@ -37,6 +37,7 @@ class TensorDifference:
         error_decades: how many elements are exactly equal, then how many have an error in [1e-12, 1e-11) and so on
             up to [1e3, 1e4); smaller and larger ones count in the first and last decade.
         rtol, atol: this tensor's own tolerance; None when it has that of the report.
+        excused: how many of the mismatched elements are no further off than rounding alone moves the reference.
     """
 
     name: str
@@ -64,6 +65,7 @@ class TensorDifference:
     error_decades: tuple[int, ...] = ()
     rtol: float | None = None
     atol: float | None = None
+    excused: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class CompareReport(Report):
         coverage: what was tried beyond the usual inputs; None when nothing was.
         strict: what no input reached makes the verdict bad.
         counterexample: the input that shows the difference, when it is none of the usual ones.
+        rule: when two outputs count as equal, as it was applied, in a line (docs/equality.md).
     """
 
     kind: ClassVar[str] = "compare"
@@ -126,6 +129,7 @@ class CompareReport(Report):
     coverage: Coverage | None = None
     counterexample: Counterexample | None = None
     strict: bool = False
+    rule: str = ""
 
     @property
     def ok(self) -> bool:

@@ -17,7 +17,7 @@ class LayerDifference:
         shape: of the tensor in the run that is told.
         max_abs: largest |a - b|.
         error: relative error, |a - b| over |a| as 2-norms; infinite when only one side is finite.
-        ok: within tolerance: |a - b| <= atol + rtol * |a| + 1e-5 * max |a|, element by element.
+        ok: within tolerance, by the rule of docs/equality.md.
         matched_by: "name", "value" when the names differ, or "provenance": a framework's layer by its name in a node or
             weight of B.
         reused: it is off, but everything made of it agrees: another tensor by the same name.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,18 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.conversion import equivalence
-from onnxtool.conversion.allowance import allowances, tolerance_for
-from onnxtool.conversion.equivalence import EquivalenceCheck, cleaned_up, probe
+from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.equivalence import SourceProof, cleaned_up, probe
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 F32 = np.dtype("float32")
 
 
-class Doubler:
+class Doubler(SourceModel):
     """A source model in numpy: y = 2 x; `allowed` says which shapes it takes."""
 
     form, framework = "numpy", "numpy"
@@ -47,8 +46,8 @@ def graph(body: str, dims: str = "batch, n") -> ir.Model:
     )
 
 
-def proof(model: Doubler, **options: Any) -> EquivalenceCheck:
-    return EquivalenceCheck(model, ConvertOptions(**options), Tolerance())
+def proof(model: Doubler, **options: Any) -> SourceProof:
+    return SourceProof(model, ConvertOptions(**options), Tolerance())
 
 
 def sizes(model: Doubler, **options: Any) -> list[tuple[int, ...]]:
@@ -167,17 +166,8 @@ def test_a_graph_that_is_wrong_from_the_start_stays_wrong() -> None:
     assert not report.ok and notes == []
 
 
-@pytest.mark.parametrize(("dtype", "limit"), [("float", 1e-3), ("float16", 1e-2), ("bfloat16", 5e-2)])
-def test_half_precision_has_wider_limits(dtype: str, limit: float) -> None:
-    model = ir.from_onnx_text(
-        f'<ir_version: 10, opset_import: ["" : 20]> g ({dtype}[2] x) => ({dtype}[2] y) {{ y = Neg(x) }}'
-    )
-    assert tolerance_for(model, Tolerance()).rtol == limit
-    assert tolerance_for(model, Tolerance(rtol=0.5)).rtol == 0.5
-
-
 class Scaled(Doubler):
-    """y = scale * x, with a zero among large values."""
+    """y = scale * x, with zeros in all rows but the first."""
 
     def __init__(self, scale: float) -> None:
         super().__init__("batch", "n")
@@ -185,7 +175,7 @@ class Scaled(Doubler):
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         y = self.scale * feeds["x"]
-        y[:, 0] = 0
+        y[1:] = 0
         return {"y": y}
 
 
@@ -195,13 +185,13 @@ def zeroed(scale: float, error: float) -> ir.Model:
         s = Constant <value_float = {scale}> ()  e = Constant <value_float = {error}> ()
         z = Constant <value_ints = [0]> ()  one = Constant <value_ints = [1]> ()
         far = Constant <value_ints = [999]> ()  zero = Constant <value_float = 0.0> ()
-        first = Slice(x, z, one, one)  rest = Slice(x, one, far, one)  none = Mul(first, zero)  off = Add(none, e)
-        more = Mul(rest, s)  y = Concat <axis = 1> (off, more)
+        first = Slice(x, z, one, z)  rest = Slice(x, one, far, z)  none = Mul(rest, zero)  off = Add(none, e)
+        more = Mul(first, s)  y = Concat <axis = 0> (more, off)
         """
     )
 
 
-@pytest.mark.parametrize(("scale", "error", "ok"), [(1e6, 1.0, True), (1e6, 100.0, False), (1.0, 1e-3, False)])
+@pytest.mark.parametrize(("scale", "error", "ok"), [(1e6, 1.0, True), (1e6, 1000.0, False), (1.0, 1e-3, False)])
 def test_absolute_tolerance_grows_with_the_output(scale: float, error: float, ok: bool) -> None:
     assert proof(Scaled(scale)).compare(zeroed(scale, error)).ok is ok
 
@@ -209,20 +199,10 @@ def test_absolute_tolerance_grows_with_the_output(scale: float, error: float, ok
 def test_an_output_that_is_always_empty_is_said() -> None:
     model = Doubler("b", 0)
     assert proof(model).compare(graph("y = Add (x, x)", "b, 0")).ok
-    assert any("output y was empty in every run" in n for n in model.notes)
+    assert any("'y' had no elements in any run" in n for n in model.notes)
 
 
-def test_an_output_too_small_to_prove_anything_is_said() -> None:
-    model = Scaled(1e-6)
-    assert proof(model).compare(zeroed(1e-6, 0.0)).ok
-    assert any("proves little" in n for n in model.notes)
-
-
-@pytest.mark.parametrize(("largest", "said"), [(200, False), (30, True)])
-def test_a_quantized_output_may_be_rounded_and_says_when_that_is_all(largest: int, said: bool) -> None:
-    outputs = (TensorSpec("y", np.dtype("uint8"), (2,)), TensorSpec("z", np.dtype("float32"), (2,)))
-    model: Any = SimpleNamespace(outputs=outputs, notes=[], rounding={"y": 4.0, "z": 0.5})
-    run = {"y": np.array([0, largest], np.uint8), "z": np.array([-50, 50], np.float32)}
-    own = allowances(model, [run], Tolerance(1e-3, 1e-5))
-    assert own["y"].steps == 4 and own["z"].atol == pytest.approx(0.5, rel=1e-3)
-    assert [n.startswith("output y varies by 30 only") for n in model.notes] == [True] * said
+def test_an_output_that_is_always_zero_is_said() -> None:
+    model = Scaled(0.0)
+    assert proof(model).compare(zeroed(0.0, 0.0)).ok
+    assert any("'y' was zero in every run" in n for n in model.notes)

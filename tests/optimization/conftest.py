@@ -17,7 +17,7 @@ from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
 from onnxtool.validation.equivalence.compare_runners import compare_runners, probe_feeds
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 
 @dataclass

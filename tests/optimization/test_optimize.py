@@ -262,7 +262,7 @@ def test_a_model_that_never_runs_needs_data(tmp_path: Path) -> None:
 def test_nothing_is_written_when_even_the_source_is_wrong(added: Any, tmp_path: Path, monkeypatch: Any) -> None:
     import onnxtool.optimization.optimize as api
 
-    monkeypatch.setattr(api.EquivalenceCheck, "__call__", lambda self, model: "output 'y' differs")
+    monkeypatch.setattr(api.OptimizationProof, "__call__", lambda self, model: "output 'y' differs")
     with pytest.raises(VerdictError, match="Nothing was written"):
         onnxtool.optimize(write(tmp_path / "m.onnx", RELU), tmp_path / "o.onnx", bench=False)
     assert not (tmp_path / "o.onnx").exists()
@@ -297,7 +297,7 @@ def test_warns_where_there_is_nothing_but_nan_to_compare(tmp_path: Path) -> None
     report = onnxtool.optimize(source, tmp_path / "o.onnx", bench=False)
 
     assert report.ok
-    assert "no finite number for y" in report.warnings[0]
+    assert "'y' had no finite number" in report.warnings[0]
 
 
 def test_no_shapes_beside_those_of_inputs_and_outputs(tmp_path: Path) -> None:

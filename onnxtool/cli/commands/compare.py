@@ -54,7 +54,10 @@ def command(
     tolerance: Annotated[
         list[str] | None,
         typer.Option(
-            "--tolerance", metavar="NAME:RTOL,ATOL", help="Tolerance of one output. Repeatable.", show_default=False
+            "--tolerance",
+            metavar="NAME:RTOL,ATOL",
+            help="Tolerance of one output, ATOL in its units. Repeatable.",
+            show_default=False,
         ),
     ] = None,
     batch_sizes: Annotated[

@@ -55,8 +55,8 @@ def _check(reports: Sequence[CheckReport]) -> Iterator[str]:
 
 
 def _compare(report: CompareReport) -> Iterator[str]:
-    tolerance = f"rtol {report.rtol:g}, atol {report.atol:g}"
-    yield f"{_cell(report.a)} against {_cell(report.b)}, {_cell(report.data)}, {tolerance}"
+    tolerance = report.rule or f"rtol {report.rtol:g}, atol {report.atol:g}"
+    yield f"{_cell(report.a)} against {_cell(report.b)}, {_cell(report.data)}, {_cell(tolerance)}"
     yield ""
     rows = [
         (

@@ -11,7 +11,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.operation import EditContext
-from onnxtool.editing.proofs import scaled
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.ir.queries import input_specs
@@ -143,7 +142,7 @@ class BatchProof:
             return f"output {name!r} has shape {told}", None, 0.0
         held = [expected] if axis is not None or len(rows) == 1 else rows
         for wanted in held:
-            entry = Difference(name, scaled(self.context.tolerance, wanted))
+            entry = Difference(name, self.context.tolerance)
             entry.add(wanted, actual)
             if entry.mismatched or entry.note:
                 told = entry.note or f"{entry.expected} became {entry.actual} (max abs {entry.max_abs:.3g})"

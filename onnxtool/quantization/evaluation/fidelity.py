@@ -25,7 +25,8 @@ from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.runner import Runner
-from onnxtool.validation.equivalence.difference import Difference, Tolerance
+from onnxtool.validation.equivalence.difference import Difference
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 _THRESHOLD = 0.3
 _MIN_DETECTIONS = 20

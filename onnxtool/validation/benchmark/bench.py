@@ -32,7 +32,7 @@ from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
 from onnxtool.runtime.timing import Ratio, Timing, block_ratio, measure
 from onnxtool.validation.benchmark.baseline import against_baseline
-from onnxtool.validation.equivalence.compare_runners import match_names
+from onnxtool.validation.equivalence.equivalence_check import match_names
 
 Feeds = dict[str, np.ndarray]
 # Differences below this are of no use to anyone, and are in the reach of chance on a busy machine.

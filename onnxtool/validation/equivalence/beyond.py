@@ -16,7 +16,8 @@ from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.equivalence_check import Evidence
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from onnxtool.validation.inputs.counterexample import Findings, hold, look, with_findings
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.graphs import facts_of, force_branches, unreached_branches, watch_branches
@@ -35,12 +36,14 @@ class Rule:
         tolerances: for single outputs.
         names: of the two models, for reports.
         top_k: how many largest elements are held against each other.
+        evidence: what is known of the reference.
     """
 
     tolerance: Tolerance
     tolerances: Mapping[str, Tolerance] | None
     names: tuple[str, str]
     top_k: int
+    evidence: Evidence
 
     def __call__(self, a: Runner, b: Runner, trial: Trial) -> CompareReport:
         """The comparison on one trial, whose outputs of `a` are known."""
@@ -49,6 +52,7 @@ class Rule:
             b,
             [trial.feeds],
             self.tolerance,
+            self.evidence,
             names=self.names,
             data=trial.label,
             tolerances=self.tolerances,

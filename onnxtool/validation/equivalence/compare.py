@@ -24,9 +24,10 @@ from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.beyond import Rule, compare_beyond
-from onnxtool.validation.equivalence.compare_runners import compare_runners, match_names
-from onnxtool.validation.equivalence.difference import Tolerance
-from onnxtool.validation.equivalence.rounding import accept_rounding_noise
+from onnxtool.validation.equivalence.compare_runners import compare_runners
+from onnxtool.validation.equivalence.equivalence_check import match_names
+from onnxtool.validation.equivalence.evidence import evidence_on
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from onnxtool.validation.inputs.trial import Effort
 
 
@@ -61,8 +62,8 @@ def compare(
         b: what is judged, likewise.
         data: inputs as .npz, folder of .npy, or named arrays; without it, seeded random inputs of three batch sizes
             that respect the dtypes, shapes and integer ranges found in the graph.
-        rtol: relative tolerance for floats.
-        atol: absolute tolerance for floats.
+        rtol: tolerance for floats, relative to each element.
+        atol: tolerance for floats, relative to the scale of its column (docs/equality.md).
         seed: of the random inputs.
         options: how to run .onnx files.
         names: how to call the two in the report; their paths unless given.
@@ -95,20 +96,19 @@ def compare(
         origin += " and edge inputs"
     called = names or (_name(a, "A"), _name(b, "B"))
     began = time.perf_counter()
+    tolerance, evidence = Tolerance(rtol, atol), evidence_on(a, b, options)
     report = compare_runners(
-        left, right, feeds, Tolerance(rtol, atol), names=called, data=origin, tolerances=tolerances, top_k=top_k
+        left, right, feeds, tolerance, evidence, names=called, data=origin, tolerances=tolerances, top_k=top_k
     )
     usual = time.perf_counter() - began
     report = replace(report, warnings=(*report.warnings, *skipped))
     report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
-    if not isinstance(a, Runner) and not tolerances:
-        report = accept_rounding_noise(report, a, left, feeds, options)
     if report.ok and not any(o.note for o in report.outputs):
         report, feeds = compare_beyond(
             report,
             ((a, left), (b, right)),
             feeds,
-            Rule(Tolerance(rtol, atol), tolerances, called, top_k),
+            Rule(tolerance, tolerances, called, top_k, evidence),
             options,
             effort=effort,
             usual=usual,
@@ -118,7 +118,7 @@ def compare(
         )
         report = replace(report, strict=strict)
     if layers and not isinstance(b, Runner):
-        report = _look_inside(report, a, Path(b), feeds, Tolerance(rtol, atol), options, bisect)
+        report = _look_inside(report, a, Path(b), feeds, tolerance, options, bisect)
     if reference:
         if isinstance(a, Runner):
             raise UsageError("--reference takes an .onnx file as A.")
@@ -182,11 +182,12 @@ def _look_inside(
     from onnxtool.validation.layers.framework_layers import LayeredRunner, compare_source
 
     worst, exact = _worst_feeds(report, feeds), replace(options, optimization="off")
+    accepted = {o.name for o in report.outputs if o.ok}
     if isinstance(a, LayeredRunner):
-        return replace(report, layers=compare_source(a, b, worst, tolerance, exact))
+        return replace(report, layers=compare_source(a, b, worst, tolerance, exact, accepted))
     assert not isinstance(a, Runner)  # _can_look_inside has seen to it
     sides = open_sides(Path(a), b, worst, exact)
-    layers = compare_sides(sides, tolerance)
+    layers = compare_sides(sides, tolerance, accepted)
     if bisect is not None:
         from onnxtool.validation.layers.reproducer import reproduce
 

@@ -1,20 +1,18 @@
-"""Are two Runners equal? The one comparison that convert, optimize, quantize and compare all use."""
+"""Runs two Runners on the same inputs, for `EquivalenceCheck` to judge."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxtool.errors import InputError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import random_feeds
-from onnxtool.runtime.flatten_outputs import flatten as flatten
 from onnxtool.runtime.runner import Runner
-from onnxtool.validation.equivalence.difference import Difference, Tolerance
+from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck, Evidence, match_names
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 if TYPE_CHECKING:
     from onnxtool.model.domains import Domain
@@ -27,6 +25,7 @@ def compare_runners(
     b: Runner,
     feeds: Iterable[Feeds],
     tolerance: Tolerance = Tolerance(),  # noqa: B008  (frozen)
+    evidence: Evidence = Evidence(),  # noqa: B008  (frozen)
     *,
     names: tuple[str, str] = ("A", "B"),
     data: str = "given feeds",
@@ -42,6 +41,7 @@ def compare_runners(
         b: what is judged.
         feeds: inputs in A's names, one mapping for each run.
         tolerance: for floats; everything else must be equal.
+        evidence: what is known of A.
         names: how to call the two in the report.
         data: where the feeds came from, for the report.
         tolerances: for single outputs, by their name in A.
@@ -52,61 +52,11 @@ def compare_runners(
         InputError: a run fails, there are no feeds, or the two models do not have the same inputs.
     """
     inputs = match_names([s.name for s in a.inputs], [s.name for s in b.inputs], "inputs")
-    differences: dict[str, Difference] = {}
-    renamed: dict[str, str] = {}
-    compared: set[str] = set()
-    shapes = []
-    own = tolerances or {}
+    check = EquivalenceCheck(tolerance, evidence, own=tolerances, names=names, top_k=top_k)
     for feed in feeds:
-        shapes.append({name: tuple(np.shape(array)) for name, array in feed.items()})
-        left = flatten(a.run(feed))
-        right = flatten(b.run({inputs[name]: array for name, array in feed.items() if name in inputs}))
-        if not differences:
-            renamed = match_names(list(left), list(right), "outputs")
-        for name, expected in left.items():
-            entry = differences.setdefault(name, Difference(name, own.get(name, tolerance), top_k=top_k))
-            entry.add(expected, right[renamed[name]])
-            if np.size(expected):
-                compared.add(name)
-    if not shapes:
-        raise InputError("there is no input data to compare on.")
-    unknown = [name for name in own if name not in differences]
-    if unknown:
-        raise UsageError(f"there is no output {unknown[0]!r}; the model gives {', '.join(differences)}.")
-    outputs = tuple(d.result(renamed[name] if renamed[name] != name else None) for name, d in differences.items())
-    return CompareReport(
-        a=names[0],
-        b=names[1],
-        outputs=tuple(
-            replace(o, rtol=own[o.name].rtol, atol=own[o.name].atol) if o.name in own else o for o in outputs
-        ),
-        runs=tuple(shapes),
-        data=data,
-        rtol=tolerance.rtol,
-        atol=tolerance.atol,
-        warnings=empty_outputs(n for n in differences if n not in compared),
-    )
-
-
-def empty_outputs(names: Iterable[str]) -> tuple[str, ...]:
-    """A warning on outputs that had no element in any run: a detector that found nothing, say."""
-    listed = ", ".join(repr(n) for n in names)
-    return (f"{listed} had no elements in any run, so nothing was compared; give inputs that fill it.",) * bool(listed)
-
-
-def match_names(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]:
-    """Name in A -> name in B: by name, or by position when the names share nothing.
-
-    Raises:
-        InputError: neither works.
-    """
-    if set(a) == set(b) or (set(a) <= set(b) and what == "inputs"):
-        return {name: name for name in a}
-    if len(a) == len(b):
-        shared = set(a) & set(b)
-        rest = iter([n for n in b if n not in shared])
-        return {name: name if name in shared else next(rest) for name in a}
-    raise InputError(f"the two models have other {what}: {', '.join(a)} against {', '.join(b)}.")
+        expected = a.run(feed)
+        check.add(feed, expected, b.run({inputs[name]: array for name, array in feed.items() if name in inputs}))
+    return check.report(data)
 
 
 def probe_feeds(

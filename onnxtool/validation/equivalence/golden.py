@@ -24,7 +24,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare import make_feeds
 from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 MANIFEST = "golden.json"
 _FORMAT = "onnxtool/golden/1"

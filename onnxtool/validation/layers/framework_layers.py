@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,8 +16,8 @@ from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.layers import Culprit, Layers, Suspect
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.equivalence.compare_runners import match_names
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.equivalence_check import match_names, precision_of
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from onnxtool.validation.layers import tensor_stream
 from onnxtool.validation.layers.blame import Measured, difference, first_wrong
 from onnxtool.validation.layers.compare_layers import measure
@@ -56,7 +56,12 @@ class _Layer:
 
 
 def compare_source(
-    a: LayeredRunner, b: Path, feeds: Mapping[str, np.ndarray], tolerance: Tolerance, options: SessionOptions
+    a: LayeredRunner,
+    b: Path,
+    feeds: Mapping[str, np.ndarray],
+    tolerance: Tolerance,
+    options: SessionOptions,
+    accepted: Collection[str] = (),
 ) -> Layers:
     """Match the outputs of a framework model's layers to tensors of an ONNX model, and name the first that is wrong.
 
@@ -69,6 +74,7 @@ def compare_source(
         feeds: inputs in A's names.
         tolerance: as for `compare_layers`.
         options: how to run the file.
+        accepted: as for `compare_sides`.
 
     Raises:
         InputError: a model does not run.
@@ -87,6 +93,7 @@ def compare_source(
     ends = match_names([s.name for s in a.outputs], side.graph.output_names(side.graph.model), "outputs")
     pairs = {**by_value, **by_name}
     measured = _measured(a, side, feeds, pairs, {y: x for x, y in ends.items()}, tolerance)
+    measured |= {y: replace(measured[y], ok=True) for x, y in ends.items() if x in accepted and y in measured}
     return _judge(side.graph, layers, pairs, measured, set(by_value), side.parts)
 
 
@@ -164,17 +171,18 @@ def _measured(
 ) -> dict[str, Measured]:
     """How far every matched tensor is from its layer, in further runs that hold a bounded number of them each."""
     found: dict[str, Measured] = {}
+    precision = precision_of(side.graph.model)
     for group in side.groups(list(pairs), tensor_stream.MEMORY // 2):
         wanted = {pairs[y] for y in group}
         values: dict[str, np.ndarray] = {}
         _watch(a, feeds, wanted, values)
         for y, value in side.fetch(group).items():
-            result = measure(_laid_out(values[pairs[y]], value, side.sketches[y]), value, tolerance)
+            result = measure(_laid_out(values[pairs[y]], value, side.sketches[y]), value, tolerance, precision)
             if result is not None:
                 found[y] = result
     results = a.run(feeds)
     for y, value in side.fetch([y for y in ends if y in side.graph.producers]).items():
-        result = measure(results[ends[y]], value, tolerance)
+        result = measure(results[ends[y]], value, tolerance, precision)
         if result is not None:
             found[y] = result
     return found

@@ -18,7 +18,7 @@ from onnxtool.runtime.run import write_npz
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
 from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from onnxtool.validation.layers.compare_layers import Sides
 from onnxtool.validation.lint.model_view import ModelView
 

@@ -20,7 +20,8 @@ from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.kernels import count_kernels
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validation.equivalence.difference import Difference, Tolerance
+from onnxtool.validation.equivalence.difference import Difference
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from tests.quantization.quant_models import build, weights
 
 Feeds = Mapping[str, np.ndarray]

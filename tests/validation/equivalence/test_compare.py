@@ -11,7 +11,8 @@ from onnx import TensorProto, helper
 
 from onnxtool.errors import UsageError
 from onnxtool.validation.equivalence.compare import compare
-from onnxtool.validation.equivalence.difference import Difference, Tolerance, ulp_distance
+from onnxtool.validation.equivalence.difference import Difference, ulp_distance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> Difference:
@@ -77,7 +78,7 @@ def test_single_outputs_may_have_their_own_tolerance(tmp_path: Path) -> None:
     moved = [one, helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Add", ["x", "c"], ["z"])]
     a, b = saved(tmp_path, "a.onnx", base), saved(tmp_path, "b.onnx", moved)
     assert [o.ok for o in compare(a, b).outputs] == [True, False]
-    report = compare(a, b, tolerances={"z": Tolerance(0, 0.1)})
+    report = compare(a, b, tolerances={"z": Tolerance(0, 0.1, absolute=True)})
     assert report.ok
     assert report.outputs[1].atol == 0.1
     with pytest.raises(UsageError, match="no output 'q'"):

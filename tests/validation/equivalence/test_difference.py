@@ -10,11 +10,12 @@ from hypothesis.extra import numpy as hnp
 
 from onnxtool.report.compare import TensorDifference
 from onnxtool.validation.equivalence import difference as equivalence_difference
-from onnxtool.validation.equivalence.difference import Difference, Tolerance
+from onnxtool.validation.equivalence.difference import Difference
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 
-def difference(a: object, b: object, rtol: float = 1e-3, atol: float = 1e-5) -> TensorDifference:
-    entry = Difference("t", Tolerance(rtol, atol))
+def difference(a: object, b: object, rtol: float = 1e-3, atol: float = 1e-5, **rest: bool) -> TensorDifference:
+    entry = Difference("t", Tolerance(rtol, atol, **rest))
     entry.add(a, b)
     return entry.result()
 
@@ -28,14 +29,14 @@ floats = hnp.arrays(
 
 @settings(max_examples=200, deadline=None)
 @given(floats, st.data())
-def test_verdict_is_numpys(a: np.ndarray, data: st.DataObject) -> None:
+def test_in_the_outputs_own_units_the_verdict_is_numpys(a: np.ndarray, data: st.DataObject) -> None:
     b = (
         data.draw(hnp.arrays(np.float32, a.shape, elements=st.floats(-1e6, 1e6, width=32)))
         if data.draw(st.booleans())
         else a + np.float32(data.draw(st.floats(-1e-3, 1e-3)))
     )
     expected = np.isclose(b.astype("f8"), a.astype("f8"), rtol=1e-3, atol=1e-5, equal_nan=True)
-    result = difference(a, b)
+    result = difference(a, b, absolute=True)
     assert result.mismatched == int((~expected).sum())
     assert result.ok == bool(expected.all())
 
@@ -99,3 +100,25 @@ def test_runs_add_up() -> None:
     entry.add(np.array([1.0, 2.0]), np.array([1.0, 3.0]))
     result = entry.result()
     assert (result.total, result.mismatched, result.worst_run) == (4, 1, 1)
+
+
+def test_another_type_is_a_difference_though_the_numbers_agree() -> None:
+    result = difference(np.float32([1, 2]), np.float64([1, 2]))
+    assert not result.ok and result.note == "float32 against float64"
+    assert difference(np.int64([1]), np.int32([1])).note == "int64 against int32"
+    assert difference(np.array([1]), np.array(["1"])).note == "int64 against string"
+
+
+def test_the_sign_of_zero_matters_only_to_the_last_bit() -> None:
+    zeros = np.float32([0.0, 1.0]), np.float32([-0.0, 1.0])
+    assert difference(*zeros).ok
+    assert difference(*zeros, 0.0, 0.0).ok
+    exact = difference(*zeros, 0.0, 0.0, bits=True)
+    assert not exact.ok and exact.mismatched == 1
+    assert difference(np.float32([np.nan]), -np.float32([np.nan]), 0.0, 0.0, bits=True).ok
+
+
+def test_to_the_last_bit_one_step_is_a_difference() -> None:
+    a = np.float32([1.0, 2.0])
+    assert not difference(a, np.nextafter(a, np.float32(9)), 0.0, 0.0, bits=True).ok
+    assert difference(a, a.copy(), 0.0, 0.0, bits=True).ok

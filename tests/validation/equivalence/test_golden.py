@@ -11,8 +11,8 @@ import pytest
 from onnx import numpy_helper
 
 from onnxtool.errors import InputError, UsageError
-from onnxtool.validation.equivalence.difference import Tolerance
 from onnxtool.validation.equivalence.golden import golden, record
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 
 @pytest.fixture

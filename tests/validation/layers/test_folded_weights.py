@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.report.layers import Suspect
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from onnxtool.validation.layers.compare_layers import compare_layers
 
 EPSILON = 1e-3

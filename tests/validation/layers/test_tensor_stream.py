@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from onnxtool.runtime.session import EXACT
-from onnxtool.validation.equivalence.difference import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from onnxtool.validation.layers import tensor_stream
 from onnxtool.validation.layers.compare_layers import compare_layers
 from onnxtool.validation.layers.tensor_stream import TensorStream

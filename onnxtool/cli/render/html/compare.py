@@ -13,7 +13,7 @@ from onnxtool.report.layers import Layers
 
 def body(report: CompareReport) -> Iterator[str]:
     """The page\'s parts."""
-    tolerance = f"rtol {report.rtol:g}, atol {report.atol:g}"
+    tolerance = report.rule or f"rtol {report.rtol:g}, atol {report.atol:g}"
     yield f"<p>{text(report.a)} against {text(report.b)}, {text(report.data)}, {tolerance}</p>"
     rows = [
         (

@@ -56,7 +56,9 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     sizes = f"{len(report.runs)} run{'s' if len(report.runs) != 1 else ''} on {clean(report.data)}"
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
     own = sum(item.rtol is not None for item in report.outputs)
-    but = f", {own} output{'s' if own != 1 else ''} by --tolerance" if own else ""
+    but = f", {own} output{'s' if own != 1 else ''} by {'their' if own != 1 else 'its'} own tolerance" if own else ""
+    if report.rule:
+        console.print(f"  rule: {markup(report.rule, 300)} (docs/equality.md)", style="dim", soft_wrap=True)
     verdict(console, report.ok, f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} ({sizes})")
 
 

@@ -70,3 +70,5 @@ def _compared(report: ConvertReport, console: Console) -> None:
         sizes = "; ".join(", ".join(f"{n} {list(s)}" for n, s in run.items()) for run in comparison.runs)
         limits = f"within rtol {comparison.rtol:g}, atol {comparison.atol:g}"
         console.print(f"  compared on {markup(comparison.data)}, {limits}: {markup(sizes, 400)}", style="dim")
+    if comparison.rule:
+        console.print(f"  rule: {markup(comparison.rule, 300)} (docs/equality.md)", style="dim", soft_wrap=True)

@@ -1,0 +1,89 @@
+"""What is known of a reference beside its outputs: its rounding, its scores, its precision."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from onnxtool.model import io
+from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.equivalence_check import Evidence, precision_of
+from onnxtool.validation.equivalence.rounding import RoundingNoise, runtime_noise
+from onnxtool.validation.equivalence.ties import TiedScores, choices
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+PathLike = str | os.PathLike[str]
+
+
+def evidence_on(a: PathLike | Runner, b: PathLike | Runner, options: SessionOptions) -> Evidence:
+    """What is known of A, the reference.
+
+    A framework model tells its own roundings where it can (`rerounded`), and how far its quantized outputs may be off;
+    the precision that it computes in shows in the file that was made of it.
+
+    Args:
+        a: the reference: an .onnx file or a Runner.
+        b: what is judged.
+        options: how .onnx files are run.
+    """
+    if not isinstance(a, Runner):
+        return evidence_of_file(a, options)
+    precision = None if isinstance(b, Runner) else precision_of(io.load(b))
+    return evidence_of_source(a, precision)
+
+
+def evidence_of_file(path: PathLike, options: SessionOptions) -> Evidence:
+    """What is known of an .onnx file as the reference; it is opened again only where it is asked for."""
+    found = evidence_of_model(io.load(path), lambda: io.load(path), options)
+    return replace(found, noise=runtime_noise(Path(path), options))
+
+
+def evidence_of_model(model: ir.Model, load: Callable[[], ir.Model], options: SessionOptions) -> Evidence:
+    """As `evidence_of_file`, of a model in memory, without its rounding.
+
+    Args:
+        model: looked at now and not kept.
+        load: gives it again, where its inner tensors are asked for.
+        options: how it is run.
+    """
+    found = choices(model)
+
+    def with_scores(names: list[str]) -> tuple[Runner, Runner]:
+        wider = load()
+        known = {v.name: v for node in wider.graph for v in node.outputs}
+        given = {v.name for v in wider.graph.outputs}
+        wider.graph.outputs.extend(known[n] for n in names if n in known and n not in given)
+        other = replace(options, optimization="off" if options.optimization != "off" else "basic")
+        return OnnxRunner.open(wider, options), OnnxRunner.open(wider, other)
+
+    return Evidence(ties=TiedScores(found, with_scores) if found else None, precision=precision_of(model))
+
+
+def evidence_of_source(source: Runner, precision: str | None) -> Evidence:
+    """What a framework model tells of itself.
+
+    Args:
+        source: with `rerounded`, a method that makes a Runner of the same function with other roundings (in float64),
+            or None; and `rounding`, the steps of its quantized outputs.
+        precision: that it computes in.
+    """
+    again = getattr(source, "rerounded", None)
+    quantized: Mapping[str, float] = getattr(source, "rounding", None) or {}
+    return Evidence(
+        noise=RoundingNoise(again) if again is not None else None,
+        precision=precision,
+        quantized=dict(quantized),
+        declared={s.name: s.dtype.name for s in source.outputs if _is_number(s.dtype)},
+    )
+
+
+def _is_number(dtype: object) -> TypeGuard[np.dtype[Any]]:
+    return isinstance(dtype, np.dtype) and dtype.kind not in "OUS"
