@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= auto
 
-.PHONY: demo test announce browser lint types unit format clean
+.PHONY: demo test announce browser lint types unit coverage format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/onnxtool quickstart demo
@@ -32,6 +32,10 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 unit: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Tracing every line nearly doubles the time, so it is not part of `make test`.
+coverage: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered
 
 format: $(VENV)/.test

@@ -16,7 +16,7 @@ def lines(report: Any) -> Iterator[tuple[str, str]]:
     yield "ok", str(report.ok)
     for field in dataclasses.fields(report):
         value = getattr(report, field.name)
-        if value is None or value == "" or (isinstance(value, Sized) and not len(value)):
+        if not field.repr or value is None or value == "" or (isinstance(value, Sized) and not len(value)):
             continue
         yield field.name, _short(value)
 

@@ -164,7 +164,7 @@ def test_pickled_module_needs_trust_and_its_code(tmp_path: Path, fixtures: Path,
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--input-dtype", "image:float99"), 2, "no dtype"),
+        (("--input-dtype", "image:float99"), 2, "is not a dtype"),
         (("--input-dtype", "picture:int64"), 2, "no input 'picture'"),
         (("--factory-arg", "oops"), 2, "NAME=VALUE"),
         (("--exporter", "magic"), 2, "--exporter magic"),

@@ -93,3 +93,15 @@ def test_ci_step_stops_at_a_broken_file(tmp_path: Path, digits_onnx: Path) -> No
     done = run("ci_step.sh", digits_onnx, tmp_path / "broken.onnx", tmp_path / "reports")
     assert done.returncode == 1
     assert "not a readable ONNX file" in done.stderr
+
+
+def test_the_notebook_runs_as_a_script_and_shows_what_it_gave(tmp_path: Path) -> None:
+    cells = json.loads((EXAMPLES / "python_api.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] for cell in cells[2:] if cell["cell_type"] == "code"), "execute it before committing"
+    last_lines = [f"print(repr({block.splitlines()[-1]}))" if i in (3, 4, 6) else "" for i, block in enumerate(code)]
+    script = "\n".join(line for pair in zip(code, last_lines, strict=True) for line in pair)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("True") == 3 and "InputError 3 no-such-file.onnx" in done.stdout
+    assert list(tmp_path.iterdir()) == []
