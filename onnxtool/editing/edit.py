@@ -95,10 +95,13 @@ def edit(
         with tempfile.TemporaryDirectory(prefix="onnxtool-") as folder:
             scratch = Path(folder) / "edited.onnx"
             _save(model, scratch, context)
-            changes = diff(source, scratch).changes
+            kept = (HISTORY_KEY, DIGEST_KEY)  # these change with every run
+            changes = tuple(c for c in diff(source, scratch).changes if c.what != "metadata" or c.name not in kept)
             size_after = io.total_bytes(scratch)
     else:
         assert output is not None
+        for path, write in context.files:
+            write(path)
         _save(model, Path(output), context)
         size_after = io.total_bytes(output)
     return EditReport(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -30,6 +31,7 @@ class EditContext:
         external: weights beside the model: True, False, or None for when they are larger than 2 GB.
         chunk: largest data file in bytes; None for one file.
         pictures: image files that pre-processing is proven on.
+        files: other files to write with the model, and what writes them.
     """
 
     options: SessionOptions
@@ -41,6 +43,7 @@ class EditContext:
     external: bool | None = None
     chunk: int | None = None
     pictures: tuple[Path, ...] = ()
+    files: list[tuple[Path, Callable[[Path], None]]] = field(default_factory=list)
 
 
 class Operation:

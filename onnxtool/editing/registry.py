@@ -13,9 +13,12 @@ from onnxtool.editing.operations.interface import AddOutput, RemoveOutput, Renam
 from onnxtool.editing.operations.join import Append, Prepend
 from onnxtool.editing.operations.metadata import ClearMetadata, NameDim, SetDoc, SetMetadata
 from onnxtool.editing.operations.parts import Extract
+from onnxtool.editing.operations.postprocess import Postprocess
+from onnxtool.editing.operations.preprocess import Preprocess
 from onnxtool.editing.operations.set_shape import SetShape
 from onnxtool.editing.operations.storage import ExternalData
 from onnxtool.editing.operations.versions import SetIrVersion, SetOpset
+from onnxtool.editing.operations.weights import Refit, ReplaceWeight, StripWeights
 from onnxtool.errors import UsageError
 from onnxtool.report.edit import OperationSummary
 
@@ -34,12 +37,17 @@ _BUILT_IN: tuple[type[Operation], ...] = (
     Extract,
     Append,
     Prepend,
+    Preprocess,
+    Postprocess,
     SetOpset,
     SetIrVersion,
     SetMetadata,
     ClearMetadata,
     SetDoc,
     ExternalData,
+    StripWeights,
+    Refit,
+    ReplaceWeight,
 )
 
 

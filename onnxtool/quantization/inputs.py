@@ -14,8 +14,8 @@ import onnx_ir as ir
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
+from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.ir.queries import input_specs
-from onnxtool.quantization.data.images import ImageOptions
 from onnxtool.quantization.data.open_data import open_data
 from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task

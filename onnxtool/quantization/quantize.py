@@ -13,10 +13,10 @@ import numpy as np
 
 from onnxtool.errors import UsageError
 from onnxtool.model import io
+from onnxtool.model.image_options import ImageOptions, parse_options
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.quantization.apply_recipe import calibrate
-from onnxtool.quantization.data.images import ImageOptions, parse_options
 from onnxtool.quantization.inputs import open_inputs
 from onnxtool.quantization.recipe import (
     ActivationType,

@@ -92,6 +92,24 @@ def command(
     connect: Annotated[
         Texts, _taking("connect", "OUTPUT=INPUT", "What goes where in the --append or --prepend before it.")
     ] = None,
+    pre: Annotated[
+        Texts,
+        _taking(
+            "pre",
+            "WORDS",
+            'Take pictures as they are: "image: u8 nhwc, resize=256, crop=224, scale=255, mean=A/B/C, std=A/B/C"; the '
+            "words of quantize --image, and fixed for pictures that have the model's size.",
+        ),
+    ] = None,
+    post: Annotated[
+        Texts,
+        _taking(
+            "post",
+            "WORDS",
+            "What is done with an output: softmax, argmax, topk=N, labels=FILE, "
+            "nms=BOXES,SCORES,iou=0.45,score=0.25; OUTPUT: before it where there are several.",
+        ),
+    ] = None,
     opset: Annotated[Texts, _taking("opset", "N", "Convert to another version of the operator set.")] = None,
     ir_version: Annotated[Texts, _taking("ir-version", "N", "Write another version of the file format.")] = None,
     metadata: Annotated[Texts, _taking("metadata", "KEY=VALUE", "Set an entry of the metadata.")] = None,
@@ -101,6 +119,14 @@ def command(
         Texts,
         _taking("external-data", "always|never|SIZE", "Weights beside the model, in it, or beside it from a size on."),
     ] = None,
+    strip_weights: Annotated[
+        Texts,
+        _taking("strip-weights", "WEIGHTS.safetensors", "Move the large weights to a file, and leave the graph."),
+    ] = None,
+    refit: Annotated[
+        Texts, _taking("refit", "WEIGHTS.safetensors", "Put weights back into a model that was stripped.")
+    ] = None,
+    replace_weight: Annotated[Texts, _taking("replace-weight", "NAME=FILE.npy", "Give a weight other numbers.")] = None,
     operation: Annotated[
         Texts, _taking("operation", "NAME=VALUE", "An operation that another package has added.")
     ] = None,

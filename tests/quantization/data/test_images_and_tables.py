@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from onnxtool.errors import InputError, UsageError
+from onnxtool.model.image_options import parse_options
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantization.data.images import parse_options
 from onnxtool.quantization.data.open_data import open_data, read_labels
 
 FLOAT = np.dtype("float32")
