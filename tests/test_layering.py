@@ -22,6 +22,7 @@ LAYERS = {
     "optimization": 4,
     "quantization": 5,
     "conversion": 5,
+    "generation": 6,
     "extension": 8,
     "editing": 5,
     "walkthrough": 8,

@@ -79,6 +79,26 @@ def command(
             "--task", help="Hugging Face: what the model is for.", rich_help_panel=_PYTORCH, show_default=False
         ),
     ] = None,
+    adapter: Annotated[
+        Path | None,
+        typer.Option(
+            "--adapter",
+            metavar="DIR",
+            help="Language model: merge the LoRA adapter in this folder.",
+            rich_help_panel=_PYTORCH,
+            show_default=False,
+        ),
+    ] = None,
+    eval_text: Annotated[
+        Path | None,
+        typer.Option(
+            "--eval",
+            metavar="FILE.txt",
+            help="Language model: measure the perplexity on this text.",
+            rich_help_panel=_PYTORCH,
+            show_default=False,
+        ),
+    ] = None,
     signature: Annotated[
         str | None,
         typer.Option("--signature", help="SavedModel: which one.", rich_help_panel=_KERAS, show_default=False),
@@ -119,9 +139,21 @@ def command(
     """Turn a PyTorch, Keras, TensorFlow or scikit-learn model into a verified ONNX file.
 
     The original and the ONNX file are run on the same inputs; the file is written only if they agree.
-    Exit 0 when it was written, 1 when the outputs differ.
+    Exit 0 when it was written, 1 when the outputs differ. A language model (a Hugging Face folder or a GGUF file)
+    becomes a bundle that generates the same tokens where OUT is a folder: convert FOLDER -o BUNDLE/.
     """
     with Output(json, verbose, quiet) as out:
+        from onnxtool.generation.source import wants_bundle
+
+        if source is not None and wants_bundle(source, output, task):
+            from onnxtool.generation.convert import convert_text_model
+
+            out.emit(convert_text_model(source, output, trust=trust, adapter=adapter, eval_text=eval_text, rtol=rtol))
+            return
+        if adapter is not None or eval_text is not None:
+            from onnxtool.errors import UsageError
+
+            raise UsageError("--adapter and --eval go with a language model and a folder to write: -o BUNDLE/.")
         from onnxtool.cli.convert_options import convert_options
         from onnxtool.conversion.convert import convert
 

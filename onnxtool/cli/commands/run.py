@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
+
+_BUNDLE = "Language models"
 
 
 def command(
@@ -28,6 +32,49 @@ def command(
         int | None,
         typer.Option("--batch", min=1, help="Batch size of random inputs, where it is dynamic.", show_default=False),
     ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt", metavar="TEXT", help="Continue this text.", rich_help_panel=_BUNDLE, show_default=False
+        ),
+    ] = None,
+    chat: Annotated[
+        str | None,
+        typer.Option(
+            "--chat", metavar="TEXT", help="Answer this in a chat.", rich_help_panel=_BUNDLE, show_default=False
+        ),
+    ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            "--system", metavar="TEXT", help="How to answer in the chat.", rich_help_panel=_BUNDLE, show_default=False
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", min=1, help="The most new tokens.", rich_help_panel=_BUNDLE)
+    ] = 256,
+    temperature: Annotated[
+        float,
+        typer.Option(
+            "--temperature", min=0.0, help="0 takes the most probable token, 1 draws one.", rich_help_panel=_BUNDLE
+        ),
+    ] = 0.0,
+    top_p: Annotated[
+        float,
+        typer.Option(
+            "--top-p",
+            min=0.0,
+            max=1.0,
+            help="Draw from the tokens that have this probability together.",
+            rich_help_panel=_BUNDLE,
+        ),
+    ] = 1.0,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stop", metavar="TEXT", help="End at this text. Repeatable.", rich_help_panel=_BUNDLE, show_default=False
+        ),
+    ] = None,
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = "cpu",
     threads: o.ThreadsOption = None,
@@ -36,8 +83,29 @@ def command(
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
 ) -> None:
-    """Run a model once on given or, without --data and --input, random inputs."""
+    """Run a model once on given or, without --data and --input, random inputs.
+
+    A bundle (see convert) continues a --prompt or answers a --chat; its text is written as it comes, with -q alone.
+    """
     with Output(json, verbose, quiet) as out:
+        from onnxtool.generation.bundle import is_bundle
+
+        if is_bundle(model):
+            from onnxtool.generation.generate import generate
+            from onnxtool.generation.sampling import Sampling
+
+            answer = generate(
+                model,
+                prompt=prompt,
+                messages=_messages(system, chat),
+                max_tokens=max_tokens,
+                sampling=Sampling(temperature, top_p=top_p, seed=seed),
+                stop=stop or (),
+                threads=threads,
+                write=_write(sys.stderr if json == "-" else sys.stdout),
+            )
+            out.emit(answer)
+            return
         from onnxtool.runtime.run import run
         from onnxtool.runtime.session import SessionOptions
 
@@ -53,6 +121,26 @@ def command(
                 options=options,
             )
         )
+
+
+def _messages(system: str | None, chat: str | None) -> list[dict[str, str]]:
+    roles = (("system", system), ("user", chat))
+    return [{"role": role, "content": text} for role, text in roles if text is not None] if chat is not None else []
+
+
+def _write(stream: TextIO) -> Callable[[str], None]:
+    """Writes a piece of text at once, control characters but line ends and tabs made visible."""
+
+    def write(text: str) -> None:
+        from onnxtool.cli.render.text import clean
+
+        if text:
+            stream.write("".join(c if c in "\n\t" else clean(c) for c in text))
+        else:
+            stream.write("\n")
+        stream.flush()
+
+    return write
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

@@ -1,0 +1,138 @@
+"""A bundle: a folder with a decoder that has a key-value cache, its genai_config.json, tokenizer and chat template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onnxtool.errors import InputError, UnsafeError
+
+CONFIG = "genai_config.json"
+PROVENANCE = "provenance.json"
+TOKENIZER = "tokenizer.json"
+_MAX_JSON = 64 << 20
+
+
+def is_bundle(path: Path) -> bool:
+    """True for a folder with a genai_config.json."""
+    return (path / CONFIG).is_file()
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle as it lies on disk.
+
+    Attributes:
+        folder: where it is.
+        config: what its genai_config.json says.
+        model: the decoder's .onnx file.
+        layers, heads, kv_heads, head_size, hidden_size, vocabulary: of the decoder.
+        context: the most tokens that prompt and answer may have together.
+        eos: ids of the tokens that end a text.
+        bos, pad: ids, None where there is none.
+        shared_cache: the new keys and values are written into the buffer of the old ones.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    model: Path
+    layers: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    hidden_size: int
+    vocabulary: int
+    context: int
+    eos: tuple[int, ...]
+    bos: int | None
+    pad: int | None
+    shared_cache: bool
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Bundle:
+        """Read a bundle's configuration.
+
+        Raises:
+            InputError: no genai_config.json, or one that lacks what a decoder needs.
+            UnsafeError: its model lies outside the folder.
+        """
+        folder = Path(folder)
+        config = read_json(folder / CONFIG)
+        try:
+            model = config["model"]
+            decoder = model["decoder"]
+            eos = model.get("eos_token_id")
+            made = cls(
+                folder=folder,
+                config=config,
+                model=_inside(folder, str(decoder.get("filename", "model.onnx"))),
+                layers=_positive(decoder, "num_hidden_layers"),
+                heads=_positive(decoder, "num_attention_heads"),
+                kv_heads=_positive(decoder, "num_key_value_heads"),
+                head_size=_positive(decoder, "head_size"),
+                hidden_size=_positive(decoder, "hidden_size"),
+                vocabulary=_positive(model, "vocab_size"),
+                context=_positive(model, "context_length"),
+                eos=tuple(int(i) for i in (eos if isinstance(eos, list) else [] if eos is None else [eos])),
+                bos=_optional(model, "bos_token_id"),
+                pad=_optional(model, "pad_token_id"),
+                shared_cache=bool((config.get("search") or {}).get("past_present_share_buffer", False)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"{folder / CONFIG}: not the configuration of a decoder ({type(error).__name__}: {error})."
+            ) from error
+        if not made.model.is_file():
+            raise InputError(f"{made.model}: no such file, but {CONFIG} names it.")
+        return made
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(f.stat().st_size for f in self.folder.rglob("*") if f.is_file())
+
+    @property
+    def model_bytes(self) -> int:
+        """Bytes of the model and of what lies beside it as its external data."""
+        return sum(f.stat().st_size for f in self.folder.glob(f"{self.model.name}*") if f.is_file())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        InputError: no such file, too large, not JSON or no object.
+    """
+    try:
+        if path.stat().st_size > _MAX_JSON:
+            raise InputError(f"{path}: larger than 64 MB, which no configuration is.")
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid JSON ({error}).") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: must hold a JSON object.")
+    return found
+
+
+def _inside(folder: Path, name: str) -> Path:
+    path = folder / name
+    if Path(name).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
+        raise UnsafeError(f"{folder / CONFIG}: the model {name!r} lies outside the folder.")
+    return path
+
+
+def _positive(values: Mapping[str, Any], name: str) -> int:
+    number = int(values[name])
+    if number <= 0 or number > 1 << 31:
+        raise ValueError(f"{name} is {number}")
+    return number
+
+
+def _optional(values: Mapping[str, Any], name: str) -> int | None:
+    found = values.get(name)
+    return None if found is None else int(found)

@@ -1,0 +1,263 @@
+"""A Hugging Face folder or a GGUF file in, a bundle out; nothing is written unless it generates the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from onnxtool import progress
+from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsupportedError
+from onnxtool.generation import builders
+from onnxtool.generation.bundle import CONFIG, Bundle
+from onnxtool.generation.decoder import Decoder
+from onnxtool.generation.folder import check_output, staged_folder
+from onnxtool.generation.perplexity import load_text, perplexity
+from onnxtool.generation.proof import CHATS, PROMPTS, endless_text, prove_runtime, prove_text, prove_tokens
+from onnxtool.generation.provenance import record
+from onnxtool.generation.reference import Reference
+from onnxtool.generation.source import TextModelSource, open_source
+from onnxtool.generation.tokenizer import BundleTokenizer
+from onnxtool.report.bundle import BundleReport, Perplexity, PromptProof, RuntimeProof, TextProof
+from onnxtool.runtime.isolation import ResourceAllowance, guarded
+
+# Frameworks are imported, a builder runs, the model runs some hundred times.
+# Decoders that the onnxruntime-genai runtime knows by name and runs alike; any other goes under the first one's name.
+_RUNTIME_TYPES = (
+    *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "phi3small", "olmo"),
+    *("granite", "smollm3", "nemotron", "internlm2", "chatglm", "ernie4_5", "gptoss", "hunyuan_v1_dense", "lfm2"),
+)
+_PACE = ResourceAllowance(seconds_per_byte=2e-5, most_seconds=36_000.0, bytes_per_byte=40.0, scale=60.0)
+
+
+@dataclass(frozen=True)
+class _Proof:
+    prompts: tuple[PromptProof, ...]
+    text: TextProof
+    runtime: RuntimeProof | None
+    perplexity: Perplexity | None
+
+    def fault(self, rtol: float) -> str:
+        """What is wrong, in a few words; "" when nothing is."""
+        for proof in self.prompts:
+            if not proof.within(rtol):
+                worst = max(proof.prefill_error, proof.step_error, proof.chunk_error, proof.cache_error)
+                return (
+                    f"after {proof.prompt_tokens} tokens {proof.equal} of {proof.tokens} tokens are equal, the logits "
+                    f"differ by up to {worst:.2g} of the largest"
+                )
+        if self.text.faults:
+            return self.text.faults[0]
+        if self.runtime is not None and not self.runtime.ok:
+            return f"in the onnxruntime-genai runtime: {self.runtime.fault or 'other tokens'}"
+        return ""
+
+
+def convert_text_model(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    trust: bool = False,
+    adapter: Path | None = None,
+    eval_text: Path | None = None,
+    rtol: float = 1e-3,
+) -> BundleReport:
+    """Convert a decoder that generates text into a bundle, and prove that it generates the same.
+
+    Args:
+        source: a Hugging Face folder, or a GGUF file.
+        output: the folder to write; a bundle that is there is replaced as a whole.
+        trust: load pickled weights, and code that the folder brings.
+        adapter: a folder with a LoRA adapter, which is merged into the weights.
+        eval_text: a text to measure the perplexity on; None for the bundled one.
+        rtol: tolerance of the logits, as a share of the largest.
+
+    Returns:
+        A report; with `ok` False nothing was written.
+
+    Raises:
+        InputError, UnsupportedError, UnsafeError, MissingExtraError: as what is read finds.
+        UsageError: the output is a file, or a folder with something else in it.
+    """
+    source, output = Path(source), Path(output)
+    check_output(output)
+    opened = open_source(source, trust=trust)
+    text = load_text(eval_text)
+    size = source.stat().st_size if source.is_file() else sum(f.stat().st_size for f in source.glob("*.safetensors"))
+    with progress.task("converting", 3) as task, guarded("converting the language model", size, pace=_PACE):
+        return _Conversion(opened, output, trust, adapter, text, rtol).run(task)
+
+
+class _Conversion:
+    def __init__(
+        self,
+        source: TextModelSource,
+        output: Path,
+        trust: bool,
+        adapter: Path | None,
+        text: tuple[str, str],
+        rtol: float,
+    ) -> None:
+        self.source, self.output, self.trust, self.adapter = source, output, trust, adapter
+        self.text, self.rtol = text, rtol
+        self.seconds: dict[str, float] = {}
+        self.refused: list[str] = []
+        self._last = time.perf_counter()
+
+    def run(self, task: progress.Task) -> BundleReport:
+        candidates = [b for b in builders.BUILDERS if b.installed]
+        if not candidates:
+            raise MissingExtraError(str(self.source.path), "onnxruntime-genai", "generation")
+        with ExitStack() as stack, staged_folder(self.output) as staged:
+            prepared = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onnxtool-")))
+            direct = not (self.source.gguf or self.source.pickled or self.adapter)
+            tied = bool(self.source.config.get("tie_word_embeddings", False))
+            first = None
+            if direct:  # the first builder works while the reference is loaded
+                first = stack.enter_context(builders.start(candidates[0], self.source.path, staged, tied))
+            reference = Reference(self.source, trust=self.trust, adapter=self.adapter)
+            self._clock("load")
+            task.advance()
+            folder = self.source.path
+            if not direct:
+                folder = prepared
+                reference.save(prepared)
+                self._clock("prepare")
+            best: tuple[Bundle, _Proof, str] | None = None
+            for builder in candidates:
+                if first is None:
+                    first = stack.enter_context(builders.start(builder, folder, staged, reference.tied))
+                said, first = first.wait(), None
+                self._clock("build")
+                if said is not None or not (staged / CONFIG).is_file():
+                    self.refused.append(f"{builder.name}: {said or 'wrote no ' + CONFIG}")
+                    _empty(staged)
+                    continue
+                try:
+                    bundle = self._repaired(staged, reference)
+                    proof = self._proven(bundle, reference)
+                except OnnxToolError as error:
+                    self.refused.append(f"{builder.name}: {error}".replace(f"{staged}{os.sep}", ""))
+                    _empty(staged)
+                    continue
+                self._clock("prove")
+                fault = proof.fault(self.rtol)
+                if not fault:
+                    task.advance()
+                    return self._finished(staged, bundle, reference, proof, builder.name)
+                self.refused.append(f"{builder.name}: {fault}")
+                best = best or (bundle, proof, builder.name)
+                _empty(staged)
+            if best is None:
+                raise UnsupportedError(
+                    f"{self.source.path}: no graph builder can build it ({'; '.join(self.refused)})."
+                )
+            return self._report(*best, reference, written=0)
+
+    def _repaired(self, folder: Path, reference: Reference) -> Bundle:
+        """The configuration says what the source says; the tokenizer is the source's own."""
+        for stray in folder.glob("*.py"):
+            stray.unlink()
+        path = folder / CONFIG
+        config = json.loads(path.read_bytes())
+        _repair(config, reference)
+        path.write_text(json.dumps(config, indent=4) + "\n", encoding="utf-8")
+        reference.save_tokenizer(folder)
+        return Bundle.open(folder)
+
+    def _proven(self, bundle: Bundle, reference: Reference) -> _Proof:
+        decoder = Decoder(bundle)
+        tokenizer = BundleTokenizer(bundle.folder)
+        prompts = tuple(prove_tokens(decoder, reference))
+        text = prove_text(bundle, tokenizer, reference)
+        chat = reference.chat(CHATS[0])
+        ids = reference.encode(PROMPTS[1]) if chat is None else reference.encode(chat, special=False)
+        runtime = prove_runtime(decoder, ids or [0])
+        measured = perplexity(decoder, tokenizer, *self.text)[0] if all(p.within(self.rtol) for p in prompts) else None
+        return _Proof(prompts, text, runtime, measured)
+
+    def _finished(
+        self, staged: Path, bundle: Bundle, reference: Reference, proof: _Proof, builder: str
+    ) -> BundleReport:
+        warning = endless_text(bundle, BundleTokenizer(staged))
+        report = self._report(bundle, proof, builder, reference, warnings=(warning,) if warning else ())
+        record(staged, "convert", self.source.path, report)
+        return replace(report, size_bytes=bundle.size, written=True)
+
+    def _report(
+        self,
+        bundle: Bundle,
+        proof: _Proof,
+        builder: str,
+        reference: Reference,
+        *,
+        warnings: tuple[str, ...] = (),
+        written: int = 0,
+    ) -> BundleReport:
+        notes = list(reference.notes)
+        if self.source.gguf:
+            notes.append("the GGUF file's weights are kept as float32; quantize BUNDLE makes them small again")
+        return BundleReport(
+            source=str(self.source.path),
+            output=str(self.output),
+            framework=f"transformers {version('transformers')}",
+            architecture=type(reference.model).__name__,
+            builder=builder,
+            refused=tuple(self.refused),
+            layers=bundle.layers,
+            heads=bundle.heads,
+            kv_heads=bundle.kv_heads,
+            head_size=bundle.head_size,
+            vocabulary=bundle.vocabulary,
+            context=bundle.context,
+            size_bytes=written,
+            rtol=self.rtol,
+            prompts=proof.prompts,
+            text=proof.text,
+            runtime=proof.runtime,
+            perplexity=proof.perplexity,
+            notes=tuple(notes),
+            warnings=warnings,
+            seconds=dict(self.seconds),
+        )
+
+    def _clock(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+
+
+def _repair(config: dict[str, Any], reference: Reference) -> None:
+    """Builders guess the context and leave out ends of text; the source says both."""
+    try:
+        model, search = config["model"], config["search"]
+        model["context_length"] = reference.context
+        if model.get("type") not in _RUNTIME_TYPES:
+            model["type"] = _RUNTIME_TYPES[0]
+        search["max_length"] = reference.context
+        ends = list(reference.eos)
+        model["eos_token_id"] = ends[0] if len(ends) == 1 else ends
+        tokenizer = reference.tokenizer
+        for name in ("bos_token_id", "pad_token_id"):
+            found = getattr(tokenizer, name, None)
+            if model.get(name) is None and found is not None:
+                model[name] = int(found)
+        if model.get("pad_token_id") is None and ends:
+            model["pad_token_id"] = ends[0]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"the builder's {CONFIG} has no {error}.") from error
+
+
+def _empty(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
