@@ -213,7 +213,7 @@ def measure(path: Path, answer: int) -> None:
             )
 
     isolation._tell = tell
-    isolation._channel.append(-1)
+    isolation._process.channel = -1
     isolation.native_silence = isolation.suppress  # the measuring process has its streams to itself
     threading.Thread(target=sample, daemon=True).start()
     settings = {}

@@ -57,12 +57,30 @@ FRAMEWORK = ResourceAllowance(
 )
 # For code of the user's own.
 OWN = ResourceAllowance(scale=100.0)
-_seen: list[int] = [0]  # bytes of the largest inputs in the guarded call that this process is in
-_made_up: list[bool] = []  # not empty when inputs were made for what a file declares
-_channel: list[int] = []  # the pipe to the parent, in a supervised child
-_within: list[ResourceAllowance] = []  # of the guarded call that this process is in
-_ended_by: list[int] = []  # the signal that asked this process to end
-_crashed: list[str] = []  # the guarded call in which an earlier child of this command crashed
+
+
+@dataclass
+class _Process:
+    """What this process knows of its own supervision.
+
+    Attributes:
+        channel: the pipe to the parent, in a supervised child; else None.
+        within: of the guarded call that this process is in; None outside.
+        input_bytes: of the largest inputs in that call.
+        synthetic: whether inputs were made for what a file declares.
+        ended_by: the signal that asked this process to end.
+        crashed: the guarded call in which an earlier child of this command crashed.
+    """
+
+    channel: int | None = None
+    within: ResourceAllowance | None = None
+    input_bytes: int = 0
+    synthetic: bool = False
+    ended_by: signal.Signals | None = None
+    crashed: str | None = None
+
+
+_process = _Process()
 
 
 @contextmanager
@@ -80,21 +98,20 @@ def guarded(
         retry: a crash may be due to the inputs (sound shorter than a window, say, makes one real model divide by
             zero): the command is started once more, and `crashed_before` then tells it so.
     """
-    if not _channel:
+    if _process.channel is None:
         yield
         return
-    counted = min(inputs, _MOST_INPUTS) if _made_up else inputs
-    if _within:
-        _extend(counted, _within[0])
+    counted = min(inputs, _MOST_INPUTS) if _process.synthetic else inputs
+    if _process.within is not None:
+        _extend(counted, _process.within)
         yield
         return
-    _within.append(pace)
-    _seen[0] = counted
+    _process.within, _process.input_bytes = pace, counted
     _tell({"what": what, "retry": retry, **_limits(size, counted, pace)})
     try:
         yield
     finally:
-        _within.clear()
+        _process.within = None
         _tell({})
 
 
@@ -112,22 +129,21 @@ def _limits(size: int, inputs: int, pace: ResourceAllowance) -> dict[str, Any]:
 
 def _extend(inputs: int, pace: ResourceAllowance) -> None:
     """Give the call that this process is in, which has this pace, what larger inputs may take."""
-    more = inputs - _seen[0]
+    more = inputs - _process.input_bytes
     if more > 0:
-        _seen[0] = inputs
+        _process.input_bytes = inputs
         _tell({"more_seconds": SECONDS_PER_INPUT_BYTE * more, "more_bytes": int(pace.bytes_per_input_byte * more)})
 
 
 def note_synthetic_inputs() -> None:
     """Note that inputs were made for the shapes that a file declares."""
-    if not _made_up:
-        _made_up.append(True)
+    _process.synthetic = True
 
 
 @contextmanager
 def native_silence() -> Iterator[None]:
     """Keep what native code prints itself, a file's own texts among it, from the streams of a supervised command."""
-    if not _channel:
+    if _process.channel is None:
         yield
         return
     with descriptors_silenced(1, 2):
@@ -180,19 +196,19 @@ def supervise(fail: Fail) -> None:
 
 def crashed_before() -> bool:
     """True in the second attempt of a command, after a crash on inputs that another choice may avoid."""
-    return bool(_crashed)
+    return _process.crashed is not None
 
 
 def ending_code() -> int | None:
     """The exit code of a watched process that a signal asked to end, whatever is raised now (the initialization of a
     library turns what a signal handler raises into an ImportError). Its parent says why it ended.
     """
-    return ENDINGS[signal.Signals(_ended_by[0])][0] if _ended_by else None
+    return None if _process.ended_by is None else ENDINGS[_process.ended_by][0]
 
 
 def is_supervised() -> bool:
     """True in a process that is watched: what it starts should be watched too."""
-    return bool(_channel)
+    return _process.channel is not None
 
 
 def _in_child(fail: Fail) -> bool:
@@ -201,7 +217,7 @@ def _in_child(fail: Fail) -> bool:
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _channel.append(writer)
+        _process.channel = writer
         _end_in_order()
         with suppress(ImportError, ValueError, OSError):
             import resource
@@ -209,14 +225,16 @@ def _in_child(fail: Fail) -> bool:
             resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         return True
     os.close(writer)
-    _crashed.append(Watch(child, reader, fail, may_retry=not _crashed).run())
+    _process.crashed = Watch(child, reader, fail, may_retry=_process.crashed is None).run()
     os.close(reader)
     return False
 
 
 def _tell(message: dict[str, Any]) -> None:
+    if _process.channel is None:
+        return
     with suppress(OSError):
-        os.write(_channel[0], json.dumps(message).encode() + b"\n")
+        os.write(_process.channel, json.dumps(message).encode() + b"\n")
 
 
 def _end_in_order() -> None:
@@ -225,12 +243,12 @@ def _end_in_order() -> None:
     def interrupt(*_: object) -> NoReturn:
         # A terminal sends Ctrl-C to parent and child, and the parent passes its own on: once is enough.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _ended_by.append(signal.SIGINT)
+        _process.ended_by = signal.SIGINT
         raise KeyboardInterrupt
 
     def terminate(*_: object) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _ended_by.append(signal.SIGTERM)
+        _process.ended_by = signal.SIGTERM
         sys.exit(ENDINGS[signal.SIGTERM][0])
 
     signal.signal(signal.SIGINT, interrupt)

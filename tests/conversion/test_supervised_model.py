@@ -99,7 +99,7 @@ def test_the_limits_begin_when_the_framework_is_imported(tmp_path: Path) -> None
     script = f"""
 import sys
 from onnxtool.runtime import isolation
-isolation._channel.append(-1)
+isolation._process.channel = -1
 isolation._tell = lambda m: m.get("what") and print(m["what"], *(n in sys.modules for n in ("skops.io", "skl2onnx")))
 from onnxtool.conversion.convert import convert
 convert({str(FIXTURES / "digits_forest.skops")!r}, {str(tmp_path / "m.onnx")!r}, verify_result=False)

@@ -9,12 +9,18 @@ import numpy as np
 import onnx_ir as ir
 
 
-def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
-    """Register an array as an initializer under a free name that starts with `name`."""
+def _free_name(graph: ir.Graph, name: str) -> str:
+    """`name`, or `name` with the first number that makes it free among the graph's initializers."""
     free, number = name, 0
     while free in graph.initializers:
         number += 1
         free = f"{name}_{number}"
+    return free
+
+
+def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
+    """Register an array as an initializer under a free name that starts with `name`."""
+    free = _free_name(graph, name)
     tensor = ir.Tensor(np.ascontiguousarray(array).reshape(np.shape(array)), name=free)
     value = ir.Value(name=free, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
     graph.register_initializer(value)
@@ -33,10 +39,7 @@ def lazy_initializer(
 
     They are not kept, unless `keep` says so.
     """
-    free, number = name, 0
-    while free in graph.initializers:
-        number += 1
-        free = f"{name}_{number}"
+    free = _free_name(graph, name)
 
     def tensor() -> ir.TensorProtocol:
         return ir.Tensor(np.ascontiguousarray(compute()), name=free)

@@ -14,9 +14,11 @@ PROTOBUF_LIMIT = (1 << 31) - 1  # protobuf cannot hold a larger message
 ENVIRONMENT = "ONNXTOOL_LIMITS"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Limits:
     """Limits on what is read from a model file, and on what native code may take for it.
+
+    Those in force, DEFAULT, are settings of the process: `use` changes them in place, so that all who hold them agree.
 
     Attributes:
         max_model_bytes: size of the .onnx file itself, without external data.
@@ -86,4 +88,4 @@ def use(settings: Iterable[str]) -> None:
     """
     parsed = parse_limits(settings)
     for field in fields(Limits):
-        object.__setattr__(DEFAULT, field.name, getattr(parsed, field.name))
+        setattr(DEFAULT, field.name, getattr(parsed, field.name))
