@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ import onnxruntime as ort
 import pytest
 
 import onnxtool
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model.io.in_memory import LABEL
 
@@ -73,6 +75,8 @@ def test_signatures_are_real() -> None:
     signature = inspect.signature(onnxtool.quantize)
     assert list(signature.parameters)[:3] == ["source", "output", "mode"]
     assert signature.parameters["max_drop"].default == 0.01
+    options = {f.name for f in dataclasses.fields(ConvertOptions)}
+    assert options <= set(inspect.signature(onnxtool.convert).parameters)
     assert all(inspect.isfunction(getattr(onnxtool, n)) for n in ("convert", "optimize", "quantize", "check"))
 
 

@@ -17,7 +17,7 @@ from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.equivalence import SourceProof, cleaned_up
 from onnxtool.conversion.factory import adapter_for, choose_adapter
 from onnxtool.conversion.graph_interface import align, observe_output_dims
-from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.options import ConvertOptions, options_as_keywords
 from onnxtool.conversion.provenance import record
 from onnxtool.conversion.registry import find_adapter
 from onnxtool.conversion.source import Source
@@ -38,6 +38,7 @@ _SPILL = 32_000_000
 _IMPORTING = replace(FRAMEWORK, scale=6.0)
 
 
+@options_as_keywords
 @takes_models(output="output")
 def convert(
     source: Any,
@@ -63,8 +64,8 @@ def convert(
         verify_result: False skips the comparison; the file's metadata says so.
         keep_failed: where to keep a file that failed the comparison.
         reproducible: leave measured values out of the file's metadata, so that every run gives the same bytes.
-        settings: fields of ConvertOptions by name: `convert(a, b, factory="net.py:make", trust=True)`. `sample` may be
-            the path of an .npz file.
+        settings: fields of ConvertOptions by name: `convert(a, b, factory="net.py:make", trust=True)`, which says what
+            each is for. `sample` may be the path of an .npz file.
 
     Returns:
         A report; with `ok` False (outputs differ) nothing was written to `output`.
