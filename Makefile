@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= auto
 
-.PHONY: demo test announce browser lint types unit coverage format clean
+.PHONY: demo test announce browser lint types unit coverage wheel format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/onnxtool quickstart demo
@@ -55,6 +55,15 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e ".[all,dev]"
 	@touch $(VENV)/.demo $@
+
+# The wheel, and the base install of it in a fresh environment: it must start, check and optimize the bundled model.
+wheel: | $(VENV)/bin/python
+	rm -rf dist build/wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build && wheel/bin/onnxtool quickstart wheel-demo --quiet
+	@echo "dist: $$(ls dist)"
 
 clean:
 	rm -rf $(VENV) demo build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

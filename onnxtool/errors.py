@@ -43,7 +43,7 @@ class MissingExtraError(UnsupportedError):
 
     def __init__(self, subject: str, package: str, extra: str) -> None:
         super().__init__(
-            f'{subject}: this needs {package}, which is not installed. Run: pip install "onnxtool[{extra}]"'
+            f'{subject}: this needs {package}, which is not installed. Run: pip install "onnxtool-cli[{extra}]"'
         )
         self.extra = extra
 

@@ -39,7 +39,7 @@ def test_every_direct_dependency_is_pinned() -> None:
         for d in wanted
         if "sys_platform == 'darwin'" not in d and "sys_platform != 'linux'" not in d
     }
-    assert names - {"onnxtool"} <= pinned
+    assert names - {"onnxtool-cli"} <= pinned
 
 
 def test_fixtures_stay_small() -> None:

@@ -193,7 +193,9 @@ def test_a_missing_framework_is_one_line_and_exit_4(digits: tuple[Any, ...], tmp
     )
     result = onnxtool("convert", *digits, "-o", tmp_path / "x.onnx", env={"PYTHONPATH": str(tmp_path)})
     assert result.returncode == 4
-    assert result.stderr.endswith('this needs PyTorch, which is not installed. Run: pip install "onnxtool[pytorch]"\n')
+    assert result.stderr.endswith(
+        'this needs PyTorch, which is not installed. Run: pip install "onnxtool-cli[pytorch]"\n'
+    )
 
 
 def test_fits_eighty_columns(digits: tuple[Any, ...], tmp_path: Path, onnxtool: Tool) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool import __version__
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic
@@ -76,7 +77,7 @@ def record(
         "model": Path(model).name,
         "model_sha256": io.sha256(model),
         "data": origin if data is None else "given data",
-        "versions": versions("onnxtool", "onnx", "onnxruntime"),
+        "versions": {"onnxtool": __version__, **versions("onnx", "onnxruntime")},
         "cases": cases,
     }
     try:
