@@ -35,6 +35,8 @@ class SourceModel(ABC):
         feeds_hint: input name -> domain where the framework knows it better than the graph; None = nothing known.
         rounding: output name -> how far that output of a quantized model may be off, in its own units (steps, where it
             is an integer): two correct implementations round differently half-way between two steps.
+        compared_sizes: numbers that the code, or the exporter's record of it, compares sizes with.
+        compared_values: likewise, for values.
         advice: what the user can do where the ONNX graph fails though the source runs; "" where nothing is known.
     """
 
@@ -46,6 +48,8 @@ class SourceModel(ABC):
     feeds_hint: Mapping[str, Domain] | None = None
     rounding: Mapping[str, float] = _NOTHING
     advice: str = ""
+    compared_sizes: Sequence[int] = ()
+    compared_values: Sequence[float] = ()
 
     @abstractmethod
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:

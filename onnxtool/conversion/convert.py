@@ -16,6 +16,7 @@ from onnxtool import progress
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.equivalence import SourceProof, cleaned_up
 from onnxtool.conversion.factory import adapter_for, choose_adapter
+from onnxtool.conversion.further import FurtherInputs
 from onnxtool.conversion.graph_interface import align, observe_output_dims
 from onnxtool.conversion.options import ConvertOptions, options_as_keywords
 from onnxtool.conversion.provenance import record
@@ -89,16 +90,25 @@ def convert(
         align(graph, model.inputs, model.outputs)
         clock.stop("export")
         task.advance()
-        comparison = None
+        comparison, stays = None, False
         proof = SourceProof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
         if verify_result:
             with guarded(f"running the model with {adapter.name}", opened.size, pace=pace):
+                began = time.perf_counter()
                 proof.observe(graph)
-        model.release()
-        gc.collect()  # exporters leave cycles that hold the weights
+                usual = time.perf_counter() - began
+            stays = io.weight_bytes(graph) <= _SPILL
+            watched = supervised(model, f"running the model with {adapter.name}", opened.size, pace)
+            proof.further = FurtherInputs(watched, options, stays=stays)
+            proof.further.observe(graph, [p.feeds for p in proof.probes], usual)
+        if not (verify_result and stays):
+            _release(model)
         with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
             if verify_result:
                 graph, comparison = cleaned_up(graph, proof, model.notes)
+                _release(model)
+                if comparison.ok and comparison.coverage is not None:
+                    model.notes.extend(comparison.coverage.notes)
                 observe_output_dims(graph, model.inputs, [(p.feeds, p.outputs) for p in proof.probes])
             clock.stop("verify")
             task.advance()
@@ -198,6 +208,11 @@ def _pace(adapter: Adapter, options: ConvertOptions, opened: Source) -> Resource
     if options.factory is not None or options.trust or opened.model is not None:
         return OWN
     return FRAMEWORK if adapter.imports_in_prepare else _IMPORTING
+
+
+def _release(model: SourceModel) -> None:
+    model.release()
+    gc.collect()  # exporters leave cycles that hold the weights
 
 
 class _Clock:

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.further import FurtherInputs
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
@@ -64,6 +65,7 @@ class SourceProof:
 
     Attributes:
         probes: inputs and the source's outputs; empty until the first comparison.
+        further: what is tried beyond these; None when nothing is.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class SourceProof:
     ) -> None:
         self.probes: list[Probe] = []
         self._model, self._options, self._tolerance, self._names = model, options, tolerance, names
+        self.further: FurtherInputs | None = None
 
     def observe(self, graph: ir.Model) -> None:
         """Run the source; after this it is not needed any more.
@@ -107,6 +110,8 @@ class SourceProof:
             report = compare_runners(
                 remembered, runner, feeds, self._tolerance, evidence, names=self._names, data=origin
             )
+            if report.ok and self.further is not None:
+                report = self.further.hold(report, graph, runner, (self._tolerance, evidence), session)
         except InputError as error:
             raise VerdictError(
                 f"{self._names[0]}: the ONNX graph fails where the source runs: {self._advised(str(error))}"

@@ -45,6 +45,9 @@ class ConvertOptions:
         layout: "nchw" transposes a channels-last interface; None leaves it.
         zipmap: classifiers: probabilities as a list of maps instead of a tensor.
         float64: scikit-learn: keep doubles where the runtime can.
+        effort: how long inputs are sought on which source and graph differ.
+        strict: branches that no input reached make the verdict bad.
+        keep_counterexample: .npz file for an input that shows a difference.
     """
 
     input_shapes: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
@@ -70,6 +73,9 @@ class ConvertOptions:
     layout: Literal["nhwc", "nchw"] | None = None
     zipmap: bool = False
     float64: bool = False
+    effort: Literal["quick", "normal", "thorough"] = "normal"
+    strict: bool = False
+    keep_counterexample: Path | None = None
 
 
 def options_as_keywords(function: Callable[P, R]) -> Callable[P, R]:

@@ -17,7 +17,7 @@ from onnxtool.model.spec import dtype_name
 from onnxtool.report.compare import CompareReport
 
 # Options that say nothing of the file: where code lies on this machine, how talkative to be.
-_LEFT_OUT = {"python_path", "verbose", "sample"}
+_LEFT_OUT = {"python_path", "verbose", "sample", "keep_counterexample"}
 
 
 def record(

@@ -68,6 +68,7 @@ class Coverage:
         refused: what the reference does not take.
         unusable: what the reference gives no finite numbers for.
         rounding: differences that the reference itself shows when its input changes by a few units in the last place.
+        masked: differences only at positions that a mask leaves out.
         parts: branches and loop bodies in the models that were watched.
         unreached: those that no input ran.
         forced: how many of these were equal when their conditions were made constant in both models.
@@ -82,12 +83,27 @@ class Coverage:
     refused: tuple[str, ...] = ()
     unusable: tuple[str, ...] = ()
     rounding: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
     parts: int = 0
     unreached: tuple[Branch, ...] = ()
     forced: int = 0
     searched: bool = False
     complete: bool = True
     seed: int = 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of a proof that found no difference, a line each."""
+        lines = []
+        if self.unreached:
+            more = f" and {len(self.unreached) - 5} more" if len(self.unreached) > 5 else ""
+            listed = ", ".join(str(b) for b in self.unreached[:5])
+            lines.append(f"equal where run: no input tried reaches {listed}{more}")
+        if self.masked:
+            lines.append(
+                f"at positions that the mask leaves out, outputs differ ({self.masked[0]}); elsewhere they are equal"
+            )
+        return tuple(lines)
 
     @property
     def summary(self) -> str:

@@ -52,6 +52,9 @@ def command(
     ] = None,
     rtol: o.RtolOption = 1e-3,
     atol: o.AtolOption = 1e-5,
+    effort: o.EffortOption = o.Effort.normal,
+    strict: o.StrictOption = False,
+    keep_counterexample: o.KeepCounterexampleOption = None,
     seed: o.SeedOption = 0,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Write without comparing; the file's metadata says so.")
@@ -169,6 +172,9 @@ def command(
             output_names=output_names,
             opset=opset,
             seed=seed,
+            effort=effort.value,
+            strict=strict,
+            keep_counterexample=keep_counterexample,
             verbose=verbose,
             custom_op_library=custom_op_library,
             exporter=exporter,

@@ -22,6 +22,7 @@ from onnxtool.validation.inputs.counterexample import Findings, hold, look, with
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.graphs import facts_of, force_branches, unreached_branches, watch_branches
 from onnxtool.validation.inputs.keep import keep
+from onnxtool.validation.inputs.masked import KeptPositions
 from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
 
 Model = str | os.PathLike[str] | Runner
@@ -45,11 +46,12 @@ class Rule:
     top_k: int
     evidence: Evidence
 
-    def __call__(self, a: Runner, b: Runner, trial: Trial) -> CompareReport:
-        """The comparison on one trial, whose outputs of `a` are known."""
+    def __call__(self, a: Runner, b: Runner, trial: Trial, kept: np.ndarray | None = None) -> CompareReport:
+        """The comparison on one trial, whose outputs of `a` are known; only at `kept` positions, where given."""
+        known = _Known(a, trial)
         return compare_runners(
-            _Known(a, trial),
-            b,
+            known if kept is None else KeptPositions(known, kept),
+            b if kept is None else KeptPositions(b, kept),
             [trial.feeds],
             self.tolerance,
             self.evidence,
@@ -113,7 +115,15 @@ def compare_beyond(
     facts = facts_of(list(graphs.values()), known)
     budget = Budget(effort, usual)
     findings = look(
-        left, right, left.inputs, runs, facts, lambda t: rule(left, right, t), budget, seed=seed, sizes=sizes
+        left,
+        right,
+        left.inputs,
+        runs,
+        facts,
+        lambda t, kept: rule(left, right, t, kept),
+        budget,
+        seed=seed,
+        sizes=sizes,
     )
     if findings.failure is None and graphs:
         _branches(findings, graphs, left, right, runs, rule, Budget(effort, usual), options, facts, seed)
@@ -121,7 +131,7 @@ def compare_beyond(
     if findings.failure is not None and keep_as is not None:
         file = keep(findings.failure, keep_as)
     done = with_findings(report, findings, findings.coverage(effort, seed), file)
-    lines = unreached_lines(findings)
+    lines = done.coverage.notes if done.coverage is not None and findings.failure is None else ()
     extra = [dict(findings.failure.feeds)] if findings.failure is not None else []
     return replace(done, warnings=(*done.warnings, *lines)), [*runs, *extra]
 
@@ -143,7 +153,7 @@ def _branches(
         graphs, left, left.inputs, tried, facts, budget, options, seed=seed
     )
     findings.observed.trials += trials
-    hold(trials, lambda t: rule(left, right, t), left, right, findings)
+    hold(trials, lambda t, kept: rule(left, right, t, kept), left, right, findings)
     if findings.failure is None and len(graphs) == 2:
         first, second = graphs.values()
         forced = force_branches(
@@ -157,12 +167,3 @@ def _branches(
         )
         findings.forced = len(forced)
     findings.unreached = unreached_branches(unreached)
-
-
-def unreached_lines(findings: Findings) -> list[str]:
-    """A warning on what no input reached."""
-    if not findings.unreached or findings.failure is not None:
-        return []
-    listed = ", ".join(str(b) for b in findings.unreached[:5])
-    more = f" and {len(findings.unreached) - 5} more" if len(findings.unreached) > 5 else ""
-    return [f"equal where run: no input tried reaches {listed}{more}. Give --data FILE.npz that does."]

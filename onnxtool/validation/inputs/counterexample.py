@@ -15,6 +15,7 @@ from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, Counterexample, Coverage
 from onnxtool.runtime.runner import Runner
 from onnxtool.validation.inputs.facts import Facts
+from onnxtool.validation.inputs.masked import kept_positions
 from onnxtool.validation.inputs.minimise import minimised
 from onnxtool.validation.inputs.noise import rounding_explains
 from onnxtool.validation.inputs.observe import Observed, observe
@@ -23,7 +24,8 @@ from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
 
 # Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
 _EXACT = ("thresholds", "rows", "mask", "size", "usual")
-Judge = Callable[[Trial], CompareReport]
+# The comparison on one trial; with a mask, only what it leaves in (KeptPositions).
+Judge = Callable[[Trial, np.ndarray | None], CompareReport]
 
 
 @dataclass
@@ -32,10 +34,12 @@ class Findings:
 
     Attributes:
         observed: what the reference gave.
+        specs: its inputs.
         failure: an input on which the candidate differs, or fails to run.
         report: the comparison there; None where the candidate fails to run.
         error: why it fails to run.
         rounding: labels of differences that rounding explains.
+        masked: labels of inputs on which only positions differ that a mask leaves out.
         searched: inputs were changed towards a larger difference.
         unreached: branches that no input ran.
         parts: branches that there are.
@@ -43,10 +47,12 @@ class Findings:
     """
 
     observed: Observed
+    specs: Sequence[TensorSpec] = ()
     failure: Trial | None = None
     report: CompareReport | None = None
     error: str = ""
     rounding: list[str] = field(default_factory=list)
+    masked: list[str] = field(default_factory=list)
     searched: bool = False
     unreached: tuple[Branch, ...] = ()
     parts: int = 0
@@ -69,6 +75,7 @@ class Findings:
             refused=tuple(seen.refused),
             unusable=tuple(seen.unusable),
             rounding=tuple(self.rounding),
+            masked=tuple(self.masked),
             parts=self.parts,
             unreached=self.unreached,
             forced=self.forced,
@@ -92,7 +99,7 @@ def hold(
     """
     for trial in trials:
         try:
-            report = judge(trial)
+            report = judge(trial, None)
         except UsageError:
             raise
         except OnnxToolError as error:
@@ -100,11 +107,21 @@ def hold(
             return
         if report.ok:
             continue
+        if _only_at_masked(trial, judge, into.specs):
+            into.masked.append(trial.label)
+            continue
         if _excused(trial, report, reference, candidate):
             into.rounding.append(trial.label)
             continue
         into.failure, into.report = trial, report
         return
+
+
+def _only_at_masked(trial: Trial, judge: Judge, specs: Sequence[TensorSpec]) -> bool:
+    kept = kept_positions(specs, trial.feeds)
+    if kept is None or kept.all() or not kept.any():
+        return False
+    return judge(trial, kept).ok
 
 
 def _excused(trial: Trial, report: CompareReport, reference: Runner | None, candidate: Runner | None) -> bool:
@@ -147,7 +164,7 @@ def look(
         sizes: whether the sizes of dynamic dims may change.
     """
     observed = observe(reference, specs, runs, facts, budget.part(0.45), seed=seed, sizes=sizes)
-    findings = Findings(observed)
+    findings = Findings(observed, specs)
     hold(observed.trials, judge, reference, candidate, findings)
     if findings.failure is None:
         climb(reference, candidate, specs, runs, facts, judge, budget, findings, seed=seed)
@@ -189,10 +206,12 @@ def climb(
 
 def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> bool:
     try:
-        report = judge(trial)
+        report = judge(trial, None)
     except OnnxToolError:
         return True
-    return not report.ok and not _excused(trial, report, reference, candidate)
+    if report.ok or _only_at_masked(trial, judge, reference.inputs):
+        return False
+    return not _excused(trial, report, reference, candidate)
 
 
 def shrink(reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], judge: Judge, findings: Findings) -> None:
@@ -202,7 +221,7 @@ def shrink(reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], ju
     budget = Budget("quick")
     smaller = minimised(findings.failure, reference, specs, lambda t: _fails(t, judge, reference, candidate), budget)
     if smaller is not findings.failure:
-        again = Findings(findings.observed)
+        again = Findings(findings.observed, specs)
         hold([smaller], judge, reference, candidate, again)
         if again.failure is not None:
             findings.failure, findings.report, findings.error = again.failure, again.report, again.error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -127,7 +128,7 @@ def force_branches(
     return equal
 
 
-def _judged(compare: Compare, a: Runner, b: Runner, trial: Trial) -> CompareReport:
+def _judged(compare: Compare, a: Runner, b: Runner, trial: Trial, _: Any) -> CompareReport:
     return compare(a, b, trial.feeds)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,8 @@ def observe(
     seed: int = 0,
     sizes: bool = True,
     values: bool = True,
+    only: Collection[str] | None = None,
+    prepare: Callable[[Feeds], Feeds] = dict,
 ) -> Observed:
     """Run the reference on inputs of other sizes and values than it was run on.
 
@@ -67,16 +69,21 @@ def observe(
         seed: of random numbers.
         sizes: try other sizes of dynamic dims.
         values: try other values.
+        only: the kinds to try; None for all.
+        prepare: what becomes of an input before it is run.
     """
     observed = Observed()
     dims = dynamic_dims(specs, runs)
     pace = _Pace(runner, runs[0])
     kept = 0
-    for label, kind, feeds in _candidates(specs, runs, dims, facts, seed, pace, budget, sizes=sizes, values=values):
+    for label, kind, made in _candidates(specs, runs, dims, facts, seed, pace, budget, sizes=sizes, values=values):
         if len(observed.trials) >= _MOST_TRIALS[budget.effort] or budget.left <= 0 or kept > _MOST_BYTES:
             observed.untried = True
             break
+        if only is not None and kind not in only:
+            continue
         try:
+            feeds = prepare(made)
             outputs = pace.run(feeds)
         except UnsupportedError:
             raise

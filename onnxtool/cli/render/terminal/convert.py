@@ -66,9 +66,13 @@ def _compared(report: ConvertReport, console: Console) -> None:
             f"{worst.expected} against {worst.actual}"
         )
         console.print(f"  worst output {markup(worst.name)}: {markup(reason, 500)}")
+    if comparison.counterexample is not None:
+        console.print(f"  [red]differs with[/] {markup(str(comparison.counterexample), 500)}", soft_wrap=True)
     if len(comparison.outputs) and comparison.runs:
         sizes = "; ".join(", ".join(f"{n} {list(s)}" for n, s in run.items()) for run in comparison.runs)
         limits = f"within rtol {comparison.rtol:g}, atol {comparison.atol:g}"
         console.print(f"  compared on {markup(comparison.data)}, {limits}: {markup(sizes, 400)}", style="dim")
     if comparison.rule:
         console.print(f"  rule: {markup(comparison.rule, 300)} (docs/equality.md)", style="dim", soft_wrap=True)
+    if comparison.coverage is not None:
+        console.print(f"  besides: {markup(comparison.coverage.summary, 300)}", style="dim", soft_wrap=True)

@@ -1,0 +1,151 @@
+"""The proof beyond the usual inputs: other sizes, values and branches, and a last search while the source is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.source_code import numbers_compared
+from onnxtool.errors import OnnxToolError
+from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.compare_runners import compare_runners
+from onnxtool.validation.equivalence.equivalence_check import Evidence
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.validation.inputs.counterexample import Findings, Judge, climb, hold, shrink, with_findings
+from onnxtool.validation.inputs.facts import Facts
+from onnxtool.validation.inputs.graphs import facts_of, unreached_branches, watch_branches
+from onnxtool.validation.inputs.keep import keep
+from onnxtool.validation.inputs.masked import KeptPositions
+from onnxtool.validation.inputs.observe import Observed, observe
+from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
+
+# Kinds on which a difference needs no second run of the source to be judged.
+_WITHOUT_SOURCE = ("size", "mask", "rows", "text")
+
+
+class FurtherInputs:
+    """Runs the source on further inputs, and holds graphs against what it gave.
+
+    Attributes:
+        findings: of the last graph.
+    """
+
+    def __init__(self, model: SourceModel, options: ConvertOptions, *, stays: bool) -> None:
+        """Make ready.
+
+        Args:
+            model: the source, under supervision.
+            options: effort, seed, where a counterexample goes.
+            stays: the source can still be run while graphs are judged.
+        """
+        self._model, self._options, self._stays = model, options, stays
+        self._facts = Facts()
+        self._observed = Observed()
+        self._runs: list[Feeds] = []
+        self._usual = 0.0
+        self.findings = Findings(self._observed)
+
+    def observe(self, graph: ir.Model, runs: list[Feeds], seconds: float) -> None:
+        """Run the source on sizes and values that its graph and its code make worth trying.
+
+        Args:
+            graph: as the exporter left it.
+            runs: the usual inputs, on which the source runs.
+            seconds: that it took for them.
+        """
+        model = self._model
+        sizes, values = numbers_compared(lambda: model.run(runs[0]))
+        facts = facts_of([graph], model.feeds_hint)
+        self._facts = facts.told([*model.compared_sizes, *sizes], [*model.compared_values, *values])
+        self._runs, self._usual = runs, 2 * seconds
+        budget = Budget(self._options.effort, self._usual)
+        self._observed = observe(
+            model,
+            model.inputs,
+            runs,
+            self._facts,
+            budget.part(0.45),
+            seed=self._options.seed,
+            only=None if self._stays else _WITHOUT_SOURCE,
+            prepare=model.drop_tied_rows,
+        )
+
+    def hold(
+        self,
+        report: CompareReport,
+        graph: ir.Model,
+        runner: OnnxRunner,
+        rule: tuple[Tolerance, Evidence],
+        session: SessionOptions,
+    ) -> CompareReport:
+        """Judge a graph that is equal on the usual inputs.
+
+        Raises:
+            InputError: it fails to run on an input that the source takes.
+        """
+        model, options = self._model, self._options
+        reference = model if self._stays else None
+        judge = _judge(model, runner, rule, (report.a, report.b))
+        findings = self.findings = Findings(replace_trials(self._observed), model.inputs)
+        hold(findings.observed.trials, judge, reference, runner, findings)
+        if findings.failure is None:
+            self._branches(graph, runner, judge, session)
+        if findings.failure is None and self._stays:
+            budget = Budget(options.effort, self._usual).part(0.4)
+            climb(model, runner, model.inputs, self._runs, self._facts, judge, budget, findings, seed=options.seed)
+        if self._stays:
+            shrink(model, runner, model.inputs, judge, findings)
+        file = None
+        if findings.failure is not None and options.keep_counterexample is not None:
+            file = keep(findings.failure, options.keep_counterexample)
+        coverage = findings.coverage(options.effort, options.seed)
+        return replace(with_findings(report, findings, coverage, file), strict=options.strict)
+
+    def _branches(self, graph: ir.Model, runner: OnnxRunner, judge: Judge, session: SessionOptions) -> None:
+        findings, options = self.findings, self._options
+        runs = [*self._runs, *(t.feeds for t in findings.observed.trials)]
+        budget = Budget(options.effort, self._usual).part(0.3)
+        name = "the ONNX graph"
+        reference: Runner = self._model if self._stays else _Gone(self._model)
+        trials, unreached, findings.parts = watch_branches(
+            {name: graph}, reference, self._model.inputs, runs, self._facts, budget, session, seed=options.seed
+        )
+        findings.observed.trials += trials
+        hold(trials, judge, self._model if self._stays else None, runner, findings)
+        findings.unreached = unreached_branches(unreached)
+
+
+class _Gone:
+    """A source that was released: it gives nothing."""
+
+    def __init__(self, model: SourceModel) -> None:
+        self.inputs, self.outputs = model.inputs, model.outputs
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Nothing."""
+        raise OnnxToolError(f"the source is gone; {len(feeds)} inputs were not run.")
+
+
+def replace_trials(observed: Observed) -> Observed:
+    """A copy whose list of trials may grow."""
+    return replace(observed, trials=list(observed.trials))
+
+
+def _judge(
+    model: SourceModel, runner: OnnxRunner, rule: tuple[Tolerance, Evidence], names: tuple[str, str]
+) -> Judge:
+    def judge(trial: Trial, kept: np.ndarray | None) -> CompareReport:
+        known: Any = SimpleNamespace(inputs=model.inputs, outputs=model.outputs, run=lambda _: dict(trial.outputs))
+        source, graph = (known, runner) if kept is None else (KeptPositions(known, kept), KeptPositions(runner, kept))
+        return compare_runners(source, graph, [trial.feeds], *rule, names=names, data=trial.label)
+
+    return judge
