@@ -15,6 +15,7 @@ from onnxtool.conversion.pytorch import export_errors as blame
 from onnxtool.conversion.pytorch.cleanup import clean_up
 from onnxtool.conversion.pytorch.custom_operators import Table, with_custom_operators
 from onnxtool.conversion.pytorch.exported_program_inputs import dim_labels, relabel
+from onnxtool.conversion.pytorch.guards import recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
 from onnxtool.conversion.pytorch.torchscript import ADVICE, TORCHSCRIPT_OPSETS, export_torchscript, scripted
 from onnxtool.conversion.quiet import quiet
@@ -113,15 +114,17 @@ def _captured(
     shapes: tuple[dict[int, Any], ...],
     request: Request,
 ) -> ir.Model:
-    exported = torch.onnx.export(
-        flat,
-        inputs,
-        dynamic_shapes={"tensors": shapes},
-        dynamo=True,
-        opset_version=request.opset,
-        verbose=request.talk,
-        custom_translation_table=dict(request.table),
-    )
+    with recorded_guards() as guards:
+        exported = torch.onnx.export(
+            flat,
+            inputs,
+            dynamic_shapes={"tensors": shapes},
+            dynamo=True,
+            opset_version=request.opset,
+            verbose=request.talk,
+            custom_translation_table=dict(request.table),
+        )
+    model.decided(guards)
     assert exported is not None
     graph: ir.Model = exported.model
     program = exported.exported_program

@@ -14,6 +14,7 @@ from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.graph_interface import named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.exported_program_inputs import plan_program
+from onnxtool.conversion.pytorch.guards import Guard
 from onnxtool.conversion.pytorch.inputs import InputPlan, plan_inputs
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
 from onnxtool.conversion.pytorch.load import Loaded
@@ -106,6 +107,15 @@ class TorchModel(LayeredModel):
         specs = [TensorSpec(name, numpy_dtype(tensor.dtype), None) for name, tensor in result]
         model.outputs = named(specs, options.output_names, "--output-names")
         return model
+
+    def decided(self, guards: Sequence[Guard]) -> None:
+        """Take note of comparisons of sizes that an exporter decided: both sides of each are worth trying."""
+        sizes = (size for guard in guards for size in guard.sizes)
+        self.compared_sizes = tuple(dict.fromkeys([*self.compared_sizes, *sizes]))
+        places = dict.fromkeys(g.where for g in guards if g.where and g.sizes)
+        if places and not self.advice:
+            listed = ", ".join(list(places)[:3])
+            self.advice = f"torch.export decides comparisons of sizes for good ({listed}): see whether one is to blame"
 
     def flat(self) -> FlatModule:
         """The module with flat inputs and outputs, in eval mode."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,17 +115,8 @@ def compare_beyond(
             known = known | dict(getattr(model, "feeds_hint", None) or {})
     facts = facts_of(list(graphs.values()), known)
     budget = Budget(effort, usual)
-    findings = look(
-        left,
-        right,
-        left.inputs,
-        runs,
-        facts,
-        lambda t, kept: rule(left, right, t, kept),
-        budget,
-        seed=seed,
-        sizes=sizes,
-    )
+    judge = partial(rule, left, right)
+    findings = look(left, right, left.inputs, runs, facts, judge, budget, seed=seed, sizes=sizes)
     if findings.failure is None and graphs:
         _branches(findings, graphs, left, right, runs, rule, Budget(effort, usual), options, facts, seed)
     file = None
@@ -153,7 +145,7 @@ def _branches(
         graphs, left, left.inputs, tried, facts, budget, options, seed=seed
     )
     findings.observed.trials += trials
-    hold(trials, lambda t, kept: rule(left, right, t, kept), left, right, findings)
+    hold(trials, partial(rule, left, right), left, right, findings)
     if findings.failure is None and len(graphs) == 2:
         first, second = graphs.values()
         forced = force_branches(

@@ -37,7 +37,7 @@ class KeptPositions:
         if value.shape[:2] == self._kept.shape:
             place = self._kept
         elif value.shape[:1] == self._kept.shape[:1]:
-            place = self._kept.any(axis=1)
+            place = np.asarray(self._kept.any(axis=1))
         else:
             return value
         blank = value.copy()
