@@ -66,6 +66,10 @@ class SourceModel(ABC):
         """
         return dict(feeds)
 
+    def unproven(self) -> list[str]:
+        """What the export decided and no run since has shown to be harmless: a frozen branch, with its line."""
+        return []
+
     def release(self) -> None:  # noqa: B027  (most models have nothing to give back)
         """Give back the weights. Called after the export and the source's own runs; `run` is not called after it."""
 

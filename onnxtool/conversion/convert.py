@@ -23,7 +23,7 @@ from onnxtool.conversion.provenance import record
 from onnxtool.conversion.registry import find_adapter
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import declared_bytes, supervised
-from onnxtool.errors import UsageError
+from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import as_path, takes_models
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
@@ -101,6 +101,7 @@ def convert(
             watched = supervised(model, f"running the model with {adapter.name}", opened.size, pace)
             proof.further = FurtherInputs(watched, options, stays=stays)
             proof.further.observe(graph, [p.feeds for p in proof.probes], usual)
+            _refuse_unproven(model, str(opened))
         if not (verify_result and stays):
             _release(model)
         with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
@@ -208,6 +209,18 @@ def _pace(adapter: Adapter, options: ConvertOptions, opened: Source) -> Resource
     if options.factory is not None or options.trust or opened.model is not None:
         return OWN
     return FRAMEWORK if adapter.imports_in_prepare else _IMPORTING
+
+
+def _refuse_unproven(model: SourceModel, name: str) -> None:
+    """Raises UnsupportedError where the exporter decided what the inputs tried did not show to be harmless."""
+    places = model.unproven()
+    if places:
+        more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
+        raise UnsupportedError(
+            f"{name}: tracing froze a branch, and no input tried takes its other side: {places[0]}{more}. Rewrite it "
+            "with torch.where or torch.cond, save the module as TorchScript (torch.jit.script), or give --sample "
+            "FILE.npz with inputs of both sides."
+        )
 
 
 def _release(model: SourceModel) -> None:

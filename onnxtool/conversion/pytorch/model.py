@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from onnxtool.conversion.pytorch.inputs import InputPlan, plan_inputs
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
 from onnxtool.conversion.pytorch.load import Loaded
 from onnxtool.conversion.pytorch.tensors import named_tensors, numpy_dtype, to_numpy, to_torch
+from onnxtool.conversion.pytorch.traced_branches import FrozenBranches, place_text
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
@@ -61,6 +63,7 @@ class TorchModel(LayeredModel):
     Attributes:
         sample: arrays to trace with, one for each input.
         program: the exported program, if the source was one.
+        frozen: what tracing warned of, where it was traced.
         advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
     """
 
@@ -73,6 +76,7 @@ class TorchModel(LayeredModel):
     program: torch.export.ExportedProgram | None = None
     feeds_hint: Mapping[str, Domain] | None = None
     advice: str = ""
+    frozen: FrozenBranches | None = None
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
     def __post_init__(self) -> None:
@@ -117,6 +121,10 @@ class TorchModel(LayeredModel):
             listed = ", ".join(list(places)[:3])
             self.advice = f"torch.export decides comparisons of sizes for good ({listed}): see whether one is to blame"
 
+    def unproven(self) -> list[str]:
+        """Branches that tracing froze, of which the inputs tried so far take one side only."""
+        return [place_text(p) for p in self.frozen.unproven()] if self.frozen is not None else []
+
     def flat(self) -> FlatModule:
         """The module with flat inputs and outputs, in eval mode."""
         flat = FlatModule(self.module, self.plan)
@@ -153,7 +161,8 @@ class TorchModel(LayeredModel):
     def _forward(self, feeds: Mapping[str, np.ndarray]) -> list[tuple[str, torch.Tensor]]:
         args, kwargs = self.plan.call([to_torch(np.asarray(feeds[s.name])) for s in self.inputs])
         try:
-            with torch.inference_mode(), guarded("running the model", inputs=feeds_bytes(feeds)):
+            watched = self.frozen.watching() if self.frozen is not None else nullcontext()
+            with torch.inference_mode(), guarded("running the model", inputs=feeds_bytes(feeds)), watched:
                 return named_tensors(self.module(*args, **kwargs))
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "not enough memory" in str(error):

@@ -15,6 +15,7 @@ from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.custom_operators import with_custom_symbolics
 from onnxtool.conversion.pytorch.model import FlatModule, TorchModel
 from onnxtool.conversion.pytorch.torchscript_patches import plain_operators
+from onnxtool.conversion.pytorch.traced_branches import FrozenBranches
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import UsageError
 from onnxtool.model import io as model_io
@@ -134,14 +135,16 @@ def _repeat_outputs(graph: ir.Model, places: list[int]) -> None:
 
 
 def _note_frozen(model: TorchModel, caught: Iterable[warnings.WarningMessage]) -> None:
-    """Tracing keeps one side of a Python branch and warns; say so, for the comparison may not reach the other side."""
-    lines = {
-        f"{Path(w.filename).name} line {w.lineno}"
-        for w in caught
-        if "to a Python boolean" in str(w.message) and "/torch/" not in w.filename
-    }
-    if lines:
-        model.notes.append(f"tracing kept one side of the branch at {', '.join(sorted(lines)[:3])}")
+    """Tracing keeps one side of a Python branch, and one number of many, and warns; the proof has to try the others."""
+    model.frozen = FrozenBranches(caught)
+    for places, what in (
+        (model.frozen.booleans, "tracing kept one side of the branch at"),
+        (model.frozen.others, "tracing took numbers computed from inputs for constants at"),
+    ):
+        lines = sorted({f"{Path(file).name} line {line}" for file, line in places})
+        if lines:
+            more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
+            model.notes.append(f"{what} {', '.join(lines[:3])}{more}")
 
 
 def _forget_traced_sizes(model: TorchModel, graph: ir.Model) -> None:

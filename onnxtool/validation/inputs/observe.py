@@ -21,6 +21,7 @@ from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
 from onnxtool.validation.inputs.values import value_changes
 
 _MOST_TRIALS = {"quick": 40, "normal": 160, "thorough": 2000}
+_LEAST_TRIALS, _SLOW = 12, 0.5  # so many are tried whatever the time, unless one takes longer than that (seconds)
 _MOST_BYTES = 1 << 27  # of inputs and outputs that are kept
 _GROWTH, _ELEMENTS = 8, 1 << 16  # inputs may grow to so many times the usual ones, or to so many elements
 _HUGE = 1e30  # beyond it, float32 may overflow on one side only
@@ -77,7 +78,8 @@ def observe(
     pace = _Pace(runner, runs[0])
     kept = 0
     for label, kind, made in _candidates(specs, runs, dims, facts, seed, pace, budget, sizes=sizes, values=values):
-        if len(observed.trials) >= _MOST_TRIALS[budget.effort] or budget.left <= 0 or kept > _MOST_BYTES:
+        spent = budget.left <= 0 and (len(observed.trials) >= _LEAST_TRIALS or pace.slowest > _SLOW)
+        if len(observed.trials) >= _MOST_TRIALS[budget.effort] or spent or kept > _MOST_BYTES:
             observed.untried = True
             break
         if only is not None and kind not in only:
@@ -105,13 +107,16 @@ class _Pace:
         self._runner = runner
         self._seconds: list[tuple[float, float]] = []  # elements, seconds
         self.elements = _elements(usual)
+        self.slowest = 0.0
 
     def run(self, feeds: Feeds) -> dict[str, Any]:
         start = time.perf_counter()
         # A source in numpy warns of what infinities become; that is no news here.
         with guarded("running the model", inputs=feeds_bytes(feeds)), np.errstate(all="ignore"):
             outputs = self._runner.run(feeds)
-        self._seconds.append((_elements(feeds), time.perf_counter() - start))
+        took = time.perf_counter() - start
+        self._seconds.append((_elements(feeds), took))
+        self.slowest = max(self.slowest, took)
         return {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in outputs.items()}
 
     def cost(self, feeds: Feeds) -> float:
@@ -168,7 +173,7 @@ def _sized(
         feeds = _of_size(specs, sizes, facts, seed + 100 + index)
         if feeds is None or _elements(feeds) > max(_GROWTH * pace.elements, _ELEMENTS):
             continue
-        if pace.cost(feeds) > max(0.05, budget.left / 3):
+        if pace.cost(feeds) > max(0.25, budget.left / 3):
             continue
         yield sizes.label, "size", feeds
 

@@ -13,7 +13,8 @@ Feeds = dict[str, np.ndarray]
 Effort = Literal["quick", "normal", "thorough"]
 EFFORTS: tuple[Effort, ...] = ("quick", "normal", "thorough")
 # Seconds that any model has for inputs beyond the usual ones, and the share of the time of the usual ones.
-_SECONDS = {"quick": (0.5, 0.25), "normal": (2.5, 0.5), "thorough": (60.0, 10.0)}
+_SECONDS = {"quick": (1.0, 0.25), "normal": (5.0, 0.5), "thorough": (60.0, 10.0)}
+_CLOCK = 3.0  # seconds on the clock for each of the thread's own
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Trial:
 class Budget:
     """Time for trials, on both models together.
 
+    It is the processor time of the calling thread, so that a busy machine does not make a proof smaller; a few times as
+    much on the clock ends it all the same.
+
     Args:
         effort: how much of it.
         usual: seconds that the usual inputs took, which is what the proof costs anyway.
@@ -45,16 +49,16 @@ class Budget:
         least, share = _SECONDS[effort]
         self.effort = effort
         self.seconds = max(least, share * usual)
-        self._end = time.perf_counter() + self.seconds
+        self._began = time.thread_time(), time.perf_counter()
 
     @property
     def left(self) -> float:
         """Seconds that remain; negative when it is spent."""
-        return self._end - time.perf_counter()
+        own, clock = time.thread_time() - self._began[0], time.perf_counter() - self._began[1]
+        return min(self.seconds - own, _CLOCK * self.seconds - clock)
 
     def part(self, share: float) -> Budget:
         """A share of what is left, as a budget of its own."""
         own = Budget(self.effort)
         own.seconds = max(0.0, self.left * share)
-        own._end = time.perf_counter() + own.seconds
         return own
