@@ -140,9 +140,7 @@ def replace_trials(observed: Observed) -> Observed:
     return replace(observed, trials=list(observed.trials))
 
 
-def _judge(
-    model: SourceModel, runner: OnnxRunner, rule: tuple[Tolerance, Evidence], names: tuple[str, str]
-) -> Judge:
+def _judge(model: SourceModel, runner: OnnxRunner, rule: tuple[Tolerance, Evidence], names: tuple[str, str]) -> Judge:
     def judge(trial: Trial, kept: np.ndarray | None) -> CompareReport:
         known: Any = SimpleNamespace(inputs=model.inputs, outputs=model.outputs, run=lambda _: dict(trial.outputs))
         source, graph = (known, runner) if kept is None else (KeptPositions(known, kept), KeptPositions(runner, kept))
