@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.names import taken_names
+from onnxtool.editing.names import node_names, taken_names
 from onnxtool.model.ir.editing import new_initializer
 
 
@@ -22,7 +22,7 @@ class Builder:
 
     def __init__(self, model: ir.Model, prefix: str) -> None:
         self.model, self.prefix = model, prefix
-        self._taken = taken_names(model)
+        self._taken = taken_names(model) | node_names(model)
         self.nodes: list[ir.Node] = []
 
     def free(self, base: str) -> str:

@@ -91,9 +91,14 @@ def taken_names(model: ir.Model) -> set[str]:
     return names
 
 
+def node_names(model: ir.Model) -> set[str]:
+    """Names of all nodes of all graphs; the runtime wants each but once."""
+    return {n.name for n in walk(model.graph) if n.name}
+
+
 def free_name(model: ir.Model, base: str) -> str:
-    """`base`, or `base_2` and so on where that is taken."""
-    taken, name, number = taken_names(model), base, 1
+    """`base`, or `base_2` and so on where a value or a node has it."""
+    taken, name, number = taken_names(model) | node_names(model), base, 1
     while name in taken:
         number += 1
         name = f"{base}_{number}"

@@ -34,6 +34,8 @@ def enlarge(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size,
     old = state.old.number(wanted)
     if sizes[axis] != old:
         return
+    if _repeat_whole(state, node, index, axis, wanted):
+        return
     array = _array(value)
     if array is not None and counted and _counts(array, axis):
         node.replace_input_with(index, _counting(state, node, array, axis, wanted))
@@ -54,6 +56,8 @@ def shrink(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size) 
     """
     value = node.inputs[index]
     assert value is not None
+    if _repeat_whole(state, node, index, axis, wanted):
+        return
     array = _array(value)
     if array is not None and _counts(array, axis) and array.dtype.kind in "iu":
         node.replace_input_with(index, _counting(state, node, array, axis, wanted))
@@ -61,6 +65,42 @@ def shrink(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size) 
         return
     node.replace_input_with(index, _row(state, node, value, axis, array, wanted))
     state.note(node, f"{value.name!r} is the same in every row, so one is kept")
+
+
+def _repeat_whole(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size) -> bool:
+    """An operand with k rows where k rows for each of the batch are needed: the same ones for each.
+
+    With a batch of 1 nothing told them from rows for the whole batch. Rows of the batch lie one after the other, or,
+    as an alternative, in turn. False when this is not such a case.
+    """
+    value = node.inputs[index]
+    sizes = sizes_of(value)
+    if value is None or sizes is None or not isinstance(wanted, Expr) or node.graph is not state.model.graph:
+        return False
+    parts = state.old.factors(wanted, state.old.number(wanted))
+    rest = state.old.rest(wanted, parts)
+    if len(parts) != 1 or parts[0][1] != 1 or not isinstance(rest, int) or rest < 2 or sizes[axis] != rest:
+        return False
+    in_turn = state.choose(node, 2) == 1
+    at = axis + 1 if in_turn else axis
+    shape = [*sizes[:at], 1, *sizes[at:]]
+    if not all(isinstance(d, int) for d in shape):
+        return False
+    apart = state.insert(
+        "Reshape", [value, state.vector(shape, node, f"{value.name}_apart")], [], f"{value.name}_apart"
+    )
+    many = state.vector([parts[0][0] if i == at else 1 for i in range(len(shape))], node, f"{value.name}_times")
+    repeated = state.insert("Expand", [apart, many], [], f"{value.name}_repeated")
+    target = [-1 if i == axis else d for i, d in enumerate(sizes)]
+    made = state.insert(
+        "Reshape", [repeated, state.vector(target, node, f"{value.name}_rows")], [], f"{value.name}_rows"
+    )
+    for step in (apart, repeated, made):
+        step.type = value.type
+    set_sizes(made, [wanted if i == axis else d for i, d in enumerate(sizes)])
+    node.replace_input_with(index, made)
+    state.note(node, f"{value.name!r} is the same for each of the batch")
+    return True
 
 
 def _array(value: ir.Value) -> np.ndarray | None:

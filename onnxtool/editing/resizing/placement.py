@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 
 from onnxtool.editing.resizing.sizes import OldSizes
-from onnxtool.optimization.shape_inference.symbolic_dims import multiply
+from onnxtool.optimization.shape_inference.symbolic_dims import exact_divide, multiply
 from onnxtool.optimization.shape_inference.value_facts import Size, Sizes
 
 
@@ -40,7 +40,7 @@ def placements(
             for target in found:
                 for place in places:
                     own = target[place]
-                    left = own if not isinstance(own, int) else own // number if own % number == 0 else None
+                    left = exact_divide(own, number)
                     if left is not None:
                         extended.append([*target[:place], multiply(left, part), *target[place + 1 :]])
             found = extended

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.resizing.operands import enlarge
 from onnxtool.editing.resizing.rules import RULES
 from onnxtool.editing.resizing.sizes import OldSizes
-from onnxtool.editing.resizing.state import Resizing
+from onnxtool.editing.resizing.state import BakedSizeError, Resizing
 from onnxtool.model.ir.editing import remove_unused
 from onnxtool.model.ir.queries import STANDARD, attribute
 from onnxtool.optimization.pass_context import PassContext
@@ -27,7 +28,14 @@ from onnxtool.optimization.shape_inference.value_facts import (
 Dims = Mapping[str, Mapping[int, str]]  # input -> axis -> symbol
 
 
-def rewrite(model: ir.Model, known: ir.Model, dims: Dims, choices: Mapping[str, int]) -> Resizing:
+def rewrite(
+    model: ir.Model,
+    known: ir.Model,
+    dims: Dims,
+    choices: Mapping[str, int],
+    indices: Mapping[str, np.ndarray] | None = None,
+    measured: Mapping[str, tuple[int, ...]] | None = None,
+) -> Resizing:
     """Make dims of inputs dynamic, and rewrite what was made for their old sizes.
 
     Args:
@@ -35,6 +43,8 @@ def rewrite(model: ir.Model, known: ir.Model, dims: Dims, choices: Mapping[str, 
         known: the model as it was, with types and sizes worked out.
         dims: the dims that become dynamic.
         choices: which alternative to take at nodes where a size fits in several places.
+        indices: what computed indices were, by name.
+        measured: dims that a run of the old model had.
 
     Returns:
         What was done, and what may be in the way.
@@ -52,17 +62,21 @@ def rewrite(model: ir.Model, known: ir.Model, dims: Dims, choices: Mapping[str, 
                 roots.setdefault(name, size)
             value.shape = ir.Shape([name if i == axis else d for i, d in enumerate(old)])
     _forget(model, known)
-    state = Resizing(model, PassContext(model), OldSizes(known, roots), choices)
+    state = Resizing(model, PassContext(model), OldSizes(known, roots, measured), choices, indices)
     for value in model.graph.inputs:
         sizes = declared_sizes(value)
         if sizes is not None:
             set_sizes(value, sizes)
             state.anchor(value)
-    for node in list(model.graph):
-        state.position = node
-        _visit(state, node)
-        for value in node.outputs:
-            state.anchor(value)
+    try:
+        for node in list(model.graph):
+            state.position = node
+            _visit(state, node)
+            for value in node.outputs:
+                state.anchor(value)
+    except BakedSizeError as error:
+        error.ambiguous = dict(state.ambiguous)
+        raise
     _declare(state, known)
     remove_unused(model)
     return state
@@ -147,7 +161,6 @@ def _enter(node: ir.Node, body: ir.Graph) -> None:
             known = sizes_of(outer)
             sizes = known[1:] if scanned and known else known
         value.meta["onnxtool.sizes"] = sizes
-        value.shape = None
 
 
 def _carry(state: Resizing, node: ir.Node, body: ir.Graph) -> bool:
@@ -189,6 +202,18 @@ def _leave(state: Resizing, node: ir.Node, bodies: list[ir.Graph]) -> None:
             _follow(state, node, value)
 
 
+def _open_changed(state: Resizing, value: ir.Value) -> None:
+    """Dims of a body's input that change are left open; the others stay as the file declares them."""
+    declared = None if value.shape is None else [d if isinstance(d, int) else d.value for d in value.shape]
+    sizes = value.meta.get("onnxtool.sizes")
+    if declared is None:
+        value.shape = None if sizes is None else ir.Shape([None] * len(sizes))
+    elif sizes is None or len(sizes) != len(declared):
+        value.shape = ir.Shape([None] * len(declared))
+    else:
+        value.shape = ir.Shape([d if s == d else None for s, d in zip(sizes, declared, strict=True)])
+
+
 def _declare(state: Resizing, known: ir.Model) -> None:
     """Write the outputs' new dims, and no other ones: what the file said of inner tensors was for the old size."""
     model = state.model
@@ -200,8 +225,12 @@ def _declare(state: Resizing, known: ir.Model) -> None:
                     value.shape = None
     for body in model.graphs():
         if body is not model.graph:
-            for value in (*body.inputs, *body.outputs):
-                value.shape = None
+            for value in body.inputs:  # the runtime wants to know their rank
+                _open_changed(state, value)
+            for value in body.outputs:
+                sizes = sizes_of(value)
+                if sizes is not None and value.const_value is None:
+                    value.shape = ir.Shape([s if isinstance(s, int) else None for s in sizes])
     for value in model.graph.outputs:
         sizes, old = sizes_of(value), before.get(value.name)
         if sizes is not None:

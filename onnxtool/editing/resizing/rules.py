@@ -14,7 +14,7 @@ from onnxtool.model.ir.queries import attribute, constant_array
 from onnxtool.optimization.shape_inference.layout_rules import axes_of
 from onnxtool.optimization.shape_inference.shape_rules import _BROADCAST, _REDUCE
 from onnxtool.optimization.shape_inference.symbolic_dims import Expr
-from onnxtool.optimization.shape_inference.value_facts import integers, set_sizes, sizes_of
+from onnxtool.optimization.shape_inference.value_facts import Size, integers, set_sizes, sizes_of
 
 Rule = Callable[[Resizing, ir.Node], None]
 
@@ -108,7 +108,7 @@ def _gather_elements(state: Resizing, node: ir.Node) -> None:
 def _nd_indices(state: Resizing, node: ir.Node) -> None:
     """Constant indices whose first number counts the batch."""
     data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
-    array = constant_array(node.inputs[1])
+    array = state.array(node.inputs[1])
     if not data or not indices or attribute(node, "batch_dims", 0) or not state.old.changes(data[0]) or array is None:
         return
     old = state.old.number(data[0])
@@ -155,6 +155,36 @@ def _gather(state: Resizing, node: ir.Node) -> None:
     elif array is not None:
         which = array.reshape(-1)[0] if array.size else "no"
         state.suspects.append((node, f"takes element {which} of the dim"))
+    else:
+        _merged_rows(state, node, data[axis], old)
+
+
+def _merged_rows(state: Resizing, node: ir.Node, size: Size, old: int) -> None:
+    """Indices into rows of all pictures one after the other: those of the second picture begin after the first's.
+
+    With a batch of 1 the offsets were 0, and an exporter leaves no trace of them; so that is an alternative.
+    """
+    axes = state.changed(node.inputs[1])
+    parts = state.old.factors(size, old)
+    rest = state.old.rest(size, parts)
+    if len(axes) != 1 or len(parts) != 1 or parts[0][1] != 1 or rest is None:
+        return
+    wanted = (sizes_of(node.inputs[1]) or ())[axes[0]]
+    if wanted != parts[0][0] or state.choose(node, 2) == 0 or node.graph is not state.model.graph:
+        return
+    shape = [1] * len(sizes_of(node.inputs[1]) or ())
+    shape[axes[0]] = -1
+    column = state.insert("Reshape", [state.count_to(wanted, node), state.constant(shape, "column")], [], "row_index")
+    offset = state.insert("Mul", [column, state.scalar(rest, node)], [], "row_offset")
+    kind = node.inputs[1].dtype if node.inputs[1] is not None else None
+    if kind is not None and kind != ir.DataType.INT64:
+        offset = state.insert("Cast", [offset], [ir.AttrInt64("to", int(kind))], "row_offset")
+        offset.type = ir.TensorType(kind)
+    made = state.insert("Add", [node.inputs[1], offset], [], "indices")
+    made.type = node.inputs[1].type if node.inputs[1] is not None else None
+    set_sizes(made, sizes_of(node.inputs[1]) or ())
+    node.replace_input_with(1, made)
+    state.note(node, f"indices of each of the batch begin after the one before, {rest} further")
 
 
 def _squeeze(state: Resizing, node: ir.Node) -> None:

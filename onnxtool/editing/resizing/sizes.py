@@ -20,9 +20,12 @@ class OldSizes:
     Args:
         model: as it was, with its sizes worked out.
         roots: the symbols that become dynamic now, with the size that each had.
+        measured: dims of values as a run had them, for what cannot be worked out.
     """
 
-    def __init__(self, model: ir.Model, roots: Mapping[str, int]) -> None:
+    def __init__(
+        self, model: ir.Model, roots: Mapping[str, int], measured: Mapping[str, tuple[int, ...]] | None = None
+    ) -> None:
         self.roots = dict(roots)
         self._numbers: dict[str, int] = {}
         self._sizes: dict[str, Sizes] = {}
@@ -31,6 +34,9 @@ class OldSizes:
             values = [*graph.inputs, *graph.initializers.values(), *(v for n in graph for v in n.outputs)]
             for value in values:
                 sizes = sizes_of(value)
+                ran = (measured or {}).get(value.name or "")
+                if ran is not None and (sizes is None or any(isinstance(d, Expr) for d in sizes)):
+                    sizes = ran
                 if value.name and sizes is not None:
                     self._sizes[value.name] = sizes
                     self._dynamic |= {s for d in sizes if isinstance(d, Expr) for m, _ in d.terms for s in m}
@@ -52,6 +58,10 @@ class OldSizes:
     def _stand_in(self, name: str) -> int:
         known = len(self._numbers)
         return self._numbers.setdefault(name, _STAND_INS[known % len(_STAND_INS)] + 2 * (known // len(_STAND_INS)))
+
+    def is_known(self, number: int) -> bool:
+        """False for a number that holds a stand-in, which must never get into a model."""
+        return all(number % stand_in for stand_in in self._numbers.values())
 
     def changes(self, size: Size | None) -> bool:
         """True when a dim depends on what becomes dynamic now."""

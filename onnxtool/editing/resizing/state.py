@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.resizing.sizes import OldSizes
 from onnxtool.errors import UnsupportedError
+from onnxtool.model.ir.queries import constant_array
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.shape_inference.symbolic_dims import Expr
 from onnxtool.optimization.shape_inference.value_facts import KnownElements as Elements
@@ -22,7 +24,13 @@ def node_label(node: ir.Node) -> str:
 
 
 class BakedSizeError(UnsupportedError):
-    """A size is part of a weight, or of what a node does, so that no constant can be rewritten."""
+    """A size is part of a weight, or of what a node does, so that no constant can be rewritten.
+
+    Attributes:
+        ambiguous: nodes that were passed on the way where a size fits in several places.
+    """
+
+    ambiguous: Mapping[str, int] = MappingProxyType({})
 
 
 class Resizing:
@@ -32,6 +40,7 @@ class Resizing:
         model: changed in place.
         old: sizes as they were.
         choices: for nodes where a size fits in several places, which alternative to take (0 is the likeliest).
+        indices: what computed indices are, by name, where they are the same for every input.
 
     Attributes:
         ambiguous: node name -> number of alternatives, for nodes that have several.
@@ -40,7 +49,15 @@ class Resizing:
         position: the node of the main graph before which new nodes go.
     """
 
-    def __init__(self, model: ir.Model, context: PassContext, old: OldSizes, choices: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        context: PassContext,
+        old: OldSizes,
+        choices: Mapping[str, int],
+        indices: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self._indices = indices or {}
         self.model, self.context, self.old, self.choices = model, context, old, choices
         self.ambiguous: dict[str, int] = {}
         self.suspects: list[tuple[ir.Node, str]] = []
@@ -54,6 +71,13 @@ class Resizing:
     def opset(self) -> int:
         """Version of the standard operator set."""
         return self.context.opset
+
+    def array(self, value: ir.Value | None) -> np.ndarray | None:
+        """A constant, or computed indices that are the same for every input and were made for the old sizes."""
+        found = constant_array(value)
+        if found is None and value is not None and not self.changed(value):
+            found = self._indices.get(value.name or "")
+        return found
 
     def anchor(self, value: ir.Value) -> None:
         """Note a value of the main graph whose dims can be read where they are needed."""

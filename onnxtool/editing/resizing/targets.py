@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.resizing.operands import shrink
 from onnxtool.editing.resizing.placement import placements
 from onnxtool.editing.resizing.state import Resizing
 from onnxtool.model.ir.queries import attribute
@@ -42,7 +43,7 @@ def reshape(state: Resizing, node: ir.Node) -> None:
     if not options:
         return
     chosen = options[state.choose(node, len(options))]
-    if now == chosen:
+    if now == chosen or not all(state.old.is_known(s) for s in chosen if isinstance(s, int) and s):
         return
     numbers: list[Size] = []
     open_at = None
@@ -121,6 +122,10 @@ def expand(state: Resizing, node: ir.Node) -> None:
         if place >= 0 and isinstance(elements[place], int) and elements[place] != 1:
             elements[place] = 1
             changed = True
+    for place, element in enumerate(elements):
+        axis = place - len(elements) + len(data)
+        if axis >= 0 and state.old.changes(element) and isinstance(data[axis], int) and data[axis] != 1:
+            shrink(state, node, 0, axis, element)
     if changed:
         _replace(state, node, 1, elements)
         state.note(node, f"target {_told(items.elements)} is now {_told(elements)}")
