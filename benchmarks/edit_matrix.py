@@ -107,7 +107,8 @@ def close(a: np.ndarray, b: np.ndarray) -> bool:
     if a.dtype.kind not in "fc":
         return bool((a == b).all())
     scale = float(np.nanmax(np.abs(a))) if a.size else 1.0
-    return bool(np.allclose(a, b, 1e-3, 1e-4 * max(scale, 1e-6), equal_nan=True))
+    # A millionth is the rounding of a sigmoid or softmax near 0.
+    return bool(np.allclose(a, b, 1e-3, max(1e-4 * scale, 1e-6), equal_nan=True))
 
 
 def dims(path: Path, batch: dict[str, int]) -> dict[str, list[str]]:
@@ -124,7 +125,7 @@ def dims(path: Path, batch: dict[str, int]) -> dict[str, list[str]]:
 def ours(path: Path, out: Path, batch: dict[str, int]) -> tuple[bool, str]:
     shapes = [part for n, d in dims(path, batch).items() for part in ("--set-shape", f"{n}:{','.join(d)}")]
     line = [sys.executable, "-m", "onnxtool", "edit", str(path), "-o", str(out), *shapes, "-q"]
-    done = subprocess.run(line, capture_output=True, text=True)
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
     return done.returncode == 0, f"exit {done.returncode}: {' '.join(done.stderr.split())[:600]}"
 
 
@@ -172,7 +173,7 @@ PEERS = {"onnx update_model_dims": _UPDATE, "graphsurgeon + Reshape -1": _SURGEO
 def peer(python: str, script: str, path: Path, out: Path, batch: dict[str, int]) -> tuple[bool, str]:
     line = [python, "-c", script, str(path), str(out), json.dumps(batch)]
     try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
     except subprocess.TimeoutExpired:
         return False, "took more than 300 s"
     return done.returncode == 0 and out.exists(), " ".join(done.stderr.split())[-200:]

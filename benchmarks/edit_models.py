@@ -382,9 +382,15 @@ def transformers_model(kind: str, how: str, path: Path) -> dict[str, int]:
     picture = {"image_size": 32, "num_labels": 10}
     built: dict[str, Callable[[], Any]] = {
         "bert": lambda: t.BertModel(t.BertConfig(**small, vocab_size=200)),
-        "distilbert": lambda: t.DistilBertModel(t.DistilBertConfig(dim=64, n_layers=2, n_heads=4, hidden_dim=128, vocab_size=200)),
-        "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=200, use_cache=False)),
-        "t5": lambda: t.T5EncoderModel(t.T5Config(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=200)),
+        "distilbert": lambda: t.DistilBertModel(
+            t.DistilBertConfig(dim=64, n_layers=2, n_heads=4, hidden_dim=128, vocab_size=200)
+        ),
+        "gpt2": lambda: t.GPT2LMHeadModel(
+            t.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=200, use_cache=False)
+        ),
+        "t5": lambda: t.T5EncoderModel(
+            t.T5Config(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=200)
+        ),
         "vit": lambda: t.ViTForImageClassification(t.ViTConfig(**small, **picture, patch_size=8)),
         "swin": lambda: t.SwinForImageClassification(
             t.SwinConfig(**picture, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4)

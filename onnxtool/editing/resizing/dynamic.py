@@ -15,14 +15,15 @@ from onnxtool.editing.resizing.state import BakedSizeError, Resizing, node_label
 from onnxtool.editing.types import inferred
 from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.model.domains import input_domains
-from onnxtool.model.ir.queries import STANDARD, constant_array, input_specs
+from onnxtool.model.ir.queries import STANDARD, constant_array, input_specs, walk
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.shape_inference.value_facts import sizes_of
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 
-_MOST_ATTEMPTS = 24
+_MOST_ATTEMPTS = 40
 _MOST_MEASURED = 2000  # tensors
+_MOST_DIMS = 16  # of a tensor
 
 Trial = Callable[[ir.Model], Fault | None]
 
@@ -43,33 +44,87 @@ def make_dynamic(
         UnsupportedError: no attempt holds; the message names the node.
     """
     base = model.clone()
+    _fix_defaults(base)
     PassContext(base)  # names of their own for all values
     known = inferred(base)
     indices = _computed_indices(known, context) if trial is not None else {}
     measured = _measured(known, context) if trial is not None else {}
     first: tuple[ir.Model, Resizing, Fault] | None = None
     baked: BakedSizeError | None = None
-    ambiguous: dict[str, int] = {}
-    for number, choices in enumerate(_attempts(ambiguous)):
+    order = {_key(n): i for i, n in enumerate(walk(base.graph))}
+    search = _Search(order)
+    for choices in search:
         attempt = base.clone()
         try:
             state = rewrite(attempt, known, dims, choices, indices, measured)
         except BakedSizeError as error:
             baked = baked or error
-            ambiguous.update({n: c for n, c in error.ambiguous.items() if not number})
+            search.failed(choices, error.ambiguous, error.node)
             continue
         fault = trial(attempt) if trial is not None else None
         if fault is None:
             return attempt, state
-        if first is None:
-            first = attempt, state, fault
-            ambiguous.update(state.ambiguous)
-        if number >= _MOST_ATTEMPTS:
-            break
-    if baked is not None:
+        first = first or (attempt, state, fault)
+        search.failed(choices, state.ambiguous, fault.node)
+    if first is None:
+        assert baked is not None
         raise baked
-    assert first is not None
     raise UnsupportedError(_cause(*first, proof, context))
+
+
+def _fix_defaults(model: ir.Model) -> None:
+    """Shapes that a caller may override are constants from now on; before IR 4 every constant was an input too."""
+    kept = []
+    for value in model.graph.inputs:
+        default = model.graph.initializers.get(value.name or "")
+        tensor = default.const_value if default is not None else None
+        shape = tensor is not None and tensor.dtype.is_integer() and len(tensor.shape) < 2 and tensor.size <= _MOST_DIMS
+        if tensor is None or (model.ir_version >= 4 and not shape):
+            kept.append(value)
+    model.graph.inputs.clear()
+    model.graph.inputs.extend(kept)
+    model.ir_version = max(model.ir_version, 4)
+
+
+class _Search:
+    """Which alternatives to take next: the attempt that got furthest, with another one at its last open node.
+
+    Args:
+        order: node name -> its place in the graph.
+    """
+
+    def __init__(self, order: Mapping[str, int]) -> None:
+        self._order = order
+        self._queue: list[tuple[tuple[int, int, int], dict[str, int]]] = [((0, 0, 0), {})]
+        self._seen: set[tuple[tuple[str, int], ...]] = set()
+
+    def __iter__(self) -> Iterator[dict[str, int]]:
+        for _ in range(_MOST_ATTEMPTS):
+            if not self._queue:
+                return
+            self._queue.sort(key=lambda item: item[0])
+            yield self._queue.pop(0)[1]
+
+    def failed(self, choices: dict[str, int], ambiguous: Mapping[str, int], node: str) -> None:
+        """Note how far an attempt got, and what else could be tried."""
+        reached = self._order.get(node, len(self._order))
+        open_at = [n for n in ambiguous if n not in choices and self._order.get(n, 0) <= reached]
+        open_at.sort(key=lambda n: -self._order.get(n, 0))
+        for back, name in enumerate(open_at):
+            for other in range(1, ambiguous[name]):
+                self._add((-reached, back, other), {**choices, name: other})
+        for other in range(1, max((ambiguous[n] for n in open_at), default=1)):  # layers that are all alike
+            self._add((-reached, 1, other), {**choices, **{n: other for n in open_at if ambiguous[n] > other}})
+
+    def _add(self, rank: tuple[int, int, int], choices: dict[str, int]) -> None:
+        key = tuple(sorted(choices.items()))
+        if key not in self._seen:
+            self._seen.add(key)
+            self._queue.append((rank, choices))
+
+
+def _key(node: ir.Node) -> str:
+    return node.name or (node.outputs[0].name or "")
 
 
 def _measured(known: ir.Model, context: EditContext) -> dict[str, tuple[int, ...]]:
@@ -125,17 +180,6 @@ def _computed_indices(known: ir.Model, context: EditContext) -> dict[str, np.nda
         return {}
     names = [v.name or "" for v in values]
     return {n: np.asarray(runs[0][n]) for n in names if np.array_equal(runs[0][n], runs[1][n])}
-
-
-def _attempts(ambiguous: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """The likeliest alternative everywhere; then another one at each node in turn, and at all nodes alike."""
-    yield {}
-    open_at = dict(ambiguous)  # filled in by the first attempt
-    for other in range(1, max(open_at.values(), default=1)):
-        yield {name: other for name, count in open_at.items() if count > other}
-    for name, count in open_at.items():
-        for other in range(1, count):
-            yield {name: other}
 
 
 def _cause(model: ir.Model, state: Resizing, fault: Fault, proof: BatchProof | None, context: EditContext) -> str:

@@ -69,3 +69,23 @@ def _places(target: Sequence[int], start: int, end: int, number: int, axis: int,
             continue
         ranked.append(((tier, index not in preferred, abs(index - axis), index), index))
     return [index for _, index in sorted(ranked)]
+
+
+def moved_batch(
+    data: Sizes, old_data: Sequence[int], old_target: Sequence[int], likeliest: Sequence[Size], sizes: OldSizes
+) -> list[int] | None:
+    """The order of dims, where a Reshape only moves the dim that changes from one place to another.
+
+    With a size of 1 that is the same as a Transpose, and exporters write it so. None when a Reshape can carry the dim
+    as it is, or when it does more.
+    """
+    changed = [i for i, d in enumerate(data) if sizes.changes(d)]
+    if len(changed) != 1 or old_data[changed[0]] != 1 or len(old_data) != len(old_target):
+        return None
+    if any(sizes.changes(new) and old == 1 for new, old in zip(likeliest, old_target, strict=True)):
+        return None
+    rest = [i for i in range(len(data)) if i != changed[0]]
+    for place, size in enumerate(old_target):
+        if size == 1 and [old_data[i] for i in rest] == [*old_target[:place], *old_target[place + 1 :]]:
+            return [*rest[:place], changed[0], *rest[place:]]
+    return None

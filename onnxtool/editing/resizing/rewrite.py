@@ -76,6 +76,7 @@ def rewrite(
                 state.anchor(value)
     except BakedSizeError as error:
         error.ambiguous = dict(state.ambiguous)
+        error.node = (state.position.name or "") if state.position is not None else ""
         raise
     _declare(state, known)
     remove_unused(model)
@@ -202,7 +203,7 @@ def _leave(state: Resizing, node: ir.Node, bodies: list[ir.Graph]) -> None:
             _follow(state, node, value)
 
 
-def _open_changed(state: Resizing, value: ir.Value) -> None:
+def _open_changed(value: ir.Value) -> None:
     """Dims of a body's input that change are left open; the others stay as the file declares them."""
     declared = None if value.shape is None else [d if isinstance(d, int) else d.value for d in value.shape]
     sizes = value.meta.get("onnxtool.sizes")
@@ -226,7 +227,7 @@ def _declare(state: Resizing, known: ir.Model) -> None:
     for body in model.graphs():
         if body is not model.graph:
             for value in body.inputs:  # the runtime wants to know their rank
-                _open_changed(state, value)
+                _open_changed(value)
             for value in body.outputs:
                 sizes = sizes_of(value)
                 if sizes is not None and value.const_value is None:

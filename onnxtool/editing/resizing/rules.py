@@ -152,6 +152,8 @@ def _gather(state: Resizing, node: ir.Node) -> None:
         everything = state.count_to(data[axis], node)
         node.replace_input_with(1, everything)
         state.note(node, f"indices count to {data[axis]}")
+    elif array is not None and _of_every_picture(state, node, data[axis], old, array):
+        return
     elif array is not None:
         which = array.reshape(-1)[0] if array.size else "no"
         state.suspects.append((node, f"takes element {which} of the dim"))
@@ -170,10 +172,28 @@ def _merged_rows(state: Resizing, node: ir.Node, size: Size, old: int) -> None:
     if len(axes) != 1 or len(parts) != 1 or parts[0][1] != 1 or rest is None:
         return
     wanted = (sizes_of(node.inputs[1]) or ())[axes[0]]
-    if wanted != parts[0][0] or state.choose(node, 2) == 0 or node.graph is not state.model.graph:
-        return
-    shape = [1] * len(sizes_of(node.inputs[1]) or ())
-    shape[axes[0]] = -1
+    if wanted == parts[0][0] and node.graph is state.model.graph and state.choose(node, 2) == 1:
+        _offset_rows(state, node, axes[0], wanted, rest)
+
+
+def _of_every_picture(state: Resizing, node: ir.Node, size: Size, old: int, array: np.ndarray) -> bool:
+    """Constant indices into what was one picture and now are all of them, one after the other."""
+    parts = state.old.factors(size, old)
+    rest = state.old.rest(size, parts)
+    places = [i for i, n in enumerate(array.shape) if n == 1]
+    if len(parts) != 1 or parts[0][1] != 1 or not isinstance(rest, int) or rest < 2 or not places:
+        return False
+    if node.graph is not state.model.graph or (array < 0).any():
+        return False
+    _offset_rows(state, node, places[0], parts[0][0], rest)
+    return True
+
+
+def _offset_rows(state: Resizing, node: ir.Node, axis: int, wanted: Size, rest: Size) -> None:
+    """Add to indices, along an axis, what each of the batch begins at."""
+    sizes = sizes_of(node.inputs[1]) or ()
+    shape = [1] * len(sizes)
+    shape[axis] = -1
     column = state.insert("Reshape", [state.count_to(wanted, node), state.constant(shape, "column")], [], "row_index")
     offset = state.insert("Mul", [column, state.scalar(rest, node)], [], "row_offset")
     kind = node.inputs[1].dtype if node.inputs[1] is not None else None
@@ -182,7 +202,7 @@ def _merged_rows(state: Resizing, node: ir.Node, size: Size, old: int) -> None:
         offset.type = ir.TensorType(kind)
     made = state.insert("Add", [node.inputs[1], offset], [], "indices")
     made.type = node.inputs[1].type if node.inputs[1] is not None else None
-    set_sizes(made, sizes_of(node.inputs[1]) or ())
+    set_sizes(made, [wanted if i == axis else d for i, d in enumerate(sizes)])
     node.replace_input_with(1, made)
     state.note(node, f"indices of each of the batch begin after the one before, {rest} further")
 

@@ -28,9 +28,11 @@ class BakedSizeError(UnsupportedError):
 
     Attributes:
         ambiguous: nodes that were passed on the way where a size fits in several places.
+        node: the name of the node at which it showed.
     """
 
     ambiguous: Mapping[str, int] = MappingProxyType({})
+    node: str = ""
 
 
 class Resizing:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.resizing.operands import shrink
-from onnxtool.editing.resizing.placement import placements
+from onnxtool.editing.resizing.placement import moved_batch, placements
 from onnxtool.editing.resizing.state import Resizing
 from onnxtool.model.ir.queries import attribute
 from onnxtool.optimization.shape_inference.layout_rules import reshaped
@@ -42,7 +42,13 @@ def reshape(state: Resizing, node: ir.Node) -> None:
     options = placements(data, old_data, old_target, state.old, follows)
     if not options:
         return
-    chosen = options[state.choose(node, len(options))]
+    order = moved_batch(data, old_data, old_target, options[0], state.old)
+    choice = state.choose(node, len(options) + (order is not None))
+    if order is not None and choice == 0:
+        state.context.replace_op(node, "Transpose", [node.inputs[0]], [ir.AttrInt64s("perm", order)])
+        state.note(node, f"a Reshape that moved a dim of 1 is a Transpose to {order}")
+        return
+    chosen = options[choice - (order is not None)]
     if now == chosen or not all(state.old.is_known(s) for s in chosen if isinstance(s, int) and s):
         return
     numbers: list[Size] = []

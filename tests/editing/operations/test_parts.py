@@ -42,7 +42,7 @@ def test_names_the_input_that_is_missing(edited: Editor) -> None:
 def test_an_input_that_is_not_needed_is_left_out(edited: Editor) -> None:
     made = edited(CHAIN, "extract=x:a", weights=WEIGHTS)
     assert [i.name for i in made.report.inputs] == ["x"]
-    assert list(made.report.outputs)[0].name == "a"
+    assert made.report.outputs[0].name == "a"
 
 
 def test_names_may_hold_colons(edited: Editor, tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_two_models_one_after_the_other(edited: Editor, tmp_path: Path) -> None:
     )
     made = edited(CHAIN, f"append={tmp_path / 'tail.onnx'}", "connect=z=x", weights=WEIGHTS)
     assert [i.name for i in made.report.inputs] == ["x", "y"]
-    assert np.allclose(list(made.run(x=X, y=X).values())[0], -made.before(x=X, y=X)["z"] + np.float32([1, 2]))
+    assert np.allclose(next(iter(made.run(x=X, y=X).values())), -made.before(x=X, y=X)["z"] + np.float32([1, 2]))
 
 
 def test_a_model_before(edited: Editor, tmp_path: Path) -> None:
     write(tmp_path / "head.onnx", "g (float[m, 4] x) => (float[m, 4] p, float[m, 4] q) { p = Neg(x) q = Abs(x) }")
     made = edited(CHAIN, f"prepend={tmp_path / 'head.onnx'}", "connect=p=x", "connect=q=y", weights=WEIGHTS)
     assert [i.name for i in made.report.inputs] == ["x"]
-    assert np.allclose(list(made.run(x=X).values())[0], made.before(x=-X, y=np.abs(X))["z"])
+    assert np.allclose(next(iter(made.run(x=X).values())), made.before(x=-X, y=np.abs(X))["z"])
 
 
 def test_outputs_that_are_not_connected_stay(edited: Editor, tmp_path: Path) -> None:
@@ -105,5 +105,5 @@ def test_a_part_and_the_rest_are_the_whole(tmp_path: Path) -> None:
     edit(whole, tail, ["extract=b:z"])
     edit(head, again, [("append", str(tail)), ("connect", "b=b")])
     feeds = {"x": X, "y": X}
-    results = [list(OnnxRunner.open(p).run(feeds).values())[0] for p in (whole, again)]
+    results = [next(iter(OnnxRunner.open(p).run(feeds).values())) for p in (whole, again)]
     assert np.array_equal(*results)

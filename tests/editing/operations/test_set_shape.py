@@ -72,6 +72,16 @@ CASES: dict[str, tuple[str, dict[str, np.ndarray], Any]] = {
         {"s": ints(1, 1, 2, 2), "z": ints(1, 1, 4, 4)},
         lambda x: x.reshape(-1, 1, 2, 2).repeat(2, 2).repeat(2, 3),
     ),
+    "a transpose written as a reshape": (
+        "a = Unsqueeze(x, two) b = Reshape(a, s) c = Neg(b) y = Transpose<perm=[1, 0, 2]>(c)",
+        {"two": ints(2), "s": ints(4, 1, 1)},
+        lambda x: -x[:, :, None],
+    ),
+    "rows that are the same for each": (
+        "a = Reshape(x, s) b = Add(a, c) y = Reshape(b, t)",
+        {"s": ints(2, 2), "c": np.float32([[1, 2], [3, 4]]), "t": ints(1, 4)},
+        lambda x: x + np.float32([1, 2, 3, 4]),
+    ),
     "inside a branch": (
         """c = ReduceSum<keepdims=0>(flag)
            t = Cast<to=9>(c)
@@ -149,7 +159,9 @@ BAKED = {
     "a mean over the batch": ("a = ReduceMean(x, z) y = Sub(x, a)", {"z": ints(0)}, "ReduceMean 'node_0' reduces over"),
     "the batch removed": ("a = Squeeze(x, z) y = Softmax(a)", {"z": ints(0)}, "Squeeze 'node_0' removes the dim"),
     "a softmax over the batch": ("y = Softmax<axis=0>(x)", {}, "Softmax 'node_0' normalizes along"),
-    "one scale for the tensor": ("a, b, c = DynamicQuantizeLinear(x) y = DequantizeLinear(a, b, c)", {}, "DynamicQuantizeLinear 'node_0'"),
+    "one scale for the tensor": (
+        "a, b, c = DynamicQuantizeLinear(x) y = DequantizeLinear(a, b, c)", {}, "DynamicQuantizeLinear 'node_0'"
+    ),
 }  # fmt: skip
 
 
