@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,7 +14,8 @@ from typer.main import get_command as build_command
 
 from onnxtool import __version__
 from onnxtool.cli import output, streams
-from onnxtool.cli.process_options import LIMIT, NO_ISOLATION, sort
+from onnxtool.cli.help_pages import Types, page, value_types
+from onnxtool.cli.process_options import LIMIT, NO_ISOLATION, Given, sort
 from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model.safety import limits
 from onnxtool.runtime import isolation
@@ -41,13 +43,25 @@ def _build(name: str) -> Any:
     module = import_module(f"onnxtool.cli.commands.{name}")
     kind = getattr(module, "OrderedCommand", None)
     single.command(name, cls=kind, no_args_is_help=name not in ("doctor", "quickstart"))(module.command)
-    command = build_command(single)
+    command: Any = build_command(single)
+    types = value_types(module.command)
     command.context_settings["help_option_names"] = ["-h", "--help"]
     for option in command.params:
         # Typer leaves out what click used to call the type of a flag; newer versions of click call it <bool>.
         if getattr(option, "is_flag", False):
             option.metavar = ""
+    command.format_help = lambda ctx, formatter: formatter.write(_page(name, command, types, ctx))
     return command
+
+
+def _page(name: str, command: Any, types: Types, ctx: Any) -> str:
+    given = ctx.find_root().obj
+    return page(name, command, types, _columns(ctx), everything=isinstance(given, Given) and given.help_all)
+
+
+def _columns(ctx: Any) -> int:
+    columns: int = ctx.terminal_width or shutil.get_terminal_size().columns
+    return columns
 
 
 class LazyGroup(TyperGroup):
@@ -136,7 +150,7 @@ def main(args: Sequence[str] | None = None) -> None:
     if args is None and given.isolated and given.rest and "--help" not in given.rest:
         isolation.supervise(fail)
     try:
-        app(args=list(given.rest), prog_name="onnxtool")
+        app(args=list(given.rest), prog_name="onnxtool", obj=given)
     except OSError as error:  # of what Typer prints itself: help, the version
         said = streams.no_room(error)
         if said is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 NO_ISOLATION = "--no-isolation"
 LIMIT = "--limit"
+HELP_ALL = "--help-all"
 
 
 @dataclass(frozen=True)
@@ -17,11 +18,13 @@ class Given:
         rest: what Typer gets.
         isolated: False with --no-isolation.
         limits: the values of --limit.
+        help_all: with --help-all: the help page shows what is seldom used too.
     """
 
     rest: tuple[str, ...]
     isolated: bool
     limits: tuple[str, ...]
+    help_all: bool = False
 
 
 def sort(args: Sequence[str]) -> Given:
@@ -40,8 +43,8 @@ def sort(args: Sequence[str]) -> Given:
         elif argument.startswith(f"{LIMIT}="):
             limits.append(argument.partition("=")[2])
         else:
-            rest.append(argument)
-    return Given((*expand_json(rest), *args[end:]), isolated, tuple(limits))
+            rest.append("--help" if argument == HELP_ALL else argument)
+    return Given((*expand_json(rest), *args[end:]), isolated, tuple(limits), HELP_ALL in args[:end])
 
 
 def expand_json(args: Sequence[str]) -> list[str]:

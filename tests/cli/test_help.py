@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
 from onnxtool import __version__
-from onnxtool.cli.app import COMMANDS
+from onnxtool.cli.app import COMMANDS, _build
+from onnxtool.cli.help_pages import EXAMPLES, page, value_types
 from onnxtool.cli.process_options import sort
 
 HEAVY = ("onnx", "onnx_ir", "onnxscript", "onnxruntime", "numpy", "torch", "tensorflow", "keras", "sklearn")
@@ -104,3 +107,36 @@ def test_a_wrong_limit_is_exit_2(onnxtool: Tool, digits_onnx: Path, limit: str) 
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: --limit {limit}: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_help_page_fits_and_cuts_nothing(name: str, width: int) -> None:
+    command = _build(name)
+    types = value_types(import_module(f"onnxtool.cli.commands.{name}").command)
+    text = page(name, command, types, width, everything=True)
+    assert [line for line in text.splitlines() if len(line) > width] == []
+    assert "…" not in text and not re.search(r"<(int|bool|float|path|str)\b", text)
+    for option in command.params:
+        if option.param_type_name == "option":
+            assert all(re.search(rf"(?<![\w-]){re.escape(o)}(?![\w-])", text) for o in option.opts)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_stand_first_and_name_options_that_exist(name: str) -> None:
+    command = _build(name)
+    known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+    assert EXAMPLES[name]
+    for example in EXAMPLES[name]:
+        words = example.split()
+        assert words[:2] == ["onnxtool", name]
+        assert {w for w in words if w.startswith("-")} <= known
+    text = page(name, command, {}, 80)
+    assert text.index("Examples:") < text.index("--json")
+
+
+def test_what_is_seldom_used_is_shown_when_asked_for(onnxtool: Tool) -> None:
+    usual, everything = onnxtool("quantize", "--help").stdout, onnxtool("quantize", "--help-all").stdout
+    assert "--bias-correction" not in usual and "more options: onnxtool quantize --help-all" in usual
+    assert "--bias-correction" in everything and "--help-all" not in everything
+    assert "[default: 0.01]" in usual and "[default: accuracy]" in " ".join(usual.split())
