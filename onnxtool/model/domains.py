@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +73,7 @@ def input_domains(model: ir.Model) -> dict[str, Domain]:
         if value.dtype is None or not value.name:
             continue
         if value.dtype.is_floating_point():
-            if _needs_positive(value, set()):
+            if _needs_positive(value):
                 domains[value.name] = Domain(_LEAST, 1.0)
         elif value.dtype.is_integer():
             found = _integers(value)
@@ -82,10 +83,10 @@ def input_domains(model: ir.Model) -> dict[str, Domain]:
 
 
 def _integers(value: ir.Value) -> Domain | None:
-    limit = _index_limit(value, set())
+    limit = _index_limit(value)
     if limit is not None:
         return Domain(0, limit)
-    longest = _longest_sequence(value, set())
+    longest = _longest_sequence(value)
     if longest is not None:
         return Domain(1, longest + 1)
     if any(node.op_type == "OneHot" and index == 1 for node, index in value.uses()):
@@ -93,54 +94,57 @@ def _integers(value: ir.Value) -> Domain | None:
     return Domain(1, 2) if "mask" in (value.name or "").lower() else None
 
 
-def _longest_sequence(value: ir.Value, seen: set[int]) -> int | None:
+def _longest_sequence(value: ir.Value) -> int | None:
     """The longest sequence that `value` may tell the length of: 1 when the size of the time axis is not known."""
-    if id(value) in seen:
-        return None
-    seen.add(id(value))
     limits = []
-    for node, index in value.uses():
+    for node, index in _uses_behind(value, lambda node, index: index == 0 and node.op_type in _CARRIERS):
         if node.op_type in _SEQUENCES and index == _SEQUENCES[node.op_type]:
             axis = node.attributes.get("time_axis")
             batch_first = node.attributes.get("layout")
             place = axis.as_int() if axis is not None else int(batch_first is not None and batch_first.as_int() == 1)
             limits.append(_dim(node.inputs[0], place) or 1)
-        elif node.op_type in _CARRIERS and index == 0:
-            limits += [found for o in node.outputs if (found := _longest_sequence(o, seen)) is not None]
     return min(limits, default=None)
 
 
-def _needs_positive(value: ir.Value, seen: set[int]) -> bool:
+def _needs_positive(value: ir.Value) -> bool:
     """Does it reach a Sqrt or Log through operators that leave its sign alone?"""
-    if id(value) in seen:
-        return False
-    seen.add(id(value))
-    for node, index in value.uses():
-        if node.op_type in ("Sqrt", "Log") and node.domain in ("", "ai.onnx"):
-            return True
-        if index == 0 and node.op_type in _SIGN_KEEPERS and any(_needs_positive(o, seen) for o in node.outputs):
-            return True
-    return False
+    behind = _uses_behind(value, lambda node, index: index == 0 and node.op_type in _SIGN_KEEPERS)
+    return any(node.op_type in ("Sqrt", "Log") and node.domain in ("", "ai.onnx") for node, _ in behind)
 
 
-def _index_limit(value: ir.Value, seen: set[int]) -> int | None:
-    if id(value) in seen:
-        return None
-    seen.add(id(value))
+def _index_limit(value: ir.Value) -> int | None:
     limits = []
-    for node, index in value.uses():
+    for node, index in _uses_behind(value, _carries_indices):
         limit = None
         if node.op_type in ("Gather", "GatherElements") and index == 1:
             limit = _dim(node.inputs[0], _axis(node))
         elif node.op_type == "OneHot" and index == 0:
             depth = constant_array(node.inputs[1])
             limit = int(depth.reshape(-1)[0]) if depth is not None and depth.size else None
-        elif (node.op_type in _CARRIERS and index == 0) or node.op_type == "Concat":
-            found = [_index_limit(o, seen) for o in node.outputs]
-            limit = min((f for f in found if f is not None), default=None)
         if limit is not None and limit > 0:
             limits.append(limit)
     return min(limits, default=None)
+
+
+def _carries_indices(node: ir.Node, index: int) -> bool:
+    return (node.op_type in _CARRIERS and index == 0) or node.op_type == "Concat"
+
+
+def _uses_behind(value: ir.Value, carries: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:
+    """The uses of a value, and of what nodes make that hand it on.
+
+    Args:
+        value: where to start.
+        carries: whether a node hands on what it reads as this input.
+    """
+    seen, pending = {value}, [value]
+    while pending:
+        for use in pending.pop().uses():
+            yield use.node, use.idx
+            if carries(use.node, use.idx):
+                new = [o for o in use.node.outputs if o not in seen]
+                seen.update(new)
+                pending += new
 
 
 def _axis(node: ir.Node) -> int:

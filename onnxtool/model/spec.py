@@ -33,8 +33,17 @@ ONNX_TO_NUMPY: Mapping[str, np.dtype | str] = {
     "COMPLEX128": np.dtype("complex128"),
     "STRING": "string",
 }
+# What exporters write where they know no name: "?" (Paddle), "None" (Keras), "unk__12" (tf2onnx), ...
+_PLACEHOLDER = re.compile(
+    r"\?.*|-?\d+|\*|dim|dynamic|(none|null|nan|any|unk|unknown|undefined|dyn)[._:-]*\d*", re.IGNORECASE
+)
 _ALIASES = {"float": "float32", "double": "float64", "half": "float16", "str": "string", "int": "int64"}
 _SHAPE = re.compile(r"^(?:(?P<name>.*):)?(?P<dims>[^:]*)$", re.DOTALL)
+
+
+def is_placeholder(name: str) -> bool:
+    """Whether the name of a dim says only that it is not known, so that two dims of this name need not agree."""
+    return not name or _PLACEHOLDER.fullmatch(name.strip()) is not None
 
 
 @dataclass(frozen=True)
@@ -148,3 +157,26 @@ def apply_input_shapes(
             raise UsageError(f"--input-shape: {spec.name} has {len(spec.shape)} dims, {len(dims)} given.")
         result.append(spec if dims is None else replace(spec, shape=dims))
     return tuple(result)
+
+
+def distinct_dims(specs: Iterable[TensorSpec], *, trusting: bool = True) -> tuple[TensorSpec, ...]:
+    """The specs with a name of its own for every dynamic dim that has none, or a placeholder.
+
+    First dims stay without a name: they are batches, and usually of one size.
+
+    Args:
+        specs: of a model's inputs.
+        trusting: False gives every dynamic dim a name of its own, first dims too, whatever the file calls them.
+    """
+    return tuple(s if s.shape is None else replace(s, shape=_distinct(s.name, s.shape, trusting)) for s in specs)
+
+
+def _distinct(name: str, shape: tuple[Dim, ...], trusting: bool) -> tuple[Dim, ...]:
+    dims: list[Dim] = []
+    for axis, dim in enumerate(shape):
+        named = isinstance(dim, str) and not is_placeholder(dim)
+        if isinstance(dim, int) or (named and trusting):
+            dims.append(dim)
+        else:
+            dims.append(None if axis == 0 and trusting else f"{name}[{axis}]")
+    return tuple(dims)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from onnxtool.model.domains import input_domains
 from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.model.ir.queries import all_nodes, input_specs
 from onnxtool.optimization.constant_evaluation import RANDOM
+from onnxtool.optimization.further_inputs import FurtherInputs, further_inputs
 from onnxtool.optimization.normalize import rename_nodes
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.archive import read_npz
@@ -29,6 +31,9 @@ from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck, 
 from onnxtool.validation.equivalence.evidence import evidence_of_model
 from onnxtool.validation.equivalence.rounding import RoundingNoise
 from onnxtool.validation.equivalence.tolerance_policy import BITS, Tolerance
+from onnxtool.validation.inputs.counterexample import Findings, hold
+from onnxtool.validation.inputs.observe import Observed
+from onnxtool.validation.inputs.trial import Trial
 
 PathLike = str | os.PathLike[str]
 
@@ -47,6 +52,7 @@ class OptimizationProof:
 
     Attributes:
         probes: inputs, with the source's outputs.
+        further: inputs beyond these.
         report: the last comparison without the runtime's own optimizations.
         warnings: what the user should know.
     """
@@ -83,6 +89,9 @@ class OptimizationProof:
         # What the source's own outputs cannot prove, whatever the candidate gives.
         self.warnings += judge_outputs(self.probes, [p.outputs for p in self.probes], tolerance).warnings
         self._source_is_changed: bool | None = None
+        self.further = FurtherInputs()
+        if not self._random and self._usual.prepack:
+            self.further = further_inputs(runner, model, self._specs, self.probes, seed, sizes=data is None)
 
     def _probe(
         self, runner: OnnxRunner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
@@ -96,12 +105,14 @@ class OptimizationProof:
 
     def __call__(self, candidate: ir.Model) -> str | None:
         try:
-            report = self._compare(candidate)
+            runner = OnnxRunner.open(candidate, self._plain)
+            report = self._compare(runner)
+            fault = first_fault(report) if not report.ok else self._on_trials(runner)
         except OnnxToolError as error:
             return str(error)
         self.report = report
-        if not report.ok:
-            return first_fault(report)
+        if fault is not None:
+            return fault
         try:
             usual = self._judge(OnnxRunner.open(candidate, self._usual))
         except OnnxToolError as error:
@@ -110,9 +121,27 @@ class OptimizationProof:
             return None
         return f"with the runtime's own optimizations, {first_fault(usual)}"
 
-    def _compare(self, candidate: ir.Model) -> CompareReport:
-        """Without the runtime's own optimizations."""
-        runner = OnnxRunner.open(candidate, self._plain)
+    def _on_trials(self, runner: OnnxRunner) -> str | None:
+        """The first difference on inputs beyond the usual ones, without the runtime's own optimizations."""
+        source = self._open_source(self._plain) if self.further.trials else None
+        for trial in self.further.trials:
+            findings = Findings(Observed())
+            hold([trial], partial(self._judge_trial, runner), None if self._bits else source, runner, findings)
+            if findings.failure is None:
+                continue
+            if self._bits and source is not None and not self._judge_trial(source, trial).ok:
+                self.relax()
+                return self._on_trials(runner)
+            told = first_fault(findings.report) if findings.report is not None else findings.error
+            return f"with {trial.label}, {told}"
+        return None
+
+    def _judge_trial(self, runner: OnnxRunner, trial: Trial) -> CompareReport:
+        tolerance = BITS if self._bits else self._tolerance
+        return judge(runner, [Probe(trial.feeds, dict(trial.outputs))], tolerance, self._evidence)
+
+    def _compare(self, runner: OnnxRunner) -> CompareReport:
+        """On the usual inputs, without the runtime's own optimizations."""
         report = self._judge(runner, exact=self._bits)
         if self._bits and not report.ok and not self._source_repeats():
             self.relax()

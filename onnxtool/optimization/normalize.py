@@ -66,6 +66,11 @@ def drop_shapes(model: ir.Model) -> None:
             for value in node.outputs if node.domain in STANDARD else ():
                 if not value.is_graph_output():
                     value.shape, value.type = None, None
+        for node in graph:
+            for value in node.outputs if node.domain not in STANDARD else ():
+                if value.shape is not None and not value.is_graph_output():
+                    # The runtime lets tensors whose dims have the same names share memory: a name must be true.
+                    value.shape = ir.Shape([d if isinstance(d, int) else None for d in value.shape])
 
 
 def drop_labels(model: ir.Model, excess: int) -> None:

@@ -30,6 +30,7 @@ from onnxtool.optimization.opset import convert_opset
 from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
 from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
+from onnxtool.optimization.shape_inference.value_facts import distrust_names
 from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.runtime.latency import measure_ratio, timing_feeds
 from onnxtool.runtime.session import SessionOptions
@@ -105,6 +106,7 @@ def optimize(
     exact = opset is None and not freeze_initializers and all(p.level is Level.BASIC for p in chosen)
 
     loaded: list[ir.Model] = []
+    untrue_names = False
 
     def fresh() -> ir.Model:
         if loaded:
@@ -113,7 +115,10 @@ def optimize(
         freeze_inputs(model, input_shapes or {})
         if freeze_initializers:
             freeze_weights(model)
-        return model if opset is None else convert_opset(model, opset)
+        model = model if opset is None else convert_opset(model, opset)
+        if untrue_names:
+            distrust_names(model.graph.inputs)
+        return model
 
     model = fresh()
     loaded.append(model)
@@ -123,6 +128,9 @@ def optimize(
     judgement = (
         OptimizationProof(source, model, data, Tolerance(rtol, atol), seed, options, exact=exact) if verify else None
     )
+    untrue_names = judgement is not None and judgement.further.untrue_names
+    if untrue_names:
+        distrust_names(model.graph.inputs)
     choice = FusionChoice(tuple(names), ())
     if target is not None:
         choice = by_table(names, target)

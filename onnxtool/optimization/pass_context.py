@@ -91,16 +91,16 @@ class PassContext:
 
     def is_constant(self, value: ir.Value | None) -> bool:
         """True when `array` would give one; nothing is read."""
-        if value is None:
-            return False
-        if value.const_value is not None:
-            return not value.is_graph_input()
-        node = value.producer()
-        if node is None:
-            return False
-        if is_op(node, "Expand"):
-            return all(v is not None and v.const_value is not None and not v.is_graph_input() for v in node.inputs)
-        return is_op(node, "Constant") or (is_op(node, "ConstantOfShape") and self.is_constant(node.inputs[0]))
+        while value is not None and value.const_value is None:
+            node = value.producer()
+            if node is None:
+                return False
+            if is_op(node, "Expand"):
+                return all(v is not None and v.const_value is not None and not v.is_graph_input() for v in node.inputs)
+            if not is_op(node, "ConstantOfShape"):
+                return is_op(node, "Constant")
+            value = node.inputs[0]
+        return value is not None and not value.is_graph_input()
 
     def changes_kernel(self, value: ir.Value) -> bool:
         """Whether results may round differently once this computed value is a constant, and must not."""

@@ -20,12 +20,21 @@ class Fidelity:
         cosine: cosine similarity, the worst output's.
         agreement: share of equal argmax over outputs of classes, the worst output's; None where there is none.
         samples: number of samples compared.
-        channel_db: signal-to-noise ratio of the median output channel without its mean, dB, the worst output's.
+        channel_db: signal-to-noise ratio without the mean, dB, the worst output's: of its weakest column or channel
+            that carries information; of all elements where the output is classes.
         expected_drop: loss of accuracy to expect, with the float model's own probabilities as the truth; None
             where no output holds classes.
         sequences: `agreement` is of characters in what a CTC decoder reads off, not of single steps.
         detection_f1: F1 of scores over 0.3 against the float model's; None where no output holds scores.
         outputs: each output by itself.
+        column_db: signal-to-noise ratio of the weakest column of all outputs, linear layers' too; None where there
+            is none that counts by itself.
+        weakest: its name: "boxes[3]".
+        values_db: the same among outputs that are neither classes nor a linear layer's.
+        vector_cosine: mean cosine to the float model's rows, of outputs that are compared with one another; None
+            where there is none.
+        neighbours: share of their ten nearest rows that stay among the ten nearest; None with too few rows.
+        kinds: what each output was taken for: "classes", "linear", "vectors" or "values".
     """
 
     sqnr_db: float
@@ -37,6 +46,12 @@ class Fidelity:
     detection_f1: float | None = None
     sequences: bool = False
     outputs: tuple[TensorDifference, ...] = ()
+    column_db: float | None = None
+    weakest: str = ""
+    values_db: float | None = None
+    vector_cosine: float | None = None
+    neighbours: float | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run
 
 DEFAULT_BATCH = 2
 DEFAULT_LENGTH = 16
+_MAX_RANK = 64  # of numpy
 _MAX_ELEMENTS = 1 << 26  # of all inputs together; half a gigabyte while they are drawn
 
 
@@ -45,7 +46,7 @@ def dim_values(
         for axis, dim in enumerate(spec.shape or ()):
             if isinstance(dim, str) and dim not in chosen:
                 is_batch = axis == 0
-                chosen[dim] = (batch or DEFAULT_BATCH) if is_batch else (length or DEFAULT_LENGTH)
+                chosen[dim] = _given(batch, DEFAULT_BATCH) if is_batch else _given(length, DEFAULT_LENGTH)
     return chosen
 
 
@@ -58,7 +59,7 @@ def concrete_shape(
 ) -> tuple[int, ...]:
     """Fill in symbolic (`dims`) and unknown dims."""
     if shape is None:
-        return (batch or DEFAULT_BATCH,)
+        return (_given(batch, DEFAULT_BATCH),)
     result = []
     for axis, dim in enumerate(shape):
         if isinstance(dim, int):
@@ -66,8 +67,12 @@ def concrete_shape(
         elif isinstance(dim, str) and dim in dims:
             result.append(dims[dim])
         else:
-            result.append((batch or DEFAULT_BATCH) if axis == 0 else (length or DEFAULT_LENGTH))
+            result.append(_given(batch, DEFAULT_BATCH) if axis == 0 else _given(length, DEFAULT_LENGTH))
     return tuple(result)
+
+
+def _given(size: int | None, otherwise: int) -> int:
+    return otherwise if size is None else size  # 0 is a size too
 
 
 def random_feeds(
@@ -101,6 +106,8 @@ def random_feeds(
     shapes = [concrete_shape(s.shape, numbers, batch=batch, length=length) for s in specs]
     total = 0.0
     for spec, shape in zip(specs, shapes, strict=True):  # before anything is drawn
+        if len(shape) > _MAX_RANK:
+            raise InputError(f"input {spec.name!r} has {len(shape)} dims; an array can have at most {_MAX_RANK}.")
         total += float(np.prod([float(d) for d in shape]))
         if total > _MAX_ELEMENTS:
             raise InputError(f"input {spec.name!r} of shape {list(shape)} is too large for random data; give --data.")

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.errors import InputError, ResourceError
-from onnxtool.model.spec import TensorSpec
+from onnxtool.model.spec import TensorSpec, distinct_dims
 from onnxtool.runtime.feeds import DEFAULT_BATCH, DEFAULT_LENGTH, concrete_shape, dim_values, random_feeds
 from onnxtool.runtime.isolation import crashed_before
 
@@ -86,6 +86,7 @@ def find_probes(
         InputError: the source runs on none of them.
         UnsupportedError: an input that random data cannot fill.
     """
+    specs = distinct_dims(specs)
     dynamic = _is_dynamic(specs)
     found: list[Probe] = []
     failures: list[str] = []
@@ -95,6 +96,9 @@ def find_probes(
             for probe in islice(_working(runner, own, tried, seed, domains, failures), wanted):
                 found.append(probe)  # what has worked steers which sizes are tried next
                 task.advance()
+            if found and wanted > 1:
+                apart = _apart(own, found[0])
+                found += islice(_working(runner, own, apart, seed + len(found), domains, []), 1)
             if found:
                 break
     if not found:
@@ -170,6 +174,16 @@ def _sizes(specs: Sequence[TensorSpec], found: list[Probe], only: int | None) ->
     for length in _OTHER_LENGTHS:
         for name in reversed(list(base)):
             yield {"dims": {**base, name: length}, "length": found[0].length, "batch": found[0].batch}
+
+
+def _apart(specs: Sequence[TensorSpec], found: Probe) -> Iterator[dict[str, Any]]:
+    """Sizes at which all dims other than the first ones differ, none of which can then pass for another."""
+    first = {s.shape[0] for s in specs if s.shape}
+    names = list(dict.fromkeys(d for s in specs for d in (s.shape or ())[1:] if isinstance(d, str)))
+    names = [n for n in names if n not in first]
+    for step in (3, found.length) if len(names) > 1 else ():
+        dims = {name: found.length + place * step for place, name in enumerate(names)}
+        yield {"dims": dims, "length": found.length, "batch": found.batch}
 
 
 def _with_states(specs: Sequence[TensorSpec]) -> Iterator[Sequence[TensorSpec]]:

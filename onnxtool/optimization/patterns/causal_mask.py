@@ -14,6 +14,7 @@ from onnxtool.optimization.shape_inference.value_facts import Size, elements_of,
 
 HIDDEN = -1e9  # at or below this, a key has no weight beside one that is not hidden
 _LARGEST = 1 << 24  # elements of a constant mask that is looked at
+_DEEPEST = 8  # logical operators on top of each other that are looked through; masks have two or three
 _RESHAPING = ("Unsqueeze", "Reshape", "Expand", "Identity", "Cast")
 
 
@@ -55,29 +56,33 @@ def added(mask: ir.Value, context: PassContext) -> Causal | None:
     return None if found is Causal.ALSO and min(yes, no) != -np.inf else found
 
 
-def shows(condition: ir.Value, context: PassContext) -> Causal | None:
-    """The same of a condition that is true where a position is seen."""
+def shows(condition: ir.Value, context: PassContext, deepest: int = _DEEPEST) -> Causal | None:
+    """The same of a condition that is true where a position is seen; None where it is made of too many others."""
+    if deepest == 0:
+        return None
     condition = _inner(condition)
     both = producer(condition, "And")
     if both is not None:
-        return Causal.ALSO if any(shows(v, context) for v in both.inputs if v is not None) else None
+        return Causal.ALSO if any(shows(v, context, deepest - 1) for v in both.inputs if v is not None) else None
     opposite = producer(condition, "Not")
     if opposite is not None and opposite.inputs[0] is not None:
-        return hides(opposite.inputs[0], context)
+        return hides(opposite.inputs[0], context, deepest - 1)
     if _compares(condition, ("LessOrEqual", "GreaterOrEqual"), context) or _triangle(condition, context):
         return Causal.ONLY
     return None
 
 
-def hides(condition: ir.Value, context: PassContext) -> Causal | None:
+def hides(condition: ir.Value, context: PassContext, deepest: int = _DEEPEST) -> Causal | None:
     """The same of a condition that is true where a position is hidden."""
+    if deepest == 0:
+        return None
     condition = _inner(condition)
     either = producer(condition, "Or")
     if either is not None:
-        return Causal.ALSO if any(hides(v, context) for v in either.inputs if v is not None) else None
+        return Causal.ALSO if any(hides(v, context, deepest - 1) for v in either.inputs if v is not None) else None
     opposite = producer(condition, "Not")
     if opposite is not None and opposite.inputs[0] is not None:
-        return shows(opposite.inputs[0], context)
+        return shows(opposite.inputs[0], context, deepest - 1)
     equal = producer(condition, "Equal")
     if equal is not None:
         for value, number in (equal.inputs, equal.inputs[::-1]):

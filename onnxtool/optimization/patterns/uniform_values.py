@@ -14,8 +14,19 @@ _KEEPERS = (
 )  # fmt: skip
 
 
-def uniform_value(value: ir.Value | None, context: PassContext) -> float | None:
-    """The number that all elements of a value are, whatever its shape; None when they differ or are not known."""
+def uniform_value(value: ir.Value | None, context: PassContext, deepest: int = 8) -> float | None:
+    """The number that all elements of a value are, whatever its shape; None when they differ or are not known.
+
+    Args:
+        value: what is asked about.
+        context: for constants.
+        deepest: how many Where nodes on top of each other are looked through.
+    """
+    while value is not None and not context.is_constant(value):
+        node = value.producer()
+        if node is None or not is_op(node, *_KEEPERS) or node.op_type in ("ConstantOfShape", "Where"):
+            break
+        value = node.inputs[0]
     if value is None:
         return None
     if context.is_constant(value):
@@ -26,13 +37,13 @@ def uniform_value(value: ir.Value | None, context: PassContext) -> float | None:
     if node.op_type == "ConstantOfShape":
         fill = attribute(node, "value")
         return 0.0 if fill is None else float(fill.numpy().reshape(-1)[0])
-    if node.op_type != "Where":
-        return uniform_value(node.inputs[0], context)
-    condition = uniform_value(node.inputs[0], context)
+    if deepest == 0:
+        return None
+    condition = uniform_value(node.inputs[0], context, deepest - 1)
     if condition is not None:
-        return uniform_value(node.inputs[1 if condition else 2], context)
-    yes = uniform_value(node.inputs[1], context)
-    return yes if yes is not None and yes == uniform_value(node.inputs[2], context) else None
+        return uniform_value(node.inputs[1 if condition else 2], context, deepest - 1)
+    yes = uniform_value(node.inputs[1], context, deepest - 1)
+    return yes if yes is not None and yes == uniform_value(node.inputs[2], context, deepest - 1) else None
 
 
 def _uniform_constant(value: ir.Value, context: PassContext) -> float | None:

@@ -18,6 +18,8 @@ from onnxtool.optimization.shape_inference.value_facts import (
     sizes_of,
 )
 
+# A size fits any integer type of 32 bits or more; narrower ones and booleans may change it.
+_HOLDS_SIZES = (ir.DataType.INT64, ir.DataType.INT32)
 Rule = Callable[[ir.Node], "KnownElements | list[KnownElements | None] | None"]
 
 
@@ -38,9 +40,14 @@ def _same(node: ir.Node) -> KnownElements | None:
 
 
 def _cast(node: ir.Node) -> KnownElements | None:
-    # A size fits any integer type of 32 bits or more; narrower ones and booleans may change it.
-    kept = attribute(node, "to") in (ir.DataType.INT64, ir.DataType.INT32)
+    kept = attribute(node, "to") in _HOLDS_SIZES
     return elements_of(node.inputs[0]) if kept and _is_integer(node.inputs[0]) else None
+
+
+def _cast_like(node: ir.Node) -> KnownElements | None:
+    like = node.inputs[1]
+    kept = like is not None and like.dtype in _HOLDS_SIZES and _is_integer(node.inputs[0])
+    return elements_of(node.inputs[0]) if kept else None
 
 
 def _is_integer(value: ir.Value | None) -> bool:
@@ -248,7 +255,7 @@ RULES: dict[str, Rule] = {
     "Size": _size,
     "Identity": _same,
     "Cast": _cast,
-    "CastLike": lambda node: elements_of(node.inputs[0]) if _is_integer(node.inputs[1]) else None,
+    "CastLike": _cast_like,
     "Gather": _gather,
     "Slice": _slice,
     "Concat": _concat,

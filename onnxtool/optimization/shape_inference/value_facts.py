@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import constant_array
+from onnxtool.model.spec import is_placeholder
 from onnxtool.optimization.shape_inference.symbolic_dims import Expr, symbol
 
 Size = int | Expr
@@ -19,6 +20,7 @@ MAX_ITEMS = 64
 
 _SIZES = "onnxtool.sizes"
 _ITEMS = "onnxtool.items"
+_UNTRUE = "onnxtool.untrue_names"
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,21 @@ def declared_sizes(value: ir.Value) -> Sizes | None:
     if value.shape is None:
         return None
     dims = [d if isinstance(d, int) else d.value for d in value.shape]
+    own = bool(value.meta.get(_UNTRUE))
     return tuple(
-        d if isinstance(d, int) and d >= 0 else symbol(d if isinstance(d, str) and d else f"?{value.name}.{i}")
+        d if isinstance(d, int) and d >= 0 else symbol(_symbol_name(d, f"?{value.name}.{i}", own=own))
         for i, d in enumerate(dims)
     )
+
+
+def _symbol_name(name: object, otherwise: str, *, own: bool) -> str:
+    return name if isinstance(name, str) and not own and not is_placeholder(name) else otherwise
+
+
+def distrust_names(values: Iterable[ir.Value]) -> None:
+    """Believe no name of a dim of these values: the model takes inputs in which dims of one name differ."""
+    for value in values:
+        value.meta[_UNTRUE] = True
 
 
 def set_sizes(value: ir.Value, sizes: Iterable[Size]) -> None:

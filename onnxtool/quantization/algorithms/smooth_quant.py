@@ -137,27 +137,45 @@ _Step = tuple[ir.Node, int, int]
 def _steps(value: ir.Value, readers: set[ir.Node], channels: int) -> list[_Step] | None:
     """The constants to divide so that `value` is divided channel by channel; None where there is no such way.
 
-    Whoever reads the value on the way must be among `readers`, for all of them get the divided one.
+    Whoever reads the value on the way must be among `readers`, for all of them get the divided one. Through x + b (both
+    are divided) and x * g (g alone is); of two live factors, the first that can be divided.
     """
-    if value.is_graph_output() or any(use.node not in readers for use in value.uses()):
-        return None
-    node = value.producer()
-    if node is None:
-        return None
-    if node.op_type in _NORMS:
-        last = attribute(node, "axis", -1) == -1
-        constants = [i for i in range(1, len(node.inputs)) if node.inputs[i] is not None]
-        fits = all(_is_vector(node.inputs[i], channels) for i in constants)
-        single = all(not v.uses() for v in node.outputs[1:])
-        return [(node, i, 0) for i in constants] if last and constants and fits and single else None
-    if is_op(node, "Relu", "LeakyRelu"):
-        source = node.inputs[0]
-        return None if source is None else _steps(source, {node}, channels)
-    if is_op(node, "MatMul", "Gemm") and eligible(node):
-        return _linear_steps(node, channels)
-    if is_op(node, "Add", "Mul"):
-        return _elementwise_steps(node, channels)
+    alternatives: list[tuple[ir.Value | None, set[ir.Node], list[_Step]]] = [(value, readers, [])]
+    while alternatives:
+        live, readers, steps = alternatives.pop()
+        if live is None or live.is_graph_output() or any(use.node not in readers for use in live.uses()):
+            continue
+        node = live.producer()
+        if node is None:
+            continue
+        if node.op_type in _NORMS:
+            own = _norm_steps(node, channels)
+            if own is not None:
+                return own + steps
+        elif is_op(node, "Relu", "LeakyRelu"):
+            alternatives.append((node.inputs[0], {node}, steps))
+        elif is_op(node, "MatMul", "Gemm") and eligible(node):
+            own = _linear_steps(node, channels)
+            if own is not None:
+                return own + steps
+        elif is_op(node, "Add", "Mul"):
+            constants = [i for i, v in enumerate(node.inputs) if float_constant(v) is not None]
+            if len(constants) == 1 and _is_vector(node.inputs[constants[0]], channels):
+                step: _Step = (node, constants[0], -1)
+                if node.op_type == "Mul":
+                    return [step, *steps]
+                alternatives.append((node.inputs[1 - constants[0]], {node}, [step, *steps]))
+            elif node.op_type == "Mul" and not constants and len(set(node.inputs)) == 2:
+                alternatives += [(v, {node}, steps) for v in reversed(node.inputs)]
     return None
+
+
+def _norm_steps(node: ir.Node, channels: int) -> list[_Step] | None:
+    last = attribute(node, "axis", -1) == -1
+    constants = [i for i in range(1, len(node.inputs)) if node.inputs[i] is not None]
+    fits = all(_is_vector(node.inputs[i], channels) for i in constants)
+    single = all(not v.uses() for v in node.outputs[1:])
+    return [(node, i, 0) for i in constants] if last and constants and fits and single else None
 
 
 def _linear_steps(node: ir.Node, channels: int) -> list[_Step] | None:
@@ -169,27 +187,6 @@ def _linear_steps(node: ir.Node, channels: int) -> list[_Step] | None:
         return None
     steps: list[_Step] = [(node, 1, 1 - _rows(node))]
     return steps if bias is None else [*steps, (node, 2, -1)]
-
-
-def _elementwise_steps(node: ir.Node, channels: int) -> list[_Step] | None:
-    """Through x + b (both are divided) and x * g (g alone is); of two live factors, the one that can be divided."""
-    constants = [i for i, v in enumerate(node.inputs) if float_constant(v) is not None]
-    if len(constants) == 1:
-        (index,) = constants
-        if not _is_vector(node.inputs[index], channels):
-            return None
-        own: _Step = (node, index, -1)
-        if node.op_type == "Mul":
-            return [own]
-        live = node.inputs[1 - index]
-        before = None if live is None else _steps(live, {node}, channels)
-        return None if before is None else [*before, own]
-    if node.op_type == "Mul" and not constants and len(set(node.inputs)) == 2:
-        for live in node.inputs:
-            found = None if live is None else _steps(live, {node}, channels)
-            if found is not None:
-                return found
-    return None
 
 
 def _is_vector(value: ir.Value | None, channels: int) -> bool:

@@ -1,6 +1,6 @@
 """Fidelity: how far a candidate's outputs are from the float model's, and what that would cost in accuracy.
 
-Three views, because no one of them fits every output:
+Several views, because no one of them fits every output; `output_kind` says what an output is for:
 
 - classes (logits or probabilities over the last axis): the share of equal argmax, and the expected loss of
   accuracy. The latter takes the float model's own probabilities as the truth: a flip between two classes that it
@@ -8,8 +8,9 @@ Three views, because no one of them fits every output:
 - classes of a sequence with a blank (CTC, text and speech recognisers): edit distance of the texts that are read off,
   because a character may move by a step without being another one.
 - scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold.
-- anything else: the signal-to-noise ratio, channel by channel, so that large box coordinates do not drown small
-  scores, with each channel's mean taken off.
+- vectors that are compared with one another (embeddings, hidden states): cosine, and neighbours kept.
+- anything else: the signal-to-noise ratio, column by column and channel by channel, each on its own scale with its mean
+  taken off, so that large box coordinates do not drown small scores; the worst one that carries information counts.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import is_op
 from onnxtool.quantization.data.source import DataSource
+from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis
 from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
+from onnxtool.quantization.evaluation.neighbours import VectorAgreement
+from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.runner import Runner
 from onnxtool.validation.equivalence.difference import Difference
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 _THRESHOLD = 0.3
+_MOST_TARGETS = 64
 _MIN_DETECTIONS = 20
 _BLANK_SHARE = 0.3
-_PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div")
 Outputs = Mapping[str, np.ndarray]
 
 
@@ -44,7 +47,7 @@ class FidelityEvaluator:
     def __init__(
         self, model: ir.Model, runner: Runner, data: DataSource, *, batch: int = 8, limit: int = 256_000_000
     ) -> None:
-        self.classes = {v.name for v in model.graph.outputs if has_classes(v)}
+        self.kinds = {v.name: kind_of(v) for v in model.graph.outputs}
         self.feeds: list[dict[str, np.ndarray]] = []
         self.outputs: list[dict[str, np.ndarray]] = []
         self.samples = 0
@@ -80,7 +83,9 @@ class FidelityEvaluator:
             if check is not None:
                 check(expected, actual)
             for name, right in expected.items():
-                view = views.setdefault(name, _OutputStatistics(name, name in self.classes, detailed))
+                view = views.setdefault(
+                    name, _OutputStatistics(name, self.kinds.get(name, OutputKind.VALUES), detailed)
+                )
                 view.add(right, np.asarray(actual[name]))
         samples = self.samples if batches is None else sum(_rows(f) for f in self.feeds[:batches])
         return _summary(list(views.values()), samples)
@@ -93,17 +98,30 @@ def _rows(feeds: Mapping[str, np.ndarray]) -> int:
 def _summary(views: list[_OutputStatistics], samples: int) -> Fidelity:
     floats = [v for v in views if v.is_float]
     agreements = [v.agreement for v in views if v.total]
+    vectors = [v.vectors for v in floats if v.kind is OutputKind.VECTORS]
+    worst = min((w for v in floats if (w := v.worst_column) is not None), key=lambda w: w[2], default=None)
+    judged = [v for v in floats if v.kind is not OutputKind.VECTORS]
     return Fidelity(
         sqnr_db=min((v.sqnr_db for v in floats), default=float("inf")),
         cosine=min((v.cosine for v in floats), default=1.0),
         agreement=min(agreements, default=None),
         samples=samples,
-        channel_db=min((v.channel_db for v in floats), default=float("inf")),
+        channel_db=min((v.channel_db for v in judged or floats), default=float("inf")),
         expected_drop=max((v.expected_drop for v in views if v.total), default=None),
         detection_f1=min((f for v in views if (f := v.detection_f1) is not None), default=None),
         sequences=any(v.is_ctc for v in views),
         outputs=tuple(v.difference.result() for v in views) if all(v.detailed for v in views) else (),
+        column_db=None if worst is None else worst[2],
+        weakest="" if worst is None else _column_name(worst[0], worst[1]),
+        values_db=min((w[2] for v in floats if v.kind is OutputKind.VALUES and (w := v.worst_column)), default=None),
+        vector_cosine=min((v.cosine for v in vectors), default=None),
+        neighbours=min((r for v in vectors if (r := v.recall) is not None), default=None),
+        kinds={v.name: v.kind.value for v in views},
     )
+
+
+def _column_name(output: str, column: int | None) -> str:
+    return output if column is None else f"{output}[{column}]"
 
 
 @dataclass
@@ -111,7 +129,7 @@ class _OutputStatistics:
     """Running sums over one output."""
 
     name: str
-    classes: bool
+    kind: OutputKind
     detailed: bool
     difference: Difference = field(init=False)
     is_float: bool = False
@@ -119,7 +137,9 @@ class _OutputStatistics:
     total: int = 0
     lost: float = 0.0
     power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
-    sums: dict[int, np.ndarray] = field(default_factory=dict)
+    whole: ColumnNoise = field(default_factory=ColumnNoise)
+    columns: ColumnNoise = field(default_factory=ColumnNoise)
+    vectors: VectorAgreement = field(default_factory=VectorAgreement)
     blank: dict[int, int] = field(default_factory=dict)
     edits: int = 0
     characters: int = 0
@@ -140,11 +160,16 @@ class _OutputStatistics:
         noise = actual - right
         pairs = ((right, right), (actual, actual), (noise, noise), (right, actual))
         self.power += [float(np.multiply(a, b).sum(dtype=np.float64)) for a, b in pairs]
-        if self.classes and right.ndim >= 2 and right.shape[-1] > 1:
+        classes = self.kind in (OutputKind.CLASSES, OutputKind.LINEAR)
+        if classes and right.ndim >= 2 and right.shape[-1] > 1:
             self._add_classes(right, actual)
+        elif self.kind is OutputKind.VECTORS and right.ndim >= 2:
+            self.vectors.add(right, actual)
         else:
             self._add_scores(right, actual)
-        self._add_channels(right, noise)
+        self.whole.add(right, noise, None)
+        if self.kind is not OutputKind.CLASSES:
+            self.columns.add(right, noise, column_axis(right.shape))
 
     @property
     def sqnr_db(self) -> float:
@@ -208,36 +233,28 @@ class _OutputStatistics:
         self.found += int(found.sum())
         self.both += int((expected & found).sum())
 
-    def _add_channels(self, right: np.ndarray, noise: np.ndarray) -> None:
-        axis = 1 if right.ndim >= 3 and not self.classes else None
-        a, n = (
-            x.reshape(1, -1) if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
-            for x in (right, noise)
-        )
-        double = np.float64
-        parts = np.stack(
-            [
-                np.full(len(a), float(a.shape[1])),
-                a.sum(1, dtype=double),
-                np.square(a, dtype=double).sum(1),
-                np.square(n, dtype=double).sum(1),
-            ]
-        )
-        kept = self.sums.get(len(a))
-        self.sums[len(a)] = parts if kept is None else kept + parts
+    @property
+    def worst_column(self) -> tuple[str, int | None, float] | None:
+        """(output, column, dB) of the weakest column; None where columns do not count, or none carries information.
+
+        Of a linear layer with more columns than a few targets (tokens, many classes), rare ones are nearly constant:
+        there the class view decides.
+        """
+        if self.kind in (OutputKind.CLASSES, OutputKind.VECTORS):
+            return None
+        found = self.columns.decibels()
+        if not found or (self.kind is OutputKind.LINEAR and len(found) > _MOST_TARGETS):
+            return None
+        column, ratio = found[0]
+        return self.name, column if len(found) > 1 else None, ratio
 
     @property
     def channel_db(self) -> float:
-        """Signal-to-noise ratio in dB of the median channel; each channel's mean is not a signal."""
-        worst = np.inf
-        for count, total, squares, noise in self.sums.values():
-            variance = np.maximum(squares / count - (total / count) ** 2, 0)
-            alive = variance > 0
-            if not alive.any():
-                continue
-            share = float(np.median(noise[alive] / count[alive] / variance[alive]))
-            worst = min(worst, -10 * np.log10(share) if share > 0 else np.inf)
-        return float(worst)
+        """Signal-to-noise ratio in dB without the mean: of the worst column where columns count, else of all."""
+        found = self.worst_column if self.kind is OutputKind.VALUES else None
+        if found is not None:
+            return found[2]
+        return min((ratio for _, ratio in self.whole.decibels()), default=float("inf"))
 
     @property
     def detection_f1(self) -> float | None:
@@ -245,31 +262,6 @@ class _OutputStatistics:
         if self.true < _MIN_DETECTIONS or self.true == 0:
             return None
         return 2 * self.both / (self.true + self.found)
-
-
-def has_classes(output: ir.Value) -> bool:
-    """True for an output whose last axis holds logits or probabilities of classes.
-
-    Every matrix [batch, classes] counts; with more dims, what comes straight out of a Softmax or a linear layer does
-    (the tokens of a language model, the steps of a text recogniser), while feature maps, boxes and embeddings do not.
-    """
-    if output.shape is not None and len(output.shape) == 2:
-        return True
-    value: ir.Value | None = output
-    for _ in range(8):
-        node = value.producer() if value is not None else None
-        if node is None:
-            return False
-        if is_op(node, "Softmax", "LogSoftmax"):
-            axis = node.attributes.get("axis")
-            rank = len(output.shape) if output.shape is not None else 0
-            return axis is None or axis.as_int() in (-1, rank - 1)
-        if is_op(node, "MatMul", "Gemm"):
-            return True
-        if not is_op(node, *_PASSED_ON):
-            return False
-        value = next((v for v in node.inputs if v is not None and v.const_value is None), None)
-    return False
 
 
 def probabilities(values: np.ndarray) -> np.ndarray:

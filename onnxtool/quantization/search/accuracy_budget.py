@@ -17,6 +17,11 @@ _SAFETY_CLOSE = 4
 _MOST_FLIPS_CLOSE = 10
 CLASSES_DB = 20.0
 DENSE_DB = 25.0
+# A column of a linear layer's few results may be a target of its own: 20 dB are an R2 of 0.99 against float.
+COLUMN_DB = 20.0
+# Vectors for comparing: what they are for is their neighbours. Of ten, one may change place with the eleventh.
+VECTOR_COSINE = 0.98
+NEIGHBOURS = 0.9
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,10 @@ class Budget:
             return metric.drop <= self.max_drop + 1e-12
         if fidelity.detection_f1 is not None and fidelity.detection_f1 < 1 - self.max_drop:
             return False
+        if not self._columns_and_vectors(fidelity):
+            return False
+        if fidelity.vector_cosine is not None and fidelity.values_db is None and fidelity.agreement is None:
+            return True
         if fidelity.agreement is None or fidelity.expected_drop is None:
             return fidelity.channel_db >= DENSE_DB
         if fidelity.sequences:
@@ -48,12 +57,24 @@ class Budget:
         harmless = fidelity.expected_drop <= self.max_drop / safety and fidelity.agreement >= 1 - flips * self.max_drop
         return (sure or harmless) and fidelity.channel_db >= CLASSES_DB
 
+    def _columns_and_vectors(self, fidelity: Fidelity) -> bool:
+        """Whether every column that counts by itself, and the neighbours of vectors, are kept."""
+        if fidelity.column_db is not None and fidelity.column_db < COLUMN_DB:
+            return False
+        if fidelity.values_db is not None and fidelity.values_db < DENSE_DB:
+            return False
+        if fidelity.vector_cosine is not None and fidelity.vector_cosine < VECTOR_COSINE:
+            return False
+        return fidelity.neighbours is None or fidelity.neighbours >= NEIGHBOURS
+
     def hopeless(self, fidelity: Fidelity) -> bool:
         """True when a first look shows a candidate to be far outside, so that measuring it closely is idle."""
         if self.labelled:
             return fidelity.channel_db < 5.0
+        if fidelity.vector_cosine is not None and fidelity.vector_cosine < 1 - 3 * (1 - VECTOR_COSINE):
+            return True
         if fidelity.agreement is None:
-            return fidelity.channel_db < DENSE_DB - 6
+            return fidelity.vector_cosine is None and fidelity.channel_db < DENSE_DB - 6
         flips = _MOST_FLIPS_CLOSE if fidelity.channel_db >= _CLOSE_DB else _MOST_FLIPS
         too_many = fidelity.agreement < 1 - 2 * flips * self.max_drop
         return too_many or (fidelity.channel_db < CLASSES_DB - 6 and not fidelity.sequences)
@@ -68,5 +89,7 @@ class Budget:
             f"on held-out calibration samples, same argmax on {100 - self.max_drop * 100:g} % (or flips that cost at "
             f"most {self.max_drop * 100 / _SAFETY:g} points by the float model's own probabilities, "
             f"{self.max_drop * 100 / _SAFETY_CLOSE:g} where the outputs are within {_CLOSE_DB:g} dB) and "
-            f"{CLASSES_DB:g} dB; outputs that are not classes: {DENSE_DB:g} dB and the same detections"
+            f"{CLASSES_DB:g} dB; outputs that are not classes: {DENSE_DB:g} dB in the weakest column ({COLUMN_DB:g} of "
+            f"a linear layer's) and the same detections; vectors: cosine {VECTOR_COSINE:g} and {NEIGHBOURS * 100:g} % "
+            "of the ten nearest"
         )

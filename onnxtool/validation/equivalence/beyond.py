@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
+from onnxtool.model.spec import distinct_dims
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session import SessionOptions
@@ -108,6 +109,7 @@ def compare_beyond(
         InputError: the second model fails to run where the first runs.
     """
     left, right = models[0][1], models[1][1]
+    specs = distinct_dims(left.inputs)
     graphs = {n: io.load(m) for n, (m, _) in zip(rule.names, models, strict=True) if not isinstance(m, Runner)}
     known: dict[str, Domain] = {}
     for model, _ in models:
@@ -116,7 +118,7 @@ def compare_beyond(
     facts = facts_of(list(graphs.values()), known)
     budget = Budget(effort, usual)
     judge = partial(rule, left, right)
-    findings = look(left, right, left.inputs, runs, facts, judge, budget, seed=seed, sizes=sizes)
+    findings = look(left, right, specs, runs, facts, judge, budget, seed=seed, sizes=sizes)
     if findings.failure is None and graphs:
         _branches(findings, graphs, left, right, runs, rule, Budget(effort, usual), options, facts, seed)
     file = None
@@ -142,7 +144,7 @@ def _branches(
 ) -> None:
     tried = [*runs, *(t.feeds for t in findings.observed.trials)]
     trials, unreached, findings.parts = watch_branches(
-        graphs, left, left.inputs, tried, facts, budget, options, seed=seed
+        graphs, left, distinct_dims(left.inputs), tried, facts, budget, options, seed=seed
     )
     findings.observed.trials += trials
     hold(trials, partial(rule, left, right), left, right, findings)

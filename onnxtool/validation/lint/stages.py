@@ -63,11 +63,13 @@ class _Examination:
 # What the runtime says of models that are right but newer or richer than it: an attribute that its copy of the
 # operator does not have, a kernel that refuses its settings, a type that it lost in an operator's function body.
 _BEYOND_RUNTIME = ("Unrecognized attribute", "Exception during initialization", "in node ().")
+# ... unless the model itself asks for what no runtime can give.
+_IMPOSSIBLE = ("division by zero",)
 _SIZES = ((1, None), (2, None), (1, 64), (1, 224))  # batch and length of random inputs
 _AFTER_CRASH = ((1, 1024), (1, 16000))  # sound shorter than a window can crash the runtime
 _COPIED = 1 << 20
 # Findings of the stages that are errors; severities and texts are in check_catalog.
-FATAL = {"OT001", "OT002", "OT101", "OT103", "OT111", "OT114"}
+FATAL = {"OT001", "OT002", "OT101", "OT103", "OT111", "OT114", "OT115"}
 
 
 def examine(
@@ -180,7 +182,8 @@ def _load(work: _Examination, options: Any, runners: list[Any]) -> str:
         custom = "custom" if _has_custom_operators(work.proto) and not options.custom_op_libraries else ""
         work.find("OT103" if custom else "OT102", _dated(str(error)))
     except InputError as error:
-        beyond = not work.findings and any(part in str(error) for part in _BEYOND_RUNTIME)
+        impossible = any(part in str(error) for part in _IMPOSSIBLE)
+        beyond = not work.findings and not impossible and any(part in str(error) for part in _BEYOND_RUNTIME)
         work.find("OT102" if beyond else "OT101", str(error))
     return f"onnxruntime {onnxruntime.__version__}"
 
@@ -214,7 +217,7 @@ def _run(work: _Examination, runner: Any, data: str | None, seed: int) -> str:
     if data is not None:
         feeds = adapt(runner.inputs, read_data(data))
         try:
-            runner.run(feeds)
+            _judge_shapes(work, runner.run(feeds))
         except (InputError, UnsupportedError) as error:
             work.find("OT111", str(error))
         return f"on {data}"
@@ -230,6 +233,7 @@ def _run(work: _Examination, runner: Any, data: str | None, seed: int) -> str:
             failure = failure or str(error)
             continue
         _judge_values(work, values)
+        _judge_shapes(work, values)
         return "on random inputs " + ", ".join(f"{k}{list(v.shape)}" for k, v in list(feeds.items())[:4])
     work.find("OT114" if _always_fails(runner.inputs) else "OT112", failure)
     return "on random inputs of several sizes"
@@ -266,6 +270,22 @@ def _judge_values(work: _Examination, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size and not np.isfinite(value).any():
             work.find("OT113", "the output holds nothing but NaN and infinities on random inputs", name)
+
+
+def _judge_shapes(work: _Examination, values: Mapping[str, Any]) -> None:
+    """A declared shape that the model does not keep: readers allocate by it, and the runtime shares memory by it."""
+    import numpy as np
+
+    for spec in specs(work.proto.graph.output):
+        value = values.get(spec.name)
+        if spec.shape is None or not isinstance(value, np.ndarray):
+            continue
+        fits = len(spec.shape) == value.ndim and all(
+            not isinstance(d, int) or d == size for d, size in zip(spec.shape, value.shape, strict=True)
+        )
+        if not fits:
+            declared = ", ".join("?" if d is None else str(d) for d in spec.shape)
+            work.find("OT115", f"declared as [{declared}], the model gives {list(value.shape)}", spec.name)
 
 
 def one_line(error: BaseException) -> str:

@@ -138,6 +138,9 @@ def test_reshaped_finds_the_open_dim() -> None:
 
 def test_targets_name_at_most_one_open_dim() -> None:
     assert reshape_target((B, S, 12), (B, S, 3, 4)) == [0, 0, 3, 4]
-    assert reshape_target((B, S, 12), (B, multiply(S, 12))) == [0, -1]
+    # What remains of an empty batch is not determined, and the runtime refuses it.
+    assert reshape_target((B, S, 12), (B, multiply(S, 12))) is None
+    assert reshape_target((B, S, 12), (B, multiply(S, 12)), refuses_empty=True) == [0, -1]
+    assert reshape_target((B, S, 12), (multiply(B, S), 12)) == [-1, 12]
     assert reshape_target((B, S), (S, B)) is None
     assert reshape_target((B, 0), (0, B)) is None

@@ -13,7 +13,9 @@ from onnx import helper
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.data.open_data import open_data
-from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, has_classes
+from onnxtool.quantization.evaluation.column_noise import column_axis
+from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
+from onnxtool.quantization.evaluation.output_kind import kind_of
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.report.quantize import Fidelity, TaskMetric
 from tests.quantization.quant_models import build, weights
@@ -33,9 +35,10 @@ class Fixed:
 
 def judged(expected: np.ndarray, actual: np.ndarray, op: str = "Gemm") -> Fidelity:
     rank = expected.ndim
+    reads = ["x", "w"] if op in ("Gemm", "LayerNormalization") else ["x"]
     proto = build(
-        [helper.make_node("MatMul" if op == "Gemm" else op, ["x", "w"] if op == "Gemm" else ["x"], ["y"])],
-        {"w": weights(2, 2)} if op == "Gemm" else {},
+        [helper.make_node("MatMul" if op == "Gemm" else op, reads, ["y"])],
+        {"w": weights(2, 2)} if len(reads) > 1 else {},
         {"x": [None] * rank},
         {"y": [None] * rank},
     )
@@ -65,7 +68,7 @@ def test_channel_noise_does_not_let_large_channels_hide_small_ones() -> None:
     actual[:, 1] += random.standard_normal((4, 500)) * 0.1  # the small channel drowns in noise
     found = judged(expected, actual, "Relu")
     assert found.sqnr_db > 50
-    assert found.channel_db == pytest.approx(3.0, abs=0.5), "mean of 0 and 1 is -3 dB"
+    assert found.channel_db == pytest.approx(0.0, abs=0.5) and found.weakest == "y[1]"
     assert found.agreement is None
 
 
@@ -77,14 +80,89 @@ def test_detections_are_counted() -> None:
     assert found.detection_f1 == pytest.approx(2 * kept / (true + (moved > 0.3).sum()))
 
 
+def test_a_target_of_its_own_unit_that_became_noise_is_the_weakest() -> None:
+    """Four regression targets, the last one's unit a thousandth of the first one's."""
+    random = np.random.default_rng(1)
+    units = np.array([1000.0, 1.0, 1.0, 1.0])
+    expected = random.standard_normal((2000, 4)) * units
+    actual = expected + random.standard_normal((2000, 4)) * np.array([1.0, 0.0, 0.0, 1.3])
+    found = judged(expected, actual)
+    assert found.channel_db > 50
+    assert found.weakest == "y[3]"
+    assert found.column_db == pytest.approx(-2.3, abs=0.7)
+    assert not Budget(0.5).allows(found)
+    assert Budget(0.5).allows(judged(expected, expected + random.standard_normal((2000, 4)) * 0.01))
+
+
+def test_two_of_five_channels_lost_is_not_kept() -> None:
+    random = np.random.default_rng(2)
+    expected = random.standard_normal((4, 5, 10, 10))
+    noise = np.array([0.01, 0.01, 0.01, 1.1, 1.1]).reshape(1, 5, 1, 1)
+    found = judged(expected, expected + random.standard_normal(expected.shape) * noise, "Relu")
+    assert found.channel_db == pytest.approx(-0.8, abs=0.5) and found.weakest in ("y[3]", "y[4]")
+    assert not Budget().allows(found)
+
+
+def test_constant_columns_are_no_signal() -> None:
+    random = np.random.default_rng(3)
+    expected = np.concatenate([random.standard_normal((60, 2)), np.full((60, 1), 7.0)], axis=1)
+    actual = expected + np.array([0.0, 0.0, 1e-3])
+    assert judged(expected, actual, "Relu").channel_db == np.inf
+
+
+def test_vectors_are_judged_by_their_neighbours() -> None:
+    random = np.random.default_rng(4)
+    expected = random.standard_normal((100, 64))
+    near = expected + random.standard_normal((100, 64)) * 0.05
+    far = expected + random.standard_normal((100, 64)) * 0.5
+    found = judged(expected, near, "LayerNormalization")
+    assert found.neighbours is not None and found.neighbours > 0.9
+    assert found.vector_cosine is not None and found.vector_cosine > 0.99
+    assert found.column_db is None and found.agreement is None
+    assert Budget().allows(found), "at 26 dB a column may be below the limit of values"
+    assert not Budget().allows(judged(expected, far, "LayerNormalization"))
+
+
+def test_few_vectors_are_judged_by_cosine_alone() -> None:
+    expected = np.random.default_rng(5).standard_normal((6, 64))
+    found = judged(expected, expected * 0.9, "LayerNormalization")
+    assert found.neighbours is None and found.vector_cosine == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
-    ("op", "rank", "expected"), [("Softmax", 3, True), ("MatMul", 3, True), ("Relu", 3, False), ("Relu", 2, True)]
+    ("op", "rank", "name", "expected"),
+    [
+        ("Softmax", 3, "y", "classes"),
+        ("Softmax", 2, "y", "classes"),
+        ("MatMul", 3, "y", "linear"),
+        ("MatMul", 2, "y", "linear"),
+        ("MatMul", 2, "logits", "classes"),
+        ("MatMul", 2, "embeddings", "vectors"),
+        ("Relu", 3, "y", "values"),
+        ("Relu", 2, "y", "values"),
+        ("Relu", 2, "class_scores", "classes"),
+        ("ReduceMean", 2, "y", "vectors"),
+        ("LayerNormalization", 3, "last_hidden_state", "vectors"),
+        ("ArgMax", 2, "y", "classes"),
+    ],
 )
-def test_knows_outputs_of_classes(op: str, rank: int, expected: bool) -> None:
-    inputs = ["x", "w"] if op == "MatMul" else ["x"]
-    arrays = {"w": weights(4, 4)} if op == "MatMul" else {}
-    proto: onnx.ModelProto = build([helper.make_node(op, inputs, ["y"])], arrays, {"x": [4] * rank}, {"y": [4] * rank})
-    assert has_classes(io.from_proto(proto).graph.outputs[0]) is expected
+def test_knows_what_an_output_is_for(op: str, rank: int, name: str, expected: str) -> None:
+    inputs = ["x", "w"] if op in ("MatMul", "LayerNormalization") else ["x"]
+    arrays = {"w": weights(32, 32) if op == "MatMul" else np.ones(32, np.float32)} if len(inputs) > 1 else {}
+    nodes = [helper.make_node("Relu" if op == "ArgMax" else op, inputs, [name])]
+    outputs = {name: [32] * rank}
+    if op == "ArgMax":
+        nodes.append(helper.make_node(op, [name], ["label"]))
+    proto: onnx.ModelProto = build(nodes, arrays, {"x": [32] * rank}, outputs)
+    assert kind_of(io.from_proto(proto).graph.outputs[0]).value == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((5,), None), ((8, 4), 1), ((1, 84, 8400), 1), ((1, 8400, 84), 2), ((1, 64, 8, 8), 1), ((1, 32, 32, 3), 3)],
+)
+def test_columns_are_in_the_axis_of_different_things(shape: tuple[int, ...], axis: int | None) -> None:
+    assert column_axis(shape) == axis
 
 
 GOOD = Fidelity(30, 0.999, 1.0, 64, channel_db=30, expected_drop=0.0)
@@ -101,6 +179,12 @@ GOOD = Fidelity(30, 0.999, 1.0, 64, channel_db=30, expected_drop=0.0)
         (replace(GOOD, agreement=None, expected_drop=None, channel_db=24.0), False),
         (replace(GOOD, agreement=None, expected_drop=None, channel_db=26.0), True),
         (replace(GOOD, agreement=None, expected_drop=None, detection_f1=0.97), False),
+        (replace(GOOD, column_db=19.9), False),
+        (replace(GOOD, column_db=20.1), True),
+        (replace(GOOD, values_db=24.9), False),
+        (replace(GOOD, vector_cosine=0.97), False),
+        (replace(GOOD, vector_cosine=0.99, neighbours=0.89), False),
+        (replace(GOOD, agreement=None, expected_drop=None, channel_db=12.0, vector_cosine=0.99, neighbours=0.91), True),
     ],
 )
 def test_the_budget_without_labels(fidelity: Fidelity, allowed: bool) -> None:

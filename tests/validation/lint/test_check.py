@@ -141,3 +141,34 @@ def test_every_rule_is_complete_and_its_id_tells_its_family() -> None:
         assert entry.fix.endswith(".")
     with pytest.raises(UsageError, match="OT999"):
         rule("OT999")
+
+
+def test_an_output_of_another_shape_than_declared_fails(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["z"]),
+        helper.make_node("Shape", ["z"], ["s"]),
+        helper.make_node("ConstantOfShape", ["s"], ["y"]),
+    ]
+    for shape, told in (((2, 3), "[2, 3]"), ((2, "k", 1), "[2, k, 1]")):
+        report = check(saved(model_of(nodes, [floats("x", 4, 4)], [floats("y", *shape)]), tmp_path), select=STAGES)
+        assert f"declared as {told}, the model gives [2, 16]" in {f.id: f.message for f in report.findings}["OT115"]
+        assert not report.ok
+    assert check(saved(model_of(nodes, [floats("x", 4, 4)], [floats("y", 2, "k")]), tmp_path), select=STAGES).ok
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_a_constant_division_by_zero_that_the_runtime_refuses_fails(tmp_path: Path, kind: type) -> None:
+    constants = {"a": np.array([4], kind), "b": np.array([0], kind)}
+    model = model_of(
+        [
+            helper.make_node("Div", ["a", "b"], ["c"]),
+            helper.make_node("Cast", ["c"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Add", ["x", "f"], ["y"]),
+        ],
+        [floats("x", 2)],
+        [floats("y", 2)],
+    )
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in constants.items())
+    report = check(saved(model, tmp_path), select=STAGES)
+    assert [f.id for f in report.findings] == ["OT101"]
+    assert "division by zero" in report.findings[0].message and not report.ok

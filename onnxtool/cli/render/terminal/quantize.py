@@ -87,6 +87,10 @@ def error(found: Fidelity | None) -> str:
     if found is None:
         return ""
     agreement = "" if found.agreement is None else f", same argmax {found.agreement * 100:.2f} %"
+    if found.column_db is not None:
+        agreement += f", weakest {found.weakest} at {number(found.column_db)} dB"
+    if found.neighbours is not None:
+        agreement += f", {found.neighbours * 100:.1f} % of neighbours kept"
     return f"SQNR {number(found.sqnr_db)} dB, cosine {found.cosine:.5f}{agreement} ({found.samples} samples)"
 
 

@@ -32,6 +32,8 @@ class CollapseClips:
             if first is None or second is None or dtype is None or dtype not in _CLIPPED:
                 continue
             low, high = (min(max(b, second[0]), second[1]) for b in first)
+            if _changes_sign_of_zero(first, second, (low, high)):
+                continue
             self._replace(node, inner.inputs[0], low, high, dtype, context)
             count += 1
         return count
@@ -53,6 +55,13 @@ class CollapseClips:
             while inputs[-1] is None:
                 inputs.pop()
             context.replace_op(node, "Clip", inputs)
+
+
+def _changes_sign_of_zero(first: tuple[float, float], second: tuple[float, float], both: tuple[float, float]) -> bool:
+    """Whether -0 comes out as another zero: the inner range turned it into a number that the outer one made +0."""
+    if any(b == 0 and math.copysign(1.0, b) < 0 for b in (*first, *second)):
+        return True
+    return not first[0] <= 0 <= first[1] and both[0] <= 0 <= both[1]
 
 
 def clip_bounds(node: ir.Node, context: PassContext) -> tuple[float, float] | None:

@@ -182,12 +182,18 @@ def _freed_bytes(node: ir.Node) -> int:
 
 def _more_room(node: ir.Node, context: PassContext) -> bool:
     """Whether a node would free more than when it was refused, or another one would for which this one is needed."""
-    if node not in context.refused:
-        return False
-    before = context.refused[node]
-    if before is not None and _freed_bytes(node) > before:
-        return True
-    return any(_more_room(u.node, context) for o in node.outputs for u in o.uses())
+    seen, pending = {node}, [node]
+    while pending:
+        current = pending.pop()
+        if current not in context.refused:
+            continue
+        before = context.refused[current]
+        if before is not None and _freed_bytes(current) > before:
+            return True
+        readers = {u.node for o in current.outputs for u in o.uses()} - seen
+        seen |= readers
+        pending += readers
+    return False
 
 
 def _only_for(nodes: set[ir.Node], value: ir.Value) -> bool:

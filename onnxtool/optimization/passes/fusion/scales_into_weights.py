@@ -44,32 +44,41 @@ class MoveScalesIntoWeights:
 
 
 def _plan(value: ir.Value | None, reader: ir.Node, factor: float, context: PassContext) -> list[Change] | None:
-    """What to change so that `value` becomes `factor` times as large; None when that cannot be done for nothing."""
-    node = value.producer() if value is not None else None
-    if value is None or node is None or sole_use(value) is not reader:
-        return None
-    if is_op(node, *_CARRIERS):
-        return _plan(node.inputs[0], node, factor, context)
-    if is_op(node, "MatMul"):
-        return _weight(node, 1, factor, context) or _either(node, factor, context)
-    if is_op(node, "Gemm") and attribute(node, "beta", 1.0) == 1.0:
-        changes = _weight(node, 1, factor, context)
-        if changes and len(node.inputs) > 2 and node.inputs[2] is not None:
-            more = _weight(node, 2, factor, context)
-            return changes + more if more else None
-        return changes
-    if is_op(node, "Add"):
-        for index in (0, 1):
-            bias = _weight(node, index, factor, context)
-            if bias:
-                rest = _plan(node.inputs[1 - index], node, factor, context)
-                return bias + rest if rest else None
+    """What to change so that `value` becomes `factor` times as large; None when that cannot be done for nothing.
+
+    One operand of a product of two computed tensors takes the factor: the first that can, and where that is not
+    possible the second.
+    """
+    alternatives: list[tuple[ir.Value | None, ir.Node, list[Change]]] = [(value, reader, [])]
+    while alternatives:
+        value, reader, changes = alternatives.pop()
+        node = value.producer() if value is not None else None
+        if value is None or node is None or sole_use(value) is not reader:
+            continue
+        if is_op(node, *_CARRIERS):
+            alternatives.append((node.inputs[0], node, changes))
+        elif is_op(node, "MatMul"):
+            if weight := _weight(node, 1, factor, context):
+                return changes + weight
+            alternatives += [(node.inputs[1], node, changes), (node.inputs[0], node, changes)]
+        elif is_op(node, "Gemm"):
+            if own := _gemm(node, factor, context):
+                return changes + own
+        elif is_op(node, "Add"):
+            found = next(((i, b) for i in (0, 1) if (b := _weight(node, i, factor, context))), None)
+            if found is not None:
+                alternatives.append((node.inputs[1 - found[0]], node, changes + found[1]))
     return None
 
 
-def _either(node: ir.Node, factor: float, context: PassContext) -> list[Change] | None:
-    """One operand of a product of two computed tensors takes the factor."""
-    return _plan(node.inputs[0], node, factor, context) or _plan(node.inputs[1], node, factor, context)
+def _gemm(node: ir.Node, factor: float, context: PassContext) -> list[Change] | None:
+    if attribute(node, "beta", 1.0) != 1.0:
+        return None
+    changes = _weight(node, 1, factor, context)
+    if changes and len(node.inputs) > 2 and node.inputs[2] is not None:
+        more = _weight(node, 2, factor, context)
+        return changes + more if more else None
+    return changes
 
 
 def _weight(node: ir.Node, index: int, factor: float, context: PassContext) -> list[Change] | None:

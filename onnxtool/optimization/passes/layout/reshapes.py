@@ -39,8 +39,9 @@ def _simplify(node: ir.Node, context: PassContext) -> int:
         if sizes_of(source) == wanted and context.redirect_uses(node.outputs[0], source):
             return 1
     fixed = not is_op(node, "Reshape") or integers(node.inputs[1]) is not None
+    refuses_empty = any(_refuses_empty(n) for n in _reshaping(node))
     for source in reversed(chain if not fixed else chain[1:]):
-        target = reshape_target(sizes_of(source), wanted)
+        target = reshape_target(sizes_of(source), wanted, refuses_empty=refuses_empty)
         if target is not None:
             become_reshape(node, source, target, context)
             return 1
@@ -61,10 +62,30 @@ def sources(node: ir.Node) -> Iterator[ir.Value]:
         current = current.inputs[0].producer()
 
 
-def reshape_target(source: Sizes | None, wanted: Sizes) -> list[int] | None:
+def _reshaping(node: ir.Node) -> Iterator[ir.Node]:
+    """A reshape, the one before it, and so on."""
+    current: ir.Node | None = node
+    while current is not None and is_op(current, *RESHAPES) and current.inputs[0] is not None:
+        yield current
+        current = current.inputs[0].producer()
+
+
+def _refuses_empty(node: ir.Node) -> bool:
+    """Whether a Reshape has a target that the runtime refuses for an empty batch: a copied first dim beside a -1."""
+    target = integers(node.inputs[1]) if is_op(node, "Reshape") and len(node.inputs) > 1 else None
+    return target is not None and -1 in target and target[0] == 0
+
+
+def reshape_target(source: Sizes | None, wanted: Sizes, *, refuses_empty: bool = False) -> list[int] | None:
     """A constant target shape for Reshape that gives `wanted` from `source` at every size; None when there is none.
 
-    0 copies the dim at the same place, one -1 stands for whatever remains.
+    0 copies the dim at the same place, one -1 stands for whatever remains. What remains of an empty batch is not
+    determined, and the runtime refuses it: -1 does not go with a copied first dim.
+
+    Args:
+        source: the dims before.
+        wanted: the dims after.
+        refuses_empty: the model refuses an empty batch anyway.
     """
     if any(d == 0 for d in wanted):
         return None  # 0 would copy
@@ -81,5 +102,8 @@ def reshape_target(source: Sizes | None, wanted: Sizes) -> list[int] | None:
     if open_dims == 0 and source is not None and len(source) > len(wanted) > 2 and target[1] == 0:
         # -1 says the same as 0 here. It keeps the runtime from seeing that attention's result has the shape of its
         # input, whereupon it would fuse SkipLayerNormalization, at 1.15 times the latency of a transformer.
-        target[1] = -1
+        target[0 if target[0] == 0 else 1] = -1
+        return target
+    if open_dims == 1 and target[0] == 0 and not refuses_empty:
+        return None
     return target if open_dims <= 1 else None

@@ -11,7 +11,7 @@ from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.fusion.activations import gelu_of
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.patterns.operands import pairs, scalar, unscaled
-from onnxtool.optimization.shape_inference.value_facts import rank_of
+from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
 
 
 class FuseMatMulTransposes:
@@ -26,7 +26,7 @@ class FuseMatMulTransposes:
         for node in context.nodes(model, "MatMul"):
             if node.graph is None or node.outputs[0].dtype != ir.DataType.FLOAT:
                 continue
-            if any(v is None or (rank_of(v) or 0) < 2 for v in node.inputs):
+            if any(v is None or (rank_of(v) or 0) < 2 for v in node.inputs) or not _adds_up(node):
                 continue
             sides = [_plain(v, context) for v in node.inputs]
             factor = sides[0][1] * sides[1][1]
@@ -38,6 +38,16 @@ class FuseMatMulTransposes:
             context.replace_op(last, "FusedMatMul", [sides[0][0], sides[1][0]], settings, MICROSOFT)
             count += 1
         return count
+
+
+def _adds_up(node: ir.Node) -> bool:
+    """Whether each sum has a term for certain.
+
+    FusedMatMul of ONNX Runtime (as of 1.31) leaves its output as it was allocated where the inner dim is 0; MatMul
+    gives zeros.
+    """
+    inner = [(sizes_of(node.inputs[0]) or (0,))[-1], (sizes_of(node.inputs[1]) or (0, 0))[-2]]
+    return any(isinstance(size, int) and size > 0 for size in inner)
 
 
 def _plain(value: ir.Value | None, context: PassContext) -> tuple[ir.Value | None, float, int]:

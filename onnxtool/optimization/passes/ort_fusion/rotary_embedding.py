@@ -138,26 +138,30 @@ def _part(value: ir.Value | None) -> tuple[ir.Value, int, int] | None:
 
 def _repeats(value: ir.Value, context: PassContext) -> bool:
     """Whether the second half of the last dim is the first half again."""
-    array = context.array(value)
-    if array is not None:
-        half = array.shape[-1] // 2
-        return bool(np.array_equal(array[..., :half], array[..., half:]))
-    node = value.producer()
-    if node is None or node.domain != "":
-        return False
-    if node.op_type == "Concat":
-        sizes = sizes_of(value)
-        last = sizes is not None and attribute(node, "axis") in (-1, len(sizes) - 1)
-        return last and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
-    if node.op_type not in _HALVES_STAY or node.inputs[0] is None:
-        return False
-    source: ir.Value | None = node.inputs[0]
-    if node.op_type in ("Mul", "Div"):
-        numbers = [v for v in node.inputs if v is not None and _one_element(v)]
-        source = next((v for v in node.inputs if v not in numbers), None) if numbers else None
-    before, after = sizes_of(source), sizes_of(value)
-    same = before is not None and after is not None and bool(before) and before[-1] == after[-1]
-    return same and source is not None and _repeats(source, context)
+    current: ir.Value | None = value
+    while current is not None:
+        array = context.array(current)
+        if array is not None:
+            half = array.shape[-1] // 2
+            return bool(np.array_equal(array[..., :half], array[..., half:]))
+        node = current.producer()
+        if node is None or node.domain != "":
+            return False
+        if node.op_type == "Concat":
+            sizes = sizes_of(current)
+            last = sizes is not None and attribute(node, "axis") in (-1, len(sizes) - 1)
+            return last and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
+        if node.op_type not in _HALVES_STAY or node.inputs[0] is None:
+            return False
+        source: ir.Value | None = node.inputs[0]
+        if node.op_type in ("Mul", "Div"):
+            numbers = [v for v in node.inputs if v is not None and _one_element(v)]
+            source = next((v for v in node.inputs if v not in numbers), None) if numbers else None
+        before, after = sizes_of(source), sizes_of(current)
+        if before is None or after is None or not before or before[-1] != after[-1]:
+            return False
+        current = source
+    return False
 
 
 def _one_element(value: ir.Value) -> bool:

@@ -81,4 +81,12 @@ RULES = (
         "The model takes float tensors of fixed size only, and still a node fails: no data can make it run.",
         "Look at the node that the message names: its shapes do not fit together.",
     ),
+    Rule(
+        "OT115",
+        _E,
+        "a declared output shape is not true",
+        "The model runs, but an output has another rank, or another size where the file gives a number. Who allocates "
+        "by the declared shape fails, and the runtime may let tensors share memory that are of other sizes.",
+        "Declare the shape that the output has: onnxtool edit --set-shape, or export the model again.",
+    ),
 )

@@ -1,0 +1,79 @@
+"""Signal and noise of every column of an output, each on its own scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+# A column carries information when its values vary, in more than a few of the samples: the standard deviation against
+# the mean, below which float32 itself has hardly a digit, and the least share of values that are not the usual one.
+_VARIES = 1e-5
+_LEAST_SHARE = 0.02
+
+
+@dataclass
+class ColumnNoise:
+    """Running sums for each column (channel, target) of one output.
+
+    Attributes:
+        sums: number of columns -> [count, sum, sum of squares, noise power, values other than 0] by column.
+    """
+
+    sums: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def add(self, right: np.ndarray, noise: np.ndarray, axis: int | None) -> None:
+        """Take in a batch.
+
+        Args:
+            right: what the float model gave.
+            noise: how far the candidate is off, of the same shape.
+            axis: the axis of the columns; None takes all for one.
+        """
+        a, n = (
+            x.reshape(1, -1) if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+            for x in (right, noise)
+        )
+        double = np.float64
+        parts = np.stack(
+            [
+                np.full(len(a), float(a.shape[1])),
+                a.sum(1, dtype=double),
+                np.square(a, dtype=double).sum(1),
+                np.square(n, dtype=double).sum(1),
+                (a != 0).sum(1).astype(double),
+            ]
+        )
+        kept = self.sums.get(len(a))
+        self.sums[len(a)] = parts if kept is None else kept + parts
+
+    def decibels(self) -> list[tuple[int, float]]:
+        """(column, signal-to-noise ratio in dB) of every column that carries information, the worst first.
+
+        A column's mean is not a signal. Columns that are constant in the float model are left out.
+        """
+        found = []
+        for count, total, squares, noise, filled in self.sums.values():
+            mean = total / count
+            variance = np.maximum(squares / count - mean**2, 0)
+            telling = (variance > (_VARIES * np.abs(mean)) ** 2) & (filled >= _LEAST_SHARE * count)
+            telling &= variance > 0
+            with np.errstate(divide="ignore"):
+                ratio = 10 * np.log10(variance / (noise / count))
+            found += [(int(i), float(ratio[i])) for i in np.flatnonzero(telling)]
+        return sorted(found, key=lambda pair: pair[1])
+
+
+def column_axis(shape: tuple[int, ...]) -> int | None:
+    """The axis whose elements are different things: the last of a matrix; of more dims axis 1, or the last.
+
+    Of three dims the shorter of the two (4 box coordinates beside 8400 places, in either order); pictures have their
+    channels in axis 1 unless the last dim is that of three or four colours.
+    """
+    if len(shape) < 2:
+        return None
+    if len(shape) == 2:
+        return 1
+    if len(shape) == 3:
+        return 1 if shape[1] <= shape[2] else 2
+    return len(shape) - 1 if shape[-1] <= 4 < shape[1] else 1

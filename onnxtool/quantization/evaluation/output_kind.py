@@ -1,0 +1,82 @@
+"""What an output is for, as far as its graph says: it decides by what a quantized one is judged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import is_op
+
+_PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div")
+_STEPS = 8
+_CHOOSING = ("ArgMax", "TopK")
+_POOLED = ("ReduceMean", "GlobalAveragePool", "LpNormalization", "LayerNormalization", "RMSNormalization", "ReduceL2")
+_CLASS_NAMES = re.compile(r"logit|prob|class|label|cls_score|softmax", re.IGNORECASE)
+_VECTOR_NAMES = re.compile(r"embed|hidden_state|pool|latent|feature|representation|descriptor", re.IGNORECASE)
+# Vectors that are compared with one another have at least so many numbers.
+_LEAST_VECTOR = 16
+
+
+class OutputKind(Enum):
+    """How an output is used.
+
+    Attributes:
+        CLASSES: logits or probabilities over the last axis; a Softmax, an ArgMax or the name says so.
+        LINEAR: a linear layer's result, which may be logits as well as several targets: it has to hold as both.
+        VECTORS: rows that are compared with one another (pooled or normalised vectors, last hidden states).
+        VALUES: anything else: every column and channel counts by itself.
+    """
+
+    CLASSES = "classes"
+    LINEAR = "linear"
+    VECTORS = "vectors"
+    VALUES = "values"
+
+
+def kind_of(output: ir.Value) -> OutputKind:
+    """Read off the graph what an output is.
+
+    A matrix is an output of classes only where something says so: a Softmax makes it, an ArgMax or TopK reads it or
+    what it is made of, or it is called logits, probabilities or the like.
+    """
+    rank = len(output.shape) if output.shape is not None else 0
+    name = output.name or ""
+    behind = list(_behind(output))
+    if rank >= 2 and (_CLASS_NAMES.search(name) or any(_is_chosen_from(v) for v in behind)):
+        return OutputKind.CLASSES
+    makers = [node for v in behind if (node := v.producer()) is not None]
+    for node in makers:
+        if is_op(node, "Softmax", "LogSoftmax"):
+            axis = node.attributes.get_int("axis", -1)
+            return OutputKind.CLASSES if axis in (-1, rank - 1) else OutputKind.VALUES
+        if is_op(node, "MatMul", "Gemm"):
+            return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and _is_long(output) else OutputKind.LINEAR
+        if is_op(node, *_POOLED) and _is_long(output) and rank in (2, 3):
+            return OutputKind.VECTORS
+    return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and _is_long(output) else OutputKind.VALUES
+
+
+def _behind(output: ir.Value) -> Iterator[ir.Value]:
+    """The output, and what it is made of as long as nodes hand it on."""
+    value: ir.Value | None = output
+    for _ in range(_STEPS):
+        if value is None:
+            return
+        yield value
+        node = value.producer()
+        if node is None or not is_op(node, *_PASSED_ON):
+            return
+        value = next((v for v in node.inputs if v is not None and v.const_value is None), None)
+
+
+def _is_chosen_from(value: ir.Value) -> bool:
+    return any(is_op(node, *_CHOOSING) and index == 0 for node, index in value.uses())
+
+
+def _is_long(output: ir.Value) -> bool:
+    """Whether the last dim can be that of a vector for comparing."""
+    last = output.shape[-1] if output.shape is not None and len(output.shape) else None
+    return not isinstance(last, int) or last >= _LEAST_VECTOR
