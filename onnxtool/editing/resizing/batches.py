@@ -24,6 +24,7 @@ from onnxtool.validation.equivalence.rounding import FACTOR
 
 Feeds = dict[str, np.ndarray]
 Axes = Mapping[str, int]
+_SOME = 100
 _NODE = re.compile(r"Name:\s*'([^']*)'")
 
 
@@ -83,7 +84,24 @@ class BatchProof:
         advice = "Nothing was written; --no-verify takes the risk."
         probe = find_probes(self._before, specs, context.seed, self._domains, wanted=1, advice=advice)[0]
         self._specs = [TensorSpec(s.name, s.dtype, tuple(np.shape(probe.feeds[s.name]))) for s in specs]
+        self._widen_integers()
         self._cases: dict[int, tuple[Feeds, list[dict[str, Any]]]] = {}
+
+    def _widen_integers(self) -> None:
+        """Integers of which the graph says nothing lie in [0, 2) elsewhere; rows of few numbers are much alike."""
+        open_at = {
+            s.name: Domain(0, _SOME)
+            for s in self._specs
+            if isinstance(s.dtype, np.dtype) and s.dtype.kind in "iu" and s.shape and s.name not in self._domains
+        }
+        if not open_at:
+            return
+        wider = {**self._domains, **open_at}
+        try:
+            self._before.run(random_feeds(self._specs, self.context.seed, domains=wider))
+        except OnnxToolError:
+            return
+        self._domains = wider
 
     def case(self, size: int) -> tuple[Feeds, list[dict[str, Any]]]:
         """Inputs for a batch, and what the old model gives for each of its rows."""

@@ -89,3 +89,24 @@ def moved_batch(
         if size == 1 and [old_data[i] for i in rest] == [*old_target[:place], *old_target[place + 1 :]]:
             return [*rest[:place], changed[0], *rest[place:]]
     return None
+
+
+def turned_rows(
+    data: Sizes, old_data: Sequence[int], old_target: Sequence[int], likeliest: Sequence[Size], sizes: OldSizes
+) -> tuple[list[Size], int] | None:
+    """Where [k * batch] is to become [batch, k] though the rows of the batch lie in turn.
+
+    With a batch of 1 a Reshape does what takes a Transpose in between otherwise.
+
+    Returns:
+        (dims with k before the batch, place of k); None when this is not such a case.
+    """
+    for axis, size in enumerate(data):
+        parts = sizes.factors(size, old_data[axis]) if sizes.changes(size) else []
+        rest = sizes.rest(size, parts) if len(parts) == 1 else None
+        if not isinstance(rest, int) or rest < 2 or parts[0][1] != 1:
+            continue
+        for place in range(len(old_target) - 1):
+            if likeliest[place] == parts[0][0] and old_target[place : place + 2] == (1, rest):
+                return [*likeliest[:place], rest, parts[0][0], *likeliest[place + 2 :]], place
+    return None

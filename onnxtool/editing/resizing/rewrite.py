@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 import onnx_ir as ir
@@ -106,7 +107,9 @@ def _clear(value: ir.Value) -> None:
 def _visit(state: Resizing, node: ir.Node) -> None:
     rule = RULES.get(node.op_type) if node.domain in STANDARD else None
     if rule is not None:
-        rule(state, node)
+        # An input is missing or odd: the node stays as it is, and the proof tells.
+        with suppress(ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, AttributeError):
+            rule(state, node)
     if node.op_type in ("If", "Loop", "Scan") and node.domain in STANDARD:
         _bodies(state, node)
         return

@@ -208,24 +208,30 @@ def _offset_rows(state: Resizing, node: ir.Node, axis: int, wanted: Size, rest: 
 
 
 def _squeeze(state: Resizing, node: ir.Node) -> None:
+    """The dim that changes is not removed: another one was meant, or (as an alternative) its reader can do with it."""
     changed = state.changed(node.inputs[0])
     if not changed:
         return
     data, axes = sizes_of(node.inputs[0]) or (), axes_of(node)
-    if axes is None and len(node.inputs) < 2:
-        old = state.old.of(node.inputs[0]) or ()
-        if any(old[a] == 1 for a in changed):
+    old = state.old.of(node.inputs[0]) or data
+    if axes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
+        return
+    gone = [a % len(data) for a in axes] if axes is not None else [i for i, d in enumerate(old) if d == 1]
+    kept = [a for a in gone if a not in changed]
+    if len(kept) < len(gone):
+        if state.choose(node, 2) == 0:
             state.suspects.append((node, "removes the dim"))
             return
-        kept = [i for i, d in enumerate(data) if d == 1]
-        if state.opset >= 13:
-            node.resize_inputs(2)
-            node.replace_input_with(1, state.constant(kept, "squeezed_axes"))
-        else:
-            node.attributes["axes"] = ir.AttrInt64s("axes", kept)
-        state.note(node, f"only axes {kept} are removed")
-    elif axes is not None and any(a % len(data) in changed for a in axes):
-        state.suspects.append((node, "removes the dim"))
+    elif axes is not None:
+        return
+    if not kept:
+        state.context.replace_op(node, "Identity", [node.inputs[0]])
+    elif state.opset >= 13:
+        node.resize_inputs(2)
+        node.replace_input_with(1, state.constant(kept, "squeezed_axes"))
+    else:
+        node.attributes["axes"] = ir.AttrInt64s("axes", kept)
+    state.note(node, f"only axes {kept} are removed")
 
 
 def _reduces(state: Resizing, node: ir.Node) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.resizing.operands import shrink
-from onnxtool.editing.resizing.placement import moved_batch, placements
+from onnxtool.editing.resizing.placement import moved_batch, placements, turned_rows
 from onnxtool.editing.resizing.state import Resizing
 from onnxtool.model.ir.queries import attribute
 from onnxtool.optimization.shape_inference.layout_rules import reshaped
 from onnxtool.optimization.shape_inference.symbolic_dims import Expr, exact_divide, floor_divide, multiply
-from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, integers, sizes_of
+from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, integers, set_sizes, sizes_of
 
 _TO_THE_END = 2**63 - 1
 _HUGE = 1 << 30
@@ -43,7 +43,11 @@ def reshape(state: Resizing, node: ir.Node) -> None:
     if not options:
         return
     order = moved_batch(data, old_data, old_target, options[0], state.old)
-    choice = state.choose(node, len(options) + (order is not None))
+    turned = turned_rows(data, old_data, old_target, options[0], state.old)
+    choice = state.choose(node, len(options) + (order is not None) + (turned is not None))
+    if turned is not None and choice == len(options) + (order is not None):
+        _turn_rows(state, node, *turned)
+        return
     if order is not None and choice == 0:
         state.context.replace_op(node, "Transpose", [node.inputs[0]], [ir.AttrInt64s("perm", order)])
         state.note(node, f"a Reshape that moved a dim of 1 is a Transpose to {order}")
@@ -68,6 +72,19 @@ def reshape(state: Resizing, node: ir.Node) -> None:
     else:
         _replace(state, node, 1, numbers)
     state.note(node, f"target {_told(wanted)} is now {_told(numbers)}")
+
+
+def _turn_rows(state: Resizing, node: ir.Node, sizes: list[Size], place: int) -> None:
+    """Rows that lie in turn are set apart, and then put one after the other."""
+    if node.graph is not state.model.graph:
+        return
+    shape = state.vector(sizes, node, f"{node.outputs[0].name}_in_turn")
+    apart = state.insert("Reshape", [node.inputs[0], shape], [], f"{node.outputs[0].name}_in_turn")
+    apart.type = node.outputs[0].type
+    set_sizes(apart, sizes)
+    perm = [*range(place), place + 1, place, *range(place + 2, len(sizes))]
+    state.context.replace_op(node, "Transpose", [apart], [ir.AttrInt64s("perm", perm)])
+    state.note(node, "rows of the batch, which lie in turn, are put one after the other")
 
 
 def _old_target(old_data: tuple[int, ...], wanted: tuple[Size | None, ...], copies: bool) -> tuple[int, ...] | None:
