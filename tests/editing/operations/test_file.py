@@ -1,0 +1,103 @@
+"""Versions, metadata, and where weights are stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxtool.editing.edit import edit
+from onnxtool.errors import UnsupportedError, UsageError
+from tests.editing.conftest import Editor, write
+
+TEXT = "g (float[n, 40] x) => (float[n, 40] y) { a = MatMul(x, w) y = Relu(a) }"
+WEIGHTS = {"w": np.random.default_rng(0).standard_normal((40, 40)).astype(np.float32)}
+X = np.ones((2, 40), np.float32)
+
+
+@pytest.mark.parametrize("version", [17, 18, 21])
+def test_another_opset(edited: Editor, version: int) -> None:
+    made = edited(TEXT, f"opset={version}", weights=WEIGHTS)
+    assert made.proto.opset_import[0].version == version
+    assert np.array_equal(made.run(x=X)["y"], made.before(x=X)["y"])
+
+
+def test_large_weights_do_not_go_through_the_converter(edited: Editor, monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnxtool.editing.operations import versions
+
+    seen = []
+    convert = versions.convert_opset
+
+    def watched(model: object, version: int) -> object:
+        seen.append([v.name for v in model.graph.initializers.values()])  # type: ignore[attr-defined]
+        return convert(model, version)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(versions, "convert_opset", watched)
+    monkeypatch.setattr(versions, "_LARGE", 100)
+    made = edited(TEXT, "opset=21", weights=WEIGHTS)
+    assert seen == [[]]
+    assert [t.name for t in made.proto.graph.initializer] == ["w"]
+    assert [i.name for i in made.proto.graph.input] == ["x"]
+
+
+@pytest.mark.parametrize("value", ["3", "999", "x", "-1", ""])
+def test_an_opset_that_is_not_known(edited: Editor, value: str) -> None:
+    with pytest.raises(UsageError):
+        edited(TEXT, f"opset={value}", weights=WEIGHTS)
+
+
+def test_another_version_of_the_format(edited: Editor) -> None:
+    assert edited(TEXT, "ir-version=10", weights=WEIGHTS).proto.ir_version == 10
+    with pytest.raises(UnsupportedError, match="need 8 or newer"):
+        edited(TEXT, "ir-version=5", weights=WEIGHTS)
+
+
+def test_metadata_and_description(edited: Editor) -> None:
+    made = edited(TEXT, "metadata=author=me=you", "doc=What it is", weights=WEIGHTS)
+    assert {p.key: p.value for p in made.proto.metadata_props}["author"] == "me=you"
+    assert made.proto.doc_string == "What it is"
+    assert "onnxtool.history" in {p.key for p in made.proto.metadata_props}
+
+
+def test_clearing_the_metadata_leaves_only_the_digest(edited: Editor) -> None:
+    made = edited(TEXT, "metadata=a=b", "clear-metadata", weights=WEIGHTS)
+    assert {p.key for p in made.proto.metadata_props} <= {"onnxtool.digest"}
+
+
+def test_a_dim_gets_another_name_everywhere(edited: Editor) -> None:
+    made = edited(TEXT, "name-dim=n:batch", weights=WEIGHTS)
+    assert [str(t) for t in (*made.report.inputs, *made.report.outputs)] == [
+        "x: float32[batch, 40]",
+        "y: float32[batch, 40]",
+    ]
+    with pytest.raises(UsageError, match=r"did you mean 'n'|the model has n"):
+        edited(TEXT, "name-dim=m:batch", weights=WEIGHTS)
+    with pytest.raises(UsageError, match="name for a dim"):
+        edited(TEXT, "name-dim=n:3", weights=WEIGHTS)
+
+
+@pytest.mark.parametrize(("value", "outside"), [("always", True), ("never", False), ("1kB", True), ("1MB", False)])
+def test_where_weights_are_stored(edited: Editor, value: str, outside: bool) -> None:
+    made = edited(TEXT, f"external-data={value}", weights=WEIGHTS)
+    assert made.output.with_name("output.onnx.data").exists() == outside
+    assert np.array_equal(made.run(x=X)["y"], made.before(x=X)["y"])
+
+
+def test_a_dry_run_shows_what_would_change(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.onnx", TEXT, WEIGHTS)
+    report = edit(source, None, ["rename-input=x=image", "metadata=a=b"], dry_run=True)
+    assert report.output is None
+    assert {(c.what, c.kind, c.name) for c in report.changes or ()} >= {
+        ("input", "added", "image"),
+        ("metadata", "added", "a"),
+    }
+    assert not any(c.name.startswith("onnxtool.") for c in report.changes or ())
+    assert [p.name for p in tmp_path.iterdir()] == ["source.onnx"]
+
+
+def test_the_source_may_be_the_output(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.onnx", TEXT, WEIGHTS)
+    edit(source, source, ["rename-input=x=image"])
+    assert [i.name for i in onnx.load(source).graph.input] == ["image"]
