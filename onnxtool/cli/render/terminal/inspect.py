@@ -42,6 +42,14 @@ def render(report: InspectReport, console: Console, verbose: int = 0) -> None:
     warnings(console, report.warnings)
 
 
+def _compute(report: InspectReport) -> str:
+    """What was counted; never 0 where shapes are missing."""
+    counted = f"{count(report.macs)} MACs, {count(report.flops)} FLOPs"
+    if not report.uncounted:
+        return counted
+    return f"at least {counted}" if report.macs else f"unknown: the shapes of {report.uncounted} nodes are not known"
+
+
 def _facts(report: InspectReport, verbose: int) -> list[tuple[str, Any]]:
     assumed = ", ".join(f"{name}={number}" for name, number in report.assumed_dims.items())
     weights = f"{count(report.parameters)} in {report.initializer_count} tensors, {size(report.parameter_bytes)}"
@@ -60,7 +68,7 @@ def _facts(report: InspectReport, verbose: int) -> list[tuple[str, Any]]:
         ("dynamic dims", ", ".join(report.dynamic_dims)),
         ("functions", ", ".join(report.functions)),
         ("parameters", f"{weights} ({by_dtype})" if by_dtype else weights),
-        ("compute", f"{count(report.macs)} MACs, {count(report.flops)} FLOPs" + (f" for {assumed}" if assumed else "")),
+        ("compute", _compute(report) + (f" for {assumed}" if assumed and report.macs else "")),
         *((f"meta {name}", clean(value, 2000 if verbose else 200)) for name, value in report.metadata.items()),
         *(("" if i else "history", line) for i, line in enumerate(_history(report.history, verbose))),
     ]
