@@ -28,6 +28,9 @@ _STRUCTURE = {
 _CARRIERS = frozenset(
     ["Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Concat", "Add", "Sub", "Mul", "Div", "Flatten", "Gather"]
 )
+# Attributes that hold the texts which an operator knows.
+_VOCABULARIES = ("keys_strings", "cats_strings", "classlabels_strings", "pool_strings", "classes_strings", "stopwords")
+_MOST_TEXTS = 4096
 _SMALL = 64  # elements of a constant that may hold sizes or thresholds
 _LONGEST = 8192
 _MOST_VALUES = 64
@@ -41,6 +44,8 @@ class Facts:
         domains: input name -> the values that it may take, where they are limited.
         sizes: numbers that sizes are compared with, likeliest first.
         values: numbers that floats are compared with.
+        integers: numbers that integers are compared with.
+        texts: words that the graph knows: categories, vocabularies, what texts are compared with.
         thresholds: input name -> feature -> thresholds of trees that read the input directly.
         tables: input name -> rows of the smallest table that its values are indices of.
         structural: integer inputs that say how large something is.
@@ -51,6 +56,8 @@ class Facts:
     domains: dict[str, Domain] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    integers: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     thresholds: dict[str, dict[int, np.ndarray]] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
     structural: set[str] = field(default_factory=set)
@@ -63,6 +70,8 @@ class Facts:
             {**other.domains, **self.domains},
             list(dict.fromkeys([*self.sizes, *other.sizes])),
             list(dict.fromkeys([*self.values, *other.values])),
+            list(dict.fromkeys([*self.integers, *other.integers])),
+            list(dict.fromkeys([*self.texts, *other.texts])),
             {**other.thresholds, **self.thresholds},
             {**other.tables, **self.tables},
             self.structural | other.structural,
@@ -89,11 +98,15 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
         for size, weight in _sizes(node):
             sizes[size] = max(weight, sizes.get(size, 0))
         facts.values += _values(node)
+        facts.integers += _integers(node)
+        facts.texts += _texts(node)
         facts.missing |= node.op_type == "IsNaN"
         if node.op_type in _TREES:
             _add_trees(node, facts)
     facts.sizes = sorted(sizes, key=lambda s: (-sizes[s], s))
     facts.values = list(dict.fromkeys(facts.values))[:_MOST_VALUES]
+    facts.integers = list(dict.fromkeys(facts.integers))[:_MOST_VALUES]
+    facts.texts = list(dict.fromkeys(facts.texts))[:_MOST_TEXTS]
     for value in model.graph.inputs:
         name = value.name or ""
         if value.dtype is not None and value.dtype.is_integer():
@@ -163,6 +176,26 @@ def _values(node: ir.Node) -> list[float]:
         if array is not None and array.dtype.kind == "f" and 0 < array.size <= 16:
             found += [float(v) for v in array.reshape(-1) if np.isfinite(v) and abs(v) < 1e30]
     return found
+
+
+def _integers(node: ir.Node) -> list[int]:
+    """Small integer constants beside which an integer may stand; sizes among them too, which do no harm."""
+    if node.op_type not in _VALUE_READERS and node.op_type != "Mod":
+        return []
+    arrays = [constant_array(v) for v in node.inputs if v is not None and _is_small(v)]
+    found = [a.reshape(-1) for a in arrays if a is not None and a.dtype.kind in "iu" and 0 < a.size <= 16]
+    return [int(v) for array in found for v in array if abs(int(v)) < 1 << 31]
+
+
+def _texts(node: ir.Node) -> list[str]:
+    found: list[str | bytes] = []
+    for name in _VOCABULARIES:
+        found += attribute(node, name, ())
+    for value in node.inputs:
+        if value is not None and value.dtype == ir.DataType.STRING and value.const_value is not None:
+            array = constant_array(value)
+            found += [] if array is None else list(array.reshape(-1)[:_MOST_TEXTS])
+    return [t.decode(errors="replace") if isinstance(t, bytes) else str(t) for t in found[:_MOST_TEXTS]]
 
 
 def _is_small(value: ir.Value) -> bool:

@@ -46,6 +46,7 @@ _TEXTS = (
     ("emoji", ("🙂", "👍🏽 ok", "日本語")),
 )
 _PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row")
+_MOST_COUNT = 4096  # of something that an input says how much there is of
 _ROWS = 512  # of a batch that holds thresholds
 
 
@@ -67,7 +68,8 @@ def value_changes(
         _thresholds(specs, feeds, facts, generator),
         _floats(specs, feeds, facts, generator),
         _integers(specs, feeds, facts, generator),
-        _texts(specs, feeds, generator),
+        _counts(specs, feeds, facts),
+        _texts(specs, feeds, facts, generator),
         _missing(specs, feeds, generator),
     ]
     while kinds:
@@ -151,6 +153,10 @@ def _integers(
         for number in (0, 1, -1, 2, 7):
             made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in free}
             yield f"integers of {number}", "values", {**feeds, **made}
+        for value in facts.integers[:16]:
+            for number in (value, value + 1, value - 1):
+                made = {s.name: np.full(np.shape(feeds[s.name]), _fitting(s, number), s.dtype) for s in free}
+                yield f"integers of {number}", "values", {**feeds, **made}
         for value in facts.sizes[:16]:
             made = {s.name: (value + generator.integers(-2, 3, np.shape(feeds[s.name]))).astype(s.dtype) for s in free}
             yield f"integers around {value}", "values", {**feeds, **made}
@@ -160,6 +166,23 @@ def _integers(
             for label, low in (("beyond the table", rows), ("below zero", -rows)):
                 drawn = generator.integers(low, low + max(1, min(rows, 5)), np.shape(feeds[spec.name]))
                 yield f"{spec.name}: indices {label}", "values", {**feeds, spec.name: drawn.astype(spec.dtype)}
+
+
+def _counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator[Changed]:
+    """Numbers that say how much of something there is: how often a loop runs, how many elements are taken."""
+    own = [s for s in specs if s.name in facts.structural and _is(s, "iu") and np.size(feeds[s.name]) == 1]
+    numbers = dict.fromkeys([0, 1, 2, *facts.integers[:8], *facts.sizes[:8], 5, 17, 40, 100])
+    for number in numbers if own else ():
+        if 0 <= number <= _MOST_COUNT:
+            made = {s.name: np.full(np.shape(feeds[s.name]), _fitting(s, number), s.dtype) for s in own}
+            yield f"{own[0].name} of {number}", "values", {**feeds, **made}
+
+
+def _fitting(spec: TensorSpec, number: int) -> int:
+    """The number, or the nearest that the type holds."""
+    assert isinstance(spec.dtype, np.dtype)
+    info = np.iinfo(spec.dtype)
+    return max(int(info.min), min(int(info.max), number))
 
 
 def _whole(spec: TensorSpec, shape: tuple[int, ...], low: int, high: int, generator: np.random.Generator) -> np.ndarray:
@@ -288,8 +311,22 @@ def _missing(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Gen
         yield f"some values {label}", "missing", {**feeds, **made}
 
 
-def _texts(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Generator) -> Iterator[Changed]:
+def _texts(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """Words of all kinds; those that the graph knows each at least once, as far as they fit into a few runs."""
     own = [s for s in specs if s.dtype == "string"]
+    known = generator.permutation(np.array(facts.texts, dtype=object)) if own else np.zeros(0, object)
+    place = 0
+    for turn in range(16):
+        if place >= len(known):
+            break
+        made = {}
+        for spec in own:
+            rows = max(np.size(feeds[spec.name]), 1)
+            made[spec.name] = np.resize(known[place : place + rows], np.shape(feeds[spec.name]))
+        place += max(np.size(feeds[own[0].name]), 1)
+        yield f"known words{'' if turn == 0 else f', part {turn + 1}'}", "text", {**feeds, **made}
     for label, words in _TEXTS if own else ():
         made = {}
         for spec in own:
