@@ -16,7 +16,7 @@ from onnxtool.report.bundle import Perplexity
 
 _BUNDLED = "prose.txt"
 _WINDOW = 256  # tokens that are predicted from one another
-_MOST_TOKENS = 8192
+MOST_TOKENS = 8192
 _MAX_BYTES = 1 << 24
 _TWO_SIDED = 1.96  # 95 % of a normal distribution
 
@@ -40,7 +40,7 @@ def load_text(path: Path | None) -> tuple[str, str]:
 
 
 def perplexity(
-    decoder: Decoder, tokenizer: BundleTokenizer, name: str, text: str, *, tokens: int = _MOST_TOKENS
+    decoder: Decoder, tokenizer: BundleTokenizer, name: str, text: str, *, tokens: int = MOST_TOKENS
 ) -> tuple[Perplexity, np.ndarray]:
     """Perplexity on a text, in windows that begin anew.
 

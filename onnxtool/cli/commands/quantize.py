@@ -218,6 +218,14 @@ def command(
             "SiLU), or all (additions with the normalization behind them too). auto tries both by itself.",
         ),
     ] = None,
+    max_perplexity: Annotated[
+        str,
+        typer.Option("--max-perplexity", metavar="PERCENT", help="Bundle: by how much its perplexity may rise."),
+    ] = "1%",
+    max_size: Annotated[
+        str | None,
+        typer.Option("--max-size", metavar="SIZE", show_default=False, help="Bundle: the largest model, such as 90MB."),
+    ] = None,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads while measuring latency.")] = 1,
     html: Annotated[
         Path | None,
@@ -232,9 +240,29 @@ def command(
 ) -> None:
     """Make a model int8 within an accuracy budget, and show size, latency and error against the float model.
 
+    A bundle (see convert) becomes one of 8 and 4 bits within a budget of perplexity, on the text of --eval.
     Exit 0 when the file was written; 1 when nothing keeps the budget and beats float, and nothing was written.
     """
     with Output(json, verbose, quiet, {"html": html}, report_files) as out:
+        from onnxtool.generation.bundle import is_bundle
+
+        if is_bundle(model):
+            from onnxtool.cli.parsing import byte_count, percentage
+            from onnxtool.generation.quantize import quantize_bundle
+
+            out.emit(
+                quantize_bundle(
+                    model,
+                    output,
+                    mode=mode.value,
+                    max_perplexity=percentage("--max-perplexity", max_perplexity),
+                    max_bytes=byte_count("--max-size", max_size),
+                    eval_text=None if eval_data is None else Path(eval_data),
+                    time_limit=time_limit,
+                    threads=threads,
+                )
+            )
+            return
         from onnxtool.quantization.quantize import quantize
 
         report = quantize(

@@ -1,0 +1,258 @@
+"""A float bundle in, a smaller and faster one within a budget of perplexity out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from onnxtool import progress
+from onnxtool.errors import UsageError
+from onnxtool.generation.block_weights import BlockFormat, BlockStore, WeightPlan, products, write_blocks
+from onnxtool.generation.bundle import Bundle
+from onnxtool.generation.decoder import Decoder
+from onnxtool.generation.folder import check_output, staged_folder
+from onnxtool.generation.perplexity import MOST_TOKENS, load_text, perplexity, ratio
+from onnxtool.generation.proof import PROMPTS, prove_runtime
+from onnxtool.generation.provenance import record
+from onnxtool.generation.sensitivity import Group, groups_of, widest_within
+from onnxtool.generation.speed import decode_speeds
+from onnxtool.generation.tokenizer import BundleTokenizer
+from onnxtool.model import io
+from onnxtool.report.bundle_quantize import BundleCandidate, BundleQuantizeReport, GroupSensitivity
+from onnxtool.runtime.isolation import ResourceAllowance, guarded
+from onnxtool.runtime.memory import release_memory
+
+MODES = ("auto", "int8", "int4")
+_PACE = ResourceAllowance(seconds_per_byte=2e-5, most_seconds=36_000.0, bytes_per_byte=40.0, scale=60.0)
+_INT8 = (BlockFormat(8, 32), BlockFormat(8, 32, symmetric=False), BlockFormat(8, 128))
+_INT4 = BlockFormat(4, 32, symmetric=False)
+_SENSITIVITY_TOKENS = 512
+_AGREEMENT_TOKENS = 64
+_AS_FAST = 0.97  # a candidate that is so near the fastest may win by its size
+
+
+@dataclass
+class _Measured:
+    plan: WeightPlan
+    bundle: Bundle
+    ratio: tuple[float, float, float]
+    bytes: int
+    losses: np.ndarray
+    speed: float = 0.0
+
+    def within(self, budget: float, max_bytes: int | None) -> bool:
+        return self.ratio[0] <= 1 + budget and (max_bytes is None or self.bytes <= max_bytes)
+
+
+def quantize_bundle(
+    folder: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    mode: str = "auto",
+    max_perplexity: float = 0.01,
+    max_bytes: int | None = None,
+    eval_text: Path | None = None,
+    time_limit: float = 300.0,
+    threads: int | None = None,
+) -> BundleQuantizeReport:
+    """Store a bundle's weights in 8 and 4 bits; the fastest on this machine that keeps the budget is written.
+
+    Candidates of 8 bits go first. Where there is time, groups of products go to 4 bits, the least sensitive first, as
+    many as the budget allows.
+
+    Args:
+        folder: a float32 bundle.
+        output: the folder to write.
+        mode: "auto", "int8" (8 bits alone) or "int4" (mixed, and 4 bits in all layers).
+        max_perplexity: by what share the perplexity may rise; 0.01 is 1 %.
+        max_bytes: the largest size of the model with its weights.
+        eval_text: what perplexity is measured on; None for the bundled text.
+        time_limit: seconds after which no further candidate of 4 bits is tried.
+        threads: of the runtime while speed is measured; None for all cores.
+
+    Returns:
+        A report; with `ok` False nothing keeps the budget, and nothing was written.
+
+    Raises:
+        InputError, UnsupportedError, ResourceError: as what is read finds.
+        UsageError: an unknown mode, or an output that cannot be a bundle.
+    """
+    if mode not in MODES:
+        raise UsageError(f"--mode {mode}: of a bundle it is one of {', '.join(MODES)}.")
+    output = Path(output)
+    check_output(output)
+    bundle = Bundle.open(Path(folder))
+    began = time.perf_counter()
+    with (
+        guarded("quantizing the language model", bundle.model_bytes, pace=_PACE),
+        tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch,
+        staged_folder(output) as staged,
+        progress.task("quantizing", 4) as task,
+    ):
+        search = _Search(bundle, Path(scratch), load_text(eval_text), max_perplexity, max_bytes)
+        found = search.run(mode, lambda: time.perf_counter() - began > time_limit, task)
+        speeds = decode_speeds([bundle, *(m.bundle for m in found)], threads)
+        for measured, speed in zip(found, speeds[1:], strict=True):
+            measured.speed = speed
+        chosen = _fastest([m for m in found if m.within(max_perplexity, max_bytes)], mode)
+        report = BundleQuantizeReport(
+            source=str(folder),
+            output=str(output),
+            mode=mode,
+            max_perplexity=max_perplexity,
+            max_bytes=max_bytes,
+            bytes_before=bundle.model_bytes,
+            perplexity=search.perplexity,
+            tokens_per_second=speeds[0],
+            threads=threads,
+            candidates=tuple(_candidate(m, chosen, max_perplexity, max_bytes) for m in found),
+            sensitivities=search.sensitivities,
+        )
+        if chosen is not None:
+            report = _written(report, bundle, chosen, staged)
+        return replace(report, seconds=time.perf_counter() - began)
+
+
+def _written(report: BundleQuantizeReport, source: Bundle, chosen: _Measured, staged: Path) -> BundleQuantizeReport:
+    for file in chosen.bundle.folder.iterdir():
+        shutil.copyfile(file, staged / file.name)
+    decoder = Decoder(chosen.bundle)
+    ids = BundleTokenizer(source.folder).encode(PROMPTS[1])
+    report = replace(
+        report,
+        agreement=_agreement(Decoder(source), decoder, ids),
+        runtime=prove_runtime(decoder, ids.tolist() or [0]),
+    )
+    if report.runtime is not None and not report.runtime.ok and report.runtime.fault:
+        return report
+    report = replace(report, written=True)
+    record(staged, "quantize", source.model, report, earlier=source.folder)
+    return report
+
+
+def _agreement(reference: Decoder, other: Decoder, ids: np.ndarray) -> float:
+    """Share of the float bundle's greedy tokens that the other one chooses at the same place."""
+    tokens = min(_AGREEMENT_TOKENS, reference.bundle.context - len(ids))
+    reference.start(len(ids) + tokens)
+    logits = reference.run(ids)[-1]
+    answer: list[int] = []
+    for _ in range(tokens):
+        answer.append(int(logits.argmax()))
+        logits = reference.run(np.asarray(answer[-1:]))[-1]
+    other.start(len(ids) + tokens)
+    chosen = other.run(np.concatenate([ids, answer[:-1]]))[len(ids) - 1 :].argmax(-1)
+    return float((chosen == np.asarray(answer)).mean())
+
+
+def _fastest(fitting: Sequence[_Measured], mode: str) -> _Measured | None:
+    """The fastest; of those that are as fast, the smallest. int4 wants the smallest."""
+    if not fitting:
+        return None
+    if mode == "int4":
+        return min(fitting, key=lambda m: m.bytes)
+    top = max(m.speed for m in fitting)
+    return min((m for m in fitting if m.speed >= _AS_FAST * top), key=lambda m: m.bytes)
+
+
+def _candidate(found: _Measured, chosen: _Measured | None, budget: float, max_bytes: int | None) -> BundleCandidate:
+    return BundleCandidate(
+        plan=str(found.plan),
+        bytes=found.bytes,
+        ratio=found.ratio[0],
+        low=found.ratio[1],
+        high=found.ratio[2],
+        tokens_per_second=found.speed,
+        within_budget=found.within(budget, max_bytes),
+        chosen=found is chosen,
+    )
+
+
+class _Search:
+    def __init__(
+        self, bundle: Bundle, scratch: Path, text: tuple[str, str], budget: float, max_bytes: int | None
+    ) -> None:
+        self.bundle, self.scratch, self.text = bundle, scratch, text
+        self.budget, self.max_bytes = budget, max_bytes
+        self.tokenizer = BundleTokenizer(bundle.folder)
+        self.store = BlockStore()
+        self.sensitivities: tuple[GroupSensitivity, ...] = ()
+        self.perplexity, self.losses = perplexity(Decoder(bundle), self.tokenizer, *text)
+        self._number = 0
+
+    def run(self, mode: str, late: Callable[[], bool], task: progress.Task) -> list[_Measured]:
+        """Candidates, measured but not timed."""
+        task.advance()
+        found = [self.measure(WeightPlan(how, how, how)) for how in (_INT8 if mode != "int4" else _INT8[1:2])]
+        task.advance()
+        if mode == "int8" or late():
+            return found
+        fitting = [m for m in found if m.within(self.budget, None)]
+        base = min(fitting or found, key=lambda m: m.bytes)
+        if mode == "int4":
+            found.append(self.measure(replace(base.plan, layers=_INT4)))
+            if found[-1].within(self.budget, self.max_bytes):
+                return found
+        if not fitting:
+            return found
+        ordered = self._ordered(base.plan, late)
+        task.advance()
+        if ordered:
+            found += widest_within(
+                ordered,
+                lambda groups: self.measure(_with(base.plan, groups)),
+                lambda m: m.ratio[0] <= 1 + self.budget,
+                late,
+            )
+        return found
+
+    def measure(self, plan: WeightPlan, tokens: int | None = None) -> _Measured:
+        """Write a candidate to the scratch folder and measure its perplexity."""
+        bundle = self._write(plan)
+        name, text = self.text
+        losses = perplexity(Decoder(bundle), self.tokenizer, name, text, tokens=tokens or MOST_TOKENS)[1]
+        release_memory()
+        return _Measured(plan, bundle, ratio(losses, self.losses[: losses.size]), bundle.model_bytes, losses)
+
+    def _write(self, plan: WeightPlan) -> Bundle:
+        folder = self.scratch / f"{self._number}"
+        self._number += 1
+        folder.mkdir()
+        model = self.bundle.model.name
+        for file in self.bundle.folder.iterdir():
+            if file.is_file() and not file.name.startswith(model) and file.name != "provenance.json":
+                shutil.copyfile(file, folder / file.name)
+        graph = io.load(self.bundle.model)
+        write_blocks(graph, plan, self.store)
+        io.save(graph, folder / model, external=True)
+        return Bundle.open(folder)
+
+    def _ordered(self, base: WeightPlan, late: Callable[[], bool]) -> list[Group]:
+        """Groups of products, by what 4 bits in them cost for each byte they save; the cheapest first."""
+        groups = groups_of(products(io.load(self.bundle.model)), self.bundle.layers)
+        start = self.measure(base, _SENSITIVITY_TOKENS)
+        costs: list[tuple[float, float, Group]] = []
+        with progress.task("measuring sensitivity", len(groups)) as task:
+            for group in groups:
+                if late():
+                    break
+                found = self.measure(_with(base, [group]), _SENSITIVITY_TOKENS)
+                loss = float((found.losses - start.losses).mean())
+                shutil.rmtree(found.bundle.folder, ignore_errors=True)
+                costs.append((max(loss, 0.0) / group.weights, loss, group))
+                task.advance()
+        shutil.rmtree(start.bundle.folder, ignore_errors=True)
+        costs.sort(key=lambda c: (c[0], c[2].name))
+        self.sensitivities = tuple(GroupSensitivity(g.name, g.weights, loss) for _, loss, g in costs)
+        return [g for _, _, g in costs]
+
+
+def _with(base: WeightPlan, groups: Sequence[Group]) -> WeightPlan:
+    """The plan with these groups in 4 bits."""
+    return replace(base, exceptions={name: _INT4 for g in groups for name in g.nodes})

@@ -1,0 +1,67 @@
+"""Groups of products, and how many of them a budget allows in fewer bits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import onnx_ir as ir
+
+_PARTS = ("first", "middle", "last")
+_EVALUATIONS = 5
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Products of one kind in one part of the layers.
+
+    Attributes:
+        name: "down_proj of the middle layers".
+        nodes: their names.
+        weights: how many weights they have.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    weights: int
+
+
+def groups_of(nodes: Sequence[ir.Node], layers: int) -> list[Group]:
+    """Put the products of the layers into groups by their kind, and the first, middle and last third of the layers."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for node in nodes:
+        number = re.search(r"(?:layers|h|blocks?)[./](\d+)[./]", str(node.name))
+        weight = node.inputs[1]
+        if number is None or weight is None or weight.const_value is None:
+            continue
+        kind = re.split(r"[./]", str(node.name)[number.end() :])
+        kind = [k for k in kind if not k.startswith("MatMul")]
+        part = _PARTS[min(2, 3 * int(number[1]) // max(1, layers))]
+        key = f"{kind[-1] if kind else 'products'} of the {part} layers"
+        found.setdefault(key, []).append((str(node.name), int(weight.const_value.size)))
+    return [Group(k, tuple(n for n, _ in v), sum(s for _, s in v)) for k, v in found.items()]
+
+
+def widest_within(
+    ordered: Sequence[Group],
+    measure: Callable[[Sequence[Group]], Found],
+    fits: Callable[[Found], bool],
+    late: Callable[[], bool],
+) -> list[Found]:
+    """Bisect for the most groups from the front that still fit, with at most five measurements; all that were made."""
+    low, high = 0, len(ordered)
+    found: list[Found] = []
+    middle = max(1, len(ordered) // 3)
+    while len(found) < _EVALUATIONS and low < high and not late():
+        found.append(measure(ordered[:middle]))
+        if fits(found[-1]):
+            low = middle
+        else:
+            high = middle - 1
+        middle = (low + high + 1) // 2
+        if middle == low:
+            break
+    return found
