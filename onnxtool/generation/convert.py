@@ -11,29 +11,24 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from onnxtool import progress
-from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsupportedError
+from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.generation import builders
 from onnxtool.generation.bundle import CONFIG, Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.folder import check_output, staged_folder
 from onnxtool.generation.perplexity import load_text, perplexity
 from onnxtool.generation.proof import CHATS, PROMPTS, endless_text, prove_runtime, prove_text, prove_tokens
-from onnxtool.generation.provenance import record
+from onnxtool.generation.provenance import record, source_digest
 from onnxtool.generation.reference import Reference
+from onnxtool.generation.repair import repair_config, repair_shapes, seal_model
 from onnxtool.generation.source import TextModelSource, open_source
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.report.bundle import BundleReport, Perplexity, PromptProof, RuntimeProof, TextProof
 from onnxtool.runtime.isolation import ResourceAllowance, guarded
 
 # Frameworks are imported, a builder runs, the model runs some hundred times.
-# Decoders that the onnxruntime-genai runtime knows by name and runs alike; any other goes under the first one's name.
-_RUNTIME_TYPES = (
-    *("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "phi3small", "olmo"),
-    *("granite", "smollm3", "nemotron", "internlm2", "chatglm", "ernie4_5", "gptoss", "hunyuan_v1_dense", "lfm2"),
-)
 _PACE = ResourceAllowance(seconds_per_byte=2e-5, most_seconds=36_000.0, bytes_per_byte=40.0, scale=60.0)
 
 
@@ -167,10 +162,12 @@ class _Conversion:
             stray.unlink()
         path = folder / CONFIG
         config = json.loads(path.read_bytes())
-        _repair(config, reference)
+        repair_config(config, reference)
         path.write_text(json.dumps(config, indent=4) + "\n", encoding="utf-8")
         reference.save_tokenizer(folder)
-        return Bundle.open(folder)
+        bundle = Bundle.open(folder)
+        repair_shapes(bundle.model)
+        return bundle
 
     def _proven(self, bundle: Bundle, reference: Reference) -> _Proof:
         decoder = Decoder(bundle)
@@ -188,6 +185,8 @@ class _Conversion:
     ) -> BundleReport:
         warning = endless_text(bundle, BundleTokenizer(staged))
         report = self._report(bundle, proof, builder, reference, warnings=(warning,) if warning else ())
+        digest = source_digest(self.source.path)
+        seal_model(bundle.model, {"command": "convert", "source": self.source.path.name, "source_sha256": digest})
         record(staged, "convert", self.source.path, report)
         return replace(report, size_bytes=bundle.size, written=True)
 
@@ -232,27 +231,6 @@ class _Conversion:
         now = time.perf_counter()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
         self._last = now
-
-
-def _repair(config: dict[str, Any], reference: Reference) -> None:
-    """Builders guess the context and leave out ends of text; the source says both."""
-    try:
-        model, search = config["model"], config["search"]
-        model["context_length"] = reference.context
-        if model.get("type") not in _RUNTIME_TYPES:
-            model["type"] = _RUNTIME_TYPES[0]
-        search["max_length"] = reference.context
-        ends = list(reference.eos)
-        model["eos_token_id"] = ends[0] if len(ends) == 1 else ends
-        tokenizer = reference.tokenizer
-        for name in ("bos_token_id", "pad_token_id"):
-            found = getattr(tokenizer, name, None)
-            if model.get(name) is None and found is not None:
-                model[name] = int(found)
-        if model.get("pad_token_id") is None and ends:
-            model["pad_token_id"] = ends[0]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"the builder's {CONFIG} has no {error}.") from error
 
 
 def _empty(folder: Path) -> None:

@@ -99,3 +99,12 @@ def test_an_adapter_is_merged(tmp_path: Path, folder: Path, converted: BundleRep
     assert report.ok and any("merged" in note for note in report.notes)
     assert converted.perplexity is not None and report.perplexity is not None
     assert converted.perplexity.value != report.perplexity.value
+
+
+def test_what_is_written_passes_check_and_verify(bundle: Path) -> None:
+    from onnxtool.model.provenance.verify import verify
+    from onnxtool.validation.lint.check import check
+
+    assert check(bundle / "model.onnx").ok
+    sealed = verify(bundle / "model.onnx")
+    assert sealed.ok and sealed.history[0]["command"] == "convert"

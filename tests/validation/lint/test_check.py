@@ -172,3 +172,18 @@ def test_a_constant_division_by_zero_that_the_runtime_refuses_fails(tmp_path: Pa
     report = check(saved(model, tmp_path), select=STAGES)
     assert [f.id for f in report.findings] == ["OT101"]
     assert "division by zero" in report.findings[0].message and not report.ok
+
+
+def test_operators_that_the_runtime_has_in_the_standard_domain_are_no_fault(tmp_path: Path) -> None:
+    """Language models are full of SimplifiedLayerNormalization without a domain, which ONNX does not have."""
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 8])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 8])
+    scale = onnx.numpy_helper.from_array(np.ones(8, np.float32), "scale")
+    for name, ok in (("SimplifiedLayerNormalization", True), ("SimplerLayerNormalization", False)):
+        node = onnx.helper.make_node(name, ["x", "scale"], ["y"])
+        graph = onnx.helper.make_graph([node], "g", [x], [y], [scale])
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+        onnx.save(model, tmp_path / "m.onnx")
+        report = check(tmp_path / "m.onnx")
+        assert report.ok == ok
+        assert [s.state for s in report.stages] == (["passed"] * 4 if ok else [s.state for s in report.stages])
