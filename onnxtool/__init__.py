@@ -21,12 +21,15 @@ defer()
 # name -> (module, attribute). No module or package of onnxtool has one of these names: it would hide the function.
 _FUNCTIONS = {
     "bench": ("onnxtool.validation.benchmark.bench", "bench"),
+    "build": ("onnxtool.workflow.build", "build"),
+    "cache": ("onnxtool.workflow.cache", "cache"),
     "check": ("onnxtool.validation.lint.check", "check"),
     "compare": ("onnxtool.validation.equivalence.compare", "compare"),
     "convert": ("onnxtool.conversion.convert", "convert"),
     "diff": ("onnxtool.model.diff", "diff"),
     "doctor": ("onnxtool.runtime.doctor", "doctor"),
     "edit": ("onnxtool.editing.edit", "edit"),
+    "init": ("onnxtool.workflow.init", "init"),
     "inspect": ("onnxtool.model.inspect", "inspect"),
     "optimize": ("onnxtool.optimization.optimize", "optimize"),
     "quantize": ("onnxtool.quantization.quantize", "quantize"),
@@ -50,6 +53,9 @@ if TYPE_CHECKING:  # what type checkers see of the lazy names
     from onnxtool.validation.equivalence.compare import compare as compare
     from onnxtool.validation.lint.check import check as check
     from onnxtool.walkthrough import quickstart as quickstart
+    from onnxtool.workflow.build import build as build
+    from onnxtool.workflow.cache import cache as cache
+    from onnxtool.workflow.init import init as init
 
 
 def __getattr__(name: str) -> Any:

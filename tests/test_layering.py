@@ -26,6 +26,7 @@ LAYERS = {
     "extension": 8,
     "editing": 5,
     "walkthrough": 8,
+    "workflow": 8,
     "cli": 9,
 }
 # The package's own front door: versions and lazily imported functions.

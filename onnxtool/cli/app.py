@@ -33,6 +33,9 @@ COMMANDS = {
     "run": "Run a model once on given or random inputs.",
     "bench": "Measure latency, throughput and memory of models, side by side.",
     "verify": "Show whether a file is as onnxtool wrote it, and from what it was made.",
+    "build": "Build every model of a file, only what is stale, here or on a cluster.",
+    "init": "Write a first build file from what model files are recognised as.",
+    "cache": "Show, prune or verify the cache of build.",
     "doctor": "Show versions, execution providers, extras and the CPU's int8 features.",
     "quickstart": "Do the whole job on a bundled real model and show the result.",
 }
@@ -42,7 +45,7 @@ def _build(name: str) -> Any:
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     module = import_module(f"onnxtool.cli.commands.{name}")
     kind = getattr(module, "OrderedCommand", None)
-    single.command(name, cls=kind, no_args_is_help=name not in ("doctor", "quickstart"))(module.command)
+    single.command(name, cls=kind, no_args_is_help=name not in ("build", "doctor", "quickstart"))(module.command)
     command: Any = build_command(single)
     types = value_types(module.command)
     command.context_settings["help_option_names"] = ["-h", "--help"]

@@ -27,6 +27,7 @@ from onnxtool.quantization.recipe import (
     dump_recipe,
     load_recipe,
 )
+from onnxtool.quantization.search.limits import ResultLimits
 from onnxtool.quantization.search.search import search
 from onnxtool.quantization.targets import find_target
 from onnxtool.quantization.write_result import finish, finish_large, written_nothing
@@ -69,6 +70,7 @@ def quantize(
     images: ImageOptions | str = "",
     target: str | None = None,
     threads: int = DEFAULT_THREADS,
+    limits: ResultLimits | None = None,
 ) -> QuantizeReport:
     """Quantize a float32 ONNX model, verify the result, and write it.
 
@@ -114,6 +116,7 @@ def quantize(
         compact: weights of nodes that stay float (embeddings, recurrent layers, ...) are stored in so many bits (8 or
             16), and made float by the runtime when it loads the model; auto does so where the budget allows it.
         threads: of the runtime while measuring latency.
+        limits: auto: what the result has to keep besides the budget; then it need not be faster than float.
 
     Raises:
         UsageError: options that do not fit together; static without data.
@@ -159,6 +162,10 @@ def quantize(
         return _saved(finish(job, recipe, path, began), recipe, recipe_file, replayed)
     outcome = search(job, recipe, max_drop, time_limit, target, began)
     best = outcome.best or (outcome.smallest if smallest else None)
+    if limits is not None:
+        best = limits.choose(outcome.trials, outcome.budget, best)
+        if best is None:
+            outcome = replace(outcome, verdict="no candidate keeps the accuracy budget and all limits")
     if best is None:
         return written_nothing(job, outcome, began)
     report = _saved(finish(job, best.recipe, path, began, best, outcome), best.recipe, recipe_file, None)

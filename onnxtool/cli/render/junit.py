@@ -10,6 +10,7 @@ from onnxtool.cli.render.terminal.compare import why
 from onnxtool.cli.render.text import clean
 from onnxtool.report.base import Report
 from onnxtool.report.bench import BenchReport
+from onnxtool.report.build import BuildReport
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import CompareReport
 
@@ -81,6 +82,11 @@ def _cases(report: Report) -> Iterator[_Case]:
             yield _Case(item.model, name, None, item.median, f"p90 {item.p90:.6f} s, p99 {item.p99:.6f} s")
         for line in report.regressions:
             yield _Case("baseline", line.split(":")[0], line)
+    elif isinstance(report, BuildReport):
+        for model in report.models:
+            bad = model.error or ("stale" if report.dry_run and model.state == "stale" else "")
+            note = "\n".join(f"{s.command}: {s.state} {s.summary or s.reason}" for s in model.steps)
+            yield _Case(report.file, model.name, bad or None, sum(s.seconds for s in model.steps), note)
     else:
         yield _Case(report.kind, report.kind, None if report.ok else "the verdict is bad")
 

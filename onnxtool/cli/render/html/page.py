@@ -51,10 +51,15 @@ def render(report: Report) -> str:
         raise UsageError(f"--html: there is no page for a {report.kind} report.")
     verdict = '<span class="good">OK</span>' if report.ok else '<span class="bad">FAILED</span>'
     body = "\n".join(import_module(module).body(report))
+    return skeleton(report.kind, body, verdict)
+
+
+def skeleton(title: str, body: str, verdict: str = "") -> str:
+    """A page around parts that are HTML already; the title is too."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>onnxtool {report.kind}</title><style>{_STYLE}</style></head><body>\n"
-        f"<h1>onnxtool {report.kind}: {verdict}</h1>\n{body}\n"
+        f"<title>onnxtool {title}</title><style>{_STYLE}</style></head><body>\n"
+        f"<h1>onnxtool {title}{': ' if verdict else ''}{verdict}</h1>\n{body}\n"
         f"<footer>onnxtool {__version__}</footer></body></html>\n"
     )

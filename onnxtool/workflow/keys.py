@@ -1,0 +1,179 @@
+"""The key of a step: a digest of all that decides what it gives. Content, options, versions; no path, no time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from onnxtool.errors import InputError
+from onnxtool.workflow import digests
+from onnxtool.workflow.digests import text_digest
+from onnxtool.workflow.instances import Instance, Step
+from onnxtool.workflow.run_step import Files, StepTask
+from onnxtool.workflow.step_options import EDIT_FILES, options_of
+from onnxtool.workflow.store import FORMAT
+from onnxtool.workflow.user_files import code_file, relative_to_any, static_reads
+
+_CODE_SUFFIX = ".py:"
+
+
+class Digests:
+    """Digests of the user's files, each taken once in a build."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, str] = {}
+
+    def of(self, path: Path) -> str:
+        """As `digests.path_digest`."""
+        if path not in self._known:
+            self._known[path] = digests.path_digest(path)
+        return self._known[path]
+
+
+@dataclass
+class _Ingredients:
+    """What a key is made of, and the files that were looked at for it."""
+
+    uses: dict[str, str]
+    inputs: list[tuple[str, str]]
+    runs_code: bool = False
+
+
+def make_task(
+    instance: Instance,
+    step: Step,
+    root: Path,
+    store: Path,
+    known: Digests,
+    source: Path | None,
+    model: Files | None,
+    reference: Files | None,
+    reference_path: Path | None,
+) -> StepTask:
+    """Everything that a step needs, with its key.
+
+    Raises:
+        InputError: a file that it names is not there.
+    """
+    found = _Ingredients({"format": str(FORMAT), "command": step.command}, [])
+    _options(found, step, root, known)
+    framework = step.command == "convert"
+    everything = framework or found.runs_code
+    uses = found.uses
+    uses["tool"] = digests.tool_digest()
+    uses["platform"] = digests.platform_name()
+    uses["libraries"] = text_digest(digests.versions(everything))
+    if step.measured:
+        uses["processor"] = digests.processor()
+    if step.command in ("quantize",):
+        uses["limits"] = text_digest(asdict(instance.constraints))
+    if model is not None:
+        uses["model"] = files_digest(model)
+    elif source is not None:
+        uses["source"] = known.of(source)
+        uses["source name"] = source.name  # stands in the history that is written into the model
+        found.inputs.append((str(source), uses["source"]))
+    if step.command in ("compare", "bench"):
+        if reference is not None:
+            uses["reference"] = files_digest(reference)
+        elif reference_path is not None:
+            uses["reference"] = known.of(reference_path)
+            found.inputs.append((str(reference_path), uses["reference"]))
+    if framework:
+        for pattern in instance.depends:
+            for path in _matching(root, pattern, instance.name):
+                _add(found, f"depends {relative_to_any(path, [root])}", path, known)
+    return StepTask(
+        key=text_digest(uses),
+        uses=uses,
+        command=step.command,
+        options=step.options,
+        limits=instance.constraints,
+        source=instance.source if instance.source is None or "://" not in instance.source else str(source),
+        model=model,
+        reference=reference if step.command in ("compare", "bench") else None,
+        reference_path=None if reference_path is None else str(reference_path),
+        inputs=tuple(found.inputs),
+        root=str(root),
+        store=str(store),
+        watched=everything,
+        measured=step.measured,
+    )
+
+
+def files_digest(files: Files) -> str:
+    """Digest of the files of a result."""
+    return text_digest({name: file.sha256 for name, file in files.items()})
+
+
+def _options(found: _Ingredients, step: Step, root: Path, known: Digests) -> None:
+    described = options_of(step.command)
+    folders = [root / p for p in _texts(step.options.get("pythonpath", ()))] + [root]
+    for name, value in step.options.items():
+        use = f"option {name}"
+        if step.command == "edit" and name in EDIT_FILES:
+            others = [_there(root / v, name) for v in _texts(value)]
+            found.uses[use] = text_digest([known.of(p) for p in others])
+            found.inputs += [(str(p), known.of(p)) for p in others]
+            continue
+        if described[name].role in ("", "folders"):
+            found.uses[use] = text_digest(value) if described[name].role == "" else "see code"
+            continue
+        digests_of = []
+        for text in _texts(value):
+            if described[name].role == "code" or _CODE_SUFFIX in text:
+                digests_of.append(_code(found, name, text, folders, known))
+            else:
+                path = _there(root / text, name)
+                found.inputs.append((str(path), known.of(path)))
+                digests_of.append(known.of(path) + path.suffix)
+        found.uses[use] = text_digest(digests_of)
+    if step.command == "edit":  # operations apply in their order
+        found.uses["order"] = text_digest(list(step.options))
+
+
+def _code(found: _Ingredients, name: str, text: str, folders: list[Path], known: Digests) -> str:
+    """The digest of the code behind "file.py:function" or "package.module:Class", with what it names and imports."""
+    place, colon, attribute = text.rpartition(":")
+    if not colon:
+        return text  # a word, such as accuracy
+    found.runs_code = True
+    file = code_file(place, folders)
+    if file is None:
+        if place.endswith(".py"):
+            raise InputError(f"{name} {text}: no such file {place}.")
+        return text
+    files = sorted(static_reads(file, folders))
+    found.inputs += [(str(f), known.of(f)) for f in files]
+    return text_digest([attribute, [(relative_to_any(f, [file.parent, *folders]), known.of(f)) for f in files]])
+
+
+def _add(found: _Ingredients, use: str, path: Path, known: Digests) -> None:
+    found.uses[use] = known.of(path)
+    found.inputs.append((str(path), known.of(path)))
+
+
+def _there(path: Path, name: str) -> Path:
+    if not path.exists():
+        raise InputError(f"{name}: no such file {path.name}.")
+    return path
+
+
+def _matching(root: Path, pattern: str, name: str) -> Iterator[Path]:
+    paths = sorted(root.glob(pattern))
+    if not paths:
+        raise InputError(f"{name}: depends: no file is called {pattern}.")
+    yield from paths
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of what differs between two sets of ingredients, the user's own first."""
+    names = [n for n in {**before, **now} if before.get(n) != now.get(n)]
+    last = ("format", "platform", "tool", "libraries", "processor")
+    return sorted(names, key=lambda n: (n in last, n))

@@ -1,0 +1,209 @@
+"""One step where it runs: in the process, in a worker process, on another machine. Its result goes into a cache."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onnxtool.errors import InputError, OnnxToolError, ResourceError
+from onnxtool.report.base import Report
+from onnxtool.workflow.constraints import Constraints
+from onnxtool.workflow.digests import path_digest, text_digest
+from onnxtool.workflow.store import Entry, Store, StoredFile
+from onnxtool.workflow.summaries import float_suffices, summary
+from onnxtool.workflow.user_files import recorded, users_files
+
+MODEL = "model.onnx"  # what the model of an entry is called
+Files = Mapping[str, StoredFile]
+
+
+@dataclass(frozen=True)
+class StepTask:
+    """All that a step needs, wherever it runs.
+
+    Attributes:
+        key: digest of everything that is known before it runs.
+        uses: what the key is made of, by name.
+        command, options, limits: what to do; files in the options are relative to `root`.
+        source: the user's file, likewise; None where `model` or a factory is the source.
+        model: files of the step before; None for the first step.
+        reference: files of the model that the build began with, for compare and bench.
+        inputs: user's files with the digests that the key was made with.
+        root: folder that the user's names are relative to.
+        store: folder of the cache.
+        watched: it runs the user's code or a framework, so that what it reads is watched.
+        measured: it needs the machine for itself.
+    """
+
+    key: str
+    uses: Mapping[str, str]
+    command: str
+    options: Mapping[str, Any]
+    limits: Constraints
+    source: str | None
+    model: Files | None
+    reference: Files | None
+    reference_path: str | None
+    inputs: tuple[tuple[str, str], ...]
+    root: str
+    store: str
+    watched: bool
+    measured: bool
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What came of a step: an entry that is in the cache now, or one line and the exit code of the command."""
+
+    entry: Entry | None
+    error: str = ""
+    exit_code: int = 0
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run_step(task: StepTask) -> StepResult:
+    """Run a step and keep its result in the cache; whatever goes wrong is in the result and ends no other step."""
+    try:
+        with _exclusive(task.measured):
+            return _run(task)
+    except OnnxToolError as error:
+        return StepResult(None, " ".join(str(error).split()), error.exit_code)
+    except MemoryError:
+        return StepResult(None, "out of memory.", ResourceError.exit_code)
+    except OSError as error:
+        return StepResult(None, f"{error.filename or task.command}: {error.strerror or error}.", InputError.exit_code)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        return StepResult(None, f"this is a bug in onnxtool: {type(error).__name__}: {reason}", 70)
+
+
+def _run(task: StepTask) -> StepResult:
+    store = Store(Path(task.store))
+    with _scratch(store.folder) as work:
+        source = task.source if task.model is None else str(_laid_out(store, task.model, work / "source"))
+        reference = task.reference_path
+        if task.reference is not None:
+            reference = str(_laid_out(store, task.reference, work / "reference"))
+        made = work / "made"
+        made.mkdir()
+        output = made / f"{task.key[:12]}.onnx"  # external data is called after it: no two results share a name
+        began = time.perf_counter()
+        with _inside(Path(task.root)), recorded() if task.watched else nullcontext() as recorder:
+            report = run_in_place(task, source, reference, output)
+        seconds = time.perf_counter() - began
+        plain = _named_plainly(report, work, Path(task.root), output)
+        if not report.ok and not (task.command == "quantize" and float_suffices(plain, task.limits)):
+            return StepResult(None, summary(task.command, plain), 1, plain)
+        for name, digest in task.inputs:
+            if path_digest(Path(name)) != digest:
+                raise InputError(f"{Path(name).name}: changed while it was read; build once more.")
+        key = task.key
+        if recorder is not None:
+            besides = [work, store.folder, *(Path(name) for name, _ in task.inputs)]
+            names = [relative(p, Path(task.root)) for p in users_files(recorder, besides)]
+            key = key_with_reads(task.key, Path(task.root), names)
+            store.add_reads(task.key, names)
+        files = {MODEL if f == output else f.name: store.add_file(f) for f in sorted(made.iterdir()) if f.is_file()}
+        entry = Entry(key, task.command, files, plain, seconds, task.uses)
+        store.put(entry)
+        return StepResult(entry, report=plain)
+
+
+def run_in_place(task: StepTask, source: str | None, reference: str | None, output: Path) -> Report:
+    """The command itself. Apart, so that a measurement of the driver alone can replace it."""
+    from onnxtool.workflow.step_commands import run_command
+
+    return run_command(task.command, task.options, source, reference, output, task.limits)
+
+
+def key_with_reads(key: str, root: Path, names: Sequence[str]) -> str:
+    """The key of an entry: that of the step, and the contents of what its code was seen to read."""
+    contents = []
+    for name in names:
+        path = root / name
+        digest = path_digest(path) if path.exists() else "not there"
+        contents.append(("" if os.path.isabs(name) else name, digest))
+    return text_digest([key, contents])
+
+
+def relative(path: Path, root: Path) -> str:
+    """A path as it is called from `root`; absolute when it does not lie below it."""
+    return path.relative_to(root.resolve()).as_posix() if path.is_relative_to(root.resolve()) else str(path)
+
+
+def _laid_out(store: Store, files: Files, folder: Path) -> Path:
+    """The files of an entry in a folder, each held against its digest."""
+    folder.mkdir()
+    for name, file in files.items():
+        if not store.take_out(file, folder / name):
+            raise ResourceError(
+                f"{store.folder}: a result in the cache is damaged; it is made again by the next build."
+            )
+    return folder / MODEL
+
+
+def _named_plainly(report: Report, work: Path, root: Path, output: Path) -> dict[str, Any]:
+    """The report as JSON, without the folders of this machine."""
+    names = {str(output): MODEL, f"{work}/": "", f"{root}/": ""}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, str):
+            for old, new in names.items():
+                value = value.replace(old, new)
+            return value
+        if isinstance(value, dict):
+            return {plain(k): plain(v) for k, v in value.items()}
+        return [plain(v) for v in value] if isinstance(value, list) else value
+
+    found: dict[str, Any] = plain(report.to_dict())
+    return found
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A folder in the cache, on its file system, so that copies may share blocks."""
+    work = folder / "work" / f"{os.getpid()}-{secrets.token_hex(6)}"
+    try:
+        work.mkdir(parents=True)
+    except OSError as error:
+        raise ResourceError(f"{folder}: cannot be written ({error.strerror}).") from error
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """The user's names are relative to the folder of the build file."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@contextmanager
+def _exclusive(measured: bool) -> Iterator[None]:
+    """A measured step has the machine for itself: no other step of any build of this user runs beside it."""
+    descriptor = None
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        name = f"onnxtool-{os.getuid() if hasattr(os, 'getuid') else 0}.lock"
+        descriptor = os.open(Path(tempfile.gettempdir()) / name, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if measured else fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
