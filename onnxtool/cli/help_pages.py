@@ -56,6 +56,13 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "onnxtool verify model.onnx --source net.pt",
         "onnxtool verify model.onnx --sign key.pem",
     ),
+    "build": (
+        "onnxtool build",
+        "onnxtool build --check",
+        "onnxtool build release.toml 'resnet*' tag:nightly --jobs 2 --html index.html",
+    ),
+    "init": ("onnxtool init model.pt other.onnx",),
+    "cache": ("onnxtool cache size", "onnxtool cache prune --max-size 10GB --older-than 30d"),
     "doctor": ("onnxtool doctor",),
     "quickstart": ("onnxtool quickstart demo",),
 }

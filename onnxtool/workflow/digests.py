@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import onnxtool
 from onnxtool.errors import InputError
 from onnxtool.runtime import cpu
 
@@ -74,7 +73,7 @@ def _mentions_location(path: Path) -> bool:
 @cache
 def tool_digest() -> str:
     """Digest of this program's own Python files: a version number does not change with every change of the code."""
-    root = Path(onnxtool.__file__).parent
+    root = Path(__file__).parents[1]
     whole = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         if file.relative_to(root).parts[0] not in ("cli", "workflow"):  # these do not change what a step gives
