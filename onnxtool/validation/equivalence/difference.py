@@ -230,9 +230,11 @@ class Difference:
     def result(self, other_name: str | None = None) -> TensorDifference:
         """The frozen outcome."""
         note = self.note
-        if self.ties and note is None:
+        if note is not None or self.mismatched != self.excused:
+            pass  # what differs is told by its values
+        elif self.ties:
             note = f"{self.ties} of {self.total} indices differ where the reference's own scores tie within rounding"
-        elif self.excused and note is None:
+        elif self.excused:
             note = (
                 f"{self.excused} of {self.total} elements differ by up to {self.max_abs:.2g}; rounding alone moves "
                 f"the reference by up to {self.rounding:.2g}"

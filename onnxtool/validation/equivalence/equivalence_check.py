@@ -147,6 +147,7 @@ class EquivalenceCheck:
         unknown = [name for name in self._own if name not in self._differences]
         if unknown:
             raise UsageError(f"there is no output {unknown[0]!r}; the model gives {', '.join(self._differences)}.")
+        applied = self._tolerance.widened(self._evidence.precision)
         outputs = []
         for name, entry in self._differences.items():
             item = entry.result(self._renamed[name] if self._renamed[name] != name else None)
@@ -158,8 +159,8 @@ class EquivalenceCheck:
             outputs=tuple(outputs),
             runs=tuple(self._shapes),
             data=data,
-            rtol=self._tolerance.rtol,
-            atol=self._tolerance.atol,
+            rtol=applied.rtol,
+            atol=applied.atol,
             warnings=tuple(self._warnings()),
             top_k=self._top_k,
             rule=rule_text(self._tolerance, self._evidence.precision),

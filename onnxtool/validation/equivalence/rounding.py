@@ -28,6 +28,9 @@ from onnxtool.validation.equivalence.tolerance_policy import (
 # A difference counts as rounding up to so many times what rounding does to the reference itself. One measurement is one
 # draw of the largest of many errors; of two draws from one distribution the larger is rarely beyond twice the smaller.
 FACTOR = 3.0
+# Columns whose scales are within this factor are taken for one kind: so much do root mean squares of a few dozen
+# numbers of one kind scatter.
+ALIKE = 2.0
 _CHUNK = 1 << 18
 
 Feeds = Mapping[str, np.ndarray]
@@ -90,8 +93,8 @@ NO_EXCUSE = Excuse(0, 0.0)
 def excuse(a: np.ndarray, b: np.ndarray, again: Any, tolerance: Tolerance, scales: Scales) -> Excuse:
     """Which elements outside the tolerance are no further off than `FACTOR` times what rounding does to their column.
 
-    A column may also borrow the noise of columns of no larger scale, and no more elements are excused than `FACTOR`
-    times those in which the reference itself moves so far.
+    A column may also borrow the noise of columns of at most `ALIKE` times its scale, and no more elements are excused
+    than `FACTOR` times those in which the reference itself moves so far.
 
     Args:
         a: what the reference gave.
@@ -126,8 +129,9 @@ def excuse(a: np.ndarray, b: np.ndarray, again: Any, tolerance: Tolerance, scale
 
 
 def _shared_noise(moved: np.ndarray, grouping: tuple[int, int, int], scale: np.ndarray) -> tuple[int, int, np.ndarray]:
-    """The noise of each column: its own largest, or that of a column of no larger scale."""
+    """The noise of each column: its own largest, or that of a column of at most about its scale."""
     noise = column_sums(moved, grouping, largest=True)
     order = np.argsort(scale, kind="stable")
-    noise[order] = np.maximum.accumulate(noise[order])
-    return grouping[1], grouping[2], noise
+    most = np.maximum.accumulate(noise[order])
+    reach = np.searchsorted(scale[order], ALIKE * scale, side="right") - 1
+    return grouping[1], grouping[2], most[reach]

@@ -1,0 +1,102 @@
+"""What is known of a reference beside its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from onnxtool.model.spec import TensorSpec
+from onnxtool.validation.equivalence.difference import Difference
+from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck, Evidence
+from onnxtool.validation.equivalence.evidence import evidence_of_source
+from onnxtool.validation.equivalence.rounding import FACTOR, NO_EXCUSE, RoundingNoise, excuse
+from onnxtool.validation.equivalence.tolerance_policy import ColumnScales, Tolerance
+
+
+class Again:
+    """A runner that gives fixed outputs."""
+
+    inputs = outputs = ()
+
+    def __init__(self, y: np.ndarray) -> None:
+        self.y = y
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {"y": self.y}
+
+
+def check(a: np.ndarray, b: np.ndarray, again: np.ndarray) -> Any:
+    held = EquivalenceCheck(Tolerance(), Evidence(noise=RoundingNoise(lambda: Again(again))))
+    held.add({}, {"y": a}, {"y": b})
+    return held.report()
+
+
+def test_what_rounding_moves_the_reference_by_is_excused_up_to_three_times() -> None:
+    assert FACTOR == 3
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    again, near, far = a.copy(), a.copy(), a.copy()
+    again[3, 0] += 0.1
+    near[7, 0] += 0.28
+    far[7, 0] += 0.33
+    assert check(a, near, again).ok and "rounding alone moves" in check(a, near, again).outputs[0].note
+    assert check(a, near, again).outputs[0].excused == 1
+    assert not check(a, far, again).ok
+    assert not check(a, near, a).ok, "nothing was measured, so nothing is excused"
+
+
+def test_noise_of_a_large_column_is_none_of_a_small_one() -> None:
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32) * np.float32([1, 1e6])
+    again, b = a.copy(), a.copy()
+    again[:5, 1] += 5e4
+    b[7, 0] += 0.5
+    assert not check(a, b, again).ok
+
+
+def test_more_elements_than_rounding_moves_are_not_excused() -> None:
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    again, b = a.copy(), a.copy()
+    again[3, 0] += 0.1
+    b[:30, 0] += 0.1
+    assert not check(a, b, again).ok
+
+
+def test_other_shapes_and_integers_have_no_excuse() -> None:
+    a = np.ones((4, 2), np.float32)
+    scales = ColumnScales().add(a)
+    assert excuse(a, a + 1, np.ones(3, np.float32), Tolerance(), scales) == NO_EXCUSE
+    numbers = np.ones((4, 2), np.int64)
+    assert excuse(numbers, numbers + 1, numbers + 1, Tolerance(), scales) == NO_EXCUSE
+
+
+def source(dtype: str, **rest: Any) -> Any:
+    return SimpleNamespace(inputs=(), outputs=(TensorSpec("y", np.dtype(dtype), (3,)),), **rest)
+
+
+def test_a_framework_may_compute_in_a_wider_type_than_the_file_holds() -> None:
+    declared = (evidence_of_source(source("float32"), None).declared or {})["y"]
+
+    def ok(a: np.ndarray, b: np.ndarray) -> bool:
+        entry = Difference("y", Tolerance(), declared=declared)
+        entry.add(a, b)
+        return entry.result().ok
+
+    one = np.ones(3)
+    assert ok(one, one.astype(np.float32)) and ok(one.astype(np.float32), one.astype(np.float32))
+    assert not ok(one, one.astype(np.float16)) and not ok(one, one.astype(np.int64))
+
+
+def test_quantized_outputs_may_be_off_by_their_steps() -> None:
+    evidence = evidence_of_source(source("uint8", rounding={"y": 4.0}), None)
+
+    def report(a: list[int], b: list[int]) -> Any:
+        held = EquivalenceCheck(Tolerance(), evidence)
+        held.add({}, {"y": np.array(a, np.uint8)}, {"y": np.array(b, np.uint8)})
+        return held.report()
+
+    assert report([0, 100, 200], [4, 96, 200]).ok and report([0, 100, 200], [4, 96, 200]).outputs[0].rtol == 1e-3
+    assert not report([0, 100, 200], [5, 100, 200]).ok
+    assert any("varies by 30 only" in w for w in report([0, 10, 30], [0, 10, 30]).warnings)
+    assert not report([0, 10, 200], [0, 10, 200]).warnings

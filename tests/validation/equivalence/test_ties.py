@@ -1,0 +1,104 @@
+"""Indices of the largest may differ where the reference's own scores tie within rounding, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from onnxtool.model import io
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.compare_runners import compare_runners
+from onnxtool.validation.equivalence.evidence import evidence_on
+from onnxtool.validation.equivalence.ties import Choice, choices, tied
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+
+LAST = Choice("s", -1, False)
+
+
+def indices(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def test_scores_that_tie_within_a_rounding_step_may_change_places() -> None:
+    scores = np.float32([[1.0, 1.0 + 1.2e-7, 0.0], [3.0, 1.0, 2.0]])
+    assert tied(scores, scores, indices(0, 0), indices(1, 0), LAST) == 1
+    assert tied(scores, scores, indices(0, 0), indices(2, 0), LAST) == 0
+    assert tied(scores, scores, indices(0, 0), indices(1, 2), LAST) == 1
+
+
+def test_scores_within_the_tolerance_but_not_within_rounding_are_no_tie() -> None:
+    scores = np.float32([[1.0, 1.0005]])
+    assert tied(scores, scores, indices(1), indices(0), LAST) == 0
+    again = scores + np.float32([[0.0, -2e-4]])  # rounding alone moves them by as much
+    assert tied(scores, again, indices(1), indices(0), LAST) == 1
+
+
+def test_whole_numbers_tie_only_when_equal() -> None:
+    scores = np.array([[5, 5, 4]])
+    assert tied(scores, scores, indices(0), indices(1), LAST) == 1
+    assert tied(scores, scores, indices(0), indices(2), LAST) == 0
+
+
+def test_an_index_beyond_the_end_or_the_same_one_twice_is_no_tie() -> None:
+    scores = np.float32([[1, 1, 1]])
+    assert tied(scores, scores, indices(0), indices(3), LAST) == 0
+    assert tied(scores, scores, indices(0), indices(-1), LAST) == 0
+    both = Choice("s", -1, True)
+    assert tied(scores, scores, np.array([[0, 1]]), np.array([[1, 0]]), both) == 2
+    assert tied(scores, scores, np.array([[0, 1]]), np.array([[1, 1]]), both) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y = ArgMax <axis = 1, keepdims = 0> (s)", Choice("s", 1, False)),
+        ("a = ArgMin <axis = 0> (s)  y = Cast <to = 6> (a)", Choice("s", 0, True)),
+        ("k = Constant <value_ints = [2]> ()  v, y = TopK (s, k)", Choice("s", -1, True)),
+        ("y = Abs (s)", None),
+    ],
+)
+def test_finds_the_scores_behind_an_output(body: str, expected: Choice | None) -> None:
+    text = f'<ir_version: 10, opset_import: ["" : 20]> g (float[n, 4] x) => (int64[n, m] y) {{ s = Neg (x)  {body} }}'
+    assert choices(io.from_proto(onnx.parser.parse_model(text))).get("y") == expected
+
+
+def chooser(path: Path, weight: np.ndarray, pick: str) -> Path:
+    """The best of four scores."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["s"]), helper.make_node(pick, ["s"], ["y"], axis=1, keepdims=0)],
+        "chooser",
+        [helper.make_tensor_value_info("x", 1, ["n", 8])],
+        [helper.make_tensor_value_info("y", 7, ["n"])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+    return path
+
+
+def test_a_tie_of_the_reference_is_excused_and_another_choice_is_not(tmp_path: Path) -> None:
+    from onnxtool.runtime.runner import OnnxRunner
+
+    generator = np.random.default_rng(0)
+    weight = generator.normal(size=(8, 4)).astype(np.float32)
+    weight[:, 2] = weight[:, 1]  # two classes that always tie
+    nudged = weight.copy()
+    nudged[:, 2] *= np.float32(1 + 1.2e-7)
+    wrong = weight.copy()
+    wrong[:, 2] *= np.float32(1.1)
+    a = chooser(tmp_path / "a.onnx", weight, "ArgMax")
+    feeds = [{"x": generator.normal(size=(400, 8)).astype(np.float32)}]
+
+    def verdict(b: np.ndarray) -> tuple[bool, str | None]:
+        path = chooser(tmp_path / "b.onnx", b, "ArgMax")
+        evidence = evidence_on(a, path, SessionOptions())
+        report = compare_runners(OnnxRunner.open(a), OnnxRunner.open(path), feeds, Tolerance(), evidence)
+        return report.ok, report.outputs[0].note
+
+    assert verdict(weight) == (True, None)
+    ok, note = verdict(nudged)
+    assert ok and "indices differ where the reference's own scores tie" in (note or "")
+    assert not verdict(wrong)[0]
