@@ -44,6 +44,15 @@ def command(
     max_regression: Annotated[
         str, typer.Option("--max-regression", metavar="PERCENT", help="How much slower than --baseline is allowed.")
     ] = "5%",
+    peer: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--peer",
+            metavar="PATH",
+            help="Bundle: the same model elsewhere: its Hugging Face folder, or a GGUF file for llama.cpp. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = "cpu",
     custom_op_library: o.CustomOpOption = None,
@@ -61,6 +70,14 @@ def command(
     """
     with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}, report_files) as out:
         from onnxtool.cli.parsing import percentage, whole_numbers
+        from onnxtool.generation.bundle import is_bundle
+
+        if is_bundle(models[0]):
+            from onnxtool.generation.bench import bench_bundles
+
+            counts = whole_numbers("--threads", threads)
+            out.emit(bench_bundles(models, peers=peer or (), threads=counts[0] if counts else None))
+            return
         from onnxtool.runtime.session import SessionOptions
         from onnxtool.validation.benchmark.bench import bench
 

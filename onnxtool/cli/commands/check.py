@@ -104,6 +104,14 @@ def command(
             "ignore": _split(ignore),
             "fail_on": Severity(fail_on.value),
         }
+        from onnxtool.generation.bundle import Bundle, is_bundle
+
+        if len(models) == 1 and is_bundle(Path(models[0])) and not fix:
+            from onnxtool.generation.verify import with_generation
+
+            folder = Path(models[0])
+            out.emit(with_generation(check(Bundle.open(folder).model, **how), folder))
+            return
         single = len(models) == 1 and (Path(models[0]).is_file() or not any(c in models[0] for c in "*?["))
         if output is not None and not fix:
             raise UsageError("-o goes with --fix.")

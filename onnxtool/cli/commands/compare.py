@@ -120,6 +120,13 @@ def command(
         limits = parse_tolerances(tolerance or [])
         if (b is None) == (record is None and golden is None) or (record is not None and golden is not None):
             raise UsageError("compare takes two models, or one with --golden DIR or --record DIR.")
+        from onnxtool.generation.bundle import is_bundle
+
+        if b is not None and is_bundle(a) and is_bundle(b):
+            from onnxtool.generation.verify import compare_bundles
+
+            out.emit(compare_bundles(a, b, eval_text=data, rtol=rtol))
+            return
         if record is not None:
             from onnxtool.validation.equivalence.golden import record as keep
 

@@ -28,6 +28,13 @@ def command(
 ) -> None:
     """Show a model's anatomy: inputs, outputs, operators, parameters, compute."""
     with Output(json, verbose, quiet) as out:
+        from onnxtool.generation.bundle import is_bundle
+
+        if is_bundle(model):
+            from onnxtool.generation.inspect import inspect_bundle
+
+            out.emit(inspect_bundle(model))
+            return
         from onnxtool.model.inspect import inspect
         from onnxtool.runtime.isolation import guarded
 

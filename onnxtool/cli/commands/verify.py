@@ -42,6 +42,13 @@ def command(
     is not a signature: that is what --sign and --public-key are for (extra "signing").
     """
     with Output(json, verbose, quiet) as out:
+        from onnxtool.generation.bundle import is_bundle
+
+        if is_bundle(model) and sign is None and public_key is None:
+            from onnxtool.generation.verify import verify_bundle
+
+            out.emit(verify_bundle(model, source=source))
+            return
         from onnxtool.model.provenance.verify import verify
 
         out.emit(verify(model, source=source, sign=sign, public_key=public_key, signature=signature))

@@ -1,0 +1,48 @@
+"""What looking at a bundle gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onnxtool.report.base import Report
+
+
+@dataclass(frozen=True)
+class BundleInspectReport(Report):
+    """A bundle's anatomy.
+
+    Attributes:
+        bundle: the folder.
+        type: what its genai_config.json calls the kind of model.
+        layers, heads, kv_heads, head_size, hidden_size, vocabulary, context: of the decoder.
+        eos: ids of the tokens that end a text.
+        chat_template: it has one.
+        parameters: number of weights.
+        weights: number of weights in each format ("float32", "int8", "int4").
+        operators: number of nodes of each kind.
+        model_bytes: of the model with its weights.
+        cache_bytes_per_token: what one token adds to the keys and values of all layers.
+        memory: context -> bytes of model and cache together.
+    """
+
+    kind: ClassVar[str] = "bundle_inspect"
+
+    bundle: str
+    type: str
+    layers: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    hidden_size: int
+    vocabulary: int
+    context: int
+    eos: tuple[int, ...]
+    chat_template: bool
+    parameters: int
+    weights: Mapping[str, int]
+    operators: Mapping[str, int]
+    model_bytes: int
+    cache_bytes_per_token: int
+    memory: Mapping[int, int]
