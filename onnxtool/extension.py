@@ -3,6 +3,7 @@
 - A converter for another framework: derive from `Adapter` and `SourceModel`; entry point group "onnxtool.adapters".
 - An optimizer pass: `Pass` (or `FinishingPass`), `Level`, `PassContext`; entry point group "onnxtool.passes".
 - A range estimator for calibration: `RangeEstimator`; entry point group "onnxtool.range_estimators".
+- An operation of `edit`: derive from `Operation` (with `EditContext` and `Proof`); entry point group "onnxtool.edits".
 - A report format: a function from a `Report` to text; entry point group "onnxtool.report_formats".
 
 `examples/adapter_package` and `examples/custom_pass` are whole packages; docs/architecture.md has the map.
@@ -11,6 +12,7 @@
 from onnxtool.conversion.adapter import Adapter, LayeredModel, SourceModel
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
+from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.errors import (
     InputError,
     MissingExtraError,
@@ -27,11 +29,13 @@ from onnxtool.optimization.pass_base import FinishingPass, Level, Pass
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.quantization.calibration.range_estimators import Histogram, Range, RangeEstimator
 from onnxtool.report.base import Report
+from onnxtool.report.edit import Proof
 
 __all__ = [
     "Adapter",
     "ConvertOptions",
     "Domain",
+    "EditContext",
     "FinishingPass",
     "Histogram",
     "InputError",
@@ -39,8 +43,10 @@ __all__ = [
     "Level",
     "MissingExtraError",
     "OnnxToolError",
+    "Operation",
     "Pass",
     "PassContext",
+    "Proof",
     "Range",
     "RangeEstimator",
     "Report",

@@ -1,19 +1,22 @@
-"""From the words of the command line to ConvertOptions; `convert` and `compare` both read them."""
+"""From the words of the command line to ConvertOptions, and models that a command may get in any framework's file."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxtool.conversion.options import ConvertOptions
-from onnxtool.errors import UsageError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model.spec import parse_dtype, parse_input_shapes
 from onnxtool.runtime.archive import read_npz
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from onnxtool.conversion.adapter import SourceModel
 
 _CHOICES = {"exporter": ("auto", "dynamo", "torchscript"), "layout": ("nhwc", "nchw", None)}
 
@@ -84,3 +87,36 @@ def _names(text: str | None) -> tuple[str, ...]:
     if text is not None and not names:
         raise UsageError("a list of names is empty.")
     return names
+
+
+def opened(path: Path, other: Path, options: ConvertOptions) -> Path | SourceModel:
+    """An ONNX file stays a path; a framework file is loaded, with the other's input shapes where it has none."""
+    if path.suffix == ".onnx":
+        return path
+    from onnxtool.conversion.convert import open_source
+    from onnxtool.conversion.registry import find_adapter
+    from onnxtool.conversion.source import Source
+
+    try:
+        find_adapter(Source(path), options)
+    except InputError:
+        return path  # an ONNX file by another name, or nothing: reading it as ONNX tells
+    try:
+        return open_source(path, options)
+    except UsageError:
+        if options.input_shapes or other.suffix != ".onnx":
+            raise
+        return open_source(path, _like(other, options))
+
+
+def _like(path: Path, options: ConvertOptions) -> ConvertOptions:
+    """`options` with the input shapes and dtypes of an ONNX file."""
+    from onnxtool.model import header, io
+
+    inputs = header.read_header(io.read_proto(path)).inputs
+    alone = len(inputs) == 1
+    return replace(
+        options,
+        input_shapes={"" if alone else s.name: s.shape for s in inputs if s.shape is not None},
+        input_dtypes={"" if alone else s.name: s.dtype for s in inputs},
+    )

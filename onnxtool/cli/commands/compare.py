@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
-
-if TYPE_CHECKING:
-    from onnxtool.conversion.adapter import SourceModel
-    from onnxtool.conversion.options import ConvertOptions
 
 
 class OptLevel(StrEnum):
@@ -110,7 +106,7 @@ def command(
     Exit 0 when every output is within tolerance, 1 when one is not.
     """
     with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}, report_files) as out:
-        from onnxtool.cli.convert_options import convert_options
+        from onnxtool.cli.convert_options import convert_options, opened
         from onnxtool.cli.parsing import parse_tolerances, whole_numbers
         from onnxtool.errors import UsageError
         from onnxtool.runtime.session import SessionOptions
@@ -149,7 +145,7 @@ def command(
             seed=seed,
             verbose=verbose,
         )
-        left, right = _opened(a, b, how), _opened(b, a, how)
+        left, right = opened(a, b, how), opened(b, a, how)
         names = (str(a), str(b))
         out.emit(
             compare(
@@ -174,39 +170,3 @@ def command(
                 strict=strict,
             )
         )
-
-
-def _opened(path: Path, other: Path, options: ConvertOptions) -> Path | SourceModel:
-    """An ONNX file stays a path; a framework file is loaded, with the other's input shapes where it has none."""
-    if path.suffix == ".onnx":
-        return path
-    from onnxtool.conversion.convert import open_source
-    from onnxtool.conversion.registry import find_adapter
-    from onnxtool.conversion.source import Source
-    from onnxtool.errors import InputError, UsageError
-
-    try:
-        find_adapter(Source(path), options)
-    except InputError:
-        return path  # an ONNX file by another name, or nothing: reading it as ONNX tells
-    try:
-        return open_source(path, options)
-    except UsageError:
-        if options.input_shapes or other.suffix != ".onnx":
-            raise
-        return open_source(path, _like(other, options))
-
-
-def _like(path: Path, options: ConvertOptions) -> ConvertOptions:
-    """`options` with the input shapes and dtypes of an ONNX file."""
-    from dataclasses import replace
-
-    from onnxtool.model import header, io
-
-    inputs = header.read_header(io.read_proto(path)).inputs
-    alone = len(inputs) == 1
-    return replace(
-        options,
-        input_shapes={"" if alone else s.name: s.shape for s in inputs if s.shape is not None},
-        input_dtypes={"" if alone else s.name: s.dtype for s in inputs},
-    )

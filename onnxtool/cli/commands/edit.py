@@ -141,9 +141,9 @@ def command(
         Path | None,
         typer.Option(
             "--source",
-            metavar="FILE.onnx",
-            help="A model with the same weights that is right at every size; dims that become dynamic are proven "
-            "against it.",
+            metavar="FILE",
+            help="A model with the same weights that is right at every size, ONNX or a framework's file; dims that "
+            "become dynamic are proven against it.",
             show_default=False,
         ),
     ] = None,
@@ -179,6 +179,7 @@ def command(
         if model is None:
             raise UsageError("edit needs a MODEL (or --list-operations).")
 
+        from onnxtool.cli.convert_options import convert_options, opened
         from onnxtool.editing.edit import edit
         from onnxtool.runtime.session import SessionOptions
 
@@ -189,7 +190,7 @@ def command(
                 context.meta[_GIVEN],
                 dry_run=dry_run,
                 verify=not no_verify,
-                reference=source,
+                reference=opened(source, model, convert_options()) if source is not None else None,
                 rtol=rtol,
                 atol=atol,
                 seed=seed,

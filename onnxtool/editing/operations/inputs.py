@@ -285,6 +285,8 @@ def replace_input(model: ir.Model, old: ir.Value, kind: ir.TypeProtocol | None, 
     name = old.name or ""
     if name in model.graph.initializers:
         raise UnsupportedError(f"the input {name!r} has a default; remove it first (--remove-input {name}).")
+    if old.is_graph_output():
+        raise UnsupportedError(f"the input {name!r} is an output as it is, and has one name for both.")
     old.name = free_name(model, f"{name}_inner")
     new = ir.Value(name=name, type=kind, shape=shape)
     inputs = [new if v is old else v for v in model.graph.inputs]
@@ -297,10 +299,7 @@ def feed_readers(model: ir.Model, old: ir.Value, node: ir.Node) -> None:
     """Put a node at the start of the graph, and let it make what the old input was."""
     made = node.outputs[0]
     made.name, made.type, made.shape = old.name, old.type, old.shape
-    ir.convenience.replace_all_uses_with(old, made)
-    for index, output in enumerate(model.graph.outputs):
-        if output is old:
-            model.graph.outputs[index] = made
+    ir.convenience.replace_all_uses_with(old, made, replace_graph_outputs=True)
     if len(model.graph):
         model.graph.insert_before(model.graph[0], node)
     else:

@@ -51,8 +51,8 @@ class Extract(Operation):
                 )
         complete_types(model, [*(v for v in starts if v.producer() is not None), *ends])
         before = model.graph.num_nodes()
-        inputs = [self._cut(v) for v in starts]
         model.graph.outputs.clear()
+        inputs = [self._cut(v) for v in starts]
         model.graph.outputs.extend(ends)
         defaults = [v for v in model.graph.inputs if v.name in model.graph.initializers and v not in inputs]
         others = [v for v in model.graph.inputs if v not in inputs and v not in defaults]

@@ -70,7 +70,7 @@ class Preprocess(Operation):
         made = self._built(build, new, spec.dtype)
         made.type, made.shape = value.type, value.shape
         self._inner = made.name or ""
-        ir.convenience.replace_all_uses_with(value, made)
+        ir.convenience.replace_all_uses_with(value, made, replace_graph_outputs=True)
         build.at_start()
         how = "of any size" if not self._fixed else f"of {self._size[0]}x{self._size[1]}"
         self.done = f"{self._input} takes uint8 pictures {how}, {self._outside}"

@@ -21,6 +21,7 @@ from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.validation.equivalence.equivalence_check import match_names
 
 _BATCH_NAMES = ("n", "b", "bs", "bsz", "batch", "batch_size", "batchsize", "num_batch")
 _QUICK, _SIZES = (2, 3), (1, 2, 3, 5)
@@ -198,9 +199,11 @@ class SetShape(Operation):
         sizes = OtherSizes(before, self._dynamic, self._roots, None, context)
         cases = []
         names = [v.name or "" for v in after.graph.outputs]
+        taken = [s.name for s in input_specs(after)]
+        inputs = match_names(taken, [s.name for s in context.reference.inputs], "inputs")
         for feeds in sizes.feeds():
             try:
-                given = flatten(context.reference.run(feeds))
+                given = flatten(context.reference.run({inputs[n]: a for n, a in feeds.items()}))
             except InputError:
                 continue
             found = given if set(given) == set(names) else dict(zip(names, given.values(), strict=False))

@@ -101,3 +101,8 @@ def test_output_in_another_layout_and_back(edited: Editor) -> None:
 def test_a_vector_has_no_layout(edited: Editor) -> None:
     with pytest.raises(UnsupportedError, match="3 dims or more"):
         edited(SCALED, "layout=spare:nhwc")
+
+
+def test_an_input_that_is_an_output_as_it_is(edited: Editor) -> None:
+    with pytest.raises(UnsupportedError, match="is an output as it is"):
+        edited("g (float[2, 3] x) => (float[2, 3] x, float[2, 3] y) { y = Neg(x) }", "io-dtype=x:float16")
