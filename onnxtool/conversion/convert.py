@@ -100,7 +100,7 @@ def convert(
             stays = io.weight_bytes(graph) <= _SPILL
             watched = supervised(model, f"running the model with {adapter.name}", opened.size, pace)
             proof.further = FurtherInputs(watched, options, stays=stays)
-            proof.further.observe(graph, [p.feeds for p in proof.probes], usual)
+            proof.further.observe(graph, [p.feeds for p in proof.probes], usual, proof.probes[0].outputs)
             _refuse_unproven(model, str(opened))
         if not (verify_result and stays):
             _release(model)

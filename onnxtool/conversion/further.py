@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source_code import numbers_compared
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
@@ -26,6 +26,7 @@ from onnxtool.validation.inputs.graphs import facts_of, unreached_branches, watc
 from onnxtool.validation.inputs.keep import keep
 from onnxtool.validation.inputs.masked import KeptPositions
 from onnxtool.validation.inputs.observe import Observed, observe
+from onnxtool.validation.inputs.search import apart
 from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
 
 # Kinds on which a difference needs no second run of the source to be judged.
@@ -54,13 +55,17 @@ class FurtherInputs:
         self._usual = 0.0
         self.findings = Findings(self._observed)
 
-    def observe(self, graph: ir.Model, runs: list[Feeds], seconds: float) -> None:
+    def observe(self, graph: ir.Model, runs: list[Feeds], seconds: float, first: Mapping[str, Any]) -> None:
         """Run the source on sizes and values that its graph and its code make worth trying.
 
         Args:
             graph: as the exporter left it.
             runs: the usual inputs, on which the source runs.
             seconds: that it took for them.
+            first: what it gave for the first of them.
+
+        Raises:
+            UnsupportedError: it gives something else for the first now that it has run on others.
         """
         model = self._model
         sizes, values = numbers_compared(lambda: model.run(runs[0]))
@@ -78,6 +83,7 @@ class FurtherInputs:
             only=None if self._stays else _WITHOUT_SOURCE,
             prepare=model.drop_tied_rows,
         )
+        self._hold_steady(first)
 
     def hold(
         self,
@@ -109,6 +115,16 @@ class FurtherInputs:
             file = keep(findings.failure, options.keep_counterexample)
         coverage = findings.coverage(options.effort, options.seed)
         return replace(with_findings(report, findings, coverage, file), strict=options.strict)
+
+    def _hold_steady(self, first: Mapping[str, Any]) -> None:
+        """The source once more on its first input: what it has run on since must not matter."""
+        distance = apart(first, self._model.run(self._runs[0]))
+        if distance > 1 and not any("random numbers" in note for note in self._model.notes):
+            raise UnsupportedError(
+                "the model gives another result for an input after it has run on others: it keeps state outside its "
+                "buffers, or draws random numbers. An ONNX file cannot do that; make what it remembers an input and an "
+                "output."
+            )
 
     def _branches(self, graph: ir.Model, runner: OnnxRunner, judge: Judge, session: SessionOptions) -> None:
         findings, options = self.findings, self._options

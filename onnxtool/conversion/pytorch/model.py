@@ -19,6 +19,7 @@ from onnxtool.conversion.pytorch.guards import Guard
 from onnxtool.conversion.pytorch.inputs import InputPlan, plan_inputs
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
 from onnxtool.conversion.pytorch.load import Loaded
+from onnxtool.conversion.pytorch.state import ModuleState, random_operators
 from onnxtool.conversion.pytorch.tensors import named_tensors, numpy_dtype, to_numpy, to_torch
 from onnxtool.conversion.pytorch.traced_branches import FrozenBranches, place_text
 from onnxtool.conversion.source import Source
@@ -36,8 +37,12 @@ _WANTS_INTEGER = re.compile(
     r"scalar types: Long|expected .*(Long|Int)|must be .*(long|int)|indices.*Long", re.IGNORECASE
 )
 _RANDOM = (
-    "the model draws random numbers when it runs, so that it is not even equal to itself: dropout called as a function "
-    "wants training=self.training"
+    "the model draws random numbers when it runs{}, so that it is not even equal to itself: dropout called as a "
+    "function wants training=self.training"
+)
+_STATEFUL = (
+    "the model changes its own buffers when it runs ({}): it is exported as it was loaded, and the ONNX file begins "
+    "every run from there"
 )
 _ON_DTYPES = re.compile(r"dtype|scalar type|boolean|\bBool\b|\bLong\b|\bInt\b")
 
@@ -64,6 +69,7 @@ class TorchModel(LayeredModel):
         sample: arrays to trace with, one for each input.
         program: the exported program, if the source was one.
         frozen: what tracing warned of, where it was traced.
+        state: its buffers as they were loaded; a run starts from these.
         advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
     """
 
@@ -77,6 +83,7 @@ class TorchModel(LayeredModel):
     feeds_hint: Mapping[str, Domain] | None = None
     advice: str = ""
     frozen: FrozenBranches | None = None
+    state: ModuleState | None = None
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
     def __post_init__(self) -> None:
@@ -98,10 +105,16 @@ class TorchModel(LayeredModel):
             plan = plan_inputs(loaded.module, options, loaded.notes)
         model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program)
         try:
+            model.state = ModuleState(model.module)
             drawn = torch.random.get_rng_state()
             result = model._first_run(options)
             if not torch.equal(drawn, torch.random.get_rng_state()):
-                model.notes.append(_RANDOM)
+                named_operators = random_operators(lambda: model._forward(model.sample))
+                model.notes.append(_RANDOM.format(f" ({', '.join(named_operators[:3])})" if named_operators else ""))
+            changed = model.state.look()
+            if changed:
+                model.state.restore()
+                model.notes.append(_STATEFUL.format(", ".join(changed[:3])))
         except InputError as error:
             guessed = min(model.plan.guessed, default="")
             hint = f". The dtypes were guessed: set them with --input-dtype (such as {guessed}:bool)"
@@ -152,7 +165,7 @@ class TorchModel(LayeredModel):
 
     def release(self) -> None:
         """Give back the weights; the model cannot be run after this."""
-        self.module, self.program = torch.nn.Identity(), None
+        self.module, self.program, self.state = torch.nn.Identity(), None, None
 
     def trace_inputs(self) -> tuple[torch.Tensor, ...]:
         """The sample as tensors, in the order of the inputs."""
@@ -160,6 +173,8 @@ class TorchModel(LayeredModel):
 
     def _forward(self, feeds: Mapping[str, np.ndarray]) -> list[tuple[str, torch.Tensor]]:
         args, kwargs = self.plan.call([to_torch(np.asarray(feeds[s.name])) for s in self.inputs])
+        if self.state is not None:
+            self.state.restore()
         try:
             watched = self.frozen.watching() if self.frozen is not None else nullcontext()
             with torch.inference_mode(), guarded("running the model", inputs=feeds_bytes(feeds)), watched:

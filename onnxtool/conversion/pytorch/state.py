@@ -1,0 +1,79 @@
+"""What a module changes in itself when it runs, and what draws random numbers in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_MOST_BYTES = 1 << 28
+
+
+class ModuleState:
+    """The buffers of a module as they were when it was loaded.
+
+    Attributes:
+        changed: names of those that a run has changed.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self.changed: tuple[str, ...] = ()
+        buffers = _buffers(module)
+        small = sum(b.nbytes for b in buffers.values()) <= _MOST_BYTES
+        self._kept = {n: b.detach().clone() for n, b in buffers.items()} if small else {}
+
+    def look(self) -> tuple[str, ...]:
+        """Which buffers are no longer as they were."""
+        now = _buffers(self._module)
+        self.changed = tuple(n for n, kept in self._kept.items() if n not in now or not _same(now[n], kept))
+        return self.changed
+
+    def restore(self) -> None:
+        """Put the changed buffers back."""
+        if not self.changed:
+            return
+        with torch.no_grad():
+            for name, buffer in _buffers(self._module).items():
+                kept = self._kept.get(name)
+                if kept is None or name not in self.changed:
+                    continue
+                if buffer.shape == kept.shape and not buffer.is_inference():
+                    buffer.copy_(kept)
+                else:
+                    owner, _, own = name.rpartition(".")
+                    setattr(self._module.get_submodule(owner), own, kept.clone())
+
+
+def random_operators(run: Callable[[], Any]) -> list[str]:
+    """Names of the operators that draw random numbers in a run: "randn_like", "dropout"."""
+    found: dict[str, None] = {}
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            del types
+            if torch.Tag.nondeterministic_seeded in getattr(function, "tags", ()):
+                found[str(function.overloadpacket).removeprefix("aten.")] = None
+            return function(*args, **(kwargs or {}))
+
+    try:
+        with Watch():
+            run()
+    except Exception:  # some modules do not run under a dispatch mode; then the names stay unknown
+        return list(found)
+    return list(found)
+
+
+def _buffers(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    try:
+        return {n: b for n, b in module.named_buffers() if isinstance(b, torch.Tensor)}
+    except Exception:  # modules of other making
+        return {}
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return bool(torch.equal(a, b)) or (a.is_floating_point() and bool(torch.allclose(a, b, 0, 0, equal_nan=True)))
