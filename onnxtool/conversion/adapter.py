@@ -35,6 +35,8 @@ class SourceModel(ABC):
         feeds_hint: input name -> domain where the framework knows it better than the graph; None = nothing known.
         rounding: output name -> how far that output of a quantized model may be off, in its own units (steps, where it
             is an integer): two correct implementations round differently half-way between two steps.
+        limits: kinds of inputs on which a difference is said and not refused: "thresholds" where the framework
+            compares in doubles and the graph in floats, "text" where words are cut up by other rules.
         compared_sizes: numbers that the code, or the exporter's record of it, compares sizes with.
         compared_values: likewise, for values.
         advice: what the user can do where the ONNX graph fails though the source runs; "" where nothing is known.
@@ -48,6 +50,7 @@ class SourceModel(ABC):
     feeds_hint: Mapping[str, Domain] | None = None
     rounding: Mapping[str, float] = _NOTHING
     advice: str = ""
+    limits: Sequence[str] = ()
     compared_sizes: Sequence[int] = ()
     compared_values: Sequence[float] = ()
 

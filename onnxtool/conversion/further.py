@@ -101,7 +101,7 @@ class FurtherInputs:
         model, options = self._model, self._options
         reference = model if self._stays else None
         judge = _judge(model, runner, rule, (report.a, report.b))
-        findings = self.findings = Findings(replace_trials(self._observed), model.inputs)
+        findings = self.findings = Findings(replace_trials(self._observed), model.inputs, model.limits)
         hold(findings.observed.trials, judge, reference, runner, findings)
         if findings.failure is None:
             self._branches(graph, runner, judge, session)

@@ -69,6 +69,7 @@ class Coverage:
         unusable: what the reference gives no finite numbers for.
         rounding: differences that the reference itself shows when its input changes by a few units in the last place.
         masked: differences only at positions that a mask leaves out.
+        limits: inputs on which the outputs differ in a way that is known of the framework, and said.
         parts: branches and loop bodies in the models that were watched.
         unreached: those that no input ran.
         forced: how many of these were equal when their conditions were made constant in both models.
@@ -84,6 +85,7 @@ class Coverage:
     unusable: tuple[str, ...] = ()
     rounding: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
     parts: int = 0
     unreached: tuple[Branch, ...] = ()
     forced: int = 0
@@ -99,6 +101,9 @@ class Coverage:
             more = f" and {len(self.unreached) - 5} more" if len(self.unreached) > 5 else ""
             listed = ", ".join(str(b) for b in self.unreached[:5])
             lines.append(f"equal where run: no input tried reaches {listed}{more}")
+        if self.limits:
+            listed = "; ".join(dict.fromkeys(self.limits))
+            lines.append(f"the outputs differ on some inputs: {listed}; elsewhere they are equal")
         if self.masked:
             lines.append(
                 f"at positions that the mask leaves out, outputs differ ({self.masked[0]}); elsewhere they are equal"

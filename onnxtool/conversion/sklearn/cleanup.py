@@ -25,6 +25,7 @@ def clean_up(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
         The graph as it was run to see the shapes of its outputs; None where it does not run.
     """
     _set_types(proto, model)
+    _set_missing(proto, model)
     if model.doubles:
         _double_trees(proto, rounds=any(trees_of(step) for step in steps_of(model.estimator)))
     _set_locale(proto, model)
@@ -39,6 +40,30 @@ def _set_types(proto: onnx.ModelProto, model: SklearnModel) -> None:
         known = value.type.WhichOneof("value")
         if known is None or (known == "tensor_type" and value.type.tensor_type.elem_type == TensorProto.UNDEFINED):
             value.type.tensor_type.elem_type = kind
+
+
+def _set_missing(proto: onnx.ModelProto, model: SklearnModel) -> None:
+    """Where a missing value goes: scikit-learn's trees know it for each node, and skl2onnx leaves it out."""
+    trees = list({id(tree): tree for step in steps_of(model.estimator) for tree in trees_of(step)}.values())
+    for node in proto.graph.node:
+        given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        owners = given.get("nodes_treeids")
+        if not node.op_type.startswith("TreeEnsemble") or owners is None or "nodes_modes" not in given:
+            continue
+        order = list(dict.fromkeys(owners))
+        sizes = [list(owners).count(owner) for owner in order]
+        if sizes != [tree.node_count for tree in trees] or any(not hasattr(t, "missing_go_to_left") for t in trees):
+            continue
+        if set(given["nodes_modes"]) - {b"BRANCH_LEQ", b"LEAF"}:
+            continue
+        place = dict(zip(order, trees, strict=True))
+        tracks = [
+            int(mode != b"LEAF" and place[owner].missing_go_to_left[number])
+            for owner, number, mode in zip(owners, given["nodes_nodeids"], given["nodes_modes"], strict=True)
+        ]
+        kept = [a for a in node.attribute if a.name != "nodes_missing_value_tracks_true"]
+        del node.attribute[:]
+        node.attribute.extend([*kept, helper.make_attribute("nodes_missing_value_tracks_true", tracks)])
 
 
 def _double_trees(proto: onnx.ModelProto, rounds: bool) -> None:

@@ -49,6 +49,7 @@ class SklearnModel(SourceModel):
     raw_scores: bool = False
     doubles: bool = False
     classes: tuple[Any, ...] = ()
+    limits: tuple[str, ...] = ("thresholds", "text")
 
     @classmethod
     def prepare(

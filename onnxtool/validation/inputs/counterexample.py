@@ -35,6 +35,8 @@ class Findings:
     Attributes:
         observed: what the reference gave.
         specs: its inputs.
+        limits: kinds of inputs on which a difference is said and no failure.
+        said: labels of such differences.
         failure: an input on which the candidate differs, or fails to run.
         report: the comparison there; None where the candidate fails to run.
         error: why it fails to run.
@@ -48,6 +50,8 @@ class Findings:
 
     observed: Observed
     specs: Sequence[TensorSpec] = ()
+    limits: Sequence[str] = ()
+    said: list[str] = field(default_factory=list)
     failure: Trial | None = None
     report: CompareReport | None = None
     error: str = ""
@@ -76,6 +80,7 @@ class Findings:
             unusable=tuple(seen.unusable),
             rounding=tuple(self.rounding),
             masked=tuple(self.masked),
+            limits=tuple(self.said),
             parts=self.parts,
             unreached=self.unreached,
             forced=self.forced,
@@ -106,6 +111,9 @@ def hold(
             into.failure, into.report, into.error = trial, None, str(error)
             return
         if report.ok:
+            continue
+        if trial.kind in into.limits:
+            into.said.append(trial.label)
             continue
         if _only_at_masked(trial, judge, into.specs):
             into.masked.append(trial.label)
