@@ -56,7 +56,7 @@ class Rule:
             b if kept is None else KeptPositions(b, kept),
             [trial.feeds],
             self.tolerance,
-            self.evidence,
+            self.evidence if kept is None else replace(self.evidence, noise=None),
             names=self.names,
             data=trial.label,
             tolerances=self.tolerances,
@@ -110,7 +110,8 @@ def compare_beyond(
     """
     left, right = models[0][1], models[1][1]
     specs = distinct_dims(left.inputs)
-    graphs = {n: io.load(m) for n, (m, _) in zip(rule.names, models, strict=True) if not isinstance(m, Runner)}
+    names = rule.names if rule.names[0] != rule.names[1] else ("A", "B")
+    graphs = {n: io.load(m) for n, (m, _) in zip(names, models, strict=True) if not isinstance(m, Runner)}
     known: dict[str, Domain] = {}
     for model, _ in models:
         if isinstance(model, Runner):
@@ -150,12 +151,14 @@ def _branches(
     hold(trials, partial(rule, left, right), left, right, findings)
     if findings.failure is None and len(graphs) == 2:
         first, second = graphs.values()
+        # What rounding does to a model says nothing of a copy in which other branches run.
+        plain = replace(rule, evidence=replace(rule.evidence, noise=None, ties=None))
         forced = force_branches(
             first,
             second,
-            unreached.get(rule.names[0], []),
+            unreached.get(next(iter(graphs)), []),
             runs,
-            lambda x, y, feeds: rule(x, y, Trial("", "branch", feeds, x.run(feeds))),
+            lambda x, y, feeds: plain(x, y, Trial("", "branch", feeds, x.run(feeds))),
             options,
             findings,
         )

@@ -197,7 +197,7 @@ def climb(
         return
     findings.searched = True
     starts = [Trial("usual", "usual", dict(r)) for r in runs[:2]]
-    starts += [t for t in findings.observed.trials if t.kind != "size"][:4]
+    starts += [t for t in findings.observed.trials if t.kind not in ("size", *findings.limits)][:4]
     found = search(
         reference.run,
         lambda feeds: candidate.run(renamed(feeds, reference, candidate)),
