@@ -12,11 +12,12 @@ from onnxtool.workflow import digests
 from onnxtool.workflow.digests import text_digest
 from onnxtool.workflow.instances import Instance, Step
 from onnxtool.workflow.run_step import Files, StepTask
-from onnxtool.workflow.step_options import EDIT_FILES, options_of
+from onnxtool.workflow.step_options import options_of
 from onnxtool.workflow.store import FORMAT
 from onnxtool.workflow.user_files import code_file, relative_to_any, static_reads
 
 _CODE_SUFFIX = ".py:"
+_LONGEST_NAME = 200
 
 
 class Digests:
@@ -113,13 +114,8 @@ def _options(found: _Ingredients, step: Step, root: Path, known: Digests) -> Non
     folders = [root / p for p in _texts(step.options.get("pythonpath", ()))] + [root]
     for name, value in step.options.items():
         use = f"option {name}"
-        if step.command == "edit" and name in EDIT_FILES:
-            others = [_there(root / v, name) for v in _texts(value)]
-            found.uses[use] = text_digest([known.of(p) for p in others])
-            found.inputs += [(str(p), known.of(p)) for p in others]
-            continue
         if described[name].role in ("", "folders"):
-            found.uses[use] = text_digest(value) if described[name].role == "" else "see code"
+            found.uses[use] = _plain(found, value, root, known) if described[name].role == "" else "see code"
             continue
         digests_of = []
         for text in _texts(value):
@@ -132,6 +128,32 @@ def _options(found: _Ingredients, step: Step, root: Path, known: Digests) -> Non
         found.uses[use] = text_digest(digests_of)
     if step.command == "edit":  # operations apply in their order
         found.uses["order"] = text_digest(list(step.options))
+
+
+def _plain(found: _Ingredients, value: Any, root: Path, known: Digests) -> str:
+    """The digest of an option that is no file by itself; the content of whatever file it names belongs to it:
+    "weight=values.npy", "other.onnx", checkpoint = "net.pt".
+    """
+    named = {}
+    for text in _words(value):
+        for part in {text, text.partition("=")[2], text.partition(":")[2]}:
+            path = root / part
+            if part and len(part) < _LONGEST_NAME and "\0" not in part and path.is_file():
+                found.inputs.append((str(path), known.of(path)))
+                named[part] = known.of(path)
+    return text_digest([value, sorted(named.values())])
+
+
+def _words(value: Any) -> Iterator[str]:
+    """Every text in an option, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _words(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _words(inner)
 
 
 def _code(found: _Ingredients, name: str, text: str, folders: list[Path], known: Digests) -> str:

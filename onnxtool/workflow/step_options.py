@@ -60,6 +60,8 @@ _CONVERT = {
     "layout": TEXT,
     "zipmap": FLAG,
     "float64": FLAG,
+    "effort": TEXT,
+    "strict": FLAG,
 }
 _OPTIMIZE = {
     "level": TEXT,
@@ -180,10 +182,8 @@ STEPS: Mapping[str, Mapping[str, Option]] = {
 EDIT_OPERATIONS = (
     *("set-shape", "name-dim", "rename-input", "rename-output", "add-output", "remove-output", "remove-input"),
     *("io-dtype", "layout", "extract", "append", "prepend", "connect", "opset", "ir-version", "metadata"),
-    *("clear-metadata", "doc", "external-data", "operation"),
+    *("clear-metadata", "doc", "external-data", "operation", "pre", "post", "refit", "replace-weight", "strip-weights"),
 )
-# Operations whose text is the name of another model file.
-EDIT_FILES = ("append", "prepend")
 # Steps that give a model; the others judge the model before them.
 PRODUCING = frozenset({"convert", "optimize", "quantize", "edit"})
 
