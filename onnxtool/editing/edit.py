@@ -164,7 +164,10 @@ def _record(model: ir.Model, todo: Sequence[Operation], source: Path) -> None:
 
 
 def _save(model: ir.Model, output: Path, context: EditContext) -> None:
-    io.save(model, output, external=context.external)
+    if context.chunk is not None:
+        io.save_chunked(model, output, context.chunk)
+    else:
+        io.save(model, output, external=context.external)
 
 
 def _stays_external(model: ir.Model) -> bool | None:

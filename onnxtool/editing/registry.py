@@ -16,7 +16,7 @@ from onnxtool.editing.operations.parts import Extract
 from onnxtool.editing.operations.postprocess import Postprocess
 from onnxtool.editing.operations.preprocess import Preprocess
 from onnxtool.editing.operations.set_shape import SetShape
-from onnxtool.editing.operations.storage import ExternalData
+from onnxtool.editing.operations.storage import Chunk, ExternalData
 from onnxtool.editing.operations.versions import SetIrVersion, SetOpset
 from onnxtool.editing.operations.weights import Refit, ReplaceWeight, StripWeights
 from onnxtool.errors import UsageError
@@ -45,6 +45,7 @@ _BUILT_IN: tuple[type[Operation], ...] = (
     ClearMetadata,
     SetDoc,
     ExternalData,
+    Chunk,
     StripWeights,
     Refit,
     ReplaceWeight,

@@ -119,6 +119,9 @@ def command(
         Texts,
         _taking("external-data", "always|never|SIZE", "Weights beside the model, in it, or beside it from a size on."),
     ] = None,
+    chunk: Annotated[
+        Texts, _taking("chunk", "SIZE", "Weights beside the model, in files of up to this size, such as 2GB.")
+    ] = None,
     strip_weights: Annotated[
         Texts,
         _taking("strip-weights", "WEIGHTS.safetensors", "Move the large weights to a file, and leave the graph."),

@@ -15,6 +15,8 @@ from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.report.edit import Proof
 
+_LEAST_CHUNK = 1000
+
 
 def parse_bytes(option: str, text: str) -> int:
     """Turn "64MB", "1.5GB" or plain bytes into a number of bytes (1 kB is 1000 bytes).
@@ -43,8 +45,29 @@ class ExternalData(Operation):
         outside = self.text == "always" or (self._limit is not None and size > self._limit)
         if not outside and size > io.INLINE_LIMIT:
             raise UnsupportedError(f"the weights take {size} bytes; a model file holds less than 2 GB.")
-        context.external = outside
+        context.external, context.chunk = outside, None
         self.done = f"weights {'beside' if outside else 'in'} the model file"
+        return model
+
+    def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:
+        return same_graph(before, after)
+
+
+class Chunk(Operation):
+    """Write the weights beside the model, in files of up to this size."""
+
+    name: ClassVar[str] = "chunk"
+    value: ClassVar[str] = "SIZE"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._limit = parse_bytes(self.name, text)
+        if self._limit < _LEAST_CHUNK:
+            raise UsageError(f"--{self.name} {text}: a file holds at least {_LEAST_CHUNK} bytes.")
+
+    def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
+        context.external, context.chunk = True, self._limit
+        self.done = f"weights beside the model file, in files of up to {self._limit} bytes"
         return model
 
     def prove(self, before: ir.Model, after: ir.Model, context: EditContext) -> Proof:

@@ -5,6 +5,7 @@ the `ModelProto` that `read_proto` gives, because importing onnx_ir takes twice 
 """
 
 from onnxtool.model.io.atomic import write_atomic
+from onnxtool.model.io.chunks import save_chunked
 from onnxtool.model.io.read import external_files, from_proto, load, native_path, read_proto, sha256, total_bytes
 from onnxtool.model.io.serialize import to_proto, weight_bytes
 from onnxtool.model.io.write import INLINE_LIMIT, check_output, save, spilled
@@ -18,6 +19,7 @@ __all__ = [
     "native_path",
     "read_proto",
     "save",
+    "save_chunked",
     "sha256",
     "spilled",
     "to_proto",

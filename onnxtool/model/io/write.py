@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -91,7 +91,7 @@ def save(
             size = temporary.stat().st_size
             with locked(path.parent):
                 replace(temporary, path)
-                _remove_left_data(path, None)
+                remove_left_data(path, set())
         return size
     except OSError as error:
         raise _cannot_write(path, error) from error
@@ -105,7 +105,7 @@ def _save_external(model: ir.Model, path: Path, spill: Path | None, spare: tuple
             data, proto = spill, to_proto(model)
         else:
             data, proto = fresh, externalized(model, fresh)
-        digest = _synced(data)
+        digest = digest_synced(data)
         # Another run may be writing the same output: names are chosen and both files renamed by one at a time.
         with locked(path.parent):
             final = _fresh_data_name(path)
@@ -129,11 +129,11 @@ def _save_external(model: ir.Model, path: Path, spill: Path | None, spare: tuple
             except OSError:
                 final.unlink(missing_ok=True)
                 raise
-            _remove_left_data(path, final.name)
+            remove_left_data(path, {final.name})
     return size
 
 
-def _synced(data: Path) -> bytes:
+def digest_synced(data: Path) -> bytes:
     """Bring a data file to the disk, and meanwhile compute its digest, for which the disk is not needed."""
     with ThreadPoolExecutor(1) as disk:
         written = disk.submit(sync, data)
@@ -142,14 +142,14 @@ def _synced(data: Path) -> bytes:
     return digest
 
 
-def _remove_left_data(path: Path, used: str | None) -> None:
+def remove_left_data(path: Path, used: Set[str]) -> None:
     """Remove data files that bear the model's name and that no model in the folder mentions any more.
 
     Those of the model that was just replaced, and those that a killed run had brought into place but not yet named.
     """
-    ours = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{8})?\.data")
+    ours = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{8})?(\.\d{4})?\.data")
     names = {f.name: f for f in path.parent.iterdir()}
-    candidates = [n for n in names if ours.fullmatch(n) and n != used]
+    candidates = [n for n in names if ours.fullmatch(n) and n not in used]
     if not candidates:
         return
     # A model that was renamed, be it to "m.onnx.old", still reads the data file of its old name. So every file beside

@@ -10,6 +10,7 @@ import pytest
 
 from onnxtool.editing.edit import edit
 from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.model.provenance.verify import verify
 from tests.editing.conftest import Editor, write
 
 TEXT = "g (float[n, 40] x) => (float[n, 40] y) { a = MatMul(x, w) y = Relu(a) }"
@@ -101,3 +102,28 @@ def test_the_source_may_be_the_output(tmp_path: Path) -> None:
     source = write(tmp_path / "source.onnx", TEXT, WEIGHTS)
     edit(source, source, ["rename-input=x=image"])
     assert [i.name for i in onnx.load(source).graph.input] == ["image"]
+
+
+def test_weights_in_several_files(edited: Editor) -> None:
+    text = "g (float[n, 40] x) => (float[n, 40] y) { a = MatMul(x, w) b = MatMul(a, v) y = MatMul(b, u) }"
+    three = {name: WEIGHTS["w"] + index for index, name in enumerate("wvu")}
+    made = edited(text, "chunk=13kB", weights=three)
+    files = sorted(made.output.parent.glob("output.onnx.*.data"))
+    assert [f.stat().st_size for f in files] == [12_800, 6_400]
+    assert np.array_equal(made.run(x=X)["y"], made.before(x=X)["y"])
+    assert verify(made.output).ok
+    edit(made.output, made.output, ["doc=again", "external-data=never"])
+    assert not list(made.output.parent.glob("output.onnx*.data"))
+
+
+def test_a_later_change_of_a_chunk_shows(edited: Editor) -> None:
+    made = edited(TEXT, "chunk=10kB", weights=WEIGHTS)
+    (data,) = made.output.parent.glob("output.onnx.*.data")
+    data.write_bytes(b"\1" + data.read_bytes()[1:])
+    assert not verify(made.output).ok
+
+
+@pytest.mark.parametrize("value", ["0", "x", "10", "-1"])
+def test_a_chunk_is_a_size(edited: Editor, value: str) -> None:
+    with pytest.raises(UsageError):
+        edited(TEXT, f"chunk={value}", weights=WEIGHTS)
