@@ -187,6 +187,11 @@ def command(
             zipmap=zipmap,
             float64=float64,
         )
+        from onnxtool.generation.embedding import OUTPUT, convert_embedding_model, is_embedding_model
+
+        if source is not None and task in (None, OUTPUT.replace("_", "-")) and is_embedding_model(source):
+            out.emit(convert_embedding_model(source, output, options, rtol=rtol, atol=atol))
+            return
         out.emit(
             convert(
                 source,
