@@ -73,7 +73,7 @@ class OptimizationProof:
         self._usual = replace(options, prepack=options.prepack and io.weight_bytes(model) < WORTHWHILE)
         self._plain = replace(self._usual, optimization="off")
         self._random = is_random(model)
-        self._specs = input_specs(model)
+        self._specs, self._seed = input_specs(model), seed
         noise = RoundingNoise(lambda: self._open_source(self._usual))
         self._evidence = replace(evidence_of_model(model, lambda: io.load(source), self._plain), noise=noise)
         self.warnings: list[str] = []
@@ -110,7 +110,8 @@ class OptimizationProof:
             fault = first_fault(report) if not report.ok else self._on_trials(runner)
         except OnnxToolError as error:
             return str(error)
-        self.report = report
+        tried = Findings(Observed(trials=list(self.further.trials)))
+        self.report = replace(report, coverage=tried.coverage("quick", self._seed)) if self.further.trials else report
         if fault is not None:
             return fault
         try:

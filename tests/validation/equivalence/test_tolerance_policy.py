@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxtool.validation.equivalence import tolerance_policy
 from onnxtool.validation.equivalence.difference import Difference
 from onnxtool.validation.equivalence.tolerance_policy import (
     ATOL,
     BITS,
+    CHANCE,
     HALF_STEPS,
     LEAST_SCALE,
     RTOL,
@@ -86,6 +88,7 @@ def test_the_least_scale_is_a_rounding_step_of_one() -> None:
     ((2, 3, 8, 8), [(48, 8, 1), (2, 3, 64)]),
     ((1, 1000, 1), [(1000, 1, 1)]),
     ((1, 3, 1, 1), [(3, 1, 1)]),
+    ((1, 2, 3), [(1, 2, 3)]),
 ])  # fmt: skip
 def test_columns_of_a_shape(shape: tuple[int, ...], expected: list[tuple[int, int, int]]) -> None:
     assert groupings(shape) == expected
@@ -98,6 +101,38 @@ def test_column_sums_are_numpys() -> None:
     np.testing.assert_allclose(column_sums(a, (3, 4, 5), largest=True), np.abs(a).max(axis=(0, 2)))
     a[0, 0, 0], a[1, 0, 0] = np.nan, np.inf
     assert np.isfinite(column_sums(a, (12, 5, 1))).all()
+
+
+def test_column_sums_do_not_depend_on_the_size_of_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = normal(7, 5, 11)
+    for grouping in ((35, 11, 1), (7, 5, 11), (385, 1, 1)):
+        for largest in (False, True):
+            monkeypatch.setattr(tolerance_policy, "_CHUNK", 1 << 18)
+            whole = column_sums(a, grouping, largest=largest)
+            for chunk in (1, 6, 30):
+                monkeypatch.setattr(tolerance_policy, "_CHUNK", chunk)
+                np.testing.assert_allclose(column_sums(a, grouping, largest=largest), whole, rtol=1e-12)
+
+
+def test_a_column_without_a_finite_number_has_no_scale() -> None:
+    a = normal(20, 2)
+    a[:, 0] = np.nan
+    assert column_sums(a, (20, 2, 1))[0] == 0
+    assert ColumnScales().add(a).at(0, 2)[0] == pytest.approx(LEAST_SCALE * column_sums(a, (20, 2, 1))[1], rel=0.2)
+
+
+def test_a_run_of_zeros_keeps_the_usual_size_of_the_output() -> None:
+    scales = ColumnScales()
+    for seed in range(3):
+        scales.add(normal(20, 2, seed=seed))
+    assert scales.add(np.zeros((20, 3), np.float32)).at(0, 3).min() == pytest.approx(LEAST_SCALE, rel=0.4)
+
+
+def test_the_benefit_of_chance_is_bounded() -> None:
+    one = ColumnScales().add(np.float32([[1e-3, 1.0]])).at(0, 2)[0]
+    assert one == pytest.approx(1e-3 * CHANCE * 2, rel=0.01)
+    many = ColumnScales().add(np.float32([[1e-3, 1.0]] * 24)).at(0, 2)[0]
+    assert LEAST_SCALE * 0.9 < many < LEAST_SCALE * 1.1
 
 
 def test_one_number_near_zero_among_its_neighbours_is_not_held_to_itself() -> None:

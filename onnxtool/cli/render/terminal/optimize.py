@@ -27,7 +27,9 @@ def render(report: OptimizeReport, console: Console, verbose: int = 0) -> None:
     slow = ", ".join(f"{d.name} ({d.reason})" for d in report.dropped if not d.fault)
     kept = ", ".join(f.name for f in report.families if f.kept)
     target = ("chosen for", report.target or "")
-    console.print(facts((target, ("fusions kept", kept), ("left out", slow), ("written", report.output))))
+    rule = "" if report.comparison is None else report.comparison.rule
+    told = (target, ("fusions kept", kept), ("left out", slow), ("rule", rule), ("written", report.output))
+    console.print(facts(told))
     warnings(console, report.warnings)
     verdict(console, report.ok, _summary(report))
 
