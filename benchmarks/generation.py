@@ -29,7 +29,7 @@ from onnxtool.generation.reference import Reference
 from onnxtool.generation.source import open_source
 from onnxtool.generation.tokenizer import BundleTokenizer
 
-CONTEXTS = (16, 512)
+CONTEXTS = (16, 256)
 
 
 def extracted(wheel: Path, work: Path) -> Path:
@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "onnxtool-generation")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--tokens", type=int, default=8192, help="of the text that perplexity is measured on")
     arguments = parser.parse_args()
     work: Path = arguments.work
     work.mkdir(parents=True, exist_ok=True)
@@ -115,9 +116,13 @@ def main() -> None:
 
     name, text = load_text(None)
     tokenizer = BundleTokenizer(ours)
-    base = perplexity(Decoder(Bundle.open(ours)), tokenizer, name, text)[1]
-    quality = {k: ratio(perplexity(Decoder(Bundle.open(p)), tokenizer, name, text)[1], base) for k, p in paths.items()}
-    losses = llama_losses(gguf, tokenizer.encode(text, special=False), 256)
+    most = arguments.tokens
+    base = perplexity(Decoder(Bundle.open(ours)), tokenizer, name, text, tokens=most)[1]
+    quality = {
+        k: ratio(perplexity(Decoder(Bundle.open(p)), tokenizer, name, text, tokens=most)[1], base)
+        for k, p in paths.items()
+    }
+    losses = llama_losses(gguf, tokenizer.encode(text, special=False)[:most], 256)
     if losses is not None:
         quality["llama.cpp, the Q4_1 GGUF itself"] = ratio(losses, base)
         paths["llama.cpp, the Q4_1 GGUF itself"] = gguf
@@ -140,7 +145,7 @@ def main() -> None:
     print(
         "| generator | MB | perplexity | "
         + " | ".join(f"decode/s, {t} thr." for t in threads)
-        + " | to transformers | prefill/s at 512 |"
+        + " | to transformers | prefill/s at 256 |"
     )
     print("|---|--:|--:|" + "--:|" * (len(threads) + 2))
     for label, path in paths.items():
@@ -153,7 +158,7 @@ def main() -> None:
         rates = [speeds.get((label, t, 16, "decode"), 0.0) for t in threads]
         peer = [speeds.get(("transformers fp32", t, 16, "decode"), 0.0) for t in threads]
         times = ", ".join(f"{a / b:.1f}x" if b else "-" for a, b in zip(rates, peer, strict=True))
-        prefill = speeds.get((label, threads[-1], 512, "prefill"), 0.0)
+        prefill = speeds.get((label, threads[-1], 256, "prefill"), 0.0)
         cells = " | ".join(f"{r:.1f}" for r in rates)
         print(f"| {label} | {size / 1e6:.0f} | {change} | {cells} | {times} | {prefill:.0f} |")
 

@@ -1,0 +1,69 @@
+"""A GGUF file becomes a bundle that generates what transformers reads in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from onnxtool.generation.bundle import Bundle
+from onnxtool.generation.convert import convert_text_model
+from onnxtool.generation.source import is_text_decoder
+
+
+def written(path: Path, tokenizer: Path) -> Path:
+    """A random Llama of one layer in Q8_0, with the vocabulary of a tokenizer.json."""
+    model = json.loads(tokenizer.read_text())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    hidden, inner, heads, kv = 64, 96, 4, 2
+    out = gguf.GGUFWriter(path, "llama")
+    out.add_context_length(192)
+    out.add_embedding_length(hidden)
+    out.add_block_count(1)
+    out.add_feed_forward_length(inner)
+    out.add_head_count(heads)
+    out.add_head_count_kv(kv)
+    out.add_rope_dimension_count(hidden // heads)
+    out.add_rope_freq_base(10000.0)
+    out.add_layer_norm_rms_eps(1e-5)
+    out.add_vocab_size(len(tokens))
+    out.add_tokenizer_model("gpt2")
+    out.add_token_list(tokens)
+    out.add_token_types([gguf.TokenType.CONTROL] * 3 + [gguf.TokenType.NORMAL] * (len(tokens) - 3))
+    out.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in model["merges"]])
+    out.add_bos_token_id(1)
+    out.add_eos_token_id(2)
+    random = np.random.default_rng(0)
+    shapes = {
+        "token_embd": (len(tokens), hidden),
+        "blk.0.attn_q": (hidden, hidden),
+        "blk.0.attn_k": (kv * hidden // heads, hidden),
+        "blk.0.attn_v": (kv * hidden // heads, hidden),
+        "blk.0.attn_output": (hidden, hidden),
+        "blk.0.ffn_gate": (inner, hidden),
+        "blk.0.ffn_up": (inner, hidden),
+        "blk.0.ffn_down": (hidden, inner),
+    }
+    kind = gguf.GGMLQuantizationType.Q8_0
+    for name, shape in shapes.items():
+        weights = (random.standard_normal(shape) * 0.15).astype(np.float32)
+        out.add_tensor(f"{name}.weight", gguf.quants.quantize(weights, kind), raw_dtype=kind)
+    for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
+        out.add_tensor(f"{name}.weight", np.ones(hidden, np.float32))
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+    return path
+
+
+def test_a_gguf_file_becomes_a_bundle(folder: Path, tmp_path: Path) -> None:
+    source = written(tmp_path / "model.gguf", folder / "tokenizer.json")
+    assert is_text_decoder(source)
+    report = convert_text_model(source, tmp_path / "bundle")
+    assert report.ok and all(p.equal == p.tokens for p in report.prompts)
+    assert any("GGUF" in note for note in report.notes)
+    opened = Bundle.open(tmp_path / "bundle")
+    assert (opened.layers, opened.kv_heads, opened.context, opened.eos) == (1, 2, 192, (2,))
