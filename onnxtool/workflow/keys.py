@@ -25,12 +25,19 @@ class Digests:
 
     def __init__(self) -> None:
         self._known: dict[Path, str] = {}
+        self._libraries: dict[bool, str] = {}
 
     def of(self, path: Path) -> str:
         """As `digests.path_digest`."""
         if path not in self._known:
             self._known[path] = digests.path_digest(path)
         return self._known[path]
+
+    def libraries(self, everything: bool) -> str:
+        """Digest of the versions that count."""
+        if everything not in self._libraries:
+            self._libraries[everything] = text_digest(digests.versions(everything))
+        return self._libraries[everything]
 
 
 @dataclass
@@ -65,7 +72,7 @@ def make_task(
     uses = found.uses
     uses["tool"] = digests.tool_digest()
     uses["platform"] = digests.platform_name()
-    uses["libraries"] = text_digest(digests.versions(everything))
+    uses["libraries"] = known.libraries(everything)
     if step.measured:
         uses["processor"] = digests.processor()
     if step.command in ("quantize",):

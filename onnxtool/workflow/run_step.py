@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import shutil
@@ -88,13 +89,12 @@ def run_step(task: StepTask) -> StepResult:
 def _run(task: StepTask) -> StepResult:
     store = Store(Path(task.store))
     with _scratch(store.folder) as work:
-        source = task.source if task.model is None else str(_laid_out(store, task.model, work / "source"))
+        source = task.source if task.model is None else str(_laid_out(store, task.model, work / "source.onnx"))
         reference = task.reference_path
         if task.reference is not None:
-            reference = str(_laid_out(store, task.reference, work / "reference"))
-        made = work / "made"
-        made.mkdir()
-        output = made / f"{task.key[:12]}.onnx"  # external data is called after it: no two results share a name
+            reference = str(_laid_out(store, task.reference, work / "reference.onnx"))
+        stem = task.key[:12]  # external data is called after it: no two results share a name
+        output = work / f"{stem}.onnx"
         began = time.perf_counter()
         with _inside(Path(task.root)), recorded() if task.watched else nullcontext() as recorder:
             report = run_in_place(task, source, reference, output)
@@ -111,7 +111,8 @@ def _run(task: StepTask) -> StepResult:
             names = [relative(p, Path(task.root)) for p in users_files(recorder, besides)]
             key = key_with_reads(task.key, Path(task.root), names)
             store.add_reads(task.key, names)
-        files = {MODEL if f == output else f.name: store.add_file(f) for f in sorted(made.iterdir()) if f.is_file()}
+        made = sorted(f for f in work.iterdir() if f.name.startswith(stem) and f.is_file())
+        files = {MODEL if f == output else f.name: store.add_file(f, move=True) for f in made}
         entry = Entry(key, task.command, files, plain, seconds, task.uses)
         store.put(entry)
         return StepResult(entry, report=plain)
@@ -139,15 +140,12 @@ def relative(path: Path, root: Path) -> str:
     return path.relative_to(root.resolve()).as_posix() if path.is_relative_to(root.resolve()) else str(path)
 
 
-def _laid_out(store: Store, files: Files, folder: Path) -> Path:
-    """The files of an entry in a folder, each held against its digest."""
-    folder.mkdir()
+def _laid_out(store: Store, files: Files, model: Path) -> Path:
+    """The files of an entry, each held against its digest; external data beside the model keeps its name."""
     for name, file in files.items():
-        if not store.take_out(file, folder / name):
-            raise ResourceError(
-                f"{store.folder}: a result in the cache is damaged; it is made again by the next build."
-            )
-    return folder / MODEL
+        if not store.take_out(file, model if name == MODEL else model.parent / name):
+            raise ResourceError(f"{store.folder}: a result in the cache is damaged; the next build makes it again.")
+    return model
 
 
 def _named_plainly(report: Report, work: Path, root: Path, output: Path) -> dict[str, Any]:
@@ -167,17 +165,33 @@ def _named_plainly(report: Report, work: Path, root: Path, output: Path) -> dict
     return found
 
 
+_scratches: dict[Path, Path] = {}
+
+
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder in the cache, on its file system, so that copies may share blocks."""
-    work = folder / "work" / f"{os.getpid()}-{secrets.token_hex(6)}"
-    try:
-        work.mkdir(parents=True)
-    except OSError as error:
-        raise ResourceError(f"{folder}: cannot be written ({error.strerror}).") from error
+    """A folder in the cache, on its file system, so that copies may share blocks; one for each process and cache,
+    because making and removing folders takes longer than all else that a small step does.
+    """
+    work = _scratches.get(folder)
+    if work is None or not work.is_dir():
+        if not _scratches:
+            atexit.register(_remove_scratches)
+        work = _scratches[folder] = folder / "work" / f"{os.getpid()}-{secrets.token_hex(6)}"
+        try:
+            work.mkdir(parents=True)
+        except OSError as error:
+            raise ResourceError(f"{folder}: cannot be written ({error.strerror}).") from error
     try:
         yield work
     finally:
+        for entry in list(os.scandir(work)):
+            with suppress(OSError):
+                shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
+
+
+def _remove_scratches() -> None:
+    for work in _scratches.values():
         shutil.rmtree(work, ignore_errors=True)
 
 

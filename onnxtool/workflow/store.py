@@ -105,8 +105,8 @@ class Store:
         """Where a content lies."""
         return self._path("blobs", sha256)
 
-    def add_file(self, path: Path) -> StoredFile:
-        """Keep a copy of a file's content.
+    def add_file(self, path: Path, move: bool = False) -> StoredFile:
+        """Keep a copy of a file's content; with `move` the file itself, which nobody else may have open.
 
         Raises:
             ResourceError: no room.
@@ -114,12 +114,18 @@ class Store:
         digest, count = file_digest(path), path.stat().st_size
         stored = StoredFile(digest, count)
         target = self.blob(digest)
-        if not self.holds(stored):
-            with _staged(target) as temporary:
-                copy(path, temporary)
-                if file_digest(temporary) != digest:
-                    raise ResourceError(f"{path.name}: changed while it was copied into the cache.")
-                os.replace(temporary, target)
+        if self.holds(stored):
+            return stored
+        if move:
+            with suppress(OSError):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, target)
+                return stored
+        with _staged(target) as temporary:
+            copy(path, temporary)
+            if file_digest(temporary) != digest:
+                raise ResourceError(f"{path.name}: changed while it was copied into the cache.")
+            os.replace(temporary, target)
         return stored
 
     def take_out(self, file: StoredFile, target: Path) -> bool:
