@@ -19,6 +19,7 @@ from onnxtool.workflow.file import WorkflowFile, read_file
 from onnxtool.workflow.history import read_history, record
 from onnxtool.workflow.instances import Instance, choose, expand
 from onnxtool.workflow.lock import Lock
+from onnxtool.workflow.remote import RemoteCache, is_remote
 from onnxtool.workflow.run_step import StepResult
 from onnxtool.workflow.store import Store, default_folder
 
@@ -42,7 +43,7 @@ def build(
         frozen: fail where anything would differ from onnxtool.lock, and leave that file alone.
         jobs: how many steps run at a time; 1 unless the file says so.
         executor: "local" (in this process), "processes" or "dask://HOST:PORT"; as the file says, else processes.
-        cache: folder of the cache, in place of the file's.
+        cache: folder or URL of the cache, in place of the file's.
 
     Returns:
         A report; `ok` is False when a model failed or misses its limits. One failing model does not stop the others.
@@ -57,13 +58,16 @@ def build(
     chosen = choose(instances, targets)
     _check_sources(described, chosen)
     store = Store(_cache_folder(described, cache))
+    shared = str(described.settings.get("cache", "")) if cache is None else str(cache)
     lock = Lock.read(described.root / described.settings.get("lock", described.path.with_suffix(".lock").name))
     jobs = jobs or int(described.settings.get("jobs", 1))
     if jobs < 1:
         raise UsageError(f"--jobs {jobs}: must be 1 or more.")
     name = executor or described.settings.get("executor", "processes")
     chains: dict[str, Chain] = {}
-    lookup = Lookup(described.root, store, lock, frozen, dry_run, chains)
+    lookup = Lookup(
+        described.root, store, lock, frozen, dry_run, chains, RemoteCache(shared) if is_remote(shared) else None
+    )
     for instance in chosen:
         chains[instance.name] = Chain(instance, lookup)
     if dry_run:
@@ -107,9 +111,12 @@ def build_history(
 
 
 def _cache_folder(file: WorkflowFile, given: str | os.PathLike[str] | None) -> Path:
-    if given is not None:
+    """On this machine; a cache behind a URL has the user's own folder in front of it."""
+    if given is not None and not is_remote(str(given)):
         return Path(given).absolute()
-    named = file.settings.get("cache")
+    named = None if given is not None else file.settings.get("cache")
+    if named is not None and is_remote(named):
+        named = None
     return (file.root / named) if named else default_folder().absolute()
 
 
@@ -117,7 +124,7 @@ def _check_sources(file: WorkflowFile, instances: Iterable[Instance]) -> None:
     """A source that is not there is a mistake in the file: it is said before anything runs."""
     for instance in instances:
         source = instance.source
-        if source is not None and "://" not in source and not (file.root / source).exists():
+        if source is not None and not is_remote(source) and not (file.root / source).exists():
             raise InputError(f"{file.path.name}: models.{instance.model}.source: no such file {source}.")
 
 

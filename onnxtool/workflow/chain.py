@@ -13,6 +13,15 @@ from onnxtool.workflow.instances import Instance
 from onnxtool.workflow.keys import Digests, changes, make_task
 from onnxtool.workflow.lock import Lock, LockedModel, LockedStep
 from onnxtool.workflow.publish import publish, published
+from onnxtool.workflow.remote import (
+    RemoteCache,
+    RemoteFiles,
+    base_name,
+    is_remote,
+    publish_remotely,
+    published_remotely,
+    shown,
+)
 from onnxtool.workflow.run_step import MODEL, Files, StepResult, StepTask, key_with_reads
 from onnxtool.workflow.step_options import PRODUCING
 from onnxtool.workflow.store import Entry, Store
@@ -29,19 +38,29 @@ class Lookup:
     frozen: bool
     dry_run: bool
     chains: Mapping[str, Chain]
+    remote_cache: RemoteCache | None = None
 
     def __post_init__(self) -> None:
         self.digests = Digests()
+        self.files = RemoteFiles(self.store.folder)
 
     def find(self, task: StepTask) -> Entry | None:
         """What a step gave before, from the same ingredients."""
         if not task.watched:
-            return self.store.find(task.key)
+            return self._entry(task.key)
+        if self.remote_cache is not None:
+            self.remote_cache.pull_reads(self.store, task.key)
         for names in self.store.reads(task.key):
-            entry = self.store.find(key_with_reads(task.key, self.root, names))
+            entry = self._entry(key_with_reads(task.key, self.root, names))
             if entry is not None:
                 return entry
         return None
+
+    def _entry(self, key: str) -> Entry | None:
+        entry = self.store.find(key)
+        if entry is None and self.remote_cache is not None:
+            return self.remote_cache.pull(self.store, key)
+        return entry
 
 
 class Chain:
@@ -110,6 +129,11 @@ class Chain:
         if self.lookup.frozen and self._locked_step() != self._as_locked(result.entry):
             self._fail(f"{task.command} gives another result than onnxtool.lock has.", 1)
             return
+        if self.lookup.remote_cache is not None:
+            try:
+                self.lookup.remote_cache.push(self.lookup.store, result.entry, task.key)
+            except OnnxToolError as error:
+                self.notes.append(f"not in the shared cache: {error}")
         self._took(result.entry, "built", self._why(task))
 
     def outcome(self) -> ModelOutcome:
@@ -118,8 +142,8 @@ class Chain:
         return ModelOutcome(
             name=instance.name,
             state="failed" if self.error else self._state,
-            output=instance.output if self.model is not None or self._files else "",
-            sha256=self._files.get(Path(instance.output).name, ""),
+            output=shown(instance.output) if self.model is not None or self._files else "",
+            sha256=self._files.get(base_name(instance.output), ""),
             bytes=known.bytes,
             ratio=known.ratio,
             seconds=known.seconds,
@@ -137,7 +161,7 @@ class Chain:
 
     def locked(self) -> LockedModel:
         """The model's part of the lock."""
-        return LockedModel(self.instance.output, self._files, self._made)
+        return LockedModel(shown(self.instance.output), self._files, self._made)
 
     def _begin(self) -> None:
         upstream = self.instance.upstream
@@ -158,8 +182,9 @@ class Chain:
 
     def _task(self) -> StepTask:
         instance = self.instance
-        step = instance.steps[len(self.steps)]
-        source = None if instance.source is None else self.lookup.root / instance.source
+        files, root = self.lookup.files, self.lookup.root
+        step = files.local_step(instance.steps[len(self.steps)], root)
+        source = None if instance.source is None else files.local(instance.source, root)
         return make_task(
             instance,
             step,
@@ -217,15 +242,20 @@ class Chain:
     def _publish(self) -> None:
         assert self.model is not None
         lookup = self.lookup
-        names = {(Path(self.instance.output).name if n == MODEL else n): f for n, f in self.model.items()}
+        names = {(base_name(self.instance.output) if n == MODEL else n): f for n, f in self.model.items()}
         self._files = {name: file.sha256 for name, file in names.items()}
-        if published(lookup.root, self.instance.output, names):
+        output = self.instance.output
+        remote = is_remote(output)
+        if published_remotely(output, names) if remote else published(lookup.root, output, names):
             return
         if lookup.dry_run:
             self._state = "stale"
             self.notes.append("the output is not there, or was changed")
             return
-        publish(lookup.store, lookup.root, self.instance.output, names)
+        if remote:
+            publish_remotely(lookup.store, output, names)
+        else:
+            publish(lookup.store, lookup.root, output, names)
         self._state = "built"
 
     def _stale(self, task: StepTask) -> None:

@@ -150,7 +150,7 @@ def _laid_out(store: Store, files: Files, model: Path) -> Path:
 
 def _named_plainly(report: Report, work: Path, root: Path, output: Path) -> dict[str, Any]:
     """The report as JSON, without the folders of this machine."""
-    names = {str(output): MODEL, f"{work}/": "", f"{root}/": ""}
+    names = {str(output): MODEL, f"{work}/": "", f"{work.parents[1]}/": "", f"{root}/": ""}
 
     def plain(value: Any) -> Any:
         if isinstance(value, str):
