@@ -114,15 +114,20 @@ class Preprocess(Operation):
         if self._outside == "nhwc":
             data = build.add("Transpose", [data], "planes", {"perm": [0, 3, 1, 2]}, ir.DataType.UINT8)
         if not self._fixed:
+            # On floats: what the runtime does on uint8 rounds twice, and comes out up to 2/255 away from Pillow.
+            data = build.add("Cast", [data], "levels", {"to": int(ir.DataType.FLOAT)}, ir.DataType.FLOAT)
             data = self._resized(build, data)
         if self.options.order == "bgr" and self._channels == 3:
             order = build.constant([2, 1, 0], "bgr", np.int64)
-            data = build.add("Gather", [data, order], "bgr_planes", {"axis": 1}, ir.DataType.UINT8)
+            data = build.add("Gather", [data, order], "bgr_planes", {"axis": 1}, data.dtype)
         target = ir.DataType.from_numpy(dtype)
         if dtype.kind not in "iu":
             data = self._normalized(build, data)
             if target != ir.DataType.FLOAT:
                 data = build.add("Cast", [data], "cast", {"to": int(target)}, target)
+        elif not self._fixed:
+            data = build.add("Round", [data], "whole_levels", None, ir.DataType.FLOAT)
+            data = build.add("Cast", [data], "cast", {"to": int(target)}, target)
         elif target != ir.DataType.UINT8:
             data = build.add("Cast", [data], "cast", {"to": int(target)}, target)
         if self._layout == "nhwc":
@@ -154,18 +159,19 @@ class Preprocess(Operation):
             "exclude_outside": 1,  # the weights at the edges are those of Pillow then
             "coordinate_transformation_mode": "half_pixel",
         }
-        resized = build.add("Resize", [data, None, None, sizes], "resized", how, ir.DataType.UINT8)
+        resized = build.add("Resize", [data, None, None, sizes], "resized", how, ir.DataType.FLOAT)
         if self.options.resize is None:
             return resized
         margin = build.add("Sub", [sides, crop], "margin", None, ir.DataType.INT64)
         start = build.add("Div", [margin, build.constant([2], "half", np.int64)], "start", None, ir.DataType.INT64)
         end = build.add("Add", [start, crop], "end", None, ir.DataType.INT64)
         axes = build.constant([2, 3], "crop_axes", np.int64)
-        return build.add("Slice", [resized, start, end, axes], "cropped", None, ir.DataType.UINT8)
+        return build.add("Slice", [resized, start, end, axes], "cropped", None, ir.DataType.FLOAT)
 
     def _normalized(self, build: Builder, data: ir.Value) -> ir.Value:
         kind = ir.DataType.FLOAT
-        data = build.add("Cast", [data], "levels", {"to": int(kind)}, kind)
+        if data.dtype != kind:
+            data = build.add("Cast", [data], "levels", {"to": int(kind)}, kind)
         if self.options.scale != 1:
             data = build.add(
                 "Div", [data, build.constant(self.options.scale, "scale", np.float32)], "scaled", None, kind

@@ -82,6 +82,24 @@ def test_channels_last_and_one_channel(edited: Editor) -> None:
     assert np.abs(got - wanted(pixels, "scale=255")).max() * 255 < 1.01
 
 
+def test_a_large_picture_is_within_one_level(edited: Editor) -> None:
+    text = "g (float[1, 3, 224, 224] image) => (float[1, 3, 224, 224] y) { y = Identity(image) }"
+    words = f"resize=256, crop=224, {NORMAL}"
+    made = edited(text, f"pre=image: u8 nhwc, {words}")
+    generator = np.random.default_rng(0)
+    pixels = np.clip(picture(505, 683) + generator.normal(0, 25, (505, 683, 3)), 0, 255).astype(np.uint8)
+    got = made.run(image=pixels[None])["y"][0].transpose(1, 2, 0)
+    off = np.abs(got - wanted(pixels, words, (224, 224))) * np.float32([0.229, 0.224, 0.225]) * 255
+    assert off.max() < 1.01
+
+
+def test_a_model_that_takes_whole_numbers(edited: Editor) -> None:
+    made = edited(IMAGE.replace("float[", "uint8["), "pre=image: u8 nhwc, resize=28, crop=20x24")
+    pixels = picture(50, 61)
+    got = made.run(image=pixels[None])["y"][0].transpose(1, 2, 0).astype(int)
+    assert np.abs(got - wanted(pixels, "resize=28, crop=20x24, scale=1")).max() <= 1
+
+
 def test_a_model_that_takes_half_precision(edited: Editor) -> None:
     made = edited(IMAGE.replace("float[", "float16["), f"pre=image: u8 nhwc, resize=28, {NORMAL}")
     assert made.run(image=picture(40, 40)[None])["y"].dtype == np.float16
