@@ -104,6 +104,8 @@ class SetShape(Operation):
             for axis, symbol in axes.items():
                 size = shape[axis]
                 assert isinstance(size, int)
+                if size < 1:
+                    raise UnsupportedError(f"dim {axis} of {name!r} is {size}, so there is nothing to prove it on.")
                 if self._roots.setdefault(symbol, size) != size:
                     raise UsageError(
                         f"--{self.name}: {symbol!r} would stand for {self._roots[symbol]} and for {size}; "

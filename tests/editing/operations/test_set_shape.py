@@ -253,3 +253,8 @@ def test_nonsense_is_refused(edited: Editor, value: str, told: str) -> None:
 def test_an_input_is_named_once() -> None:
     with pytest.raises(UsageError, match="twice"):
         SetShape("x:a,4").merge("x:b,4")
+
+
+def test_an_empty_dim_proves_nothing(edited: Editor) -> None:
+    with pytest.raises(UnsupportedError, match="dim 0 of 'x' is 0"):
+        edited(text_of("y = Neg(x)", 2, "0, 4"), "set-shape=x:batch,4")
