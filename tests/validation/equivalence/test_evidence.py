@@ -7,12 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence import rounding
 from onnxtool.validation.equivalence.difference import Difference
 from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck, Evidence
 from onnxtool.validation.equivalence.evidence import evidence_of_source
-from onnxtool.validation.equivalence.rounding import FACTOR, NO_EXCUSE, RoundingNoise, excuse
+from onnxtool.validation.equivalence.rounding import FACTOR, NO_EXCUSE, RoundingNoise, excuse, runtime_noise
 from onnxtool.validation.equivalence.tolerance_policy import ColumnScales, Tolerance
 
 
@@ -100,3 +103,53 @@ def test_quantized_outputs_may_be_off_by_their_steps() -> None:
     assert not report([0, 100, 200], [5, 100, 200]).ok
     assert any("varies by 30 only" in w for w in report([0, 10, 30], [0, 10, 30]).warnings)
     assert not report([0, 10, 200], [0, 10, 200]).warnings
+
+
+def test_as_many_elements_as_rounding_moves_are_excused() -> None:
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    again, b = a.copy(), a.copy()
+    again[:10, 0] += 0.1
+    b[20:40, 0] += 0.1
+    assert check(a, b, again).ok and check(a, b, again).outputs[0].excused == 20
+
+
+def test_what_is_not_finite_is_no_measurement() -> None:
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    b, again = a.copy(), a.copy()
+    b[7, 0] += 0.5
+    again[3, 0] = np.inf
+    assert not check(a, b, again).ok
+    a[5, 0] = b[5, 0] = again[5, 0] = np.nan
+    again[3, 0] = a[3, 0]
+    assert not check(a, b, again).ok
+
+
+def test_the_reference_is_run_again_once_for_each_input() -> None:
+    calls: list[int] = []
+
+    class Counted(Again):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            calls.append(1)
+            return super().run(feeds)
+
+    noise = RoundingNoise(lambda: Counted(np.ones(3)))
+    first, second = {"x": np.ones(1)}, {"x": np.ones(1)}
+    for feeds in (first, first, second, second):
+        assert noise.outputs(feeds)["y"].tolist() == [1, 1, 1]
+    assert len(calls) == 2
+    assert RoundingNoise(lambda: None).outputs(first) == {}
+
+
+@pytest.mark.parametrize(("level", "other"), [("all", "off"), ("extended", "off"), ("off", "basic")])
+def test_an_onnx_reference_is_run_with_other_graph_optimizations(
+    monkeypatch: pytest.MonkeyPatch, level: Any, other: str
+) -> None:
+    opened: list[str] = []
+
+    def opening(model: Any, options: SessionOptions) -> Any:
+        opened.append(options.optimization)
+        return Again(np.ones(3))
+
+    monkeypatch.setattr(rounding, "OnnxRunner", SimpleNamespace(open=opening))
+    runtime_noise("a.onnx", SessionOptions(optimization=level)).outputs({})
+    assert opened == [other]
