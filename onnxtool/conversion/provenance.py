@@ -65,6 +65,21 @@ def _verification(comparison: CompareReport | None, reproducible: bool) -> Any:
         "data": "sample" if "sample" in comparison.data else comparison.data,
         "runs": [{name: list(shape) for name, shape in run.items()} for run in comparison.runs],
     }
+    if comparison.rule:
+        result["rule"] = comparison.rule
+    seen = comparison.coverage
+    # How many inputs there was time for is a measured value too.
+    if seen is not None and not reproducible:
+        result["beyond"] = {
+            "effort": seen.effort,
+            "seed": seen.seed,
+            "inputs": dict(seen.inputs),
+            "tried": list(seen.tried),
+            "refused_by_source": len(seen.refused),
+            "unreached": [str(branch) for branch in seen.unreached],
+            "branches": seen.parts,
+            "complete": seen.complete,
+        }
     if not reproducible:
         result["max_abs"] = {o.name: float(f"{o.max_abs:.3g}") for o in comparison.outputs if np.isfinite(o.max_abs)}
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,7 @@ class KerasModel(LayeredModel):
     framework: str
     nchw: bool = False
     notes: list[str] = field(default_factory=list)
+    limits: Sequence[str] = ("missing",)  # what comparisons make of NaN differs from kernel to kernel
     feeds_hint: Mapping[str, Domain] | None = None
     concrete: Any = None
     output_keys: tuple[str, ...] = ()
