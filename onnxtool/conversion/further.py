@@ -101,7 +101,7 @@ class FurtherInputs:
         model, options = self._model, self._options
         reference = model if self._stays else None
         judge = _judge(model, runner, rule, (report.a, report.b))
-        findings = self.findings = Findings(replace_trials(self._observed), model.inputs, model.limits)
+        findings = self.findings = Findings(replace_trials(self._observed), model.inputs, self._limits())
         hold(findings.observed.trials, judge, reference, runner, findings)
         if findings.failure is None:
             self._branches(graph, runner, judge, session)
@@ -115,6 +115,11 @@ class FurtherInputs:
             file = keep(findings.failure, options.keep_counterexample)
         coverage = findings.coverage(options.effort, options.seed)
         return replace(with_findings(report, findings, coverage, file), strict=options.strict)
+
+    def _limits(self) -> tuple[str, ...]:
+        """Kinds of inputs on which a difference is said: of quantized models also those beyond their ranges."""
+        beyond = ("missing", "values", "search") if self._model.rounding else ()
+        return (*self._model.limits, *beyond)
 
     def _hold_steady(self, first: Mapping[str, Any]) -> None:
         """The source once more on its first input: what it has run on since must not matter."""
