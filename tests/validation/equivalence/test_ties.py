@@ -37,6 +37,13 @@ def test_scores_within_the_tolerance_but_not_within_rounding_are_no_tie() -> Non
     assert tied(scores, again, indices(1), indices(0), LAST) == 1
 
 
+def test_a_tie_is_relative_to_the_largest_score() -> None:
+    large = np.float32([[1e4, 1e4 + 2e-3]])
+    assert tied(large, large, indices(1), indices(0), LAST) == 1
+    small = np.float32([[1e-4, 1.001e-4]])
+    assert tied(small, small, indices(1), indices(0), LAST) == 0
+
+
 def test_whole_numbers_tie_only_when_equal() -> None:
     scores = np.array([[5, 5, 4]])
     assert tied(scores, scores, indices(0), indices(1), LAST) == 1
@@ -58,6 +65,7 @@ def test_an_index_beyond_the_end_or_the_same_one_twice_is_no_tie() -> None:
         ("y = ArgMax <axis = 1, keepdims = 0> (s)", Choice("s", 1, False)),
         ("a = ArgMin <axis = 0> (s)  y = Cast <to = 6> (a)", Choice("s", 0, True)),
         ("k = Constant <value_ints = [2]> ()  v, y = TopK (s, k)", Choice("s", -1, True)),
+        ("k = Constant <value_ints = [2]> ()  y, i = TopK (s, k)", None),
         ("y = Abs (s)", None),
     ],
 )
