@@ -51,7 +51,7 @@ def test_a_rate_beside_a_column_of_a_million_may_not_be_off_by_half() -> None:
 def test_a_small_channel_of_a_picture_is_judged_on_its_own_scale(axis: int) -> None:
     scale = np.ones(4, int)
     scale[axis] = 3
-    factors = np.float32([1, 1e6, 1]).reshape(scale)
+    factors = np.float32([1, 1e6, 1e6]).reshape(scale)
     shape = [2, 5, 6, 7]
     shape[axis] = 3
     a = normal(*shape) * factors
@@ -189,6 +189,12 @@ def test_absolute_and_steps_are_in_the_outputs_own_units() -> None:
 def test_nothing_asked_is_nothing_allowed() -> None:
     assert allowed_error(np.float64([1.0, np.inf, np.nan]), Tolerance(0.0, 0.0), 1.0).tolist() == [0, 0, 0]
     assert allowed_error(np.float64([2.0]), Tolerance(0.1, 0.01), 3.0)[0] == pytest.approx(0.23)
+
+
+def test_numbers_below_the_smallest_normal_one_may_be_flushed() -> None:
+    assert allowed_error(np.zeros(1), Tolerance(), 0.0)[0] == 2.0**-126
+    assert ok(np.zeros(3, np.float32), np.full(3, 1e-40, np.float32))
+    assert not ok(np.zeros(3, np.float32), np.full(3, 1e-37, np.float32))
 
 
 def test_the_rule_is_told_as_applied() -> None:
