@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--tokens", type=int, default=8192, help="of the text that perplexity is measured on")
+    parser.add_argument("--llama", action="store_true", help="llama.cpp too (package llama-cpp-python)")
     arguments = parser.parse_args()
     work: Path = arguments.work
     work.mkdir(parents=True, exist_ok=True)
@@ -122,7 +123,9 @@ def main() -> None:
         k: ratio(perplexity(Decoder(Bundle.open(p)), tokenizer, name, text, tokens=most)[1], base)
         for k, p in paths.items()
     }
-    losses = llama_losses(gguf, tokenizer.encode(text, special=False)[:most], 256)
+    losses = None
+    if arguments.llama:
+        losses = llama_losses(gguf, tokenizer.encode(text, special=False)[:most], 256)
     if losses is not None:
         quality["llama.cpp, the Q4_1 GGUF itself"] = ratio(losses, base)
         paths["llama.cpp, the Q4_1 GGUF itself"] = gguf
