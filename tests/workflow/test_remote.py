@@ -71,7 +71,6 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 def test_a_source_on_a_server(run: Builder, project: Path) -> None:
-    pytest.importorskip("aiohttp")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(project)))
     Thread(target=server.serve_forever, daemon=True).start()
     try:
