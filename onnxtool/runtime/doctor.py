@@ -121,6 +121,6 @@ def _plain_requirements(extra: str) -> list[str]:
 
 def _declared() -> list[str]:
     try:
-        return requires("onnxtool") or []
+        return requires("onnxtool-cli") or []
     except PackageNotFoundError:
         return []

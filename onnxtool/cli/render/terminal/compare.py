@@ -58,7 +58,7 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     own = sum(item.rtol is not None for item in report.outputs)
     but = f", {own} output{'s' if own != 1 else ''} by {'their' if own != 1 else 'its'} own tolerance" if own else ""
     if report.rule:
-        console.print(f"  rule: {markup(report.rule, 300)} (docs/equality.md)", style="dim", soft_wrap=True)
+        console.print(f"  rule: {markup(report.rule, 300)} (docs/equality.md)", style="dim")
     verdict(console, report.ok, f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} ({sizes})")
 
 

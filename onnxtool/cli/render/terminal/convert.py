@@ -73,6 +73,6 @@ def _compared(report: ConvertReport, console: Console) -> None:
         limits = f"within rtol {comparison.rtol:g}, atol {comparison.atol:g}"
         console.print(f"  compared on {markup(comparison.data)}, {limits}: {markup(sizes, 400)}", style="dim")
     if comparison.rule:
-        console.print(f"  rule: {markup(comparison.rule, 300)} (docs/equality.md)", style="dim", soft_wrap=True)
+        console.print(f"  rule: {markup(comparison.rule, 300)} (docs/equality.md)", style="dim")
     if comparison.coverage is not None:
         console.print(f"  besides: {markup(comparison.coverage.summary, 300)}", style="dim", soft_wrap=True)
