@@ -22,13 +22,13 @@ NOT_OF_A_STEP = {
     "convert": {"keep-failed", "keep-counterexample", "reproducible", "adapter", "eval"},
     "optimize": {"list-passes"},
     "quantize": {"max-perplexity", "max-size"},  # of bundles
-    "edit": {"dry-run", "list-operations"},
+    "edit": {"dry-run", "list-operations", "chunk"},
     "check": {"explain", "fix", "jobs"},
     "compare": {
         *("bisect", "record", "golden", "keep-counterexample"),
         *("factory", "factory-arg", "pythonpath", "trust", "input-shape", "input-dtype"),
     },
-    "bench": {"trace"},
+    "bench": {"trace", "peer"},
 }
 
 
