@@ -22,6 +22,8 @@ _DRAWS = 4
 _TIE = 1e-5  # scores this close pick the label by rounding
 # Differences up to so many times what this moves are put down to it: the largest of a few draws is an estimate.
 FACTOR = 4.0
+# A search towards larger differences picks the input on which rounding happens to do most, of all that it tries.
+SEARCHED = 4.0
 
 
 def rounding_explains(
@@ -37,6 +39,7 @@ def rounding_explains(
     """
     expected = flatten(trial.outputs)
     given = flatten(actual)
+    factor = FACTOR * (SEARCHED if trial.kind == "search" else 1.0)
     moved = [m for m in (_moved(reference, trial.feeds, seed) for seed in range(_DRAWS)) if m is not None]
     if not moved:
         return False
@@ -46,12 +49,12 @@ def rounding_explains(
         if other.shape != own.shape or (own.dtype.kind in "OUS") != (other.dtype.kind in "OUS"):
             return False
         draws = [np.asarray(m[name]) for m in moved if name in m and np.shape(m[name]) == own.shape]
-        if not _explained(own, other, draws) and not _tied(own, other, expected):
+        if not _explained(own, other, draws, factor) and not _tied(own, other, expected):
             return False
     return True
 
 
-def _explained(own: np.ndarray, other: np.ndarray, draws: list[np.ndarray]) -> bool:
+def _explained(own: np.ndarray, other: np.ndarray, draws: list[np.ndarray], factor: float = FACTOR) -> bool:
     if own.dtype.kind in "OUSb":
         unequal = own.astype(str) != other.astype(str)
         flips = np.any([own.astype(str) != d.astype(str) for d in draws], axis=0) if draws else np.zeros(own.shape)
@@ -64,7 +67,7 @@ def _explained(own: np.ndarray, other: np.ndarray, draws: list[np.ndarray]) -> b
     if own.ndim:  # one draw says little of one element: elements of a column share theirs
         noise = np.broadcast_to(noise.reshape(-1, own.shape[-1]).max(axis=0, initial=0.0), own.shape)
     scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
-    rest = error - FACTOR * np.nan_to_num(noise, nan=0.0, posinf=0.0)
+    rest = error - factor * np.nan_to_num(noise, nan=0.0, posinf=0.0)
     own_steps = 1e-3 * np.abs(a) + 1e-5 * max(1.0, scale) if own.dtype.kind in "fcV" else 0.0
     return bool(np.isfinite(error).all() and (rest <= own_steps).all())
 
