@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -71,11 +70,6 @@ def byte_count(option: str, text: str | None) -> int | None:
     Raises:
         UsageError: not such a size.
     """
-    from onnxtool.errors import UsageError
+    from onnxtool.model.byte_sizes import parse_bytes
 
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kmgt]?)b?", text.strip().lower(), re.ASCII)
-    if match is None:
-        raise UsageError(f"{option} {text}: write a size such as 64MB, 1.5GB, or a number of bytes.")
-    return int(float(match[1]) * 1000 ** " kmgt".index(match[2] or " "))
+    return None if text is None else parse_bytes(text, f"{option} {text}")

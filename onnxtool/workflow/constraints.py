@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxtool.errors import UsageError
+from onnxtool.model.byte_sizes import parse_bytes
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "": 1e-3}
@@ -147,7 +148,4 @@ def byte_count(where: str, value: Any) -> int | None:
     """
     if value is None or isinstance(value, int):
         return value
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kmgt]?)b?", str(value).strip().lower(), re.ASCII)
-    if found is None:
-        raise UsageError(f"{where}: write a size such as 64MB, 1.5GB, or a number of bytes.")
-    return int(float(found[1]) * 1000 ** " kmgt".index(found[2] or " "))
+    return parse_bytes(str(value), where)

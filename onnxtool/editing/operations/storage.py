@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -13,21 +12,10 @@ from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.proofs import same_graph
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
+from onnxtool.model.byte_sizes import parse_bytes
 from onnxtool.report.edit import Proof
 
 _LEAST_CHUNK = 1000
-
-
-def parse_bytes(option: str, text: str) -> int:
-    """Turn "64MB", "1.5GB" or plain bytes into a number of bytes (1 kB is 1000 bytes).
-
-    Raises:
-        UsageError: not such a size.
-    """
-    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kmgt]?)b?", text.strip().lower(), re.ASCII)
-    if match is None:
-        raise UsageError(f"--{option} {text}: write a size such as 64MB, 1.5GB, or a number of bytes.")
-    return int(float(match[1]) * 1000 ** " kmgt".index(match[2] or " "))
 
 
 class ExternalData(Operation):
@@ -38,7 +26,7 @@ class ExternalData(Operation):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._limit = None if text in ("always", "never") else parse_bytes(self.name, text)
+        self._limit = None if text in ("always", "never") else parse_bytes(text, f"--{self.name} {text}")
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
         size = io.weight_bytes(model)
@@ -61,7 +49,7 @@ class Chunk(Operation):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._limit = parse_bytes(self.name, text)
+        self._limit = parse_bytes(text, f"--{self.name} {text}")
         if self._limit < _LEAST_CHUNK:
             raise UsageError(f"--{self.name} {text}: a file holds at least {_LEAST_CHUNK} bytes.")
 
