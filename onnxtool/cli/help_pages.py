@@ -90,7 +90,16 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Reports": ("--json", "--junit", "--sarif", "--markdown", "--html", "--report", "--verbose", "--quiet"),
     SELDOM: (
-        *("--pythonpath", "--custom-op-library", "--keep-metadata", "--adapter", "--inputs", "--outputs", "--zipmap"),
+        *(
+            "--pythonpath",
+            "--custom-op-library",
+            "--ep-library",
+            "--keep-metadata",
+            "--adapter",
+            "--inputs",
+            "--outputs",
+            "--zipmap",
+        ),
         *("--float64", "--seed", "--freeze-initializers", "--max-folded-size", "--downgrade-opset", "--per-channel"),
         *("--activations", "--weights", "--method", "--percentile", "--op", "--exclude", "--keep-io", "--block-size"),
         *("--symmetric", "--rtn", "--smooth", "--equalize", "--bias-correction", "--compact", "--attention", "--fuse"),

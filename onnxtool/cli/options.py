@@ -72,7 +72,24 @@ DataOption = Annotated[
         "--data", metavar="PATH", help="Input data: .npz, .npy or a folder of .npy files.", show_default=False
     ),
 ]
-ProviderOption = Annotated[str, typer.Option("--provider", metavar="NAME", help="Execution provider.")]
+ProviderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--provider",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Execution provider with its options (or :@FILE.json). Repeatable, in order of priority.",
+        show_default=False,
+    ),
+]
+EpLibraryOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ep-library",
+        metavar="FILE|PACKAGE",
+        help="Plugin execution provider to load; this runs its code. Repeatable.",
+        show_default=False,
+    ),
+]
 ThreadsOption = Annotated[
     int | None,
     typer.Option("--threads", min=1, help="Threads of the runtime; all cores unless given.", show_default=False),

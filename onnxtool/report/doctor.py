@@ -43,6 +43,28 @@ class CpuFeature:
     meaning: str
 
 
+@dataclass(frozen=True)
+class ProviderInfo:
+    """One execution provider.
+
+    Attributes:
+        name: short: what --provider takes ("openvino").
+        state: "built in" to the installed ONNX Runtime, "plugin" (an installed package that onnxtool loads when it is
+            asked for), "failed" (a plugin that does not load) or "not installed".
+        version: of the package or library that brings it; None when unknown.
+        devices: what it runs on here ("cpu: Intel(R) Xeon(R)"); none when it has no device on this machine.
+        where: what it is for, or why it failed.
+        command: what installs it; empty when it is there.
+    """
+
+    name: str
+    state: str
+    version: str | None
+    devices: tuple[str, ...]
+    where: str
+    command: str
+
+
 @dataclass(frozen=True, repr=False)
 class DoctorReport(Report):
     """The machine and the installation.
@@ -52,6 +74,7 @@ class DoctorReport(Report):
         platform: operating system and architecture.
         packages: versions of what onnxtool always needs; None where one is missing.
         providers: execution providers of the installed ONNX Runtime.
+        available: each execution provider that is there, then those that could be.
         extras: the optional parts.
         cpu: model name of the processor.
         cores: logical cores that this process may use.
@@ -75,6 +98,7 @@ class DoctorReport(Report):
     features: tuple[CpuFeature, ...]
     advice: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    available: tuple[ProviderInfo, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from onnxtool.report.doctor import CpuFeature, DoctorReport, Extra
+from onnxtool.report.doctor import CpuFeature, DoctorReport, Extra, ProviderInfo
 from onnxtool.runtime import cpu
 
 _BASE = ("onnx", "onnx-ir", "onnxscript", "numpy", "onnxruntime", "typer", "rich")
-_EXTRAS = ("pytorch", "keras", "sklearn", "boosting", "images", "signing")
+_EXTRAS = ("pytorch", "keras", "sklearn", "boosting", "images", "signing", "openvino")
 # Other distributions that bring the same module: any of them satisfies the requirement.
 _SAME = {
     "onnxruntime": ("onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml"),
@@ -47,7 +47,14 @@ def doctor() -> DoctorReport:
         features=features,
         advice=tuple(advice(features)),
         problems=tuple(problems),
+        available=_providers() if providers else (),
     )
+
+
+def _providers() -> tuple[ProviderInfo, ...]:
+    from onnxtool.runtime.providers.survey import survey
+
+    return survey()
 
 
 def installed(distribution: str) -> str | None:

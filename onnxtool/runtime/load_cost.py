@@ -50,7 +50,14 @@ def load_cost(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOpti
             "data": str(data),
             "provider": options.provider,
             "threads": options.threads,
+            "optimization": options.optimization,
             "custom_op_libraries": [str(p) for p in options.custom_op_libraries],
+            "ep_libraries": options.ep_libraries,
+            "settings": options.settings,
+            "arena": options.arena,
+            "memory_pattern": options.memory_pattern,
+            "parallel": options.parallel,
+            "prepack": options.prepack,
         }
         try:
             done = subprocess.run(
@@ -76,10 +83,18 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
     from onnxtool.runtime.feeds import adapt
     from onnxtool.runtime.runner import OnnxRunner
 
+    provider = request["provider"]
     options = SessionOptions(
-        request["provider"],
+        provider if isinstance(provider, str) else tuple(provider),
         request["threads"],
+        request["optimization"],
         custom_op_libraries=tuple(Path(p) for p in request["custom_op_libraries"]),
+        ep_libraries=tuple(request["ep_libraries"]),
+        settings=tuple((key, value) for key, value in request["settings"]),
+        arena=request["arena"],
+        memory_pattern=request["memory_pattern"],
+        parallel=request["parallel"],
+        prepack=request["prepack"],
     )
     arrays = read_npz(request["data"])
     before = resident_bytes()

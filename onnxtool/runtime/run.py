@@ -22,7 +22,7 @@ from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
+from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names
 
 _SHOWN = 8
 
@@ -75,7 +75,7 @@ def run(
     return RunReport(
         model=str(model),
         data=origin,
-        provider=provider_name(options.provider),
+        provider=provider_names(options),
         inputs=tuple(summarise(name, value) for name, value in feeds.items()),
         outputs=summaries,
         load_seconds=loaded - began,

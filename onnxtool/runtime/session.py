@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,9 @@ import onnxruntime as ort
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.runtime.isolation import guarded, native_silence
+from onnxtool.runtime.providers.plugins import register_all
+from onnxtool.runtime.providers.resolve import CPU, ResolvedProvider, resolve
+from onnxtool.runtime.providers.spec import parse_providers, short_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -45,7 +48,8 @@ class SessionOptions:
     """How a model is run.
 
     Attributes:
-        provider: execution provider, short ("cpu", "cuda") or in full ("CPUExecutionProvider").
+        provider: execution provider with its options as `parse_provider` reads it: "cpu", "cuda:device_id=1",
+            "CPUExecutionProvider"; or several in order of priority.
         threads: intra-op threads; None leaves it to the runtime (all cores).
         optimization: the runtime's own graph optimizations at load time. Equality is judged with "off",
             because the runtime's optimizer is itself wrong at times (Pad followed by MaxPool).
@@ -59,11 +63,17 @@ class SessionOptions:
             then go early; for graphs with an output for each of many tensors.
         optimized_path: when given, the runtime writes its own optimized graph there: which kernels really run.
         lean: take less memory and a little more time: no plan of all allocations in one block.
+        ep_libraries: shared libraries with plugin providers, or packages that bring one; loading one runs its code.
+        settings: further entries of the session's configuration, such as ("session.intra_op.allow_spinning", "0").
+        arena: keep memory for the next run.
+        memory_pattern: plan all allocations of a run in one block.
+        parallel: run independent nodes at the same time.
+        record_placement: note which provider takes which node.
         fold: compute constant nodes when loading, which makes a copy of every weight that is transposed; without it
             they are computed as they come, or spared: a product takes its weight transposed.
     """
 
-    provider: str = "cpu"
+    provider: str | tuple[str, ...] = "cpu"
     threads: int | None = None
     optimization: OptimizationLevel = "all"
     custom_op_libraries: tuple[Path, ...] = ()
@@ -74,29 +84,30 @@ class SessionOptions:
     optimized_path: Path | None = None
     lean: bool = False
     fold: bool = True
+    ep_libraries: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    arena: bool = True
+    memory_pattern: bool = True
+    parallel: bool = False
+    record_placement: bool = False
 
 
 DEFAULT = SessionOptions()
 EXACT = SessionOptions(optimization="off")
 
 
-def available_providers() -> list[str]:
-    """Execution providers of this ONNX Runtime build, in full."""
-    return list(ort.get_available_providers())
-
-
-def provider_name(name: str) -> str:
-    """The full name of an execution provider.
+def provider_names(options: SessionOptions) -> str:
+    """The full names of the providers that a session is given, the CPU as the last resort left out.
 
     Raises:
-        UsageError: this build of the runtime does not have it.
+        UsageError: a provider that is not there.
     """
-    available = available_providers()
-    for full in available:
-        if name.lower() in (full.lower(), full.removesuffix("ExecutionProvider").lower()):
-            return full
-    known = ", ".join(p.removesuffix("ExecutionProvider").lower() for p in available)
-    raise UsageError(f"--provider {name}: this ONNX Runtime has {known}.")
+    return ", ".join(p.name for p in _resolved(options)[: len(parse_providers(options.provider))])
+
+
+def _resolved(options: SessionOptions) -> list[ResolvedProvider]:
+    register_all(options.ep_libraries)
+    return resolve(parse_providers(options.provider), options.threads)
 
 
 def create_session(
@@ -129,7 +140,15 @@ def create_session(
         native.add_session_config_entry("optimization.disable_specified_optimizers", "ConstantFolding")
     if options.outputs_early:
         native.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-    native.enable_mem_pattern = not options.lean
+    native.enable_mem_pattern = options.memory_pattern and not options.lean
+    native.enable_cpu_mem_arena = options.arena
+    if options.parallel:
+        native.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+        native.inter_op_num_threads = 0
+    for key, value in options.settings:
+        native.add_session_config_entry(key, value)
+    if options.record_placement:
+        native.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if options.stop_spinning:
         native.add_session_config_entry("session.force_spinning_stop", "1")
     if options.profile_prefix is not None:
@@ -141,16 +160,13 @@ def create_session(
         _register(native, library)
     if weights:
         native.add_external_initializers(list(weights), [_lendable(w) for w in weights.values()])
-    providers = [provider_name(options.provider)]
-    if providers[0] != "CPUExecutionProvider":
-        providers.append("CPUExecutionProvider")
-    return _create(model, native, providers)
+    return _create(model, native, _resolved(options))
 
 
 def _create(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
     native: ort.SessionOptions,
-    providers: list[str],
+    providers: Sequence[ResolvedProvider],
 ) -> ort.InferenceSession:
     if isinstance(model, (str, os.PathLike)):
         return _start(os.fspath(model), native, providers)
@@ -220,15 +236,40 @@ def _external_folder(model: ir.Model) -> Path | None:
     return None
 
 
-def _start(model: str | bytes, native: ort.SessionOptions, providers: list[str]) -> ort.InferenceSession:
+def _start(
+    model: str | bytes, native: ort.SessionOptions, providers: Sequence[ResolvedProvider]
+) -> ort.InferenceSession:
     size = len(model) if isinstance(model, bytes) else bytes_beside(Path(model))
     try:
         with guarded("loading the model into the runtime", size), native_silence():
             named = model if isinstance(model, bytes) else io.native_path(model)
             # Its fallback prints to the terminal, and would run what was asked for somewhere else.
-            return ort.InferenceSession(named, native, providers=providers, enable_fallback=0)
+            if not any(p.devices for p in providers):
+                taken = [(p.name, p.options) for p in providers]
+                return ort.InferenceSession(named, native, providers=taken, enable_fallback=0)
+            for provider in providers:
+                if provider.devices:
+                    native.add_provider_for_devices(list(provider.devices), provider.options)
+                else:
+                    native.add_provider(provider.name, provider.options)
+            return ort.InferenceSession(named, native, enable_fallback=0)
     except Exception as error:
-        raise classify(error) from error
+        raise _provider_error(error, providers[0]) or classify(error) from error
+
+
+# "Exception from src/plugins/intel_cpu/src/config.cpp:505: NotFound: Unsupported property ..."
+_THROWN_AT = re.compile(r"(?:Exception from|Check '[^']*' failed at) \S+?:\d+:? ?")
+
+
+def _provider_error(error: Exception, provider: ResolvedProvider) -> OnnxToolError | None:
+    """What another provider than the CPU says of itself, not of the model; None when it is not about the provider."""
+    text = first_line(error)
+    if provider.name == CPU or not ("EP_FAIL" in str(error) or _THROWN_AT.search(text) or "property" in text):
+        return None
+    told = _THROWN_AT.sub("", text).strip() or text
+    if "property" in told.lower() or "option" in told.lower():
+        return UsageError(f"--provider {short_name(provider.name)}: {told}")
+    return UnsupportedError(f"{provider.name} cannot run this model: {told}")
 
 
 def bytes_beside(path: Path) -> int:

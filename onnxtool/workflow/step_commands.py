@@ -196,10 +196,11 @@ def _session(options: dict[str, Any], optimization: Any = "all") -> SessionOptio
     from onnxtool.runtime.session import SessionOptions
 
     return SessionOptions(
-        options.pop("provider", "cpu"),
+        _texts(options.pop("provider", ())),
         options.pop("threads", None),
         optimization,
         custom_op_libraries=tuple(Path(p) for p in _texts(options.pop("custom-op-library", ()))),
+        ep_libraries=_texts(options.pop("ep-library", ())),
     )
 
 

@@ -80,7 +80,8 @@ _OPTIMIZE = {
     "strict": FLAG,
     "no-verify": FLAG,
     "no-bench": FLAG,
-    "provider": TEXT,
+    "provider": TEXTS,
+    "ep-library": TEXTS,
     "threads": INTEGER,
     "custom-op-library": LIBRARIES,
 }
@@ -123,7 +124,8 @@ _EDIT = {
     "rtol": NUMBER,
     "atol": NUMBER,
     "seed": INTEGER,
-    "provider": TEXT,
+    "provider": TEXTS,
+    "ep-library": TEXTS,
     "threads": INTEGER,
     "custom-op-library": LIBRARIES,
 }
@@ -133,7 +135,8 @@ _CHECK = {
     "ignore": TEXTS,
     "fail-on": TEXT,
     "seed": INTEGER,
-    "provider": TEXT,
+    "provider": TEXTS,
+    "ep-library": TEXTS,
     "threads": INTEGER,
     "custom-op-library": LIBRARIES,
 }
@@ -152,7 +155,8 @@ _COMPARE = {
     "effort": TEXT,
     "strict": FLAG,
     "seed": INTEGER,
-    "provider": TEXT,
+    "provider": TEXTS,
+    "ep-library": TEXTS,
     "threads": INTEGER,
     "custom-op-library": LIBRARIES,
 }
@@ -165,7 +169,8 @@ _BENCH = {
     "baseline": FILE,
     "max-regression": TEXT,
     "seed": INTEGER,
-    "provider": TEXT,
+    "provider": TEXTS,
+    "ep-library": TEXTS,
     "custom-op-library": LIBRARIES,
 }
 

@@ -54,7 +54,8 @@ def command(
         ),
     ] = None,
     seed: o.SeedOption = 0,
-    provider: o.ProviderOption = "cpu",
+    provider: o.ProviderOption = None,
+    ep_library: o.EpLibraryOption = None,
     custom_op_library: o.CustomOpOption = None,
     report_files: o.ReportOption = None,
     json: o.JsonOption = None,
@@ -78,10 +79,10 @@ def command(
             counts = whole_numbers("--threads", threads)
             out.emit(bench_bundles(models, peers=peer or (), threads=counts[0] if counts else None))
             return
-        from onnxtool.runtime.session import SessionOptions
+        from onnxtool.cli.session import session_options
         from onnxtool.validation.benchmark.bench import bench
 
-        options = SessionOptions(provider, custom_op_libraries=tuple(custom_op_library or ()))
+        options = session_options(provider, None, custom_op_library, ep_library)
         out.emit(
             bench(
                 models,

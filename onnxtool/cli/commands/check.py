@@ -63,7 +63,8 @@ def command(
         int, typer.Option("--jobs", "-j", min=1, help="How many models to check at a time, when there are several.")
     ] = 1,
     seed: o.SeedOption = 0,
-    provider: o.ProviderOption = "cpu",
+    provider: o.ProviderOption = None,
+    ep_library: o.EpLibraryOption = None,
     threads: o.ThreadsOption = None,
     custom_op_library: o.CustomOpOption = None,
     report_files: o.ReportOption = None,
@@ -91,15 +92,15 @@ def command(
             return
         if not models:
             raise UsageError("check needs a MODEL: a file, a folder or a pattern.")
+        from onnxtool.cli.session import session_options
         from onnxtool.report.check import Severity
-        from onnxtool.runtime.session import SessionOptions
         from onnxtool.validation.lint.check import check
         from onnxtool.validation.lint.check_many import check_all
 
         how: dict[str, Any] = {
             "data": data,
             "seed": seed,
-            "options": SessionOptions(provider, threads, custom_op_libraries=tuple(custom_op_library or ())),
+            "options": session_options(provider, threads, custom_op_library, ep_library),
             "select": _split(select),
             "ignore": _split(ignore),
             "fail_on": Severity(fail_on.value),

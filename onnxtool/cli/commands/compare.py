@@ -84,7 +84,8 @@ def command(
     strict: o.StrictOption = False,
     keep_counterexample: o.KeepCounterexampleOption = None,
     seed: o.SeedOption = 0,
-    provider: o.ProviderOption = "cpu",
+    provider: o.ProviderOption = None,
+    ep_library: o.EpLibraryOption = None,
     threads: o.ThreadsOption = None,
     custom_op_library: o.CustomOpOption = None,
     factory: o.FactoryOption = None,
@@ -108,10 +109,10 @@ def command(
     with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}, report_files) as out:
         from onnxtool.cli.convert_options import convert_options, opened
         from onnxtool.cli.parsing import parse_tolerances, whole_numbers
+        from onnxtool.cli.session import session_options
         from onnxtool.errors import UsageError
-        from onnxtool.runtime.session import SessionOptions
 
-        options = SessionOptions(provider, threads, opt_level.value, tuple(custom_op_library or ()))
+        options = session_options(provider, threads, custom_op_library, ep_library, opt_level.value)
         batches = whole_numbers("--batch-sizes", batch_sizes)
         limits = parse_tolerances(tolerance or [])
         if (b is None) == (record is None and golden is None) or (record is not None and golden is not None):

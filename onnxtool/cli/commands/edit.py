@@ -17,7 +17,7 @@ _GIVEN = "onnxtool.operations"
 # Options of the command that are not operations.
 _PLAIN = frozenset(
     {"output", "dry_run", "no_verify", "list_operations", "source", "data", "rtol", "atol", "seed"}
-    | {"provider", "threads", "custom_op_library", "json", "verbose", "quiet", "help"}
+    | {"provider", "ep_library", "threads", "custom_op_library", "json", "verbose", "quiet", "help"}
 )
 
 
@@ -159,7 +159,8 @@ def command(
     rtol: o.RtolOption = 1e-3,
     atol: o.AtolOption = 1e-5,
     seed: o.SeedOption = 0,
-    provider: o.ProviderOption = "cpu",
+    provider: o.ProviderOption = None,
+    ep_library: o.EpLibraryOption = None,
     threads: o.ThreadsOption = None,
     custom_op_library: o.CustomOpOption = None,
     json: o.JsonOption = None,
@@ -183,8 +184,8 @@ def command(
             raise UsageError("edit needs a MODEL (or --list-operations).")
 
         from onnxtool.cli.convert_options import convert_options, opened
+        from onnxtool.cli.session import session_options
         from onnxtool.editing.edit import edit
-        from onnxtool.runtime.session import SessionOptions
 
         out.emit(
             edit(
@@ -198,8 +199,6 @@ def command(
                 atol=atol,
                 seed=seed,
                 pictures=data or (),
-                options=SessionOptions(
-                    provider, threads, optimization="off", custom_op_libraries=tuple(custom_op_library or ())
-                ),
+                options=session_options(provider, threads, custom_op_library, ep_library, "off"),
             )
         )

@@ -82,7 +82,8 @@ def command(
     ] = False,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not compare the result with the source.")] = False,
     no_bench: Annotated[bool, typer.Option("--no-bench", help="Do not measure the latency.")] = False,
-    provider: o.ProviderOption = "cpu",
+    provider: o.ProviderOption = None,
+    ep_library: o.EpLibraryOption = None,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -118,9 +119,9 @@ def command(
             raise UsageError("--upgrade-opset and --downgrade-opset exclude each other.")
 
         from onnxtool.cli.parsing import byte_count
+        from onnxtool.cli.session import session_options
         from onnxtool.model.spec import parse_input_shapes
         from onnxtool.optimization.optimize import optimize
-        from onnxtool.runtime.session import SessionOptions
 
         out.emit(
             optimize(
@@ -141,6 +142,6 @@ def command(
                 bench=not no_bench,
                 strict=strict,
                 target=target,
-                options=SessionOptions(provider, threads, custom_op_libraries=tuple(custom_op_library or ())),
+                options=session_options(provider, threads, custom_op_library, ep_library),
             )
         )

@@ -76,7 +76,8 @@ def command(
         ),
     ] = None,
     seed: o.SeedOption = 0,
-    provider: o.ProviderOption = "cpu",
+    provider: o.ProviderOption = None,
+    ep_library: o.EpLibraryOption = None,
     threads: o.ThreadsOption = None,
     custom_op_library: o.CustomOpOption = None,
     json: o.JsonOption = None,
@@ -106,10 +107,10 @@ def command(
             )
             out.emit(answer)
             return
+        from onnxtool.cli.session import session_options
         from onnxtool.runtime.run import run
-        from onnxtool.runtime.session import SessionOptions
 
-        options = SessionOptions(provider, threads, custom_op_libraries=tuple(custom_op_library or ()))
+        options = session_options(provider, threads, custom_op_library, ep_library)
         out.emit(
             run(
                 model,

@@ -29,7 +29,7 @@ from onnxtool.runtime.profile import profile
 from onnxtool.runtime.roofline import measure_peaks
 from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, check_feeds
-from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
+from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names
 from onnxtool.runtime.timing import Ratio, Timing, block_ratio, measure
 from onnxtool.validation.benchmark.baseline import against_baseline
 from onnxtool.validation.equivalence.equivalence_check import match_names
@@ -116,7 +116,7 @@ def bench(
         models=tuple(benched),
         latencies=tuple(latencies),
         data=_origin(data, seed),
-        provider=provider_name(options.provider),
+        provider=provider_names(options),
         cpu=cpu.model_name(),
         cores=cpu.usable_cores(),
         runtime=f"onnxruntime {onnxruntime.__version__}",

@@ -14,7 +14,7 @@ from onnxtool.report.check import (
     Severity,
     Stage,
 )
-from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_name
+from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names
 from onnxtool.validation.lint.catalog import RULES, rule, selected, static_findings
 from onnxtool.validation.lint.model_view import ModelView
 from onnxtool.validation.lint.stages import examine
@@ -50,7 +50,7 @@ def check(
     """
     path = as_path(model)
     wanted = selected(select, ignore)
-    provider_name(options.provider)
+    provider_names(options)
     view = ModelView.read(path)
     outcome = examine(
         str(path),
@@ -58,6 +58,7 @@ def check(
         provider=options.provider,
         threads=options.threads,
         custom_op_libraries=[str(p) for p in options.custom_op_libraries],
+        ep_libraries=options.ep_libraries,
         data=None if data is None else str(data),
         seed=seed,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -76,9 +76,10 @@ def examine(
     path: str,
     proto: onnx.ModelProto,
     *,
-    provider: str = "cpu",
+    provider: str | Sequence[str] = "cpu",
     threads: int | None = None,
     custom_op_libraries: Iterable[str] = (),
+    ep_libraries: Sequence[str] = (),
     data: str | None = None,
     seed: int = 0,
     announce: Progress = lambda _: None,
@@ -88,7 +89,7 @@ def examine(
     Args:
         path: an .onnx file.
         proto: what `read_proto` gave for it; it is left as it is.
-        provider, threads, custom_op_libraries: how to run it.
+        provider, threads, custom_op_libraries, ep_libraries: how to run it.
         data: .npz with inputs for the run; random ones unless given.
         seed: of random inputs.
         announce: told the name of each stage before it starts.
@@ -106,7 +107,11 @@ def examine(
         work.skip("shapes", "the file does not meet the specification")
     # One thread unless asked: making a pool of threads costs more than the one small run.
     options = SessionOptions(
-        provider, threads or 1, optimization="basic", custom_op_libraries=tuple(Path(p) for p in custom_op_libraries)
+        provider if isinstance(provider, str) else tuple(provider),
+        threads or 1,
+        optimization="basic",
+        custom_op_libraries=tuple(Path(p) for p in custom_op_libraries),
+        ep_libraries=tuple(ep_libraries),
     )
     runners: list[Any] = []
     loaded = work.stage("load", lambda: _load(work, options, runners))

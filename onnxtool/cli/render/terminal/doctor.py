@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+def _providers(report: DoctorReport) -> object:
+    """What --provider takes, and what would bring the others."""
+    made = table("provider", "state", "devices, or what installs it")
+    for info in report.available:
+        missing = info.state in ("not installed", "failed")
+        state = f"[yellow]{info.state}[/]" if missing else f"[green]{info.state}[/] {markup(info.version or '')}"
+        detail = f"{info.command}   ({info.where})" if info.command else "; ".join(info.devices) or info.where
+        made.add_row(markup(info.name), state, markup(detail, 200))
+    return made
+
+
 def render(report: DoctorReport, console: Console, verbose: int = 0) -> None:
     """Versions, then extras, then what the processor can do."""
     memory = f", {size(report.memory_bytes)} memory" if report.memory_bytes else ""
@@ -19,10 +30,11 @@ def render(report: DoctorReport, console: Console, verbose: int = 0) -> None:
         ("Python", f"{report.python} on {report.platform}"),
         ("processor", f"{report.cpu}, {report.cores} core{'s' if report.cores != 1 else ''}{memory}"),
         ("packages", ", ".join(f"{name} {found or 'MISSING'}" for name, found in report.packages.items())),
-        ("providers", ", ".join(p.removesuffix("ExecutionProvider") for p in report.providers)),
         ("newest opset", f"{report.max_opset} (of the onnx package)" if report.max_opset else None),
     ]
     console.print(facts(rows))
+    if report.available:
+        console.print(_providers(report))
     extras = table("extra", "state", "packages")
     for extra in report.extras:
         state = "[green]installed[/]" if extra.installed else "[yellow]missing[/]"

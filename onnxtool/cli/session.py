@@ -1,0 +1,29 @@
+"""The options of the runtime that commands share, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnxtool.runtime.session import OptimizationLevel, SessionOptions
+
+
+def session_options(
+    provider: Sequence[str] | None,
+    threads: int | None = None,
+    custom_op_library: Sequence[Path] | None = None,
+    ep_library: Sequence[str] | None = None,
+    optimization: OptimizationLevel = "all",
+) -> SessionOptions:
+    """What --provider, --threads, --custom-op-library and --ep-library ask for."""
+    from onnxtool.runtime.session import SessionOptions
+
+    return SessionOptions(
+        tuple(provider or ()),
+        threads,
+        optimization,
+        custom_op_libraries=tuple(custom_op_library or ()),
+        ep_libraries=tuple(ep_library or ()),
+    )

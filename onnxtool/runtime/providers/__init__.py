@@ -1,0 +1,1 @@
+"""Execution providers: how one is asked for, plugins, where nodes run, and what precision was kept."""

@@ -1,0 +1,124 @@
+"""What is known of execution providers before one is loaded: their packages, options, threads and precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that brings an execution provider.
+
+    Attributes:
+        provider: full name of the execution provider.
+        distribution: what pip installs.
+        where: platforms it is built for.
+        plugin: it is loaded into the installed onnxruntime; else it is a build of onnxruntime itself, and replaces it.
+    """
+
+    provider: str
+    distribution: str
+    where: str
+    plugin: bool = True
+
+    @property
+    def command(self) -> str:
+        """The line that installs it."""
+        replaced = "" if self.plugin else "pip uninstall onnxruntime; "
+        return f"{replaced}pip install {self.distribution}"
+
+
+# Source: the packages' own pages in the Python package index, and onnxruntime.ai/docs/execution-providers.
+PACKAGES = (
+    Package("OpenVINOExecutionProvider", "onnxruntime-ep-openvino", "Intel CPU, GPU, NPU on Linux and Windows x86-64"),
+    Package("WebGpuExecutionProvider", "onnxruntime-ep-webgpu", "GPUs on Linux, Windows and macOS"),
+    Package("NvTensorRTRTXExecutionProvider", "onnxruntime-ep-nv-tensorrt-rtx", "NVIDIA RTX GPUs"),
+    Package("MLXExecutionProvider", "onnxruntime-ep-mlx", "Apple silicon"),
+    Package("QNNExecutionProvider", "onnxruntime-qnn", "Qualcomm NPUs on Windows arm64"),
+    Package("GgmlExecutionProvider", "onnxruntime-ggml", "CPU, Vulkan and Metal through ggml"),
+    Package("CUDAExecutionProvider", "onnxruntime-gpu", "NVIDIA GPUs", plugin=False),
+    Package("TensorrtExecutionProvider", "onnxruntime-gpu", "NVIDIA GPUs with TensorRT", plugin=False),
+    Package("DmlExecutionProvider", "onnxruntime-directml", "GPUs on Windows", plugin=False),
+    Package("MIGraphXExecutionProvider", "onnxruntime-migraphx", "AMD GPUs on Linux", plugin=False),
+)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """An option that makes a provider compute in the precision that the model declares.
+
+    Attributes:
+        key, value: the option.
+        reduced: the precisions that the provider uses without it.
+        default: whether it uses them unless told otherwise.
+        source: where this is documented.
+    """
+
+    key: str
+    value: str
+    reduced: tuple[str, ...]
+    default: bool
+    source: str
+
+
+_ORT_DOCS = "https://onnxruntime.ai/docs/execution-providers/"
+# By short name. OpenVINO was also measured: `docs/providers.md`.
+FULL_PRECISION: Mapping[str, Switch] = {
+    "openvino": Switch(
+        "INFERENCE_PRECISION_HINT",
+        "f32",
+        ("bfloat16", "float16"),
+        True,
+        "https://docs.openvino.ai/2025/openvino-workflow/running-inference/optimize-inference/precision-control.html",
+    ),
+    "cuda": Switch("use_tf32", "0", ("tf32",), True, _ORT_DOCS + "CUDA-ExecutionProvider.html#use_tf32"),
+    "tensorrt": Switch(
+        "trt_fp16_enable", "False", ("float16", "tf32"), False, _ORT_DOCS + "TensorRT-ExecutionProvider.html"
+    ),
+    "coreml": Switch(
+        "AllowLowPrecisionAccumulationOnGPU", "0", ("float16",), False, _ORT_DOCS + "CoreML-ExecutionProvider.html"
+    ),
+    "migraphx": Switch("migraphx_fp16_enable", "0", ("float16",), False, _ORT_DOCS + "MIGraphX-ExecutionProvider.html"),
+    "qnn": Switch(
+        "enable_htp_fp16_precision",
+        "0",
+        ("float16",),
+        True,
+        _ORT_DOCS + "QNN-ExecutionProvider.html#configuration-options",
+    ),
+}
+
+# The option that limits a provider's own threads, which the session's option does not reach.
+THREADS: Mapping[str, str] = {
+    "openvino": "INFERENCE_NUM_THREADS",
+    "xnnpack": "intra_op_num_threads",
+    "ggml": "threads",
+}
+
+# Read from the plugin and tried with version 1.8.1: it ignores whatever it does not know.
+OPENVINO_OPTIONS = (
+    "cache_dir",
+    "device_id",
+    "device_luid",
+    "device_type",
+    "disable_dynamic_shapes",
+    "enable_qdq_optimizer",
+    "layout",
+    "load_config",
+    "model_priority",
+    "reshape_input",
+)
+# Options of the OpenVINO provider that is built into onnxruntime-openvino, which the plugin ignores -> the property
+# that does the same, and its value for each of theirs (as it is where there is none).
+OPENVINO_ALIASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "num_of_threads": ("INFERENCE_NUM_THREADS", {}),
+    "num_streams": ("NUM_STREAMS", {}),
+    "precision": ("INFERENCE_PRECISION_HINT", {"FP32": "f32", "FP16": "f16", "BF16": "bf16"}),
+}
+
+
+def packages_for(short: str) -> tuple[Package, ...]:
+    """The packages that bring a provider, by its short name; plugins first."""
+    found = [p for p in PACKAGES if p.provider.lower().removesuffix("executionprovider") == short]
+    return tuple(sorted(found, key=lambda p: not p.plugin))

@@ -1,0 +1,59 @@
+"""The real plugin, where it is installed: pip install onnxruntime-ep-openvino."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxtool.errors import UsageError
+from onnxtool.runtime.providers.survey import survey
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
+
+pytest.importorskip("onnxruntime_ep_openvino", reason="the plugin onnxruntime-ep-openvino is not installed")
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Path:
+    """y = x W, large enough to be worth lower precision."""
+    weight = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 256])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 256])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    path = tmp_path / "product.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def test_runs_in_full_precision_when_asked(product: Path) -> None:
+    feeds = {"x": np.random.default_rng(1).normal(size=(4, 256)).astype(np.float32)}
+    expected = OnnxRunner.open(product).run(feeds)["y"]
+    exact = OnnxRunner.open(product, SessionOptions("openvino:INFERENCE_PRECISION_HINT=f32")).run(feeds)["y"]
+    np.testing.assert_allclose(exact, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_half_precision_reaches_the_plugin(product: Path) -> None:
+    """Plain options are ignored by it in silence: this one has to change the numbers."""
+    feeds = {"x": np.random.default_rng(1).normal(size=(4, 256)).astype(np.float32)}
+    exact = OnnxRunner.open(product, SessionOptions("openvino:INFERENCE_PRECISION_HINT=f32")).run(feeds)["y"]
+    half = OnnxRunner.open(product, SessionOptions("openvino:INFERENCE_PRECISION_HINT=bf16")).run(feeds)["y"]
+    assert np.abs(half - exact).max() > 1e-3 * np.abs(exact).max()
+
+
+def test_a_property_that_it_does_not_have_is_one_line(product: Path) -> None:
+    with pytest.raises(UsageError, match="Unsupported property NONSENSE"):
+        OnnxRunner.open(product, SessionOptions("openvino:NONSENSE=1"))
+
+
+def test_the_survey_lists_its_devices() -> None:
+    info = next(i for i in survey() if i.name == "openvino")
+    assert info.state == "plugin"
+    assert any(d.startswith("cpu: ") for d in info.devices)
