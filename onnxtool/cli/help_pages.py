@@ -82,7 +82,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Accuracy and proof": (
         *("--rtol", "--atol", "--effort", "--strict", "--keep-counterexample", "--keep-failed", "--max-drop"),
         *("--eval", "--labels", "--metric", "--no-verify", "--layers", "--reference", "--golden", "--record"),
-        *("--fail-on", "--max-perplexity"),
+        *("--fail-on", "--max-perplexity", "--max-size"),
     ),
     "Speed": (
         *("--threads", "--time-limit", "--provider", "--no-bench", "--budget", "--profile", "--baseline"),

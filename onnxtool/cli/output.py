@@ -39,7 +39,7 @@ class Output(AbstractContextManager["Output"]):
     """Wraps the body of a command: `with Output(json, verbose, quiet) as out: out.emit(report)`.
 
     Errors of our own family end the command with one line and their exit code; anything else is a bug of ours
-    (exit 70). With `--json -` stdout carries JSON only, and people's output goes to stderr.
+    (exit 70). With `--json -` stdout carries JSON only; what people read goes to stderr, with -v.
     """
 
     def __init__(
@@ -88,10 +88,15 @@ class Output(AbstractContextManager["Output"]):
             self.files |= parse_reports(self._reports)
         except UsageError as error:
             self._fail(str(error), error.exit_code)
-        if not self.quiet and sys.stderr.isatty():
+        if self._for_people and sys.stderr.isatty():
             self._listening = progress.listen(RichProgress())
             self._listening.__enter__()
         return self
+
+    @property
+    def _for_people(self) -> bool:
+        """Whether anybody is to read along: not with -q, nor beside JSON on stdout unless -v asks for it."""
+        return not self.quiet and (self.json_target != "-" or self.verbose > 0)
 
     def emit(self, report: Report) -> None:
         """Show a report: as JSON where asked, and for people unless -q."""
@@ -109,7 +114,7 @@ class Output(AbstractContextManager["Output"]):
             self._annotate(report)
         for form, path in self.files.items():
             _write_text(path, find_renderer(form)(report))
-        if not self.quiet:
+        if self._for_people:
             from onnxtool.cli.render import terminal
 
             terminal.render(report, self.console(), verbose=self.verbose)

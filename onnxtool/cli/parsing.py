@@ -42,6 +42,26 @@ def percentage(option: str, text: str) -> float:
     return value / 100
 
 
+def share(option: str, text: str | None) -> float | None:
+    """Parse "0.01" or "1%" into 0.01; None is none.
+
+    Raises:
+        UsageError: no share from 0 to 1.
+    """
+    from onnxtool.errors import UsageError
+
+    if text is None:
+        return None
+    plain = text.strip()
+    try:
+        value = float(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise UsageError(f"{option} {text}: write a share from 0 to 1, such as 0.01, or a percentage, such as 1%.")
+    return value
+
+
 def parse_tolerances(texts: Sequence[str]) -> dict[str, Tolerance]:
     """Parse "NAME:rtol,atol" into a tolerance for each output.
 

@@ -27,6 +27,7 @@ from onnxtool.quantization.recipe import (
     dump_recipe,
     load_recipe,
 )
+from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP
 from onnxtool.quantization.search.limits import ResultLimits
 from onnxtool.quantization.search.search import search
 from onnxtool.quantization.targets import find_target
@@ -53,7 +54,7 @@ def quantize(
     coverage: float = 0.9999,
     op_types: Collection[str] = (),
     exclude: Collection[str] = (),
-    max_drop: float = 0.01,
+    max_drop: float | None = None,
     time_limit: float = 100.0,
     smallest: bool = False,
     recipe_file: str | os.PathLike[str] | None = None,
@@ -93,7 +94,8 @@ def quantize(
         coverage: share of values kept by method "percentile".
         op_types: quantize only these of Conv, Gemm, MatMul.
         exclude: nodes that stay float: names, or glob patterns of node names or output tensors.
-        max_drop: auto: the accuracy budget; 0.01 is one point.
+        max_drop: the accuracy budget; 0.01 is one point. None: 0.01 in auto; in other modes a loss beyond that is a
+            warning, and the file is written.
         time_limit: auto: seconds that all of it may take; what was found by then is written.
         smallest: auto: when nothing beats float, write the smallest within the budget all the same.
         recipe_file: replay the recipe in this file (no data needed, same bytes); where there is no such file, the
@@ -156,11 +158,14 @@ def quantize(
         )
     job = open_inputs(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures)
     if job.is_large:
+        if max_drop is not None:
+            raise UsageError("--max-drop: the float model is not run, for its size, so that no loss can be measured.")
         return finish_large(job, recipe, path, began)
     if replayed is not None or recipe.mode != "auto":
         recipe = calibrate(job.prepared, recipe, job.data, None)
-        return _saved(finish(job, recipe, path, began), recipe, recipe_file, replayed)
-    outcome = search(job, recipe, max_drop, time_limit, target, began)
+        report = finish(job, recipe, path, began, max_drop=max_drop)
+        return _saved(report, recipe, recipe_file, replayed) if report.ok else report
+    outcome = search(job, recipe, DEFAULT_DROP if max_drop is None else max_drop, time_limit, target, began)
     best = outcome.best or (outcome.smallest if smallest else None)
     if limits is not None:
         best = limits.choose(outcome.trials, outcome.budget, best)

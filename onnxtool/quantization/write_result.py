@@ -20,8 +20,10 @@ from onnxtool.quantization.diagnostics import remarks
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Outputs, outputs_fit
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
 from onnxtool.quantization.search.evaluator import Trial
 from onnxtool.quantization.search.search import Outcome
+from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.casting_runner import CastingRunner
 from onnxtool.runtime.kernels import opened_and_counted
@@ -66,8 +68,12 @@ def finish(
     began: float,
     known: Trial | None = None,
     outcome: Outcome | None = None,
+    max_drop: float | None = None,
 ) -> QuantizeReport:
     """Apply a calibrated recipe, verify, measure, write, report.
+
+    A recipe that no search has judged is judged here: beyond a budget that was given nothing is written; beyond the
+    default one, or slower than float, it is written with a warning.
 
     Args:
         job: model, data, labels.
@@ -76,6 +82,7 @@ def finish(
         began: reading of the clock when all of it began.
         known: the same recipe as the search has seen it: what was measured there is not measured again.
         outcome: of the search, whose clock and float session are used on.
+        max_drop: the accuracy budget that was asked for; None for none.
 
     Raises:
         InputError: the quantized model does not load or run.
@@ -106,17 +113,57 @@ def finish(
     if latency is None:
         (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
     before = io.total_bytes(job.source)
-    io.save(model, target)
     plan = set(select(job.prepared.graph, recipe))
-    report = _written(job, recipe, target, plan, before, began)
+    budget = Budget(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
+    kept = outcome is not None or budget.allows(fidelity, metric)
+    if kept or max_drop is None:
+        io.save(model, target)
+        report = _written(job, recipe, target, plan, before, began)
+    else:
+        report = _over_budget(job, recipe, plan, before, began)
     return replace(
         report,
         kernels=kernels,
         latency=latency,
         fidelity=fidelity,
         metric=metric,
+        budget="" if max_drop is None else budget.words,
         calibration=_origin(job, recipe),
-        warnings=remarks(job, recipe, plan),
+        warnings=(*remarks(job, recipe, plan), *(() if outcome is not None else _shortfalls(report, kept, latency))),
+    )
+
+
+def _shortfalls(report: QuantizeReport, kept: bool, latency: LatencyRatio) -> list[str]:
+    """What a mode that was asked for by name gives that `auto` would not have written."""
+    found = []
+    if report.ok and not kept:
+        found.append(
+            f"loses more than {DEFAULT_DROP * 100:g} point of accuracy, which auto would not write. --max-drop sets a "
+            "limit for this mode too."
+        )
+    if latency.low > 1:
+        found.append(f"runs slower than float here: {latency.value:.3g} times its latency.")
+    return found
+
+
+def _over_budget(
+    job: QuantizationInputs, recipe: QuantRecipe, plan: set[str], before: int, began: float
+) -> QuantizeReport:
+    """The report of a recipe that loses more than was allowed."""
+    return QuantizeReport(
+        source=str(job.source),
+        output=None,
+        mode=recipe.mode,
+        summary=recipe.summary,
+        recipe=recipe.without_measurements().to_dict(),
+        bytes_before=before,
+        bytes_after=before,
+        quantized=counts(job.prepared.graph, plan),
+        kernels={},
+        latency=None,
+        fidelity=None,
+        seconds=time.perf_counter() - began,
+        verdict="more is lost than --max-drop allows; nothing was written.",
     )
 
 

@@ -59,9 +59,9 @@ def test_static_without_data_says_why_random_data_is_no_calibration(
         (("--mode", "dynamic", "--op", "Conv"), 2, "--op Conv"),
         (("--mode", "dynamic", "--smooth", "0.5"), 2, "--smooth needs --data"),
         (("--mode", "dynamic", "--bias-correction"), 2, "--bias-correction needs --data"),
-        (("--mode", "int4", "--equalize"), 2, "--equalize goes with"),
+        (("--mode", "int4", "--equalize"), 2, "--equalize does nothing"),
         (("--mode", "dynamic", "--compact", "4"), 2, "choose 8 or 16 bits"),
-        (("--mode", "dynamic", "--attention"), 2, "--attention goes with --mode static"),
+        (("--mode", "dynamic", "--attention"), 2, "--attention does nothing with --mode dynamic: it goes with auto or static"),
         (
             ("--mode", "static", "--data", "{fixtures}/calib.npz", "--activations", "s8", "--weights", "u8"),
             2,
@@ -156,3 +156,28 @@ def test_what_makes_a_model_easier_to_quantize_is_asked_for_by_name(
     assert report["recipe"]["shifts"] is None, "measurements are in the recipe file alone"
     recipe = json.loads((tmp_path / "r.json").read_text())
     assert recipe["shifts"] and recipe["channels"] and recipe["ranges"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--mode", "static", "--data", "{fixtures}/calib.npz", "--smallest"), "--smallest does nothing with --mode"),
+        (("--mode", "int8", "--time-limit", "100"), "--time-limit does nothing with --mode int8: it goes with auto"),
+        (("--mode", "int4", "--target", "vnni"), "--target does nothing"),
+        (("--mode", "int8", "--keep-io"), "--keep-io does nothing with --mode int8: it goes with float16"),
+        (("--mode", "static", "--data", "{fixtures}/calib.npz", "--block-size", "32"), "--block-size does nothing"),
+        (("--mode", "float16", "--exclude", "logits"), "--exclude does nothing"),
+        (("--mode", "int8", "--samples", "3"), "--samples goes with --data"),
+        (("--mode", "int8", "--metric", "accuracy"), "--metric goes with --eval"),
+        (("--max-size", "3MB"), "goes with a bundle"),
+        (("--max-drop", "3"), "a share from 0 to 1"),
+    ],
+)
+def test_an_option_without_effect_is_an_error(
+    onnxtool: Run, fixtures: Path, digits_onnx: Path, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    line = [a.format(fixtures=fixtures) for a in arguments]
+    done = onnxtool("quantize", digits_onnx, "-o", tmp_path / "q.onnx", *line)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -163,3 +163,43 @@ def test_bytes_for_a_float_input_are_taken_with_a_warning(
     assert len(told) == warned
     if warned:
         assert "0 to 255 in the first sample" in told[0]
+
+
+def _half_wrong(outputs: dict[str, np.ndarray], labels: np.ndarray) -> float:
+    """A metric that loses with every bit of noise: minus the distance to the float model's logits."""
+    return -float(np.abs(outputs["logits"] - labels).mean())
+
+
+@pytest.fixture(scope="module")
+def strict_eval(fixtures: Path, digits_onnx: Path) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    data = np.load(fixtures / "eval.npz")["image"][:64]
+    return {"image": data}, OnnxRunner.open(digits_onnx).run({"image": data})["logits"]
+
+
+def test_a_budget_that_is_given_holds_in_a_mode_that_is_named(
+    fixtures: Path, digits_onnx: Path, tmp_path: Path, strict_eval: tuple[dict[str, np.ndarray], np.ndarray]
+) -> None:
+    feeds, logits = strict_eval
+    options = {"mode": "int4", "eval_data": feeds, "labels": logits, "metric": _half_wrong}
+    refused = onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", max_drop=0.0, **options)
+    assert not refused.ok
+    assert refused.output is None
+    assert refused.metric is not None
+    assert refused.metric.drop > 0.01
+    assert "--max-drop" in refused.verdict
+    assert not list(tmp_path.iterdir())
+    allowed = onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", max_drop=1.0, **options)
+    assert allowed.ok
+    assert not [w for w in allowed.warnings if "auto would not write" in w]
+
+
+def test_a_named_mode_without_a_budget_says_that_it_loses_more_than_the_default(
+    digits_onnx: Path, tmp_path: Path, strict_eval: tuple[dict[str, np.ndarray], np.ndarray]
+) -> None:
+    feeds, logits = strict_eval
+    report = onnxtool.quantize(
+        digits_onnx, tmp_path / "q.onnx", mode="int4", eval_data=feeds, labels=logits, metric=_half_wrong
+    )
+    assert report.ok
+    assert (tmp_path / "q.onnx").exists()
+    assert [w for w in report.warnings if "auto would not write" in w]

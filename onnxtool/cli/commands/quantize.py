@@ -45,6 +45,7 @@ class FuseChoice(StrEnum):
 
 
 def command(
+    context: typer.Context,
     model: o.ModelArgument,
     output: o.OutputOption,
     mode: Annotated[
@@ -97,8 +98,15 @@ def command(
         str, typer.Option("--metric", help="accuracy (argmax), or file.py:FUNCTION of (outputs, labels).")
     ] = "accuracy",
     max_drop: Annotated[
-        float, typer.Option("--max-drop", min=0.0, help="auto: accuracy that may be lost; 0.01 is one point.")
-    ] = 0.01,
+        str | None,
+        typer.Option(
+            "--max-drop",
+            metavar="SHARE",
+            show_default=False,
+            help="Accuracy that may be lost: 0.01 or 1% is one point. A result that loses more is not written (exit "
+            "1). Default: 0.01 in auto; in other modes a loss of more than that is a warning.",
+        ),
+    ] = None,
     time_limit: Annotated[float, typer.Option("--time-limit", min=1.0, help="auto: seconds to search for.")] = 100.0,
     smallest: Annotated[
         bool, typer.Option("--smallest", help="auto: when nothing beats float, write the smallest within the budget.")
@@ -241,13 +249,17 @@ def command(
     """Make a model int8 within an accuracy budget, and show size, latency and error against the float model.
 
     A bundle (see convert) becomes one of 8 and 4 bits within a budget of perplexity, on the text of --eval.
-    Exit 0 when the file was written; 1 when nothing keeps the budget and beats float, and nothing was written.
+    Exit 0 when the file was written; 1 when nothing keeps the budget (and, with auto, beats float): nothing is written.
     """
     with Output(json, verbose, quiet, {"html": html}, report_files) as out:
+        from onnxtool.cli import unused_options as unused
+        from onnxtool.cli.parsing import byte_count, percentage, share
         from onnxtool.generation.bundle import is_bundle
 
-        if is_bundle(model):
-            from onnxtool.cli.parsing import byte_count, percentage
+        given = unused.typed(context)
+        bundle = is_bundle(model)
+        unused.reject_for_bundle(given, bundle=bundle)
+        if bundle:
             from onnxtool.generation.quantize import quantize_bundle
 
             out.emit(
@@ -263,6 +275,9 @@ def command(
                 )
             )
             return
+        if recipe is None or not recipe.exists():  # replaying a recipe, the line that made it may be repeated as it is
+            unused.reject_other_modes(mode.value, given, unused.QUANTIZE_MODES)
+        unused.reject_alone(given, unused.QUANTIZE_NEEDS)
         from onnxtool.quantization.quantize import quantize
 
         report = quantize(
@@ -282,7 +297,7 @@ def command(
             coverage=percentile,
             op_types=op or (),
             exclude=exclude or (),
-            max_drop=max_drop,
+            max_drop=share("--max-drop", max_drop),
             time_limit=time_limit,
             smallest=smallest,
             target=target,

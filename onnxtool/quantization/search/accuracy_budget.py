@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
+DEFAULT_DROP = 0.01  # one point
 # Without labels. Where a flip costs next to nothing by the float model's own probabilities (two tokens that it holds
 # for equally likely), more of them are allowed; both numbers leave room for a small sample.
 _SAFETY = 10
@@ -34,7 +35,7 @@ class Budget:
         labelled: a task metric decides.
     """
 
-    max_drop: float = 0.01
+    max_drop: float = DEFAULT_DROP
     labelled: bool = False
 
     def allows(self, fidelity: Fidelity, metric: TaskMetric | None = None) -> bool:
