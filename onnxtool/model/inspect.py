@@ -17,11 +17,12 @@ from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.shape_folding import complete
-from onnxtool.model.shapes import Infer, bind_inputs, infer, known_shapes, skeleton
+from onnxtool.model.shapes import ASSUMED_LENGTH, Infer, bind_inputs, infer, known_shapes, skeleton
 from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, apply_input_shapes, dtype_name, parse_input_shapes
 from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
 
 _LONG = 32
+_SHORT = 16  # the length to try where the assumed one fits no shape
 
 
 @takes_models("model")
@@ -59,16 +60,16 @@ def inspect(
         "graph_name": proto.graph.name,
     }
     skeleton(proto)
-    assumed = bind_inputs(proto, {s.name: s.shape for s in shaped if s.shape is not None})
-    warnings = []
-    shapes = known_shapes(proto)
-    try:
-        shapes = known_shapes(complete(_copy(proto), infer_shapes))
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
-        warnings.append(f"shape inference failed, compute is not counted: {' '.join(str(error).split())[:300]}")
-    listed = list(_nodes(proto, shapes))
+    given = {s.name: s.shape for s in shaped if s.shape is not None}
+    warnings: list[str] = []
+    listed, assumed = _listed(proto, given, ASSUMED_LENGTH, infer_shapes, warnings)
+    if _uncounted(listed) and ASSUMED_LENGTH in assumed.values():
+        # A length beyond what the model takes (a short table of positions) leaves shapes that fit nothing.
+        listed, assumed = min(
+            (listed, assumed), _listed(proto, given, _SHORT, infer_shapes, []), key=lambda found: _uncounted(found[0])
+        )
     counts = [n.macs for n in listed if n.macs is not None]
-    uncounted = sum(n.macs is None and n.operator.rpartition(".")[2] in COUNTED for n in listed)
+    uncounted = _uncounted(listed)
     if uncounted:
         warnings.append(f"{uncounted} nodes with unknown shapes are not in the count of compute")
     return InspectReport(
@@ -150,6 +151,29 @@ def _holders(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.GraphProto | on
                 if attribute.HasField("g"):
                     pending.append((label, attribute.g))
                 pending += [(f"{label}[{i}]", g) for i, g in enumerate(attribute.graphs)]
+
+
+def _listed(
+    proto: onnx.ModelProto,
+    given: Mapping[str, tuple[Dim, ...]],
+    length: int,
+    infer_shapes: Infer,
+    warnings: list[str],
+) -> tuple[list[NodeInfo], dict[str, int]]:
+    """All nodes with their shapes, and the numbers that were assumed for dims; what fails goes into `warnings`."""
+    bound = _copy(proto)
+    assumed = bind_inputs(bound, given, length)
+    shapes = known_shapes(bound)
+    try:
+        shapes = known_shapes(complete(bound, infer_shapes))
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+        warnings.append(f"shape inference failed, compute is not counted: {' '.join(str(error).split())[:300]}")
+    return list(_nodes(proto, shapes)), assumed
+
+
+def _uncounted(listed: Iterable[NodeInfo]) -> int:
+    """How many nodes that multiply matrices have unknown shapes."""
+    return sum(n.macs is None and n.operator.rpartition(".")[2] in COUNTED for n in listed)
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:

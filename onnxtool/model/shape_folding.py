@@ -78,6 +78,8 @@ def _fold(model: onnx.ModelProto) -> int:
         del graph.node[:]
         graph.node.extend(onnx.NodeProto.FromString(data) for data in kept)
         graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in made.items())
+        # ONNX's inference keeps the placeholders ("unk__0") that it wrote before, whatever it now knows.
+        del graph.value_info[:]
     return len(made)
 
 

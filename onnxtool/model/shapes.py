@@ -67,12 +67,15 @@ def light_copy(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
     return copy
 
 
-def bind_inputs(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, int]:
+def bind_inputs(
+    model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]], length: int = ASSUMED_LENGTH
+) -> dict[str, int]:
     """Give every input a fixed shape, in place, and forget what was inferred before.
 
     Args:
         model: its graph inputs get numbers for symbolic and unknown dims; outputs and value infos lose theirs.
         shapes: shapes that are decided already, by input name.
+        length: what is assumed for dims that are not decided; the first of an input is taken as one.
 
     Returns:
         The numbers that were assumed, by symbolic dim (unknown dims: "input[axis]").
@@ -95,7 +98,7 @@ def bind_inputs(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -
                 continue
             name = want or f"{value.name}[{axis}]"
             if name not in numbers:
-                assumed[name] = numbers[name] = ASSUMED_BATCH if axis == 0 else ASSUMED_LENGTH
+                assumed[name] = numbers[name] = ASSUMED_BATCH if axis == 0 else length
             dim.dim_value = numbers[name]
     del model.graph.value_info[:]
     for output in model.graph.output:

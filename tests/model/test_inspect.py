@@ -108,6 +108,39 @@ def test_compute_behind_a_computed_shape_is_counted(tmp_path: Path) -> None:
     assert report.node_count == 9  # what was computed on the way is not taken out of the count
 
 
+def test_compute_behind_a_dim_that_inference_names_first_is_counted(tmp_path: Path) -> None:
+    # As exporters slice a table of positions to the length: at the first look the dim gets a placeholder ("unk__0"),
+    # which inference keeps once the end of the slice is known. And the assumed length of 128 is beyond the table.
+    nodes = [
+        helper.make_node("Shape", ["ids"], ["length"], start=1),
+        helper.make_node("Slice", ["table", "from", "length", "axis"], ["positions"]),
+        helper.make_node("Gather", ["words", "positions"], ["embedded"]),
+        helper.make_node("Gather", ["words", "ids"], ["looked"]),
+        helper.make_node("Add", ["looked", "embedded"], ["sum"]),
+        helper.make_node("MatMul", ["sum", "w"], ["y"]),
+    ]
+    arrays = {
+        "table": np.arange(32, dtype=np.int64)[None],
+        "from": np.array([0]),
+        "axis": np.array([1]),
+        "words": np.ones((40, 4), np.float32),
+        "w": np.ones((4, 3), np.float32),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "sequence"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    assert inspect(saved(model, tmp_path), input_shapes=["2,8"]).macs == 2 * 8 * 4 * 3
+    assumed = inspect(saved(model, tmp_path))
+    assert assumed.uncounted == 0
+    assert assumed.macs == assumed.assumed_dims["sequence"] * 4 * 3
+    assert assumed.assumed_dims["sequence"] <= 32
+
+
 def test_a_huge_computed_tensor_is_not_made(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Constant", [], ["s"], value_ints=[1 << 20, 1 << 20]),
