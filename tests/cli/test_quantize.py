@@ -61,7 +61,11 @@ def test_static_without_data_says_why_random_data_is_no_calibration(
         (("--mode", "dynamic", "--bias-correction"), 2, "--bias-correction needs --data"),
         (("--mode", "int4", "--equalize"), 2, "--equalize does nothing"),
         (("--mode", "dynamic", "--compact", "4"), 2, "choose 8 or 16 bits"),
-        (("--mode", "dynamic", "--attention"), 2, "--attention does nothing with --mode dynamic: it goes with auto or static"),
+        (
+            ("--mode", "dynamic", "--attention"),
+            2,
+            "--attention does nothing with --mode dynamic: it goes with auto or static",
+        ),
         (
             ("--mode", "static", "--data", "{fixtures}/calib.npz", "--activations", "s8", "--weights", "u8"),
             2,

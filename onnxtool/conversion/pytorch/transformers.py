@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
@@ -77,7 +77,13 @@ def load_pretrained(
         if "past_key_values" in inspect.signature(module.forward).parameters:
             notes.append("exported without a key-value cache")
     _choose_experts(module)
-    return module, usual_shapes(module)
+    shapes = usual_shapes(module, _tokenizer_gives(transformers, source))
+    if "input_ids" in shapes and "token_type_ids" not in shapes and _has_segments(module):
+        notes.append(
+            "token_type_ids are taken as zeros, since no tokenizer in the folder gives them; for pairs of texts add "
+            "--input-shape token_type_ids:batch,sequence"
+        )
+    return module, shapes
 
 
 def _choose_experts(module: Any) -> None:
@@ -123,10 +129,33 @@ def _class_for(
     return cls
 
 
-def usual_shapes(module: torch.nn.Module) -> dict[str, tuple[Dim, ...]]:
-    """The inputs that a transformers model is usually given, batch and lengths dynamic."""
-    import inspect
+def _tokenizer_gives(transformers: Any, source: Source) -> Collection[str]:
+    """Names of what the folder's tokenizer makes of a text; none where there is no tokenizer in it."""
+    if not (source.path / "tokenizer_config.json").exists():
+        return ()
+    with suppress(Exception):  # one that this transformers does not know: the usual inputs
+        own = source.json("tokenizer_config.json")
+        names = own.get("model_input_names")
+        if not isinstance(names, list):
+            names = getattr(transformers, own["tokenizer_class"]).model_input_names
+        return tuple(n for n in names if isinstance(n, str))
+    return ()
 
+
+def _has_segments(module: Any) -> bool:
+    """Whether the model tells the two texts of a pair apart by `token_type_ids`."""
+    takes = "token_type_ids" in inspect.signature(module.forward).parameters
+    return takes and (getattr(module.config, "type_vocab_size", 0) or 0) > 1
+
+
+def usual_shapes(module: torch.nn.Module, tokens: Collection[str] = ()) -> dict[str, tuple[Dim, ...]]:
+    """The inputs that a transformers model is usually given, batch and lengths dynamic.
+
+    Args:
+        module: of transformers.
+        tokens: what its tokenizer gives; segments of a pair of texts are an input where it gives them and the model
+            tells them apart.
+    """
     takes = inspect.signature(module.forward).parameters
     config: Any = module.config
     image = _image_shape(config)
@@ -146,6 +175,8 @@ def usual_shapes(module: torch.nn.Module) -> dict[str, tuple[Dim, ...]]:
     chosen = {main: known[main]} if main in known and main in takes else {}
     if main == "input_ids" and "attention_mask" in takes:
         chosen["attention_mask"] = _TEXT
+    if main == "input_ids" and "token_type_ids" in tokens and _has_segments(module):
+        chosen["token_type_ids"] = _TEXT
     if main == "input_ids" and "pixel_values" in takes:
         chosen["pixel_values"] = image
     if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in takes:

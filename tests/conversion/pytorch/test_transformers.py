@@ -85,6 +85,34 @@ def test_folder_needs_no_shapes(tmp_path: Path) -> None:
 
 
 @needs_transformers
+def test_what_the_tokenizer_gives_is_an_input(tmp_path: Path) -> None:
+    # Segments of a pair of texts: dropped, each pair would be read as one text. Large, so that it would show.
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    torch.manual_seed(1)
+    module = BertForSequenceClassification(BertConfig(**SMALL)).eval()
+    with torch.no_grad():
+        module.bert.embeddings.token_type_embeddings.weight.mul_(50)
+    module.save_pretrained(tmp_path / "m")
+    plain = convert(tmp_path / "m", tmp_path / "plain.onnx")
+    assert any("token_type_ids are taken as zeros" in n for n in plain.notes)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "cat"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    tokenizer = BertTokenizerFast(str(tmp_path / "vocab.txt"))
+    tokenizer.save_pretrained(tmp_path / "m")
+    report = convert(tmp_path / "m", tmp_path / "x.onnx")
+    assert [i.name for i in report.inputs] == ["input_ids", "attention_mask", "token_type_ids"]
+    pairs = tokenizer(["a dog", "cat"], ["a cat a cat", "dog"], padding=True, return_tensors="pt")
+    assert pairs["token_type_ids"].sum() > 0
+    session = ort.InferenceSession(str(tmp_path / "x.onnx"), providers=["CPUExecutionProvider"])
+    got = session.run(["logits"], {n: a.numpy() for n, a in pairs.items()})[0]
+    with torch.no_grad():
+        np.testing.assert_allclose(got, module(**pairs).logits, rtol=1e-3, atol=1e-5)
+    one_text = module(pairs["input_ids"], pairs["attention_mask"]).logits.detach().numpy()
+    assert np.abs(got - one_text).max() > 0.01
+
+
+@needs_transformers
 def test_decoder_is_exported_without_its_cache(tmp_path: Path) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -28,7 +28,10 @@ def render(report: QuantizeReport, console: Console, verbose: int = 0) -> None:
     if report.metric is not None:
         metric = report.metric
         made.add_row(
-            markup(metric.name), f"{metric.float_value:.4f}", f"{metric.value:.4f}", f"{0.0 - metric.drop * 100:+.2f} points"
+            markup(metric.name),
+            f"{metric.float_value:.4f}",
+            f"{metric.value:.4f}",
+            f"{0.0 - metric.drop * 100:+.2f} points",
         )
     if report.ok:
         console.print(made)
