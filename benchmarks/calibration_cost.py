@@ -52,10 +52,10 @@ def calibrated(model: str, path: str, method: str, count: int, threads: int) -> 
     from onnxtool.model import io
     from onnxtool.model.ir.queries import input_specs
     from onnxtool.quantization.apply_recipe import calibrate
-    from onnxtool.quantization.data.open_data import open_data
-    from onnxtool.quantization.data.source import DataSource
     from onnxtool.quantization.preprocess.prepare import prepare
     from onnxtool.quantization.recipe import QuantRecipe
+    from onnxtool.runtime.data.open_data import open_data
+    from onnxtool.runtime.data.source import DataSource
 
     source = io.load(model)
     few = open_data(path, input_specs(source))

@@ -20,10 +20,10 @@ from onnxtool.quantization.algorithms.static_qdq import insert_qdq
 from onnxtool.quantization.algorithms.weight_only import blockable, make_blocks
 from onnxtool.quantization.algorithms.weight_storage import compactable, store_compactly
 from onnxtool.quantization.calibration.observer import calibrated, observe
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.diagnostics import nothing_to_quantize, quantized_nodes
 from onnxtool.quantization.preprocess.constant_fills import has_filled, refill
 from onnxtool.quantization.recipe import NodePlan, QuantRecipe
+from onnxtool.runtime.data.source import DataSource
 
 _HOW: dict[str, NodePlan] = {
     "auto": "static",

@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import all_nodes, inner_nodes, is_op
 from onnxtool.quantization.algorithms.qdq_placement import COMPUTE
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.data.source import DataSource
 
 _INTEGER = (
     "QuantizeLinear",

@@ -16,12 +16,12 @@ from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.ir.queries import input_specs
-from onnxtool.quantization.data.open_data import open_data
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.runtime.casting_runner import CastingRunner
+from onnxtool.runtime.data.open_data import open_data
+from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions

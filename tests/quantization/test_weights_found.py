@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.apply_recipe import apply, calibrate
-from onnxtool.quantization.data.open_data import open_data
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.kernels import count_kernels, integer_kernels
 from onnxtool.runtime.runner import OnnxRunner
 from tests.quantization.quant_models import build, weights

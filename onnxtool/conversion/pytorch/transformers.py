@@ -131,7 +131,7 @@ def _class_for(
 
 def _tokenizer_gives(transformers: Any, source: Source) -> Collection[str]:
     """Names of what the folder's tokenizer makes of a text; none where there is no tokenizer in it."""
-    if not (source.path / "tokenizer_config.json").exists():
+    if source.path is None or not (source.path / "tokenizer_config.json").exists():
         return ()
     with suppress(Exception):  # one that this transformers does not know: the usual inputs
         own = source.json("tokenizer_config.json")

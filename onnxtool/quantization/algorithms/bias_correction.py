@@ -19,8 +19,8 @@ from onnxtool.model.ir.editing import append, new_initializer
 from onnxtool.model.ir.queries import attribute, float_constant, is_op, sole_use
 from onnxtool.quantization.algorithms.qdq_placement import output_channel_axis
 from onnxtool.quantization.algorithms.quant_math import dequantize, quantize_weight
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.recipe import NodePlan, QuantRecipe
+from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 

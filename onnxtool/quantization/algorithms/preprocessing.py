@@ -10,8 +10,8 @@ from onnxtool.errors import UsageError
 from onnxtool.model.ir.editing import append, new_initializer
 from onnxtool.quantization.algorithms.cross_layer_equalization import equalize
 from onnxtool.quantization.algorithms.smooth_quant import Group, smooth, smoothable
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 

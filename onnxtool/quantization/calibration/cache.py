@@ -13,8 +13,8 @@ from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product,
 from onnxtool.quantization.apply_recipe import placement_of
 from onnxtool.quantization.calibration.observer import observe
 from onnxtool.quantization.calibration.range_estimators import Observed, Range
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.data.source import DataSource
 
 _Condition = tuple[float, bool]
 Shifts = Mapping[str, tuple[float, ...]]

@@ -22,9 +22,9 @@ from onnxtool.model import io
 from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import float_constant, is_op
 from onnxtool.quantization.calibration.range_estimators import Observed, Range
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.memory import release_memory
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions

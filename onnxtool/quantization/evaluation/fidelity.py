@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis
 from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
 from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
 from onnxtool.report.quantize import Fidelity
+from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import Runner
 from onnxtool.validation.equivalence.difference import Difference
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance

@@ -11,8 +11,8 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.errors import InputError, UsageError
-from onnxtool.quantization.data.open_data import read_labels
-from onnxtool.quantization.data.source import DataSource
+from onnxtool.runtime.data.open_data import read_labels
+from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import Runner
 from onnxtool.user_code import load_function
 

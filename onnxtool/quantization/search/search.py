@@ -26,7 +26,6 @@ from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.apply_recipe import excluded, placement_of
 from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.observer import observe
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.diagnostics import nothing_to_quantize, quantized_nodes
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
@@ -52,6 +51,7 @@ from onnxtool.quantization.search.node_cost import group_nodes, macs, weight_cou
 from onnxtool.quantization.search.sensitivity import repair
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.quantization.targets import find_target
+from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
 
 _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides

@@ -15,9 +15,9 @@ from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.algorithms.bias_correction import measure_shifts
 from onnxtool.quantization.apply_recipe import apply, calibrate
-from onnxtool.quantization.data.open_data import open_data
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.runner import OnnxRunner
 from tests.quantization.quant_models import build, weights
 

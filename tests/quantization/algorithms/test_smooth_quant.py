@@ -16,9 +16,9 @@ from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.algorithms.preprocessing import channel_extremes, conditioned
 from onnxtool.quantization.algorithms.smooth_quant import smoothing_scales
 from onnxtool.quantization.apply_recipe import apply, calibrate
-from onnxtool.quantization.data.open_data import open_data
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe
+from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.runner import OnnxRunner
 from tests.quantization.quant_models import build, weights
 

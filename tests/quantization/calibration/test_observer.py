@@ -12,9 +12,9 @@ from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.calibration.observer import observe
-from onnxtool.quantization.data.open_data import open_data
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.quantization.preprocess.prepare import prepare
+from onnxtool.runtime.data.open_data import open_data
+from onnxtool.runtime.data.source import DataSource
 from tests.quantization.quant_models import build, weights
 
 TENSORS = ["c", "r", "m"]

@@ -12,12 +12,12 @@ from onnx import helper
 
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantization.data.open_data import open_data
 from onnxtool.quantization.evaluation.column_noise import column_axis
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.evaluation.output_kind import kind_of
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.report.quantize import Fidelity, TaskMetric
+from onnxtool.runtime.data.open_data import open_data
 from tests.quantization.quant_models import build, weights
 
 

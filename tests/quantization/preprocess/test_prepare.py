@@ -10,9 +10,9 @@ from onnx import helper
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs, operator_counts
 from onnxtool.quantization.apply_recipe import apply, calibrate
-from onnxtool.quantization.data.open_data import open_data
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.kernels import count_kernels
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT

@@ -11,9 +11,9 @@ import pytest
 
 import onnxtool
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantization.data.open_data import open_data
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.runtime import latency
+from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.runner import OnnxRunner
 
 

@@ -10,7 +10,7 @@ import pytest
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model.image_options import parse_options
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantization.data.open_data import open_data, read_labels
+from onnxtool.runtime.data.open_data import open_data, read_labels
 
 FLOAT = np.dtype("float32")
 PICTURE = (TensorSpec("x", FLOAT, ("n", 3, 4, 6)),)

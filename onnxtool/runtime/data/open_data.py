@@ -12,10 +12,10 @@ import numpy as np
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantization.data.csv_file import count_rows, read_column, read_rows
-from onnxtool.quantization.data.images import SUFFIXES, read_pictures
-from onnxtool.quantization.data.source import DataSource
 from onnxtool.runtime.archive import Columns, open_npy, open_npz, read_npz
+from onnxtool.runtime.data.csv_file import count_rows, read_column, read_rows
+from onnxtool.runtime.data.images import SUFFIXES, read_pictures
+from onnxtool.runtime.data.source import DataSource
 from onnxtool.user_code import as_feeds, load_function, read_items
 
 

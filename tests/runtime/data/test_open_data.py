@@ -9,9 +9,9 @@ import pytest
 
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantization.data.open_data import open_data, read_labels
 from onnxtool.runtime import archive
 from onnxtool.runtime.archive import open_npz
+from onnxtool.runtime.data.open_data import open_data, read_labels
 
 SPECS = (TensorSpec("x", np.dtype("float32"), ("batch", 3)),)
 VALUES = np.arange(30, dtype=np.float32).reshape(10, 3)
