@@ -139,4 +139,4 @@ def test_what_is_seldom_used_is_shown_when_asked_for(onnxtool: Tool) -> None:
     usual, everything = onnxtool("quantize", "--help").stdout, onnxtool("quantize", "--help-all").stdout
     assert "--bias-correction" not in usual and "more options: onnxtool quantize --help-all" in usual
     assert "--bias-correction" in everything and "--help-all" not in everything
-    assert "[default: 0.01]" in usual and "[default: accuracy]" in " ".join(usual.split())
+    assert "Default: 0.01 in auto" in " ".join(usual.split()) and "[default: accuracy]" in " ".join(usual.split())
