@@ -69,7 +69,20 @@ InputDtypeOption = Annotated[
 DataOption = Annotated[
     Path | None,
     typer.Option(
-        "--data", metavar="PATH", help="Input data: .npz, .npy or a folder of .npy files.", show_default=False
+        "--data",
+        metavar="PATH",
+        help="Inputs: .npz, .npy, .csv, a picture, a folder of .npy files or pictures, or file.py:GENERATOR.",
+        show_default=False,
+    ),
+]
+ImageOption = Annotated[
+    str,
+    typer.Option(
+        "--image",
+        metavar="OPTIONS",
+        show_default=False,
+        help="How pictures become tensors: resize=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225,"
+        "scale=255,layout=nchw,order=rgb. Pixels are divided by scale; the rest as the model has it.",
     ),
 ]
 ProviderOption = Annotated[

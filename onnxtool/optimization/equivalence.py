@@ -21,8 +21,7 @@ from onnxtool.optimization.constant_evaluation import RANDOM
 from onnxtool.optimization.further_inputs import FurtherInputs, further_inputs
 from onnxtool.optimization.normalize import rename_nodes
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.archive import read_npz
-from onnxtool.runtime.feeds import adapt
+from onnxtool.runtime.data.read_feeds import read_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner
@@ -100,8 +99,7 @@ class OptimizationProof:
             advice = "Give --data FILE.npz or --input-shape NAME:DIMS, or take the risk with --no-verify."
             wanted = 3 if self._usual.prepack else 2  # a large model takes long for each
             return find_probes(runner, self._specs, seed, input_domains(model), advice=advice, wanted=wanted)
-        arrays = data if isinstance(data, Mapping) else read_npz(data)
-        return given_probes(runner, [adapt(runner.inputs, arrays)])
+        return given_probes(runner, list(read_feeds(data, runner.inputs).feeds))
 
     def __call__(self, candidate: ir.Model) -> str | None:
         try:

@@ -46,7 +46,7 @@ def remarks(job: QuantizationInputs, recipe: QuantRecipe, planned: Collection[st
     if job.data is None:
         found.append("without --data the error is measured on random inputs, which says little about real ones.")
     else:
-        found += _unscaled(job.data)
+        found += [*job.data.notes, *_unscaled(job.data)]
     return tuple(found)
 
 

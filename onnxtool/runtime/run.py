@@ -14,10 +14,12 @@ import numpy as np
 
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model import io
+from onnxtool.model.image_options import parse_options
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.report.run import ArraySummary, RunReport
 from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
 from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import runnable_feeds
@@ -37,18 +39,21 @@ def run(
     batch: int | None = None,
     seed: int = 0,
     options: SessionOptions = DEFAULT,
+    images: str = "",
 ) -> RunReport:
     """Run a model once.
 
     Args:
         model: an .onnx file, or a model in memory.
-        data: inputs as an .npz file, a folder of .npy files named after the inputs, or named arrays.
+        data: inputs as an .npz or .npy file, a folder of .npy files named after the inputs, a .csv file, pictures, or
+            named arrays. Samples that do not fit into one run are run one after the other, and their outputs joined.
         inputs: one .npy file for each input, by name; goes before `data`. What is in neither is an error, unless
             both are left out: then the inputs are seeded random ones.
         output: .npz file for the outputs; bfloat16 is written as float32, which holds it exactly.
         batch: size of the first dim of random inputs where it is dynamic.
         seed: of random inputs.
         options: how to run the model.
+        images: how pictures become tensors (see `image_options.parse_options`).
 
     Returns:
         A report that also carries the output arrays (`values`).
@@ -65,40 +70,32 @@ def run(
     began = time.perf_counter()
     runner = OnnxRunner.open(model, options)
     loaded = time.perf_counter()
-    feeds, origin = _feeds(runner, data, inputs, batch, seed)
+    given = _feeds(runner, data, inputs, batch, seed, images)
     started = time.perf_counter()
-    values = flatten(runner.run(feeds))
+    values = _joined([flatten(runner.run(feeds)) for feeds in given.feeds])
     ended = time.perf_counter()
     if output is not None:
         write_npz(Path(output), values)
     summaries = tuple(summarise(name, value) for name, value in values.items())
     return RunReport(
         model=str(model),
-        data=origin,
+        data=given.origin,
         provider=provider_names(options),
-        inputs=tuple(summarise(name, value) for name, value in feeds.items()),
+        inputs=tuple(summarise(name, value) for name, value in given.joined().items()),
         outputs=summaries,
         load_seconds=loaded - began,
         run_seconds=ended - started,
         written=None if output is None else str(output),
-        warnings=tuple(_complaints(summaries)),
+        warnings=(*given.notes, *_complaints(summaries)),
         values=values,
     )
 
 
-def read_data(source: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Read named arrays from an .npz file, an .npy file (key "") or a folder of .npy files (their stems).
-
-    Raises:
-        InputError: missing, empty, damaged, or holding pickled objects.
-    """
-    path = Path(source)
-    if not path.is_dir():
-        return read_npz(path)
-    files = sorted(path.glob("*.npy"))
-    if not files:
-        raise InputError(f"{path}: the folder has no .npy files.")
-    return {file.stem: read_npz(file)[""] for file in files}
+def _joined(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The outputs of several runs, along their first dim; of a scalar, one element for each run."""
+    if len(runs) == 1:
+        return dict(runs[0])
+    return {name: np.concatenate([np.atleast_1d(r[name]) for r in runs]) for name in runs[0]}
 
 
 def _feeds(
@@ -107,15 +104,20 @@ def _feeds(
     inputs: Mapping[str, str | os.PathLike[str]] | None,
     batch: int | None,
     seed: int,
-) -> tuple[dict[str, np.ndarray], str]:
+    images: str,
+) -> GivenInputs:
     specs = runner.inputs
     if data is None and not inputs:
-        return runnable_feeds(runner, specs, seed, batch=batch)[0], f"random, seed {seed}"
+        return GivenInputs((runnable_feeds(runner, specs, seed, batch=batch)[0],), f"random, seed {seed}")
+    if data is not None and not inputs:
+        return read_feeds(data, specs, parse_options(images))
     arrays: dict[str, np.ndarray] = {}
     origins = []
     if data is not None:
-        arrays.update(data if isinstance(data, Mapping) else read_data(data))
-        origins.append("given arrays" if isinstance(data, Mapping) else str(data))
+        rest = [s for s in specs if s.name not in (inputs or {})]
+        given = read_feeds(data, rest, parse_options(images))
+        arrays.update(given.joined())
+        origins.append(given.origin)
     known = {s.name for s in specs}
     for name, file in (inputs or {}).items():
         if name not in known:
@@ -126,7 +128,7 @@ def _feeds(
         arrays[name] = loaded[""]
         origins.append(str(file))
     try:
-        return adapt(specs, arrays), ", ".join(origins)
+        return GivenInputs((adapt(specs, arrays),), ", ".join(origins))
     except InputError as error:
         raise InputError(f"{', '.join(origins)}: {error}") from error
 

@@ -142,6 +142,7 @@ _CHECK = {
 }
 _COMPARE = {
     "data": DATA,
+    "image": TEXT,
     "tolerance": TEXTS,
     "batch-sizes": TEXT,
     "samples": INTEGER,

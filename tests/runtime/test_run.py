@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.errors import InputError, UsageError
-from onnxtool.runtime.run import read_data, run, summarise, write_npz
+from onnxtool.runtime.run import run, summarise, write_npz
 
 
 def saved(model: onnx.ModelProto, folder: Path) -> Path:
@@ -65,8 +65,8 @@ def test_clear_errors(relu_proto: onnx.ModelProto, tmp_path: Path) -> None:
         run(path, data={"x": np.zeros((1, 3), np.int64)})
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(InputError, match=r"no \.npy files"):
-        read_data(empty)
+    with pytest.raises(InputError, match="no .npy, .npz or picture files"):
+        run(path, data=empty)
     with pytest.raises(UsageError, match="is a folder"):
         run(path, output=tmp_path)
 

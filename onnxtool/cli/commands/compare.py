@@ -32,6 +32,7 @@ def command(
         ),
     ] = None,
     data: o.DataOption = None,
+    image: o.ImageOption = "",
     layers: Annotated[
         bool, typer.Option("--layers", help="Compare every tensor inside, and name the first that is wrong.")
     ] = False,
@@ -169,5 +170,6 @@ def command(
                 effort=effort.value,
                 keep_counterexample=keep_counterexample,
                 strict=strict,
+                images=image,
             )
         )

@@ -68,16 +68,7 @@ def command(
             "(one sample each), a folder of pictures (see --image), .csv, or file.py:GENERATOR.",
         ),
     ] = None,
-    image: Annotated[
-        str,
-        typer.Option(
-            "--image",
-            metavar="OPTIONS",
-            show_default=False,
-            help="How pictures become tensors: resize=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225,"
-            "scale=255,layout=nchw,order=rgb. Pixels are divided by scale; the rest as the model has it.",
-        ),
-    ] = "",
+    image: o.ImageOption = "",
     samples: Annotated[
         int | None, typer.Option("--samples", min=1, show_default=False, help="Use at most this many samples.")
     ] = None,

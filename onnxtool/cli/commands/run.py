@@ -18,6 +18,7 @@ _BUNDLE = "Language models"
 def command(
     model: o.ModelArgument,
     data: o.DataOption = None,
+    image: o.ImageOption = "",
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,6 +121,7 @@ def command(
                 batch=batch,
                 seed=seed,
                 options=options,
+                images=image,
             )
         )
 

@@ -39,7 +39,7 @@ def read_rows(path: Path, specs: Sequence[TensorSpec], label: str | None = None)
 
 
 def columns(path: Path) -> list[str]:
-    """The header of a CSV file.
+    """The header of a CSV file; "0", "1", ... where its first line is a row already (see `lacks_header`).
 
     Raises:
         InputError: unreadable or empty.
@@ -51,7 +51,28 @@ def columns(path: Path) -> list[str]:
         raise InputError(f"{path}: cannot be read as CSV ({error}).") from error
     if not header:
         raise InputError(f"{path}: the file is empty.")
-    return [name.strip() for name in header]
+    names = [name.strip() for name in header]
+    return [str(i) for i in range(len(names))] if _is_row(names) else names
+
+
+def lacks_header(path: Path) -> bool:
+    """Whether the first line of a CSV file holds numbers, other than the counting names that pandas writes (0,1,2).
+
+    Raises:
+        InputError: unreadable.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            return _is_row([c.strip() for c in next(csv.reader(file), [])])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read as CSV ({error}).") from error
+
+
+def _is_row(cells: Sequence[str]) -> bool:
+    try:
+        return bool([float(c) for c in cells if c]) and list(cells) != [str(i) for i in range(len(cells))]
+    except ValueError:
+        return False
 
 
 def count_rows(path: Path) -> int:
@@ -81,7 +102,9 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
-            next(reader, None)
+            first = next(reader, [])
+            if _is_row([c.strip() for c in first]):
+                yield reader.line_num, first
             for row in reader:
                 if row:
                     yield reader.line_num, row
@@ -99,6 +122,6 @@ def _cell(text: str, spec: TensorSpec, path: Path, line: int) -> np.ndarray:
 
 def _number(text: str, path: Path, line: int) -> float:
     try:
-        return float(text)
+        return float(text) if text.strip() else float("nan")  # a cell left empty is a missing value
     except ValueError as error:
         raise InputError(f"{path}, line {line}: {text!r} is not a number.") from error

@@ -10,8 +10,48 @@ import numpy as np
 from onnxtool.errors import InputError, MissingExtraError, UsageError
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.data.source import DataSource
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
+
+
+def pictures(
+    label: str, files: Sequence[Path], specs: tuple[TensorSpec, ...], options: ImageOptions, skipped: int = 0
+) -> DataSource:
+    """Pictures as samples, with a line on how they become tensors.
+
+    Args:
+        label: where they come from.
+        files: one picture each.
+        specs: the model's inputs.
+        options: how they become tensors.
+        skipped: files beside them that are not pictures.
+
+    Raises:
+        InputError: the model takes no picture.
+        UsageError: the size is given neither by the model nor by the options.
+    """
+    spec = _picture_input(specs)
+    notes = [f"{len(files)} picture{'' if len(files) == 1 else 's'} of {label}: {_steps(spec, options)} (see --image)"]
+    if skipped:
+        notes.append(f"{label}: {skipped} other file{' was' if skipped == 1 else 's were'} left out")
+    return DataSource(label, len(files), lambda: read_pictures(files, specs, options), specs, tuple(notes))
+
+
+def _steps(spec: TensorSpec, options: ImageOptions) -> str:
+    """What `read_pictures` does, in words."""
+    layout, channels, (height, width) = _geometry(spec, options)
+    said = [f"resized to {height}x{width}"]
+    if options.resize is not None:
+        said = [f"shorter side resized to {options.resize}", f"{height}x{width} cut from the middle"]
+    said.append("grey" if channels == 1 else options.order.upper())
+    if isinstance(spec.dtype, np.dtype) and spec.dtype.kind in "iu":
+        said.append("values 0 to 255 as they are")
+    else:
+        said.append(f"divided by {options.scale:g}" if options.scale != 1 else "values 0 to 255 as they are")
+        plain = not any(options.mean) and set(options.std) == {1.0}
+        said.append("no mean taken off" if plain else "mean taken off and divided by std as given")
+    return ", ".join([*said, layout.upper()])
 
 
 def read_pictures(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.archive import Columns, open_npy, open_npz, read_npz
-from onnxtool.runtime.data.csv_file import count_rows, read_column, read_rows
-from onnxtool.runtime.data.images import SUFFIXES, read_pictures
+from onnxtool.runtime.data.csv_file import count_rows, lacks_header, read_column, read_rows
+from onnxtool.runtime.data.images import SUFFIXES, pictures
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.user_code import as_feeds, load_function, read_items
 
@@ -50,7 +51,7 @@ def open_data(
 
 def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label: str | None) -> DataSource:
     if isinstance(data, DataSource):
-        return DataSource(data.label, data.count, data.open, specs)
+        return replace(data, specs=specs)
     if isinstance(data, Mapping):
         columns = {k: Columns(np.shape(v), _row_reader(np.asarray(v))) for k, v in data.items()}
         return _from_columns("given arrays", columns, specs)
@@ -75,9 +76,10 @@ def _open(data: Any, specs: tuple[TensorSpec, ...], images: ImageOptions, label:
     if path.suffix == ".npy":
         return _from_columns(str(path), open_npy(path), specs)
     if path.suffix.lower() in SUFFIXES:
-        return DataSource(str(path), 1, lambda: read_pictures([path], specs, images), specs)
+        return pictures(str(path), [path], specs, images)
     if path.suffix.lower() == ".csv":
-        return DataSource(str(path), count_rows(path), lambda: read_rows(path, specs, label), specs)
+        notes = (f"{path}: its first line holds numbers, and was taken as a row",) if lacks_header(path) else ()
+        return DataSource(str(path), count_rows(path), lambda: read_rows(path, specs, label), specs, notes)
     if path.suffix == ".py":
         raise UsageError(f"{path}: name the generator function in it too: {path}:FUNCTION.")
     raise UsageError(f"{path}: give an .npz, .npy or .csv file, a folder of arrays or pictures, or file.py:generator.")
@@ -154,10 +156,11 @@ def _row_reader(array: np.ndarray) -> Callable[[int], Iterator[np.ndarray]]:
 def _from_folder(folder: Path, specs: tuple[TensorSpec, ...], images: ImageOptions) -> DataSource:
     files = sorted(p for p in folder.iterdir() if p.suffix in (".npy", ".npz") and p.is_file())
     if not files:
-        pictures = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-        if not pictures:
+        others = [p for p in folder.rglob("*") if p.is_file()]
+        shown = sorted(p for p in others if p.suffix.lower() in SUFFIXES)
+        if not shown:
             raise InputError(f"{folder}: there are no .npy, .npz or picture files in it.")
-        return DataSource(str(folder), len(pictures), lambda: read_pictures(pictures, specs, images), specs)
+        return pictures(str(folder), shown, specs, images, skipped=len(others) - len(shown))
     if len(specs) > 1 and {p.stem for p in files} >= {s.name for s in specs}:
         columns: dict[str, Columns] = {}
         for spec in specs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,15 +25,20 @@ class DataSource:
         count: how many there are; None when only a pass can tell.
         open: starts a pass over raw samples: named arrays, or a lone array under "".
         specs: what the model takes; every sample is held against it.
+        notes: what is done with the samples that the user may not expect.
     """
 
     label: str
     count: int | None
     open: Callable[[], Iterator[Mapping[str, np.ndarray]]]
     specs: tuple[TensorSpec, ...]
+    notes: tuple[str, ...] = ()
 
-    def samples(self) -> Iterator[Feeds]:
+    def samples(self, *, finite: bool = True) -> Iterator[Feeds]:
         """Feeds of one sample each, checked.
+
+        Args:
+            finite: refuse NaN and infinity.
 
         Raises:
             InputError: wrong names, shapes or dtypes, or NaN or infinity; names the sample.
@@ -42,7 +47,8 @@ class DataSource:
             try:
                 feeds = adapt(self.specs, raw)
                 check_feeds(self.specs, feeds)
-                _check_finite(feeds)
+                if finite:
+                    _check_finite(feeds)
             except OnnxToolError as error:
                 raise type(error)(f"{self.label}, sample {index}: {error}") from error
             yield feeds
@@ -54,7 +60,7 @@ class DataSource:
         def chosen() -> Iterator[Mapping[str, np.ndarray]]:
             return (raw for i, raw in enumerate(self.open()) if keep(i))
 
-        return DataSource(label or self.label, count, chosen, self.specs)
+        return replace(self, label=label or self.label, count=count, open=chosen)
 
     def limited(self, number: int | None) -> DataSource:
         """At most `number` samples: spread evenly when the count is known (data is often sorted), else the first."""
@@ -66,7 +72,7 @@ class DataSource:
             def first() -> Iterator[Mapping[str, np.ndarray]]:
                 return (raw for _, raw in zip(range(number), source(), strict=False))
 
-            return DataSource(self.label, None, first, self.specs)
+            return replace(self, open=first)
         chosen = {int(i) for i in np.linspace(0, self.count - 1, number)}
         return self.subset(chosen.__contains__)
 
@@ -84,7 +90,7 @@ class DataSource:
                     return
                 yield raw
 
-        return DataSource(self.label, self.count, timely, self.specs)
+        return replace(self, open=timely)
 
     def first(self) -> Feeds:
         """The first sample.
@@ -96,11 +102,11 @@ class DataSource:
             return feeds
         raise InputError(f"{self.label}: there are no samples in it.")
 
-    def batches(self, size: int) -> Iterator[Feeds]:
+    def batches(self, size: int, *, finite: bool = True) -> Iterator[Feeds]:
         """Samples joined along their first dim, up to `size`, where the model takes any batch and shapes agree."""
         dynamic = all(s.shape and not isinstance(s.shape[0], int) for s in self.specs)
         pending: list[Feeds] = []
-        for feeds in self.samples():
+        for feeds in self.samples(finite=finite):
             if pending and (len(pending) >= size or not dynamic or _shapes(feeds) != _shapes(pending[0])):
                 yield _join(pending)
                 pending = []

@@ -22,12 +22,12 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.report.bench import BenchedModel, BenchReport, Latency
 from onnxtool.report.profile import Peaks, Profile
 from onnxtool.runtime import cpu
+from onnxtool.runtime.data.read_feeds import read_feeds
 from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.load_cost import load_cost
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.profile import profile
 from onnxtool.runtime.roofline import measure_peaks
-from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names
 from onnxtool.runtime.timing import Ratio, Timing, block_ratio, measure
@@ -90,8 +90,9 @@ def bench(
         raise UsageError("bench needs at least one model.")
     for path in paths:
         io.read_proto(path)  # refuses what is unsafe or damaged before the runtime sees it
-    arrays = None if data is None else (dict(data) if isinstance(data, Mapping) else read_data(data))
     settings = [Setting(b, t) for t in (threads or (options.threads,)) for b in (batches or (None,))]
+    arrays: dict[str, np.ndarray] | None = None
+    notes: tuple[str, ...] = ()
     latencies: list[Latency] = []
     benched: list[BenchedModel] = []
     profiles: list[Profile] = []
@@ -99,6 +100,9 @@ def bench(
     with progress.task("measuring", len(settings) + len(paths)) as task:
         for path in paths:
             runner = OnnxRunner.open(path, _quiet(options, settings[0].threads))
+            if data is not None and arrays is None:
+                given = read_feeds(data, runner.inputs)
+                arrays, notes = given.joined(), given.notes
             feeds = _feeds(path, runner, arrays, settings[0].batch, seed)
             runner.run(feeds)  # a model that fails is reported from here, with the runtime's own words
             cost = load_cost(path, feeds, options)
@@ -120,7 +124,7 @@ def bench(
         cpu=cpu.model_name(),
         cores=cpu.usable_cores(),
         runtime=f"onnxruntime {onnxruntime.__version__}",
-        warnings=tuple(_warnings(latencies)),
+        warnings=(*notes, *_warnings(latencies)),
         profiles=tuple(profiles),
     )
     return report if baseline is None else against_baseline(report, Path(baseline), max_regression)
@@ -271,10 +275,13 @@ def _feeds(
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     wanted = batch or (next(iter(fixed)) if len(fixed) == 1 else 1)
-    return {
-        s.name: (_rows(feeds[s.name], wanted) if s.shape and not isinstance(s.shape[0], int) else feeds[s.name])
-        for s in specs
-    }
+    return {s.name: _rows(feeds[s.name], _own_batch(s, wanted)) if s.shape else feeds[s.name] for s in specs}
+
+
+def _own_batch(spec: TensorSpec, wanted: int) -> int:
+    """The batch that an input has, where it is fixed."""
+    first = (spec.shape or (None,))[0]
+    return first if isinstance(first, int) else wanted
 
 
 def _rows(array: np.ndarray, count: int) -> np.ndarray:

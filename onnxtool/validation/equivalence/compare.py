@@ -14,13 +14,14 @@ from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.header import RANDOM_OPERATORS, read_header
+from onnxtool.model.image_options import parse_options
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.corner_case_feeds import edge_feeds
-from onnxtool.runtime.feeds import adapt, random_feeds
+from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
+from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes, runnable_feeds
-from onnxtool.runtime.run import read_data
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.beyond import Rule, compare_beyond
@@ -53,6 +54,7 @@ def compare(
     effort: Effort = "normal",
     keep_counterexample: str | os.PathLike[str] | None = None,
     strict: bool = False,
+    images: str = "",
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -60,8 +62,8 @@ def compare(
         a: the reference: an .onnx file, a model in memory, or any Runner (`conversion.convert.open_source` makes one
             of a framework file).
         b: what is judged, likewise.
-        data: inputs as .npz, folder of .npy, or named arrays; without it, seeded random inputs of three batch sizes
-            that respect the dtypes, shapes and integer ranges found in the graph.
+        data: inputs as .npz, folder of .npy, .csv, pictures, or named arrays; without it, seeded random inputs of three
+            batch sizes that respect the dtypes, shapes and integer ranges found in the graph.
         rtol: tolerance for floats, relative to each element.
         atol: tolerance for floats, relative to the scale of its column (docs/equality.md).
         seed: of the random inputs.
@@ -79,6 +81,7 @@ def compare(
         effort: how long further sizes and values are tried where the usual inputs show no difference.
         keep_counterexample: .npz file for an input that these find.
         strict: branches that no input reached make the verdict bad.
+        images: how pictures become tensors (see `image_options.parse_options`).
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
@@ -89,8 +92,9 @@ def compare(
     if layers:
         _can_look_inside(a, b, bisect)
     left, right = _runner(a, options), _runner(b, options)
-    feeds, origin = make_feeds(left, (a, b), data=data, seed=seed, batches=batches, samples=samples)
-    skipped: list[str] = []
+    given = make_feeds(left, (a, b), data=data, seed=seed, batches=batches, samples=samples, images=images)
+    feeds, origin = list(given.feeds), given.origin
+    skipped: list[str] = [*given.notes]
     if edge:
         feeds = [*feeds, *_edges(left, (a, b), skipped)]
         origin += " and edge inputs"
@@ -101,7 +105,7 @@ def compare(
         left, right, feeds, tolerance, evidence, names=called, data=origin, tolerances=tolerances, top_k=top_k
     )
     usual = time.perf_counter() - began
-    report = replace(report, warnings=(*report.warnings, *skipped))
+    report = replace(report, warnings=(*report.warnings, *skipped, *_paired(report, left, right)))
     report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
     if report.ok and not any(o.note for o in report.outputs):
         report, feeds = compare_beyond(
@@ -203,7 +207,8 @@ def make_feeds(
     seed: int = 0,
     batches: Sequence[int] = (),
     samples: int | None = None,
-) -> tuple[list[dict[str, np.ndarray]], str]:
+    images: str = "",
+) -> GivenInputs:
     """Inputs for a comparison, one mapping for each run, and where they came from.
 
     Args:
@@ -213,27 +218,35 @@ def make_feeds(
         seed: of random inputs.
         batches: batch sizes of random inputs.
         samples: how many random inputs.
+        images: how pictures become tensors (see `image_options.parse_options`).
 
     Raises:
         InputError: the data do not fit.
     """
     if data is None:
-        domains = _domains(sources)
+        domains, origin = _domains(sources), f"random, seed {seed}"
         if not batches and not samples:
-            return runnable_feeds(runner, runner.inputs, seed, domains, wanted=3), f"random, seed {seed}"
+            return GivenInputs(tuple(runnable_feeds(runner, runner.inputs, seed, domains, wanted=3)), origin)
         sizes = batches or (2, 1, 5)
         probe = find_probes(runner, runner.inputs, seed, domains, wanted=1, batch=sizes[0])[0]
         feeds = [
             random_feeds(probe.specs, seed + i, batch=sizes[i % len(sizes)], length=probe.length, domains=domains)
             for i in range(samples or len(sizes))
         ]
-        return feeds, f"random, seed {seed}"
-    arrays = data if isinstance(data, Mapping) else read_data(data)
-    try:
-        feeds = [adapt(runner.inputs, arrays)]
-    except InputError as error:
-        raise InputError(f"{'data' if isinstance(data, Mapping) else data}: {error}") from error
-    return feeds, "given arrays" if isinstance(data, Mapping) else str(data)
+        return GivenInputs(tuple(feeds), origin)
+    return read_feeds(data, runner.inputs, parse_options(images))
+
+
+def _paired(report: CompareReport, left: Runner, right: Runner) -> list[str]:
+    """Which names of the one were taken for which of the other, where they are not the same."""
+    inputs = match_names([s.name for s in left.inputs], [s.name for s in right.inputs], "inputs")
+    outputs = {o.name: o.other_name or o.name for o in report.outputs}
+    said = [
+        f"{what} {', '.join(f'{mine!r} with {theirs!r}' for mine, theirs in pairs.items() if mine != theirs)}"
+        for what, pairs in (("inputs", inputs), ("outputs", outputs))
+        if any(mine != theirs for mine, theirs in pairs.items())
+    ]
+    return [f"names differ, so they were paired by their position: {'; '.join(said)}"] if said else []
 
 
 def _domains(sources: Sequence[str | os.PathLike[str] | Runner]) -> dict[str, Domain]:

@@ -58,7 +58,7 @@ def record(
     """
     io.read_proto(model)
     runner = OnnxRunner.open(Path(model), options)
-    feeds, origin = make_feeds(runner, (model,), data=data, seed=seed, batches=batches)
+    given = make_feeds(runner, (model,), data=data, seed=seed, batches=batches)
     place = Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def record(
     except OSError as error:
         raise ResourceError(f"--record {folder}: cannot be made ({error.strerror}).") from error
     cases = []
-    for index, feed in enumerate(feeds):
+    for index, feed in enumerate(given.feeds):
         path = place / f"case{index}.npz"
         outputs = flatten(runner.run(feed))
         write_npz(path, {_INPUT + n: a for n, a in feed.items()} | {_OUTPUT + n: a for n, a in outputs.items()})
@@ -76,7 +76,7 @@ def record(
         "format": _FORMAT,
         "model": Path(model).name,
         "model_sha256": io.sha256(model),
-        "data": origin if data is None else "given data",
+        "data": given.origin if data is None else "given data",
         "versions": {"onnxtool": __version__, **versions("onnx", "onnxruntime")},
         "cases": cases,
     }

@@ -236,13 +236,14 @@ def _has_custom_operators(proto: onnx.ModelProto) -> bool:
 
 
 def _run(work: _Examination, runner: Any, data: str | None, seed: int) -> str:
-    from onnxtool.runtime.feeds import adapt, random_feeds
-    from onnxtool.runtime.run import read_data
+    from onnxtool.runtime.data.read_feeds import read_feeds
+    from onnxtool.runtime.feeds import random_feeds
 
     if data is not None:
-        feeds = adapt(runner.inputs, read_data(data))
+        given = read_feeds(data, runner.inputs)
         try:
-            _judge_shapes(work, runner.run(feeds))
+            for feeds in given.feeds:
+                _judge_shapes(work, runner.run(feeds))
         except (InputError, UnsupportedError) as error:
             work.find("OT111", str(error))
         return f"on {data}"
