@@ -65,7 +65,7 @@ def test_clear_errors(relu_proto: onnx.ModelProto, tmp_path: Path) -> None:
         run(path, data={"x": np.zeros((1, 3), np.int64)})
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(InputError, match="no .npy, .npz or picture files"):
+    with pytest.raises(InputError, match=r"no \.npy, \.npz or picture files"):
         run(path, data=empty)
     with pytest.raises(UsageError, match="is a folder"):
         run(path, output=tmp_path)
