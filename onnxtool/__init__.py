@@ -35,6 +35,7 @@ _FUNCTIONS = {
     "quantize": ("onnxtool.quantization.quantize", "quantize"),
     "quickstart": ("onnxtool.walkthrough", "quickstart"),
     "run": ("onnxtool.runtime.run", "run"),
+    "serve": ("onnxtool.serving.serve", "serve"),
     "verify": ("onnxtool.model.provenance.verify", "verify"),
 }
 __all__ = ["__version__", *sorted(_FUNCTIONS)]  # noqa: PLE0604  (names are served by __getattr__)
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # what type checkers see of the lazy names
     from onnxtool.quantization.quantize import quantize as quantize
     from onnxtool.runtime.doctor import doctor as doctor
     from onnxtool.runtime.run import run as run
+    from onnxtool.serving.serve import serve as serve
     from onnxtool.validation.benchmark.bench import bench as bench
     from onnxtool.validation.equivalence.compare import compare as compare
     from onnxtool.validation.lint.check import check as check

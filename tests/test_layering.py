@@ -23,6 +23,7 @@ LAYERS = {
     "quantization": 5,
     "conversion": 5,
     "generation": 6,
+    "serving": 7,
     "extension": 8,
     "editing": 5,
     "walkthrough": 8,

@@ -32,6 +32,7 @@ COMMANDS = {
     "diff": "Show how two models differ in structure: operators, attributes, weights, inputs.",
     "run": "Run a model once on given or random inputs.",
     "bench": "Measure latency, throughput and memory of models, side by side.",
+    "serve": "Serve models over HTTP (Open Inference Protocol V2), and bundles as OpenAI's API.",
     "verify": "Show whether a file is as onnxtool wrote it, and from what it was made.",
     "build": "Build every model of a file, only what is stale, here or on a cluster.",
     "init": "Write a first build file from what model files are recognised as.",
@@ -39,6 +40,8 @@ COMMANDS = {
     "doctor": "Show versions, execution providers, extras and the CPU's int8 features.",
     "quickstart": "Do the whole job on a bundled real model and show the result.",
 }
+# Run until they are asked to end, and then end in order: no parent hurries them. They check files in other processes.
+_LASTING = ("serve",)
 
 
 def _build(name: str) -> Any:
@@ -150,7 +153,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except UsageError as error:
         fail(str(error), error.exit_code)
         sys.exit(error.exit_code)
-    if args is None and given.isolated and given.rest and "--help" not in given.rest:
+    if args is None and given.isolated and given.rest and "--help" not in given.rest and given.rest[0] not in _LASTING:
         isolation.supervise(fail)
     try:
         app(args=list(given.rest), prog_name="onnxtool", obj=given)

@@ -12,11 +12,12 @@ from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model.spec import parse_dtype, parse_input_shapes
 from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.urls import url_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from onnxtool.conversion.adapter import SourceModel
+    from onnxtool.runtime.runner import Runner
 
 _CHOICES = {"exporter": ("auto", "dynamo", "torchscript"), "layout": ("nhwc", "nchw", None)}
 
@@ -89,10 +90,17 @@ def _names(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def opened(path: Path, other: Path, options: ConvertOptions) -> Path | SourceModel:
-    """An ONNX file stays a path; a framework file is loaded, with the other's input shapes where it has none."""
+def opened(path: Path, other: Path, options: ConvertOptions) -> Path | Runner:
+    """An ONNX file stays a path; a framework file is loaded, with the other's input shapes where it has none; a URL
+    is a V2 endpoint.
+    """
     if path.suffix == ".onnx":
         return path
+    url = url_of(path)
+    if url is not None:
+        from onnxtool.runtime.v2_client import RemoteRunner
+
+        return RemoteRunner.open(url)
     from onnxtool.conversion.convert import open_source
     from onnxtool.conversion.registry import find_adapter
     from onnxtool.conversion.source import Source

@@ -52,6 +52,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "onnxtool bench before.onnx after.onnx --batch 1,8 --threads 1,2",
         "onnxtool bench model.onnx --profile --html bench.html",
     ),
+    "serve": (
+        "onnxtool serve model.onnx",
+        "onnxtool serve digits=cnn.onnx digits:2=cnn_int8.onnx --port 9000 --token-file tokens.txt",
+        "onnxtool serve chat_bundle --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem",
+    ),
     "verify": (
         "onnxtool verify model.onnx --source net.pt",
         "onnxtool verify model.onnx --sign key.pem",

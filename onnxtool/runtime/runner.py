@@ -60,7 +60,7 @@ class OnnxRunner:
         self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
         self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
         self._ran_on: set[tuple[tuple[int, ...], ...]] = set()  # shapes that have worked
-        self._bfloat16 = any(s.dtype == _BFLOAT16 for s in (*self.inputs, *self.outputs))
+        self.takes_bfloat16 = any(s.dtype == _BFLOAT16 for s in (*self.inputs, *self.outputs))
 
     @classmethod
     def open(
@@ -101,7 +101,7 @@ class OnnxRunner:
             raise _failure(error) from error
 
     def _run(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
-        if self._bfloat16:
+        if self.takes_bfloat16:
             return self._run_bfloat16(feeds, names)
         return dict(zip(names, self.session.run(names, dict(feeds)), strict=True))
 

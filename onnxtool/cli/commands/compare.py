@@ -23,7 +23,8 @@ class OptLevel(StrEnum):
 
 def command(
     a: Annotated[
-        Path, typer.Argument(metavar="A", help="The reference: an .onnx or a framework file.", show_default=False)
+        Path,
+        typer.Argument(metavar="A", help="The reference: an .onnx or framework file, or a URL.", show_default=False),
     ],
     b: Annotated[
         Path | None,
@@ -112,6 +113,7 @@ def command(
         from onnxtool.cli.parsing import parse_tolerances, whole_numbers
         from onnxtool.cli.session import session_options
         from onnxtool.errors import UsageError
+        from onnxtool.runtime.urls import url_of
 
         options = session_options(provider, threads, custom_op_library, ep_library, opt_level.value)
         batches = whole_numbers("--batch-sizes", batch_sizes)
@@ -148,7 +150,7 @@ def command(
             verbose=verbose,
         )
         left, right = opened(a, b, how), opened(b, a, how)
-        names = (str(a), str(b))
+        names = (url_of(a) or str(a), url_of(b) or str(b))
         out.emit(
             compare(
                 left,

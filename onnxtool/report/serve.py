@@ -1,0 +1,38 @@
+"""What serving models gives, when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onnxtool.report.base import Report
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """One model that was served."""
+
+    name: str
+    version: str
+    path: str
+
+
+@dataclass(frozen=True, repr=False)
+class ServeReport(Report):
+    """A server that has ended in order.
+
+    Attributes:
+        url: where it was.
+        models: what it served.
+        requests: answers given, of any status.
+        failures: those that were errors.
+        seconds: from listening to the end.
+    """
+
+    kind: ClassVar[str] = "serve"
+
+    url: str
+    models: tuple[ServedModel, ...]
+    requests: int
+    failures: int
+    seconds: float

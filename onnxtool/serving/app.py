@@ -1,0 +1,211 @@
+"""The ASGI application: routes, authorization, and one place where errors become answers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnxtool.serving.body import BodyReader, ClientGoneError, Receive
+from onnxtool.serving.faults import HttpError, as_http
+from onnxtool.serving.logs import Log
+from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.options import ServeOptions
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
+_JSON = (b"content-type", b"application/json")
+_LINGER_SECONDS, _LINGER_BYTES = 1.0, 256 << 20
+
+
+@dataclass
+class Answer:
+    """What a route gives.
+
+    Attributes:
+        parts: of the body, sent one after the other.
+        status: of HTTP.
+        headers: without the length.
+        stream: further parts as they come, for an answer of unknown length; takes what sends one.
+    """
+
+    parts: Sequence[bytes | memoryview]
+    status: int = 200
+    headers: Headers = (_JSON,)
+    stream: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]] | None = None
+
+
+def json_answer(value: Any, status: int = 200, headers: Headers = ()) -> Answer:
+    """A JSON body."""
+    return Answer([json.dumps(value, allow_nan=False).encode()], status, (_JSON, *headers))
+
+
+@dataclass
+class Request:
+    """A request whose headers are there."""
+
+    method: str
+    path: tuple[str, ...]
+    headers: Mapping[bytes, bytes]
+    scope: Mapping[str, Any]
+    receive: Receive
+    bodies: BodyReader
+    held: int = 0
+    complete: bool = False  # all of the body has been read
+
+    async def body(self) -> bytes:
+        """The whole body, within the limits."""
+        found = await self.bodies.read(self.scope, self.headers, self.receive)
+        self.held += len(found)
+        self.complete = True
+        return found
+
+
+Route = Callable[[Request], Awaitable[Answer]]
+
+
+@dataclass
+class State:
+    """What routes and server share.
+
+    Attributes:
+        ready: models are loaded and the server does not drain.
+        draining: SIGTERM has come: every answer closes its connection.
+        served: answers given.
+    """
+
+    ready: bool = False
+    draining: bool = False
+    served: int = 0
+    failed: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+
+
+class App:
+    """Finds the route of a request, and turns what it raises into an answer."""
+
+    def __init__(self, options: ServeOptions, metrics: Metrics, log: Log, state: State) -> None:
+        self._options, self._metrics, self._log, self.state = options, metrics, log, state
+        self._bodies = BodyReader(options.limits)
+        self._routes: list[tuple[tuple[str, ...], str, str, Route]] = []
+        self._tokens = [f"Bearer {t}".encode() for t in options.tokens]
+
+    def route(self, method: str, path: str, target: Route) -> None:
+        """Add a route; a part {x} of the path stands for anything."""
+        self._routes.append((tuple(path.strip("/").split("/")), method, path, target))
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """One request, as ASGI has it."""
+        if scope["type"] != "http":
+            return
+        began = time.perf_counter()
+        headers = dict(scope["headers"])
+        path = tuple(scope["path"].strip("/").split("/"))
+        request = Request(scope["method"], path, headers, scope, receive, self._bodies)
+        name, status = "unknown", 0
+        self._metrics.in_flight.inc()
+        try:
+            name, answer = await self._answer(request)
+            status = answer.status
+            await self._send(answer, request, send)
+        except ClientGoneError:
+            status = 499  # as nginx calls it; nobody reads it
+            self._fail("client_gone")
+        finally:
+            self._bodies.release(request.held)
+            self._metrics.in_flight.dec()
+            seconds = time.perf_counter() - began
+            self._metrics.request.labels(name, str(status)).observe(seconds)
+            self.state.served += 1
+            if self._options.access_log:
+                self._log.event(
+                    "request", method=request.method, path=scope["path"][:500], status=status, seconds=round(seconds, 6)
+                )
+
+    async def _answer(self, request: Request) -> tuple[str, Answer]:
+        name = "unknown"
+        try:
+            name, target = self._find(request)
+            if name not in ("/v2/health/live", "/v2/health/ready"):
+                self._authorize(request.headers)
+            return name, await target(request)
+        except ClientGoneError:
+            raise
+        except Exception as error:
+            fault = as_http(error)
+            if fault.status == 500:
+                self._log.event("error", "error", route=name, error=f"{type(error).__name__}: {error}"[:2000])
+            self._fail(fault.kind)
+            return name, json_answer({"error": str(fault)}, fault.status, fault.headers)
+
+    def _find(self, request: Request) -> tuple[str, Route]:
+        methods = []
+        for pattern, method, name, target in self._routes:
+            if len(pattern) == len(request.path) and all(
+                p == have or p.startswith("{") for p, have in zip(pattern, request.path, strict=True)
+            ):
+                if method == request.method:
+                    return name, target
+                methods.append(method)
+        if methods:
+            raise HttpError(
+                405, "method", f"this takes {', '.join(methods)}.", ((b"allow", ", ".join(methods).encode()),)
+            )
+        raise HttpError(404, "unknown_path", "no such path; GET /openapi.json lists them.")
+
+    def _authorize(self, headers: Mapping[bytes, bytes]) -> None:
+        if not self._tokens:
+            return
+        given = headers.get(b"authorization", b"")
+        # All are compared, each in constant time: how long it takes tells nothing.
+        if not sum(hmac.compare_digest(given, token) for token in self._tokens):
+            raise HttpError(
+                401, "unauthorized", "the Authorization header has no valid token.", ((b"www-authenticate", b"Bearer"),)
+            )
+
+    def _fail(self, kind: str) -> None:
+        self.state.failed += 1
+        self._metrics.errors.labels(kind).inc()
+
+    async def _send(self, answer: Answer, request: Request, send: Send) -> None:
+        headers = list(answer.headers)
+        unread = answer.status >= 400 and request.method == "POST" and not request.complete
+        if self.state.draining or unread:
+            headers.append((b"connection", b"close"))
+        if answer.stream is None:
+            headers.append((b"content-length", str(sum(len(p) for p in answer.parts)).encode()))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        last = len(answer.parts) - 1
+        for index, part in enumerate(answer.parts):
+            more = index < last or answer.stream is not None or unread
+            await send({"type": "http.response.body", "body": bytes(part), "more_body": more})
+        if unread:
+            await _discard(request.receive)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if answer.stream is not None:
+
+            async def write(part: bytes) -> None:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+
+            with suppress(ConnectionError):
+                await answer.stream(write)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _discard(receive: Receive) -> None:
+    """Read on for a moment after an answer that came early: closing a socket with unread bytes resets it, and the
+    client would lose the answer.
+    """
+    taken = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_SECONDS):
+            while taken < _LINGER_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
+                taken += len(message.get("body", b""))

@@ -1,0 +1,82 @@
+"""Reads the body of a request within limits of size, memory and time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from onnxtool.serving.faults import HttpError
+from onnxtool.serving.options import ServeLimits
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class ClientGoneError(Exception):
+    """The client has closed the connection: nobody waits for an answer."""
+
+
+class BodyReader:
+    """Reads bodies; knows how many bytes are held by all requests together."""
+
+    def __init__(self, limits: ServeLimits) -> None:
+        self._limits = limits
+        self.held = 0
+
+    def release(self, size: int) -> None:
+        """A body is no longer held."""
+        self.held -= size
+
+    async def read(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        """The whole body; `release` its size when it is no longer needed.
+
+        Raises:
+            HttpError: 400 cut off, 408 too slow, 413 too large, 503 too much is held already.
+            ClientGoneError: the client has gone.
+        """
+        declared = _declared(headers)
+        limit = self._limits.request_bytes
+        if declared is not None and declared > limit:
+            raise self._too_large()
+        taken = 0
+        chunks: list[bytes] = []
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGoneError
+                    chunk = message.get("body", b"")
+                    if chunk:
+                        taken += len(chunk)
+                        self.held += len(chunk)
+                        if taken > limit:
+                            raise self._too_large()
+                        if self.held > self._limits.buffered_bytes:
+                            raise HttpError(
+                                503, "overloaded", "too many large requests at a time.", ((b"retry-after", b"1"),)
+                            )
+                        chunks.append(chunk)
+                    if not message.get("more_body", False):
+                        break
+            if scope.get("state", {}).get("cut") or (declared is not None and taken != declared):
+                raise HttpError(400, "bad_request", "the body ends before its declared length.")
+        except TimeoutError:
+            self.held -= taken
+            raise HttpError(408, "slow_client", f"the body took longer than {self._limits.body_seconds:g} s.") from None
+        except BaseException:
+            self.held -= taken
+            raise
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _too_large(self) -> HttpError:
+        return HttpError(413, "too_large", f"a request has at most {self._limits.request_bytes} bytes.")
+
+
+def _declared(headers: Mapping[bytes, bytes]) -> int | None:
+    text = headers.get(b"content-length")
+    if text is None:
+        return None
+    if not text.isdigit() or len(text) > 18:
+        raise HttpError(400, "bad_request", "Content-Length is not a number.")
+    return int(text)

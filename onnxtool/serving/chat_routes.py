@@ -1,0 +1,300 @@
+"""Bundles in the form of OpenAI's API: /v1/models, /v1/completions and /v1/chat/completions, streamed or whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxtool.errors import InputError, UsageError
+from onnxtool.generation.bundle import Bundle
+from onnxtool.generation.decoder import Decoder
+from onnxtool.generation.generate import TextStream, continue_tokens
+from onnxtool.generation.sampling import Sampler, Sampling
+from onnxtool.generation.tokenizer import BundleTokenizer
+from onnxtool.runtime.v2_tensors import load_json
+from onnxtool.serving.app import Answer, App, Request, json_answer
+from onnxtool.serving.body import ClientGoneError
+from onnxtool.serving.faults import HttpError
+from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.options import ServeOptions, Target
+
+_EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
+_FINISH = {"end of text": "stop", "stop text": "stop", "max tokens": "length", "context": "length"}
+_TRIAL_SECONDS = 600
+_MAX_STOPS = 16
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """What a client wants."""
+
+    ids: np.ndarray
+    max_tokens: int
+    sampling: Sampling
+    stop: tuple[str, ...]
+    stream: bool
+    chat: bool
+    usage: bool
+
+
+class _ServedBundle:
+    """One bundle: its decoder has one cache, so texts are generated one after the other."""
+
+    def __init__(self, target: Target, options: ServeOptions) -> None:
+        self.target, self.bundle = target, Bundle.open(target.path)
+        _try_alone(target)
+        self.tokenizer = BundleTokenizer(self.bundle.folder)
+        self.decoder = Decoder(self.bundle, options.session)
+        self.turn = asyncio.Lock()
+        self.waiting = 0
+
+
+class ChatRoutes:
+    """The routes of bundles; `add_to` an application."""
+
+    def __init__(self, targets: Sequence[Target], options: ServeOptions, metrics: Metrics) -> None:
+        """Load the bundles.
+
+        Raises:
+            OnnxToolError: one of them cannot be served.
+        """
+        self._options, self._metrics = options, metrics
+        self._bundles = {t.name: _ServedBundle(t, options) for t in targets}
+
+    def add_to(self, app: App) -> None:
+        """Register every route."""
+        app.route("GET", "/v1/models", self._models)
+        app.route("POST", "/v1/completions", self._completions)
+        app.route("POST", "/v1/chat/completions", self._chat)
+
+    async def _models(self, _: Request) -> Answer:
+        made = [{"id": name, "object": "model", "created": 0, "owned_by": "onnxtool"} for name in self._bundles]
+        return json_answer({"object": "list", "data": made})
+
+    async def _completions(self, request: Request) -> Answer:
+        body = await self._read(request)
+        served = self._find(body)
+        prompt = body.get("prompt")
+        if not isinstance(prompt, str) or not prompt:
+            raise InputError("'prompt' must be a text.")
+        ids = await asyncio.to_thread(served.tokenizer.encode, prompt)
+        return await self._generate(request, served, _asked(body, ids, chat=False, usual=16))
+
+    async def _chat(self, request: Request) -> Answer:
+        body = await self._read(request)
+        served = self._find(body)
+        messages = _messages(body.get("messages"))
+        text = await asyncio.to_thread(served.tokenizer.chat, messages)
+        ids = await asyncio.to_thread(lambda: served.tokenizer.encode(text, special=False))
+        return await self._generate(request, served, _asked(body, ids, chat=True, usual=256))
+
+    async def _read(self, request: Request) -> dict[str, Any]:
+        body = await request.body()
+        if len(body) > self._options.limits.json_bytes:
+            raise HttpError(413, "too_large", f"a request has at most {self._options.limits.json_bytes} bytes of JSON.")
+        return load_json(body)
+
+    def _find(self, body: dict[str, Any]) -> _ServedBundle:
+        name = body.get("model")
+        if name is None and len(self._bundles) == 1:
+            return next(iter(self._bundles.values()))
+        if not isinstance(name, str) or name not in self._bundles:
+            raise HttpError(404, "unknown_model", f"no model {str(name)[:100]!r}; there is {', '.join(self._bundles)}.")
+        return self._bundles[name]
+
+    async def _generate(self, request: Request, served: _ServedBundle, ask: _Ask) -> Answer:
+        context = served.bundle.context
+        if not 0 < ask.ids.size < context:
+            raise InputError(f"the prompt has {ask.ids.size} tokens; it must have at least 1 and fewer than {context}.")
+        if served.waiting >= self._options.limits.queue:
+            raise HttpError(429, "queue_full", "too many requests wait; try again.", ((b"retry-after", b"1"),))
+        served.waiting += 1
+        try:
+            await asyncio.wait_for(served.turn.acquire(), self._options.limits.run_seconds)
+        except TimeoutError:
+            raise HttpError(504, "timeout", "the requests before this one took too long.") from None
+        finally:
+            served.waiting -= 1
+        identity = ("chatcmpl-" if ask.chat else "cmpl-") + secrets.token_hex(12)
+        writer = _Writer(identity, served.target.name, ask)
+        if ask.stream:
+            return Answer([], headers=_EVENTS, stream=lambda write: self._stream(request, served, ask, writer, write))
+        try:
+            text, tokens, ended = await self._run(request, served, ask, None)
+        finally:
+            served.turn.release()
+        return json_answer(writer.whole(text, tokens, ended))
+
+    async def _stream(
+        self,
+        request: Request,
+        served: _ServedBundle,
+        ask: _Ask,
+        writer: _Writer,
+        write: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        pieces: asyncio.Queue[str] = asyncio.Queue()
+        try:
+            work = asyncio.ensure_future(self._run(request, served, ask, pieces))
+            if ask.chat:
+                await write(writer.event({"role": "assistant", "content": ""}))
+            while not work.done() or not pieces.empty():
+                waiting = asyncio.ensure_future(pieces.get())
+                await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                if not waiting.done():
+                    waiting.cancel()
+                    continue
+                await write(writer.event(waiting.result()))
+            try:
+                _, tokens, ended = await work
+            except ClientGoneError:
+                return
+            except Exception:
+                await write(writer.fault())
+                return
+            await write(writer.last(tokens, ended))
+        finally:
+            served.turn.release()
+
+    async def _run(
+        self, request: Request, served: _ServedBundle, ask: _Ask, pieces: asyncio.Queue[str] | None
+    ) -> tuple[str, int, str]:
+        """Generate on a thread; ends early when the client goes."""
+        loop, gone = asyncio.get_running_loop(), threading.Event()
+
+        def show(piece: str) -> None:
+            if pieces is not None and piece:
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        def work() -> tuple[str, int, str]:
+            stream = TextStream(served.tokenizer, ask.stop, show)
+            tokens, ended, _ = continue_tokens(
+                served.decoder,
+                ask.ids,
+                ask.max_tokens,
+                Sampler(ask.sampling),
+                lambda token: gone.is_set() or stream.add(token) is not None,
+            )
+            return stream.finish(), len(tokens), ended
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+
+        watcher = asyncio.ensure_future(watch())
+        began = time.perf_counter()
+        try:
+            found = await asyncio.to_thread(work)
+        finally:
+            watcher.cancel()
+            labels = (served.target.name, served.target.version)
+            self._metrics.inference.labels(*labels).observe(time.perf_counter() - began)
+        if gone.is_set():
+            raise ClientGoneError
+        return found
+
+
+class _Writer:
+    """Puts texts into the objects of OpenAI's API."""
+
+    def __init__(self, identity: str, model: str, ask: _Ask) -> None:
+        kind = "chat.completion" if ask.chat else "text_completion"
+        self._ask = ask
+        self._whole = {"id": identity, "object": kind, "created": int(time.time()), "model": model}
+        self._part = self._whole | ({"object": "chat.completion.chunk"} if ask.chat else {})
+
+    def whole(self, text: str, tokens: int, ended: str) -> dict[str, Any]:
+        """The whole answer."""
+        said = {"message": {"role": "assistant", "content": text}} if self._ask.chat else {"text": text}
+        choice = {"index": 0, **said, "logprobs": None, "finish_reason": _FINISH[ended]}
+        return {**self._whole, "choices": [choice], "usage": self._usage(tokens)}
+
+    def event(self, piece: str | dict[str, str]) -> bytes:
+        """A part of the answer as a server-sent event."""
+        said: dict[str, Any] = {"delta": {"content": piece} if isinstance(piece, str) else piece}
+        choice = {"index": 0, **(said if self._ask.chat else {"text": piece}), "finish_reason": None}
+        return _event({**self._part, "choices": [choice]})
+
+    def last(self, tokens: int, ended: str) -> bytes:
+        """The end: why, how many tokens where that was asked for, and the mark."""
+        said: dict[str, Any] = {"delta": {}} if self._ask.chat else {"text": ""}
+        end = _event({**self._part, "choices": [{"index": 0, **said, "finish_reason": _FINISH[ended]}]})
+        usage = _event({**self._part, "choices": [], "usage": self._usage(tokens)}) if self._ask.usage else b""
+        return end + usage + b"data: [DONE]\n\n"
+
+    def fault(self) -> bytes:
+        """What a client is told when the model fails in the middle of a text."""
+        return _event({"error": {"message": "the server failed on this request.", "type": "server_error"}})
+
+    def _usage(self, tokens: int) -> dict[str, int]:
+        prompt = int(self._ask.ids.size)
+        return {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def _messages(found: Any) -> list[dict[str, str]]:
+    if not isinstance(found, list) or not found:
+        raise InputError("'messages' must be a list of objects with 'role' and 'content'.")
+    messages = []
+    for entry in found:
+        content = entry.get("content") if isinstance(entry, dict) else None
+        if isinstance(content, list):  # the form with parts
+            texts = [p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str)]
+            content = "".join(texts) if len(texts) == len(content) else None
+        if not isinstance(entry, dict) or not isinstance(entry.get("role"), str) or not isinstance(content, str):
+            raise InputError("every message must have a 'role' and a 'content' of text.")
+        messages.append({"role": entry["role"], "content": content})
+    return messages
+
+
+def _asked(body: dict[str, Any], ids: np.ndarray, *, chat: bool, usual: int) -> _Ask:
+    if body.get("n", 1) != 1:
+        raise InputError("'n' other than 1 is not supported.")
+    stop = body.get("stop") or []
+    stop = [stop] if isinstance(stop, str) else stop
+    if not isinstance(stop, list) or len(stop) > _MAX_STOPS or not all(isinstance(s, str) for s in stop):
+        raise InputError(f"'stop' must be a text or a list of at most {_MAX_STOPS}.")
+    tokens = body.get("max_completion_tokens", body.get("max_tokens")) or usual
+    seed = body.get("seed")
+    seed = secrets.randbits(32) if seed is None else seed
+    if type(tokens) is not int or tokens < 1 or type(seed) is not int or seed < 0:
+        raise InputError("'max_tokens' and 'seed' must be whole numbers.")
+    numbers = {name: body.get(name) for name in ("temperature", "top_p")}
+    if any(v is not None and type(v) not in (int, float) for v in numbers.values()):
+        raise InputError("'temperature' and 'top_p' must be numbers.")
+    temperature = 1.0 if numbers["temperature"] is None else float(numbers["temperature"])
+    top_p = 1.0 if numbers["top_p"] is None else float(numbers["top_p"])
+    try:
+        sampling = Sampling(temperature=temperature, top_k=0, top_p=top_p, seed=seed)
+    except UsageError as error:
+        raise InputError(str(error)) from error
+    options = body.get("stream_options")
+    usage = isinstance(options, dict) and bool(options.get("include_usage"))
+    return _Ask(ids, tokens, sampling, tuple(stop), bool(body.get("stream")), chat, usage)
+
+
+def _try_alone(target: Target) -> None:
+    """Generate a token in a process of its own, where a malformed bundle can crash or hang alone."""
+    command = [sys.executable, "-m", "onnxtool", "run", str(target.path), "--prompt", "a", "--max-tokens", "1", "-q"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise InputError(f"{target.path}: one token took longer than {_TRIAL_SECONDS} s.") from error
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        said = lines[-1].removeprefix("error: ") if lines else f"exit code {done.returncode}"
+        raise InputError(f"{target.path}: does not generate: {said[:300]}")

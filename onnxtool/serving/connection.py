@@ -1,0 +1,102 @@
+"""One connection: uvicorn's protocol with what it leaves open: slow headers, slow readers, half-closed sockets.
+
+As of uvicorn 0.54 a client may take any time to send its headers, any size of them, and any time to read its answer; a
+client that closes its sending side after the request gets no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_MAX_HEADER_BYTES = 64 << 10
+
+
+class Connection(HttpToolsProtocol):
+    """Use `connection_class` for one with limits."""
+
+    header_seconds = 10.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._header_bytes = 0
+        self._in_headers = True
+        self._unsent = 0
+        self._deadline: asyncio.TimerHandle | None = self.loop.call_later(self.header_seconds, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_headers:
+            self._header_bytes += len(data)
+            if self._deadline is None:  # the first bytes of a later request on this connection
+                self._deadline = self.loop.call_later(self.header_seconds, self._too_slow)
+        super().data_received(data)
+        if self._in_headers and self._header_bytes > _MAX_HEADER_BYTES and not self.transport.is_closing():
+            self._refuse(431, "the headers are larger than 64 KB.")
+
+    def on_headers_complete(self) -> None:
+        self._in_headers, self._header_bytes = False, 0
+        self._end_deadline()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_headers = True
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends no more; it may still read."""
+        if self.cycle is None or self.cycle.response_complete:
+            if self._header_bytes:
+                self._refuse(400, "the request ends within its headers.")
+                return True
+            return False
+        if self.cycle.more_body:
+            self.cycle.scope["state"]["cut"] = True
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
+        self.cycle.keep_alive = False
+        return True
+
+    def timeout_keep_alive_handler(self) -> None:
+        """An answer that its client does not read is not kept for ever."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and unsent != self._unsent and not self.transport.is_closing():
+            self._unsent = unsent
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        elif unsent:
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if self.transport.is_closing():
+            return
+        if self._header_bytes:
+            self._refuse(408, "the headers took too long.")
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: int, message: str) -> None:
+        text = f'{{"error":"{message}"}}'.encode()
+        words = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+        head = f"HTTP/1.1 {status} {words[status]}\r\ncontent-type: application/json\r\ncontent-length: {len(text)}"
+        self.transport.write(head.encode() + b"\r\nconnection: close\r\n\r\n" + text)
+        self.transport.close()
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def connection_class(header_seconds: float) -> Any:
+    """A class of connections with a limit of time for headers."""
+    return type("Connection", (Connection,), {"header_seconds": header_seconds})

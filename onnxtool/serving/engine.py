@@ -1,0 +1,211 @@
+"""One served model: its session, the requests that wait for it, and the batches they are joined to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from onnxtool.errors import InputError
+from onnxtool.runtime.runner import OnnxRunner, check_feeds
+from onnxtool.runtime.session import classify, first_line
+from onnxtool.serving.faults import HttpError
+from onnxtool.serving.metrics import Metrics
+
+Feeds = Mapping[str, np.ndarray]
+
+
+@dataclass
+class _Job:
+    """A request that waits for its run, or is in it."""
+
+    feeds: Feeds
+    rows: int
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    answer: asyncio.Future[dict[str, Any]]
+    arrived: float = field(default_factory=time.perf_counter)
+
+
+class Engine:
+    """Runs a model for requests: at most `concurrency` runs at a time, the others wait in order.
+
+    Nothing waits for a batch to fill: when a run can begin, the requests that wait and fit together go into it.
+    """
+
+    def __init__(
+        self,
+        runner: OnnxRunner,
+        *,
+        labels: tuple[str, str],
+        metrics: Metrics,
+        concurrency: int,
+        queue: int,
+        max_batch: int = 1,
+    ) -> None:
+        """Take a loaded model.
+
+        Args:
+            runner: the model.
+            labels: its name and version, for the metrics.
+            metrics: of the server.
+            concurrency: runs at a time.
+            queue: requests that may wait.
+            max_batch: rows of requests that may be joined into one run; 1 for never.
+        """
+        self.runner, self.max_batch = runner, max_batch
+        self._concurrency, self._queue = concurrency, queue
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="run")
+        self._waiting: deque[_Job] = deque()
+        self._running = 0
+        self._inference = metrics.inference.labels(*labels)
+        self._queued = metrics.queue.labels(*labels)
+        self._batch = metrics.batch.labels(*labels)
+        self._length = metrics.waiting.labels(*labels)
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing runs and nothing waits."""
+        return self._running == 0 and not self._waiting
+
+    async def infer(self, feeds: Feeds, seconds: float) -> dict[str, Any]:
+        """One request.
+
+        Args:
+            feeds: as decoded.
+            seconds: that it may wait and run.
+
+        Raises:
+            InputError: the feeds do not fit the model, or it fails on them.
+            HttpError: 429 when too many wait, 504 when it takes too long.
+        """
+        check_feeds(self.runner.inputs, feeds)
+        if len(self._waiting) >= self._queue:
+            raise HttpError(
+                429, "queue_full", f"{self._queue} requests wait already; try again.", ((b"retry-after", b"1"),)
+            )
+        first = next(iter(feeds.values()), None)
+        rows = first.shape[0] if first is not None and first.ndim else 1
+        shapes = tuple((name, a.shape[1:]) for name, a in feeds.items()) if self.max_batch > 1 else ()
+        job = _Job(feeds, rows, shapes, asyncio.get_running_loop().create_future())
+        self._waiting.append(job)
+        self._next()
+        try:
+            return await asyncio.wait_for(job.answer, seconds)
+        except TimeoutError:
+            if job in self._waiting:
+                self._waiting.remove(job)
+            raise HttpError(504, "timeout", f"no answer within {seconds:g} s.") from None
+        finally:
+            self._length.set(len(self._waiting))
+
+    def close(self) -> None:
+        """Let the threads end when their runs do."""
+        self._threads.shutdown(wait=False)
+
+    def _next(self) -> None:
+        """Begin runs while there is room for one and something waits."""
+        while self._running < self._concurrency and self._waiting:
+            jobs = self._joined()
+            if not jobs:
+                continue
+            self._running += 1
+            task = asyncio.ensure_future(self._run(jobs))
+            task.add_done_callback(lambda _: None)
+        self._length.set(len(self._waiting))
+
+    def _joined(self) -> list[_Job]:
+        """The first that waits, and those behind it that can share its run; whose client has gone is left out."""
+        jobs: list[_Job] = []
+        rows = 0
+        for job in list(self._waiting):
+            if job.answer.done():
+                self._waiting.remove(job)
+            elif not jobs or (job.shapes == jobs[0].shapes and rows + job.rows <= self.max_batch and job.rows):
+                jobs.append(job)
+                self._waiting.remove(job)
+                rows += job.rows
+            if jobs and rows >= self.max_batch:
+                break
+        return jobs
+
+    async def _run(self, jobs: list[_Job]) -> None:
+        began = time.perf_counter()
+        options = ort.RunOptions()
+        options.log_severity_level = 4  # what a client sends wrong is an answer, not a line of the runtime's
+        loop = asyncio.get_running_loop()
+        run = loop.run_in_executor(self._threads, self._call, [j.feeds for j in jobs], options)
+        for job in jobs:
+            self._queued.observe(began - job.arrived)
+            job.answer.add_done_callback(lambda _: _end_when_all_gone(jobs, options, run))
+        try:
+            results = await run
+        except Exception as error:
+            await self._apart(jobs, error)
+        else:
+            for job, result in zip(jobs, results, strict=True):
+                if not job.answer.done():
+                    job.answer.set_result(result)
+        finally:
+            self._running -= 1
+            self._inference.observe(time.perf_counter() - began)
+            self._batch.observe(sum(j.rows for j in jobs))
+            self._next()
+
+    async def _apart(self, jobs: list[_Job], error: Exception) -> None:
+        """A batch has failed: the fault of one request is not that of the others."""
+        if len(jobs) == 1:
+            if not jobs[0].answer.done():
+                jobs[0].answer.set_exception(error)
+            return
+        loop = asyncio.get_running_loop()
+        for job in jobs:
+            try:
+                alone = await loop.run_in_executor(self._threads, self._call, [job.feeds], ort.RunOptions())
+            except Exception as own:
+                if not job.answer.done():
+                    job.answer.set_exception(own)
+            else:
+                if not job.answer.done():
+                    job.answer.set_result(alone[0])
+
+    def _call(self, feeds: list[Feeds], options: ort.RunOptions) -> list[dict[str, Any]]:
+        """Run on a thread: one request, or several joined along the first dim and taken apart again."""
+        if len(feeds) == 1:
+            return [run_once(self.runner, feeds[0], options)]
+        sizes = [next(iter(f.values())).shape[0] for f in feeds]
+        joined = {name: np.concatenate([f[name] for f in feeds]) for name in feeds[0]}
+        outputs = run_once(self.runner, joined, options)
+        cuts = np.cumsum(sizes)[:-1]
+        split = {name: np.split(np.asarray(o), cuts) for name, o in outputs.items()}
+        return [{name: parts[i] for name, parts in split.items()} for i in range(len(feeds))]
+
+
+def _end_when_all_gone(jobs: list[_Job], options: ort.RunOptions, run: asyncio.Future[Any]) -> None:
+    """End a run that nobody waits for any more."""
+    if not run.done() and all(j.answer.done() for j in jobs):
+        options.terminate = True
+
+
+def run_once(runner: OnnxRunner, feeds: Feeds, options: ort.RunOptions | None = None) -> dict[str, Any]:
+    """One run, without the watch and the checks of `OnnxRunner.run`, which the first run had.
+
+    Raises:
+        InputError, ResourceError, UnsupportedError: the model fails on these inputs.
+    """
+    try:
+        if runner.takes_bfloat16:
+            return runner.run(feeds)
+        names = [o.name for o in runner.outputs]
+        return dict(zip(names, runner.session.run(names, dict(feeds), options), strict=True))
+    except Exception as error:
+        failure = classify(error)
+        if type(failure) is InputError:
+            raise InputError(f"the model fails on these inputs: {first_line(error)}") from error
+        raise failure from error

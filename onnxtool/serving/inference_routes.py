@@ -1,0 +1,168 @@
+"""The routes of the Open Inference Protocol V2, and /predict with plain JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import numpy as np
+
+from onnxtool import __version__
+from onnxtool.errors import InputError
+from onnxtool.runtime.v2_tensors import (
+    HEADER_LENGTH,
+    decode_request,
+    encode_response,
+    from_lists,
+    tensor_metadata,
+    to_lists,
+)
+from onnxtool.serving.app import Answer, App, Request, State, json_answer
+from onnxtool.serving.faults import HttpError
+from onnxtool.serving.forms import read_form
+from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.openapi import docs_page, openapi
+from onnxtool.serving.options import ServeOptions
+from onnxtool.serving.repository import Repository, Served
+
+_HEADER = HEADER_LENGTH.lower().encode()
+_OCTETS = (b"content-type", b"application/octet-stream")
+# Work on JSON above this size goes to a thread, so that other requests are not held up.
+_INLINE = 64 << 10
+
+
+class InferenceRoutes:
+    """The routes of models; `add_to` an application."""
+
+    def __init__(self, repository: Repository, options: ServeOptions, metrics: Metrics, state: State) -> None:
+        self._repository, self._options, self._metrics, self._state = repository, options, metrics, state
+
+    def add_to(self, app: App) -> None:
+        """Register every route."""
+        app.route("GET", "/v2/health/live", self._live)
+        app.route("GET", "/v2/health/ready", self._ready)
+        app.route("GET", "/metrics", self._metrics_text)
+        app.route("GET", "/v2", self._server)
+        app.route("GET", "/v2/models", self._list)
+        app.route("GET", "/openapi.json", self._openapi)
+        app.route("GET", "/docs", self._docs)
+        for prefix in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
+            app.route("POST", f"{prefix}/infer", self._infer)
+            app.route("GET", prefix, self._metadata)
+            app.route("GET", f"{prefix}/ready", self._model_ready)
+        app.route("POST", "/predict", self._predict)
+        app.route("POST", "/predict/{model}", self._predict)
+
+    async def _live(self, _: Request) -> Answer:
+        return json_answer({"live": True})
+
+    async def _ready(self, _: Request) -> Answer:
+        return json_answer({"ready": self._state.ready}, 200 if self._state.ready else 503)
+
+    async def _metrics_text(self, _: Request) -> Answer:
+        return Answer([self._metrics.text()], headers=((b"content-type", b"text/plain; version=0.0.4"),))
+
+    async def _server(self, _: Request) -> Answer:
+        return json_answer({"name": "onnxtool", "version": __version__, "extensions": ["binary_tensor_data"]})
+
+    async def _list(self, _: Request) -> Answer:
+        names = self._repository.models
+        return json_answer({"models": [{"name": n, "versions": self._repository.versions(n)} for n in names]})
+
+    async def _openapi(self, _: Request) -> Answer:
+        return json_answer(openapi(self._repository.all()))
+
+    async def _docs(self, _: Request) -> Answer:
+        page = docs_page(self._repository.all()).encode()
+        return Answer([page], headers=((b"content-type", b"text/html; charset=utf-8"),))
+
+    def _find(self, request: Request) -> Served:
+        version = request.path[4] if len(request.path) > 4 and request.path[3] == "versions" else None
+        return self._repository.find(request.path[2], version)
+
+    async def _metadata(self, request: Request) -> Answer:
+        served = self._find(request)
+        return json_answer(served.metadata(self._repository.versions(served.target.name)))
+
+    async def _model_ready(self, request: Request) -> Answer:
+        served = self._find(request)
+        return json_answer({"name": served.target.name, "ready": self._state.ready}, 200 if self._state.ready else 503)
+
+    async def _infer(self, request: Request) -> Answer:
+        served = self._find(request)
+        length = _header_length(request)
+        body = await request.body()
+        self._limit_json(len(body) if length is None else min(length, len(body)))
+        if length is None and len(body) > _INLINE:
+            asked = await asyncio.to_thread(decode_request, body, None)
+        else:
+            asked = decode_request(body, length)
+        names = {o.name for o in served.engine.runner.outputs}
+        for name in asked.outputs:
+            if name not in names:
+                raise InputError(f"the model has no output {name[:100]!r}; it has {', '.join(names)}.")
+        outputs = await served.engine.infer(asked.feeds, self._options.limits.run_seconds)
+        head: dict[str, Any] = {"model_name": served.target.name, "model_version": served.target.version}
+        if asked.id is not None:
+            head["id"] = asked.id
+        parts, json_length = encode_response(head, outputs.items(), asked)
+        if not json_length:
+            return Answer(parts)
+        return Answer(parts, headers=(_OCTETS, (_HEADER, str(json_length).encode())))
+
+    async def _predict(self, request: Request) -> Answer:
+        served = self._only(request)
+        specs = served.engine.runner.inputs
+        kind = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower().decode("latin-1")
+        body = await request.body()
+        if kind.startswith("image/") or kind == "text/csv":
+            feeds = await asyncio.to_thread(read_form, kind, body, specs)
+        else:
+            self._limit_json(len(body))
+            feeds = await asyncio.to_thread(_read_plain, body, specs)
+        outputs = await served.engine.infer(feeds, self._options.limits.run_seconds)
+        return json_answer({name: to_lists(name, np.asarray(a)) for name, a in outputs.items()})
+
+    def _only(self, request: Request) -> Served:
+        if len(request.path) > 1:
+            return self._repository.find(request.path[1], None)
+        names = list(self._repository.models)
+        if len(names) != 1:
+            raise HttpError(404, "unknown_model", f"there are several models: POST /predict/{{{', '.join(names)}}}.")
+        return self._repository.find(names[0], None)
+
+    def _limit_json(self, size: int) -> None:
+        if size > self._options.limits.json_bytes:
+            raise HttpError(
+                413,
+                "too_large",
+                f"a request has at most {self._options.limits.json_bytes} bytes of JSON; send tensors as raw bytes.",
+            )
+
+
+def _header_length(request: Request) -> int | None:
+    text = request.headers.get(_HEADER)
+    if text is None:
+        return None
+    if not text.isdigit() or len(text) > 12:
+        raise InputError(f"{HEADER_LENGTH} is not a number.")
+    return int(text)
+
+
+def _read_plain(body: bytes, specs: Any) -> dict[str, np.ndarray]:
+    """{"input": [[...]]}, or the bare list for a model with one input."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not valid JSON: {str(error)[:200]}.") from error
+    if not isinstance(found, dict):
+        if len(specs) != 1:
+            known = ", ".join(s["name"] for s in tensor_metadata(specs))
+            raise InputError(f"the JSON must be an object with {known}.")
+        found = {specs[0].name: found}
+    known_types = {s.name: s.dtype for s in specs}
+    for name in found:
+        if name not in known_types:
+            raise InputError(f"the model has no input {name[:100]!r}; it has {', '.join(known_types)}.")
+    return {name: from_lists(name, data, known_types[name]) for name, data in found.items()}

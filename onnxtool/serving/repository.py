@@ -1,0 +1,155 @@
+"""The models of a server, by name and version, and what happens when their files change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnxtool.errors import OnnxToolError
+from onnxtool.runtime import cpu
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.v2_tensors import tensor_metadata
+from onnxtool.serving.admission import Signature, admit, file_signature, succeed, warm_up
+from onnxtool.serving.batching import choose_batch
+from onnxtool.serving.engine import Engine
+from onnxtool.serving.faults import HttpError
+from onnxtool.serving.logs import Log
+from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.options import ServeOptions, Target
+
+_TRIES = 3
+
+
+@dataclass
+class Served:
+    """One version of one model.
+
+    Attributes:
+        target: where it is from.
+        engine: what runs it.
+        signature: of the file that is loaded.
+        refused: of a changed file that was not taken; it is not tried again until it changes once more.
+    """
+
+    target: Target
+    engine: Engine
+    signature: Signature
+    refused: Signature | None = None
+
+    def metadata(self, versions: Sequence[str]) -> dict[str, Any]:
+        """As the protocol has it."""
+        runner = self.engine.runner
+        return {
+            "name": self.target.name,
+            "versions": list(versions),
+            "platform": "onnxruntime_onnx",
+            "inputs": tensor_metadata(runner.inputs),
+            "outputs": tensor_metadata(runner.outputs),
+        }
+
+
+class Repository:
+    """Loads models, finds them by name and version, and takes changed files in."""
+
+    def __init__(self, options: ServeOptions, metrics: Metrics, log: Log) -> None:
+        self._options, self._metrics, self._log = options, metrics, log
+        self.models: dict[str, dict[str, Served]] = {}
+
+    def load(self, targets: Sequence[Target]) -> None:
+        """Load all models.
+
+        Raises:
+            OnnxToolError: one of them cannot be served.
+        """
+        for target in targets:
+            runner, signature = self._admitted(target)
+            served = Served(target, self._engine(target, runner), signature)
+            self.models.setdefault(target.name, {})[target.version] = served
+
+    def find(self, name: str, version: str | None) -> Served:
+        """A model; without a version the highest.
+
+        Raises:
+            HttpError: 404.
+        """
+        versions = self.models.get(name)
+        if versions is None:
+            known = ", ".join(self.models)
+            raise HttpError(404, "unknown_model", f"no model {name[:100]!r} here; there is {known}.")
+        if version is None:
+            return versions[self.versions(name)[-1]]
+        if version not in versions:
+            known = ", ".join(versions)
+            raise HttpError(404, "unknown_model", f"{name!r} has no version {version[:100]!r}; there is {known}.")
+        return versions[version]
+
+    def versions(self, name: str) -> list[str]:
+        """The versions of a model in their order, numbers by their value."""
+        return sorted(self.models[name], key=lambda v: (v.isdigit(), int(v) if v.isdigit() else 0, v))
+
+    def all(self) -> list[Served]:
+        """Every version of every model."""
+        return [served for versions in self.models.values() for served in versions.values()]
+
+    async def watch(self) -> None:
+        """Look at the files again and again; take in what has changed. A file must be at rest between two looks."""
+        last: dict[int, Signature] = {}
+        while True:
+            await asyncio.sleep(self._options.reload_seconds)
+            for served in self.all():
+                now = file_signature(served.target.path)
+                at_rest = last.get(id(served)) == now
+                last[id(served)] = now
+                if now and at_rest and now not in (served.signature, served.refused):
+                    await self._reload(served, now)
+
+    async def _reload(self, served: Served, signature: Signature) -> None:
+        target = served.target
+        names = {"model": target.name, "version": target.version}
+        try:
+            engine, loaded = await asyncio.to_thread(self._replacement, served)
+        except Exception as error:
+            served.refused = signature
+            self._metrics.reloads.labels(target.name, target.version, "refused").inc()
+            reason = str(error) if isinstance(error, OnnxToolError) else f"{type(error).__name__}: {error}"
+            self._log.event("reload_refused", "warning", **names, reason=reason)
+            return
+        old, served.engine, served.signature = served.engine, engine, loaded
+        self._metrics.reloads.labels(target.name, target.version, "taken").inc()
+        self._log.event("reloaded", **names, path=str(target.path))
+        while not old.idle:  # requests that it has begun end with it
+            await asyncio.sleep(0.05)
+        old.close()
+
+    def _replacement(self, served: Served) -> tuple[Engine, Signature]:
+        runner, signature = self._admitted(served.target)
+        succeed(served.engine.runner, runner, served.target.path, self._options.reload)
+        return self._engine(served.target, runner), signature
+
+    def _admitted(self, target: Target) -> tuple[OnnxRunner, Signature]:
+        """What has been checked must be what is loaded: again, when the file changed in between."""
+        for _ in range(_TRIES):
+            before = file_signature(target.path)
+            runner = admit(target.path, self._options.session)
+            if file_signature(target.path) == before:
+                return runner, before
+        raise OnnxToolError(f"{target.path}: keeps changing while it is loaded.")
+
+    def _engine(self, target: Target, runner: OnnxRunner) -> Engine:
+        warm_up(runner)
+        concurrency = self._options.concurrency or max(1, min(4, cpu.usable_cores()))
+        size = 1
+        if self._options.batching == "auto":
+            choice = choose_batch(runner, concurrency=concurrency)
+            size = choice.size
+            self._log.event("batching", model=target.name, version=target.version, max_batch=size, reason=choice.reason)
+        return Engine(
+            runner,
+            labels=(target.name, target.version),
+            metrics=self._metrics,
+            concurrency=concurrency,
+            queue=self._options.limits.queue,
+            max_batch=size,
+        )

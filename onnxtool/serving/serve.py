@@ -1,0 +1,73 @@
+"""`serve`: models and bundles over HTTP, until the process is asked to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import IO
+
+from onnxtool.errors import UsageError
+from onnxtool.generation.bundle import is_bundle
+from onnxtool.report.serve import ServedModel, ServeReport
+from onnxtool.serving.app import App, State
+from onnxtool.serving.inference_routes import InferenceRoutes
+from onnxtool.serving.logs import Log
+from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.options import ServeOptions, parse_targets
+from onnxtool.serving.repository import Repository
+from onnxtool.serving.server import bind, run
+
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+def serve(
+    models: str | Sequence[str],
+    *,
+    options: ServeOptions = ServeOptions(),  # noqa: B008  (frozen)
+    log: IO[str] | None = None,
+) -> ServeReport:
+    """Serve models over HTTP until SIGTERM or SIGINT.
+
+    Args:
+        models: each PATH, NAME=PATH or NAME:VERSION=PATH: an .onnx file, a bundle, or a folder with versions of a
+            model as 1/model.onnx, 2/model.onnx.
+        options: address, limits, how to run.
+        log: where events go, one JSON object a line; stderr unless given.
+
+    Returns:
+        A report, after the last accepted request has its answer.
+
+    Raises:
+        InputError, UnsupportedError, UnsafeError, ResourceError: a model cannot be served.
+        UsageError: names that clash, or an address that cannot be bound.
+        MissingExtraError: the extra "serve" is not installed.
+    """
+    targets = parse_targets([str(m) for m in ([models] if isinstance(models, str) else models)])
+    if not targets:
+        raise UsageError("serve needs at least one model.")
+    events, metrics, state = Log(log), Metrics(), State()
+    if options.host not in _LOCAL and not options.tokens:
+        events.event("open_to_others", "warning", reason=f"{options.host} is no local address and there is no token")
+    listener = bind(options.host, options.port)
+    try:
+        repository = Repository(options, metrics, events)
+        repository.load([t for t in targets if not is_bundle(t.path)])
+        app = App(options, metrics, events, state)
+        InferenceRoutes(repository, options, metrics, state).add_to(app)
+        bundles = [t for t in targets if is_bundle(t.path)]
+        if bundles:
+            from onnxtool.serving.chat_routes import ChatRoutes
+
+            ChatRoutes(bundles, options, metrics).add_to(app)
+        began = time.monotonic()
+        run(app, state, options, listener, events, None if options.reload == "off" else repository.watch)
+    finally:
+        listener.close()
+    scheme = "https" if options.certificate else "http"
+    return ServeReport(
+        url=f"{scheme}://{options.host}:{options.port}",
+        models=tuple(ServedModel(t.name, t.version, str(t.path)) for t in targets),
+        requests=state.served,
+        failures=state.failed,
+        seconds=time.monotonic() - began,
+    )

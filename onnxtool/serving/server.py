@@ -1,0 +1,118 @@
+"""Starts uvicorn on an application, and ends it without losing a request that it has accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+from onnxtool.errors import MissingExtraError, UsageError
+from onnxtool.serving.app import App, State
+from onnxtool.serving.logs import Log
+from onnxtool.serving.options import ServeOptions
+
+_BACKLOG = 2048
+# New connections are still taken so long after SIGTERM: what balances load needs a moment to notice.
+_LINGER = 0.5
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A bound socket.
+
+    Raises:
+        UsageError: the address cannot be used.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"--host {host} --port {port}: cannot be bound ({error}).") from error
+    return listener
+
+
+def run(
+    app: App,
+    state: State,
+    options: ServeOptions,
+    listener: socket.socket,
+    log: Log,
+    background: Callable[[], Awaitable[None]] | None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain.
+
+    Raises:
+        MissingExtraError: uvicorn is not installed.
+    """
+    try:
+        import uvicorn
+
+        from onnxtool.serving.connection import connection_class
+    except ImportError as error:
+        raise MissingExtraError("serve", "uvicorn with httptools", "serve") from error
+
+    class Server(uvicorn.Server):
+        """uvicorn's, with a drain of its own."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  (uvicorn calls it)
+            if self.should_exit:
+                self.force_exit = True  # asked twice
+            self.should_exit = True
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            state.ready = True
+            self._background = None if background is None else asyncio.ensure_future(background())
+            host, port = listener.getsockname()[:2]
+            scheme = "https" if options.certificate else "http"
+            log.event("listening", url=f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            state.ready, state.draining = False, True
+            log.event("draining", in_flight=len(self.server_state.tasks))
+            if self._background is not None:
+                self._background.cancel()
+            if not self.force_exit:
+                await asyncio.sleep(_LINGER)  # answers close their connections meanwhile
+            await super().shutdown(sockets)
+            log.event("stopped", served=state.served)
+
+    config = uvicorn.Config(
+        app,
+        http=connection_class(options.limits.header_seconds),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=max(1, round(options.limits.drain_seconds)),
+        limit_concurrency=options.limits.connections,
+        backlog=_BACKLOG,
+        ssl_certfile=None if options.certificate is None else str(options.certificate),
+        ssl_keyfile=None if options.key is None else str(options.key),
+    )
+    _quiet()
+    try:
+        config.load()
+    except OSError as error:
+        raise UsageError(f"--tls-cert {options.certificate}: cannot be used ({error}).") from error
+    server: Any = Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+
+
+def _quiet() -> None:
+    """uvicorn's own lines are no JSON; what matters of them is told by our events."""
+    import logging
+
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
+        logging.getLogger(name).handlers = [logging.NullHandler()]
+        logging.getLogger(name).propagate = False

@@ -1,0 +1,90 @@
+"""A real server in a process of its own, on a free port of localhost."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn")
+pytest.importorskip("httptools")
+pytest.importorskip("prometheus_client")
+
+from onnxtool.runtime.v2_client import RemoteRunner, V2Client
+
+_PATIENCE = 120.0
+
+
+class Running:
+    """A server and the events that it has logged."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "onnxtool", "serve", *map(str, arguments), "--port", "0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_env())
+        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.url = str(self.wait("listening")["url"])
+        self.port = int(self.url.rsplit(":", 1)[1])
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._events.put(json.loads(line) if line.startswith("{") else {"event": "text", "line": line})
+        self._events.put({"event": "closed"})
+
+    def wait(self, name: str) -> dict[str, Any]:
+        """The next event of a name."""
+        said = []
+        while True:
+            event = self._events.get(timeout=_PATIENCE)
+            said.append(event)
+            if event["event"] == name:
+                return event
+            assert event["event"] != "closed", said
+
+    def client(self, **options: Any) -> V2Client:
+        """A new connection."""
+        return V2Client(self.url, **options)
+
+    def runner(self, model: str, **options: Any) -> RemoteRunner:
+        """A model of the server as a Runner."""
+        return RemoteRunner.open(f"{self.url}/v2/models/{model}", **options)
+
+    def metrics(self) -> str:
+        """The text of /metrics."""
+        return self.client().request("GET", "/metrics")[2].decode()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(_PATIENCE)
+        self._reader.join(_PATIENCE)
+        assert self.process.stdout is not None and self.process.stderr is not None
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code
+
+
+def _env() -> dict[str, str]:
+    return {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
+
+
+@pytest.fixture(scope="package")
+def server(fixtures: Path) -> Iterator[Running]:
+    """The digits CNN in two versions, with small limits; what tests of single requests share."""
+    model = fixtures / "digits_cnn.onnx"
+    limits = ("--max-request", "200kB", "--body-timeout", "1", "--batching", "off", "--reload", "off")
+    running = Running(f"digits:1={model}", f"digits:10={model}", *limits)
+    yield running
+    assert running.stop() == 0

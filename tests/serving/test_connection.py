@@ -1,0 +1,61 @@
+"""Clients that are slow, half-closed or broken get the right status, or are let go."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.serving.conftest import Running
+
+HEAD = b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n"
+
+
+def exchange(server: Running, *parts: bytes, half_close: bool = False) -> bytes:
+    """Send parts on a raw socket; everything that comes back until the server closes."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        for part in parts:
+            connection.sendall(part)
+        if half_close:
+            connection.shutdown(socket.SHUT_WR)
+        found = b""
+        while chunk := connection.recv(65536):
+            found += chunk
+        return found
+
+
+@pytest.mark.parametrize(
+    ("request_", "half_close", "status"),
+    [
+        (HEAD + b"Content-Length: 50\r\n\r\nabc", False, b"408"),
+        (HEAD + b"Content-Length: 50\r\n\r\nabc", True, b"400"),
+        (HEAD + b"Content-Length: 2\r\n\r\n{}", True, b"400"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", True, b"400"),
+        (b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n", True, b"200"),
+        (b"GET /v2/health/live HT", True, b"400"),
+        (b"\x16\x03\x01\x02\x00\x01", False, b"400"),
+        (b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000, False, b"431"),
+        (HEAD + b"Content-Length: 999999999999\r\n\r\n", False, b"413"),
+        (HEAD + b"Content-Length: -1\r\n\r\n", False, b"400"),
+    ],
+)
+def test_gets_the_right_status(server: Running, request_: bytes, half_close: bool, status: bytes) -> None:
+    answer = exchange(server, request_, half_close=half_close)
+    assert answer.split(b" ", 2)[1] == status, answer[:300]
+
+
+def test_a_chunked_body_has_the_same_limit(server: Running) -> None:
+    chunk = b"ffff\r\n" + b" " * 0xFFFF + b"\r\n"
+    answer = exchange(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 4)
+    assert answer.split(b" ", 2)[1] == b"413"
+
+
+def test_a_connection_without_a_request_is_let_go(server: Running) -> None:
+    assert exchange(server, half_close=True) == b""
+
+
+def test_what_is_left_of_a_refused_body_is_not_the_next_request(server: Running) -> None:
+    smuggled = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(smuggled)
+    answer = exchange(server, head, smuggled)
+    assert answer.count(b"HTTP/1.1") == 1 and answer.startswith(b"HTTP/1.1 404")

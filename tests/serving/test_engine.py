@@ -1,0 +1,136 @@
+"""Requests that wait: order, limits, batches."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+pytest.importorskip("prometheus_client")
+
+from onnxtool.errors import InputError
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.serving import engine as engine_module
+from onnxtool.serving.batching import choose_batch
+from onnxtool.serving.engine import Engine
+from onnxtool.serving.faults import HttpError
+from onnxtool.serving.metrics import Metrics
+
+
+@pytest.fixture
+def runner(relu_proto: onnx.ModelProto) -> OnnxRunner:
+    return OnnxRunner.open(relu_proto)
+
+
+class Gate:
+    """Holds runs back until it is opened, and keeps the sizes of their inputs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open, self.rows = threading.Event(), list[int]()
+        self._run = engine_module.run_once
+        monkeypatch.setattr(engine_module, "run_once", self.run)
+
+    def run(self, runner: OnnxRunner, feeds: Mapping[str, np.ndarray], options: Any = None) -> dict[str, Any]:
+        self.open.wait(30)
+        self.rows.append(len(feeds["x"]))
+        if np.isnan(feeds["x"]).any():
+            raise InputError("not a number")
+        return self._run(runner, feeds, options)
+
+
+def made(runner: OnnxRunner, **options: int) -> Engine:
+    return Engine(runner, labels=("m", "1"), metrics=Metrics(), **{"concurrency": 1, "queue": 8, **options})
+
+
+def feeds(*values: float) -> dict[str, np.ndarray]:
+    return {"x": np.float32([[v, v, v] for v in values])}
+
+
+async def gathered(engine: Engine, gate: Gate, asked: list[dict[str, np.ndarray]]) -> list[Any]:
+    tasks = [asyncio.ensure_future(engine.infer(f, 30)) for f in asked]
+    await asyncio.sleep(0)
+    gate.open.set()
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_what_waits_goes_into_one_run_and_comes_apart_again(
+    runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    asked = [feeds(1), feeds(2, 3), feeds(4), feeds(5, 6, 7)]
+    found = asyncio.run(gathered(made(runner, max_batch=4), gate, asked))
+    assert gate.rows == [1, 3, 3]
+    for given, got in zip(asked, found, strict=True):
+        assert np.array_equal(got["y"], runner.run(given)["y"])
+
+
+def test_without_batching_every_request_runs_alone(runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    asyncio.run(gathered(made(runner), gate, [feeds(1), feeds(2), feeds(3)]))
+    assert gate.rows == [1, 1, 1]
+
+
+def test_one_bad_request_does_not_spoil_its_batch(runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    found = asyncio.run(gathered(made(runner, max_batch=4), gate, [feeds(1), feeds(2), feeds(float("nan")), feeds(3)]))
+    assert isinstance(found[2], InputError)
+    assert [isinstance(f, dict) for f in found] == [True, True, False, True]
+
+
+def test_too_many_that_wait_are_429(runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    found = asyncio.run(gathered(made(runner, queue=2), gate, [feeds(v) for v in range(5)]))
+    refused = [f for f in found if isinstance(f, HttpError)]
+    assert [f.status for f in refused] == [429, 429]
+    assert len(found) - len(refused) == 3
+
+
+def test_too_long_is_504_and_the_next_request_runs(runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+
+    async def run() -> None:
+        engine = made(runner)
+        with pytest.raises(HttpError, match="no answer within") as caught:
+            await engine.infer(feeds(1), 0.01)
+        assert caught.value.status == 504
+        gate.open.set()
+        assert (await engine.infer(feeds(1), 30))["y"].shape == (1, 2)
+        assert engine.idle
+
+    asyncio.run(run())
+
+
+def test_what_does_not_fit_never_waits(runner: OnnxRunner) -> None:
+    with pytest.raises(InputError, match="the model takes"):
+        asyncio.run(made(runner).infer({"x": np.zeros((1, 4), np.float32)}, 1))
+
+
+def test_rows_that_depend_on_each_other_are_never_joined() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Softmax", ["x"], ["y"], axis=0)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    choice = choose_batch(OnnxRunner.open(model), concurrency=1, seconds=0.01)
+    assert choice.size == 1 and "depends on the others" in choice.reason
+
+
+def test_a_fixed_batch_is_never_joined(relu_proto: onnx.ModelProto, tmp_path: Path) -> None:
+    relu_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    choice = choose_batch(OnnxRunner.open(relu_proto), concurrency=1)
+    assert choice.size == 1 and "fixed" in choice.reason
+
+
+def test_a_choice_is_one_of_what_was_measured(runner: OnnxRunner) -> None:
+    choice = choose_batch(runner, concurrency=1, seconds=0.05)
+    assert choice.gain is not None
+    assert (choice.size > 1) == (choice.gain >= 1.2)

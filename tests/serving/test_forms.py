@@ -1,0 +1,64 @@
+"""Images and tables as requests."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from onnxtool.errors import InputError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.serving.faults import HttpError
+from onnxtool.serving.forms import read_form
+
+PIXELS = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
+
+
+def png() -> bytes:
+    image = pytest.importorskip("PIL.Image")
+    target = io.BytesIO()
+    image.fromarray(PIXELS).save(target, "PNG")
+    return target.getvalue()
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((None, None, None, 3), (0, 1, 2)), ((1, 3, None, None), (2, 0, 1))])
+def test_an_image_comes_as_its_pixels(shape: tuple[int | None, ...], axes: tuple[int, ...]) -> None:
+    found = read_form("image/png", png(), [TensorSpec("x", np.dtype("uint8"), shape)])
+    assert np.array_equal(found["x"], PIXELS.transpose(axes)[None])
+
+
+def test_a_model_that_takes_floats_takes_no_image() -> None:
+    with pytest.raises(HttpError) as caught:
+        read_form("image/png", png(), [TensorSpec("x", np.dtype("float32"), (1, 3, None, None))])
+    assert caught.value.status == 415
+
+
+def test_broken_pixels_are_the_clients_fault() -> None:
+    pytest.importorskip("PIL")
+    with pytest.raises(InputError, match="not a sound"):
+        read_form("image/png", b"\x89PNG\r\n\x1a\nxx", [TensorSpec("x", np.dtype("uint8"), (None, None, None, 3))])
+
+
+@pytest.mark.parametrize("text", ["1,2\n3,4\n", "a,b\n1,2\n3,4\n"])
+def test_a_table_comes_as_one_matrix(text: str) -> None:
+    found = read_form("text/csv", text.encode(), [TensorSpec("x", np.dtype("float32"), (None, 2))])
+    assert np.array_equal(found["x"], np.float32([[1, 2], [3, 4]]))
+
+
+def test_columns_go_to_the_inputs_of_their_names() -> None:
+    specs = [TensorSpec("age", np.dtype("int64"), (None, 1)), TensorSpec("city", "string", (None, 1))]
+    found = read_form("text/csv", b"city,age\nRome,3\nOslo,4\n", specs)
+    assert found["age"].tolist() == [[3], [4]] and found["city"].tolist() == [["Rome"], ["Oslo"]]
+
+
+@pytest.mark.parametrize("text", ["", "1,2\n3\n", "1,x\n", "\xff"])
+def test_a_broken_table_is_the_clients_fault(text: str) -> None:
+    with pytest.raises(InputError):
+        read_form("text/csv", text.encode("latin-1"), [TensorSpec("x", np.dtype("float32"), (None, 2))])
+
+
+def test_a_missing_column_is_named() -> None:
+    specs = [TensorSpec(n, np.dtype("float32"), (None, 1)) for n in ("a", "b")]
+    with pytest.raises(InputError, match="no column 'b'"):
+        read_form("text/csv", b"a\n1\n", specs)

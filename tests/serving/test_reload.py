@@ -1,0 +1,61 @@
+"""A changed file is served only after it has been proven, and the old model answers until then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxtool.runtime.runner import OnnxRunner
+from tests.serving.conftest import Running
+
+FEEDS = {"x": np.float32([[1, 2, 3]])}
+
+
+def replaced(path: Path, proto: onnx.ModelProto) -> None:
+    """The file changes at once, as onnxtool writes."""
+    beside = path.with_name("beside.tmp")
+    onnx.save(proto, beside)
+    os.replace(beside, path)
+
+
+@pytest.fixture
+def path(tmp_path: Path, relu_proto: onnx.ModelProto) -> Path:
+    onnx.save(relu_proto, tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def test_an_equal_file_is_taken_and_another_is_refused(path: Path, relu_proto: onnx.ModelProto) -> None:
+    server = Running(path, "--batching", "off")
+    runner = server.runner("m")
+    before = runner.run(FEEDS)["y"]
+    relu_proto.doc_string = "the same once more"
+    replaced(path, relu_proto)
+    assert server.wait("reloaded")["model"] == "m"
+    assert np.array_equal(runner.run(FEEDS)["y"], before)
+    weight = relu_proto.graph.initializer[0]
+    weight.float_data[0] = 7.0
+    replaced(path, relu_proto)
+    assert "gives other answers" in server.wait("reload_refused")["reason"]
+    assert np.array_equal(runner.run(FEEDS)["y"], before)
+    path.write_bytes(b"not a model")
+    assert "does not pass onnxtool check" in server.wait("reload_refused")["reason"]
+    assert np.array_equal(runner.run(FEEDS)["y"], before)
+    assert 'onnxtool_reloads_total{model="m",result="refused",version="1"} 2.0' in server.metrics()
+    assert server.stop() == 0
+
+
+def test_a_model_trained_anew_needs_the_same_interface(path: Path, relu_proto: onnx.ModelProto) -> None:
+    server = Running(path, "--batching", "off", "--reload", "interface")
+    runner = server.runner("m")
+    relu_proto.graph.initializer[0].float_data[0] = 7.0
+    replaced(path, relu_proto)
+    server.wait("reloaded")
+    assert np.array_equal(runner.run(FEEDS)["y"], OnnxRunner.open(path).run(FEEDS)["y"])
+    relu_proto.graph.output[0].name = relu_proto.graph.node[1].output[0] = "z"
+    replaced(path, relu_proto)
+    assert "other outputs" in server.wait("reload_refused")["reason"]
+    assert server.stop() == 0

@@ -1,0 +1,269 @@
+"""A server as its clients see it: answers, statuses, drain."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnxtool.errors import InputError, UsageError
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.v2_client import RemoteRunner
+from onnxtool.runtime.v2_tensors import HEADER_LENGTH, encode_request
+from onnxtool.serving.options import parse_targets, read_tokens
+from tests.serving.conftest import Running
+
+INFER = "/v2/models/digits/infer"
+
+
+def images(rows: int, seed: int = 0) -> dict[str, np.ndarray]:
+    return {"image": np.random.default_rng(seed).random((rows, 1, 8, 8), np.float32)}
+
+
+def post(server: Running, body: bytes, path: str = INFER, **headers: str) -> tuple[int, dict[str, object]]:
+    status, _, answer = server.client().request(
+        "POST", path, body, {k.replace("_", "-"): v for k, v in headers.items()}
+    )
+    return status, json.loads(answer)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_answers_are_those_of_the_model(server: Running, digits_onnx: Path, rows: int) -> None:
+    feeds = images(rows)
+    expected = OnnxRunner.open(digits_onnx).run(feeds)["logits"]
+    assert np.array_equal(server.runner("digits").run(feeds)["logits"], expected)
+    plain = {
+        "id": "7",
+        "inputs": [{"name": "image", "datatype": "FP32", "shape": [rows, 1, 8, 8], "data": feeds["image"].tolist()}],
+    }
+    status, answer = post(server, json.dumps(plain).encode())
+    assert status == 200 and answer["id"] == "7"
+    (output,) = answer["outputs"]
+    assert np.array_equal(np.float32(output["data"]).reshape(output["shape"]), expected)
+    status, answer = post(server, json.dumps({"image": feeds["image"].tolist()}).encode(), "/predict")
+    assert status == 200 and np.array_equal(np.float32(answer["logits"]), expected)
+
+
+def test_metadata_names_inputs_outputs_and_versions(server: Running) -> None:
+    found = server.client().get("/v2/models/digits")
+    assert found["versions"] == ["1", "10"]
+    assert found["inputs"] == [{"name": "image", "datatype": "FP32", "shape": [-1, 1, 8, 8]}]
+    assert found["outputs"] == [{"name": "logits", "datatype": "FP32", "shape": [-1, 10]}]
+    assert server.client().get("/v2/models/digits/versions/10/ready")["ready"] is True
+    assert server.client().get("/v2/health/ready") == {"ready": True}
+    assert server.client().get("/v2")["extensions"] == ["binary_tensor_data"]
+
+
+def test_without_a_version_the_highest_number_answers(server: Running) -> None:
+    body = b"".join(encode_request(images(1), binary=False)[0])
+    assert post(server, body)[1]["model_version"] == "10"
+    assert post(server, body, "/v2/models/digits/versions/1/infer")[1]["model_version"] == "1"
+
+
+def test_documents_itself(server: Running) -> None:
+    document = server.client().get("/openapi.json")
+    assert document["openapi"].startswith("3.1")
+    assert "/v2/models/digits/versions/10/infer" in document["paths"]
+    page = server.client().request("GET", "/docs")[2].decode()
+    assert "/predict/digits" in page and "http://" not in page and "https://" not in page
+
+
+def test_counts_and_times(server: Running) -> None:
+    server.runner("digits").run(images(1))
+    post(server, b"{")
+    text = server.metrics()
+    for name in ("request_duration_seconds_bucket", "inference_duration_seconds_sum", "batch_size_sum"):
+        assert f"onnxtool_{name}{{" in text
+    assert 'onnxtool_errors_total{kind="bad_request"}' in text
+    assert 'route="/v2/models/{model}/infer",status="400"' in text
+
+
+def entry(**changes: object) -> bytes:
+    made = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64} | changes
+    return json.dumps({"inputs": [made]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"", {}, 400),
+        (b"{", {}, 400),
+        (b"[1]", {}, 400),
+        (b"[" * 100_000, {}, 400),
+        (b'{"inputs": []}', {}, 400),
+        (entry(datatype="FP16"), {}, 400),
+        (entry(datatype="FP99"), {}, 400),
+        (entry(datatype="INT64"), {}, 400),
+        (entry(shape=[1, 1, 8]), {}, 400),
+        (entry(shape=[-1, 1, 8, 8]), {}, 400),
+        (entry(shape=[1, 1, 8, 2**62]), {}, 400),
+        (entry(shape=[2**62, 2**62, 2**62, 0], data=[]), {}, 400),
+        (entry(shape="1"), {}, 400),
+        (entry(data=["a"] * 64), {}, 400),
+        (entry(data=[1e300] * 64), {}, 400),
+        (entry(name="other"), {}, 400),
+        (entry(data=None), {}, 400),
+        (entry(parameters={"binary_data_size": 256}), {}, 400),
+        (entry(parameters={"binary_data_size": 2**63}), {"Inference_Header_Content_Length": "20"}, 400),
+        (entry(), {"Inference_Header_Content_Length": "-1"}, 400),
+        (entry(), {"Inference_Header_Content_Length": "99999999999999999999"}, 400),
+        (entry(), {"Inference_Header_Content_Length": "0"}, 400),
+        (b" " * 200_001, {}, 413),
+    ],
+)
+def test_what_is_malformed_is_the_clients_fault(
+    server: Running, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    got, answer = post(server, body, **headers)
+    assert got == status, answer
+    assert isinstance(answer["error"], str)
+    assert server.client().get("/v2/health/live") == {"live": True}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("POST", "/v2/models/none/infer", 404),
+        ("GET", "/v2/models/digits/versions/3", 404),
+        ("GET", INFER, 405),
+        ("POST", "/predict/none", 404),
+        ("DELETE", "/v2/models/digits", 405),
+    ],
+)
+def test_paths_that_are_not_there(server: Running, method: str, path: str, status: int) -> None:
+    assert server.client().request(method, path, b"")[0] == status
+
+
+def test_an_output_that_json_cannot_hold_is_said_to_be_so(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Log", ["x"], ["y"])],
+        "log",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "m.onnx")
+    server = Running(tmp_path / "m.onnx", "--reload", "off", "--batching", "off")
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [-1.0, 1.0]}]}).encode()
+    status, answer = post(server, body, "/v2/models/m/infer")
+    assert status == 422 and "NaN" in str(answer["error"])
+    got = server.runner("m").run({"x": np.float32([-1, 0])})["y"]
+    assert np.isnan(got[0]) and np.isneginf(got[1])
+    assert server.stop() == 0
+
+
+def test_a_drain_loses_no_request(digits_onnx: Path) -> None:
+    """Clients send without pause; SIGTERM comes; every request that was sent has its answer, then connects fail."""
+    server = Running(digits_onnx, "--reload", "off", "--batching", "off")
+    feeds = images(1)
+    expected = OnnxRunner.open(digits_onnx).run(feeds)["logits"]
+    parts, length = encode_request(feeds)
+    body, headers = b"".join(parts), {HEADER_LENGTH: str(length)}
+    answered, lost, begun = [0, 0, 0], [], threading.Barrier(4)
+
+    def load(index: int) -> None:
+        runner = server.runner("digits_cnn")
+        begun.wait()
+        while True:
+            try:
+                if runner._client._connection.sock is None:
+                    runner._client._connection.connect()
+            except OSError:
+                return  # the server takes no more connections
+            status, _, _ = runner._client.request("POST", "/v2/models/digits_cnn/infer", body, headers)
+            if status != 200:
+                lost.append(status)
+            answered[index] += 1
+
+    def guarded(index: int) -> None:
+        try:
+            load(index)
+        except InputError as error:
+            lost.append(str(error))
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    np.testing.assert_array_equal(server.runner("digits_cnn").run(feeds)["logits"], expected)
+    assert server.stop() == 0
+    for thread in threads:
+        thread.join()
+    assert lost == []
+    assert min(answered) > 0
+
+
+def test_tokens_are_asked_for(digits_onnx: Path, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("# people\nsecret\n")
+    server = Running(digits_onnx, "--token-file", tmp_path / "tokens", "--reload", "off", "--batching", "off")
+    with pytest.raises(InputError, match="status 401"):
+        server.runner("digits_cnn", token="Secret")
+    assert server.client().request("GET", "/metrics")[0] == 401
+    assert server.client().get("/v2/health/live") == {"live": True}
+    assert server.runner("digits_cnn", token="secret").run(images(1))["logits"].shape == (1, 10)
+    assert server.stop() == 0
+
+
+def test_a_model_that_does_not_pass_check_is_not_served(
+    onnxtool: Callable[..., CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"\x08\x01junk")
+    done = onnxtool("serve", tmp_path / "bad.onnx", "--port", "0")
+    assert done.returncode == 3
+    assert "does not pass onnxtool check" in done.stderr.splitlines()[-1]
+
+
+def test_a_taken_port_is_a_usage_error(
+    server: Running, onnxtool: Callable[..., CompletedProcess[str]], digits_onnx: Path
+) -> None:
+    done = onnxtool("serve", digits_onnx, "--port", server.port)
+    assert done.returncode == 2 and "cannot be bound" in done.stderr
+
+
+def test_compare_takes_an_endpoint(
+    server: Running, onnxtool: Callable[..., CompletedProcess[str]], digits_onnx: Path
+) -> None:
+    good = onnxtool("compare", digits_onnx, f"{server.url}/v2/models/digits", "--effort", "quick", "--json")
+    assert good.returncode == 0, good.stdout + good.stderr
+    assert json.loads(good.stdout)["b"] == f"{server.url}/v2/models/digits"
+    gone = onnxtool("compare", digits_onnx, "http://127.0.0.1:9/v2/models/digits")
+    assert gone.returncode == 3 and "no answer" in gone.stderr
+
+
+def test_a_server_with_several_models_must_be_told_which(server: Running) -> None:
+    assert isinstance(RemoteRunner.open(server.url), RemoteRunner)  # one model in two versions
+    with pytest.raises(UsageError, match="not a URL"):
+        RemoteRunner.open("ftp://127.0.0.1")
+
+
+def test_names_and_versions_of_targets(digits_onnx: Path, tmp_path: Path) -> None:
+    for version in ("2", "10"):
+        (tmp_path / "family" / version).mkdir(parents=True)
+        (tmp_path / "family" / version / "model.onnx").write_bytes(digits_onnx.read_bytes())
+    found = parse_targets([str(digits_onnx), f"a={digits_onnx}", f"a:3={digits_onnx}", str(tmp_path / "family")])
+    assert [(t.name, t.version) for t in found] == [
+        ("digits_cnn", "1"),
+        ("a", "1"),
+        ("a", "3"),
+        ("family", "2"),
+        ("family", "10"),
+    ]
+    with pytest.raises(UsageError, match="twice"):
+        parse_targets([str(digits_onnx)] * 2)
+    with pytest.raises(UsageError, match="URL"):
+        parse_targets([f"a/b={digits_onnx}"])
+    with pytest.raises(InputError, match="no such file"):
+        parse_targets(["none.onnx"])
+
+
+def test_a_token_file_holds_a_token(tmp_path: Path) -> None:
+    (tmp_path / "none").write_text("# nothing\n\n")
+    with pytest.raises(InputError, match="holds no token"):
+        read_tokens(tmp_path / "none")
