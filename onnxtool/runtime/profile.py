@@ -60,7 +60,7 @@ def profile(
         written = Path(runner.session.end_profiling())
         events: list[dict[str, Any]] = json.loads(written.read_text(encoding="utf-8", errors="replace"))
         run = onnx.load(graph, load_external_data=False) if graph is not None and graph.exists() else None
-    costs = {} if run is None else node_costs(io.read_proto(model), run, events, feeds, _macs(model, feeds))
+    costs = {} if run is None else node_costs(io.read_proto(model), run, events, feeds, macs_by_label(model, feeds))
     if trace is not None:
         _write_trace(trace, events, costs)
     return summarise_events(str(model), events, costs, peaks)
@@ -195,7 +195,7 @@ def _per_run(durations: Sequence[float], runs: int) -> float:
     return statistics.median(sums[_WARMUP:] or sums)
 
 
-def _macs(model: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
+def macs_by_label(model: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Multiply-accumulates of the file's nodes by their labels."""
     shapes = [f"{name}:{','.join(map(str, array.shape))}" for name, array in feeds.items() if ":" not in name]
     report = inspect(model, input_shapes=shapes, nodes=True)

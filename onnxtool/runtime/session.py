@@ -96,13 +96,18 @@ DEFAULT = SessionOptions()
 EXACT = SessionOptions(optimization="off")
 
 
-def provider_names(options: SessionOptions) -> str:
+def requested_providers(options: SessionOptions) -> tuple[str, ...]:
     """The full names of the providers that a session is given, the CPU as the last resort left out.
 
     Raises:
         UsageError: a provider that is not there.
     """
-    return ", ".join(p.name for p in _resolved(options)[: len(parse_providers(options.provider))])
+    return tuple(p.name for p in _resolved(options)[: len(parse_providers(options.provider))])
+
+
+def provider_names(options: SessionOptions) -> str:
+    """The same as one text."""
+    return ", ".join(requested_providers(options))
 
 
 def _resolved(options: SessionOptions) -> list[ResolvedProvider]:
