@@ -82,7 +82,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Output": (
         *("--output", "--input-names", "--output-names", "--opset", "--reproducible", "--layout", "--fix", "--sbom"),
-        *("--nodes", "--largest", "--external-data"),
+        *("--nodes", "--largest", "--placement", "--external-data"),
     ),
     "Accuracy and proof": (
         *("--rtol", "--atol", "--effort", "--strict", "--keep-counterexample", "--keep-failed", "--max-drop"),
@@ -90,7 +90,16 @@ GROUPS: Mapping[str, Sequence[str]] = {
         *("--fail-on", "--max-perplexity", "--max-size"),
     ),
     "Speed": (
-        *("--threads", "--time-limit", "--provider", "--no-bench", "--budget", "--profile", "--baseline"),
+        *(
+            "--threads",
+            "--time-limit",
+            "--provider",
+            "--require-provider",
+            "--no-bench",
+            "--budget",
+            "--profile",
+            "--baseline",
+        ),
         *("--max-regression", "--jobs", "--level", "--mode", "--target", "--smallest"),
     ),
     "Reports": ("--json", "--junit", "--sarif", "--markdown", "--html", "--report", "--verbose", "--quiet"),

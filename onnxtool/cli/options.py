@@ -103,6 +103,9 @@ EpLibraryOption = Annotated[
         show_default=False,
     ),
 ]
+RequireProviderOption = Annotated[
+    bool, typer.Option("--require-provider", help="Exit 1 when a node does not run on the provider asked for.")
+]
 ThreadsOption = Annotated[
     int | None,
     typer.Option("--threads", min=1, help="Threads of the runtime; all cores unless given.", show_default=False),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from onnxtool.report.base import Report
+from onnxtool.report.placement import Placement
 from onnxtool.report.profile import Profile
 
 
@@ -80,6 +81,8 @@ class BenchReport(Report):
         cpu: model name of the processor.
         cores: logical cores that the process could use.
         profiles: where each model's time goes, when it was asked for.
+        placements: where each model's nodes run, when it was asked for or has to be known.
+        provider_required: whether a node that does not run on the provider asked for makes the verdict bad.
         regressions: what got slower than a baseline allows; empty without a baseline.
     """
 
@@ -95,8 +98,10 @@ class BenchReport(Report):
     warnings: tuple[str, ...] = ()
     regressions: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    provider_required: bool = False
 
     @property
     def ok(self) -> bool:
-        """True unless something got slower than a baseline allows."""
-        return not self.regressions
+        """False when something got slower than a baseline allows, or a node fell back that must not."""
+        return not self.regressions and not (self.provider_required and any(p.fallbacks for p in self.placements))

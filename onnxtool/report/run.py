@@ -41,6 +41,7 @@ class RunReport(Report):
         load_seconds: making the session.
         run_seconds: the run itself, the first and cold one.
         written: the .npz file with the outputs, None when none was asked for.
+        fallbacks: nodes that do not run on the provider asked for, when that is required; each makes the verdict bad.
         values: the output arrays themselves, by name; not part of the JSON form.
     """
 
@@ -55,4 +56,10 @@ class RunReport(Report):
     run_seconds: float
     written: str | None = None
     warnings: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata=NOT_IN_JSON)
+
+    @property
+    def ok(self) -> bool:
+        """False when a node had to run on the provider asked for, and did not."""
+        return not self.fallbacks

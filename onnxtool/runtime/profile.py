@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxtool.errors import UsageError
+from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.inspect import inspect
 from onnxtool.report.profile import NodeTime, OperatorTime, Peaks, Profile
@@ -54,7 +54,12 @@ def profile(
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         graph = Path(scratch) / "graph.onnx" if io.total_bytes(model) < _LARGEST else None
         prefix = str(Path(scratch) / "profile")
-        runner = OnnxRunner.open(model, replace(options, profile_prefix=prefix, optimized_path=graph))
+        try:
+            runner = OnnxRunner.open(model, replace(options, profile_prefix=prefix, optimized_path=graph))
+        except OnnxToolError as error:
+            if "compiled nodes" not in str(error):
+                raise
+            runner = OnnxRunner.open(model, replace(options, profile_prefix=prefix))  # it has no graph to write
         for _ in range(_WARMUP + runs):
             runner.run(feeds)
         written = Path(runner.session.end_profiling())

@@ -40,6 +40,7 @@ def run(
     seed: int = 0,
     options: SessionOptions = DEFAULT,
     images: str = "",
+    require_provider: bool = False,
 ) -> RunReport:
     """Run a model once.
 
@@ -54,6 +55,7 @@ def run(
         seed: of random inputs.
         options: how to run the model.
         images: how pictures become tensors (see `image_options.parse_options`).
+        require_provider: make it a bad verdict when a node does not run on the provider asked for.
 
     Returns:
         A report that also carries the output arrays (`values`).
@@ -70,7 +72,7 @@ def run(
     began = time.perf_counter()
     runner = OnnxRunner.open(model, options)
     loaded = time.perf_counter()
-    given = _feeds(runner, data, inputs, batch, seed, images)
+    given = chosen_feeds(runner, data, inputs, batch, seed, images)
     started = time.perf_counter()
     values = _joined([flatten(runner.run(feeds)) for feeds in given.feeds])
     ended = time.perf_counter()
@@ -88,6 +90,7 @@ def run(
         written=None if output is None else str(output),
         warnings=(*given.notes, *_complaints(summaries)),
         values=values,
+        fallbacks=_fallbacks(model, given.feeds[0], options) if require_provider else (),
     )
 
 
@@ -98,7 +101,14 @@ def _joined(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: np.concatenate([np.atleast_1d(r[name]) for r in runs]) for name in runs[0]}
 
 
-def _feeds(
+def _fallbacks(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> tuple[str, ...]:
+    from onnxtool.runtime.providers.placement import placement
+
+    found = placement(model, feeds, options).fallbacks
+    return tuple(f"{n.node} ({n.operator}) runs on {n.provider}: {n.reason}" for n in found)
+
+
+def chosen_feeds(
     runner: OnnxRunner,
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
     inputs: Mapping[str, str | os.PathLike[str]] | None,
@@ -106,6 +116,7 @@ def _feeds(
     seed: int,
     images: str,
 ) -> GivenInputs:
+    """The inputs of a run and where they come from: `data`, `inputs` (one .npy file for each), or random ones."""
     specs = runner.inputs
     if data is None and not inputs:
         return GivenInputs((runnable_feeds(runner, specs, seed, batch=batch)[0],), f"random, seed {seed}")

@@ -130,6 +130,7 @@ _EDIT = {
     "custom-op-library": LIBRARIES,
 }
 _CHECK = {
+    "require-provider": FLAG,
     "data": DATA,
     "select": TEXTS,
     "ignore": TEXTS,
@@ -162,6 +163,7 @@ _COMPARE = {
     "custom-op-library": LIBRARIES,
 }
 _BENCH = {
+    "require-provider": FLAG,
     "data": DATA,
     "batch": TEXT,
     "threads": TEXT,

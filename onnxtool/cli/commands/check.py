@@ -65,6 +65,7 @@ def command(
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = None,
     ep_library: o.EpLibraryOption = None,
+    require_provider: o.RequireProviderOption = False,
     threads: o.ThreadsOption = None,
     custom_op_library: o.CustomOpOption = None,
     report_files: o.ReportOption = None,
@@ -103,6 +104,7 @@ def command(
             "options": session_options(provider, threads, custom_op_library, ep_library),
             "select": _split(select),
             "ignore": _split(ignore),
+            "require_provider": require_provider,
             "fail_on": Severity(fail_on.value),
         }
         from onnxtool.generation.bundle import Bundle, is_bundle

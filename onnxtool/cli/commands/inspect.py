@@ -22,6 +22,15 @@ def command(
             "--sbom", metavar="FILE.json", help="Write a bill of materials (CycloneDX 1.6).", show_default=False
         ),
     ] = None,
+    placement: Annotated[
+        bool, typer.Option("--placement", help="Run the model and show which provider runs which node, and why.")
+    ] = False,
+    data: o.DataOption = None,
+    provider: o.ProviderOption = None,
+    ep_library: o.EpLibraryOption = None,
+    require_provider: o.RequireProviderOption = False,
+    threads: o.ThreadsOption = None,
+    custom_op_library: o.CustomOpOption = None,
     json: o.JsonOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
@@ -35,6 +44,17 @@ def command(
 
             out.emit(inspect_bundle(model))
             return
+        if placement:
+            from onnxtool.cli.session import session_options
+            from onnxtool.runtime.providers.place import place
+
+            options = session_options(provider, threads, custom_op_library, ep_library)
+            out.emit(place(model, data=data, options=options, required=require_provider))
+            return
+        if provider or require_provider or ep_library or data is not None or threads is not None or custom_op_library:
+            from onnxtool.errors import UsageError
+
+            raise UsageError("inspect runs nothing without --placement: give it with --provider, --data and --threads.")
         from onnxtool.model.inspect import inspect
         from onnxtool.runtime.isolation import guarded
 

@@ -79,6 +79,7 @@ def command(
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = None,
     ep_library: o.EpLibraryOption = None,
+    require_provider: o.RequireProviderOption = False,
     threads: o.ThreadsOption = None,
     custom_op_library: o.CustomOpOption = None,
     json: o.JsonOption = None,
@@ -122,6 +123,7 @@ def command(
                 seed=seed,
                 options=options,
                 images=image,
+                require_provider=require_provider,
             )
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -152,9 +152,7 @@ def _is_compiled(event: Mapping[str, Any]) -> bool:
     return key is not None and provider not in ("", CPU) and key[1].startswith(provider)
 
 
-def _locate(
-    source: onnx.ModelProto, ran: _Ran, feeds: Mapping[str, np.ndarray], macs: Mapping[str, int]
-) -> _Found:
+def _locate(source: onnx.ModelProto, ran: _Ran, feeds: Mapping[str, np.ndarray], macs: Mapping[str, int]) -> _Found:
     names = {n.name for n in all_nodes(source.graph)}
     costs = {} if ran.graph is None else node_costs(source, ran.graph, ran.events, feeds, macs)
     found = _Found()
@@ -253,7 +251,7 @@ def _placed(
 def _shares(
     placed: Sequence[NodePlacement], events: Sequence[Mapping[str, Any]], requested: Sequence[str]
 ) -> tuple[ProviderShare, ...]:
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     kernels: dict[str, set[Key]] = {}
     runs = _runs(events)
     for event in _last_runs(events, runs):
@@ -309,5 +307,3 @@ def _crossings(nodes: Sequence[onnx.NodeProto], found: _Found) -> int:
         own = found.provider[node.name]
         crossed |= {(i, own) for i in node.input if own and makers.get(i) and makers[i] != own}
     return len(crossed)
-
-

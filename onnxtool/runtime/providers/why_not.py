@@ -82,9 +82,7 @@ class _Trial:
         self.options = replace(options, record_placement=True, optimization="off", profile_prefix=None)
         self.name = short_name(parse_providers(options.provider)[0].name)
 
-    def ask(
-        self, node: onnx.NodeProto, inputs: _Described, outputs: _Described, moves: bool
-    ) -> tuple[str, bool]:
+    def ask(self, node: onnx.NodeProto, inputs: _Described, outputs: _Described, moves: bool) -> tuple[str, bool]:
         if _sizes_only(outputs):
             return "arithmetic on sizes: it stays on the CPU, where the sizes are needed", False
         words = ", ".join(dict.fromkeys(_WORDS.get(t, "?") for t, _ in inputs))
@@ -94,7 +92,10 @@ class _Trial:
         if alone:
             if moves and self.takes(node, inputs, outputs, dynamic=True) is False:
                 return f"'{self.name}' takes it with fixed sizes only (onnxtool edit --set-shape fixes them)", True
-            return f"'{self.name}' takes such a node alone, but left it out here: cut off by what it does not take", True
+            return (
+                f"'{self.name}' takes such a node alone, but not here, beside what it does not take",
+                True,
+            )
         for kind, other in _SMALLER.items():
             if any(t == kind for t, _ in inputs):
                 changed = [(other if t == kind else t, s) for t, s in inputs]
@@ -117,9 +118,7 @@ class _Trial:
         on_cpu = {n.name for part in tell() if part.ep_name == CPU for n in part.get_nodes()}
         return node.name not in on_cpu
 
-    def _model(
-        self, node: onnx.NodeProto, inputs: _Described, outputs: _Described, dynamic: bool
-    ) -> onnx.ModelProto:
+    def _model(self, node: onnx.NodeProto, inputs: _Described, outputs: _Described, dynamic: bool) -> onnx.ModelProto:
         """The node with its own small weights; the rest become inputs."""
         values, kept = [], []
         for position, (name, (kind, shape)) in enumerate(self._inputs(node, inputs).items()):
@@ -137,7 +136,6 @@ class _Trial:
         ]
         graph = helper.make_graph([node], "alone", values, results, kept)
         return helper.make_model(graph, opset_imports=self.source.opset_import, ir_version=self.source.ir_version)
-
 
     def _inputs(self, node: onnx.NodeProto, told: _Described) -> dict[str, tuple[int, tuple[int, ...]]]:
         """Each input with its type and shape. The profiler leaves out weights that the runtime has rearranged."""

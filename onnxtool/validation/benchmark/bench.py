@@ -20,6 +20,7 @@ from onnxtool.model import io
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.bench import BenchedModel, BenchReport, Latency
+from onnxtool.report.placement import Placement
 from onnxtool.report.profile import Peaks, Profile
 from onnxtool.runtime import cpu
 from onnxtool.runtime.data.read_feeds import read_feeds
@@ -27,9 +28,11 @@ from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.load_cost import load_cost
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.profile import profile
+from onnxtool.runtime.providers.placement import placement
+from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.roofline import measure_peaks
 from onnxtool.runtime.runner import OnnxRunner, check_feeds
-from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names
+from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names, requested_providers
 from onnxtool.runtime.timing import Ratio, Timing, block_ratio, measure
 from onnxtool.validation.benchmark.baseline import against_baseline
 from onnxtool.validation.equivalence.equivalence_check import match_names
@@ -64,6 +67,7 @@ def bench(
     trace: str | os.PathLike[str] | None = None,
     baseline: str | os.PathLike[str] | None = None,
     max_regression: float = 0.05,
+    require_provider: bool = False,
 ) -> BenchReport:
     """Measure models in alternation, so that a slow moment of the machine hits all of them.
 
@@ -80,6 +84,7 @@ def bench(
         trace: where to leave the first model's events in the Chrome trace format; implies `profiled`.
         baseline: JSON of an earlier report; what got slower than it allows makes the verdict bad.
         max_regression: 0.05 allows medians 5 % above the baseline's.
+        require_provider: make it a bad verdict when a node does not run on the provider asked for.
 
     Raises:
         InputError: a model or the data cannot be used, or the models do not take the same inputs.
@@ -96,6 +101,8 @@ def bench(
     latencies: list[Latency] = []
     benched: list[BenchedModel] = []
     profiles: list[Profile] = []
+    placements: list[Placement] = []
+    elsewhere = requested_providers(options) != (CPU,)
     peaks: Peaks | None = None
     with progress.task("measuring", len(settings) + len(paths)) as task:
         for path in paths:
@@ -112,6 +119,8 @@ def bench(
                 own = replace(options, threads=settings[0].threads)
                 peaks = measure_peaks(own) if peaks is None else peaks
                 profiles.append(profile(path, feeds, own, trace=place, peaks=peaks))
+            if require_provider or (profiled and elsewhere):
+                placements.append(placement(path, feeds, replace(options, threads=settings[0].threads)))
             task.advance()
         for setting in settings:
             latencies += _setting(paths, arrays, setting, budget, seed, options)
@@ -126,6 +135,8 @@ def bench(
         runtime=f"onnxruntime {onnxruntime.__version__}",
         warnings=(*notes, *_warnings(latencies)),
         profiles=tuple(profiles),
+        placements=tuple(placements),
+        provider_required=require_provider,
     )
     return report if baseline is None else against_baseline(report, Path(baseline), max_regression)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.report.check import (
@@ -14,7 +16,9 @@ from onnxtool.report.check import (
     Severity,
     Stage,
 )
-from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names
+from onnxtool.runtime.providers.place import place
+from onnxtool.runtime.providers.resolve import CPU
+from onnxtool.runtime.session import DEFAULT, SessionOptions, requested_providers
 from onnxtool.validation.lint.catalog import RULES, rule, selected, static_findings
 from onnxtool.validation.lint.model_view import ModelView
 from onnxtool.validation.lint.stages import examine
@@ -30,6 +34,7 @@ def check(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     fail_on: Severity = Severity.ERROR,
+    require_provider: bool = False,
 ) -> CheckReport:
     """Check an .onnx file: ONNX checker, strict shape inference, load and run on the embedded runtime.
 
@@ -41,6 +46,7 @@ def check(
         select: ids ("OT301"), beginnings of ids ("OT3") or families ("performance") to report; all unless given.
         ignore: likewise, what not to report.
         fail_on: the mildest severity that makes the verdict bad.
+        require_provider: nodes that do not run on the provider asked for are errors.
 
     Raises:
         InputError: the file is missing, no ONNX model or damaged; or `data` cannot be used.
@@ -50,7 +56,7 @@ def check(
     """
     path = as_path(model)
     wanted = selected(select, ignore)
-    provider_names(options)
+    requested_providers(options)
     view = ModelView.read(path)
     outcome = examine(
         str(path),
@@ -64,6 +70,8 @@ def check(
     )
     findings = [rule(f["id"]).finding(f["message"], f["where"]) for f in outcome["findings"]]
     findings += static_findings(view, sound=outcome["stages"][0]["state"] == "passed")
+    if outcome["stages"][-1]["state"] == "passed" and requested_providers(options) != (CPU,):
+        findings += _fallbacks(path, data, seed, options, require_provider)
     header = view.header
     return CheckReport(
         model=str(path),
@@ -78,6 +86,25 @@ def check(
         findings=tuple(sorted((f for f in findings if f.id in wanted), key=_order)),
         fail_on=fail_on,
     )
+
+
+def _fallbacks(
+    path: Path, data: str | os.PathLike[str] | None, seed: int, options: SessionOptions, required: bool
+) -> list[Finding]:
+    """One finding for each operator and reason."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for node in place(path, data=data, seed=seed, options=options).placement.fallbacks:
+        groups.setdefault((node.operator, node.provider, node.reason), []).append(node.node)
+    severity = Severity.ERROR if required else RULES["OT116"].severity
+    return [
+        replace(
+            RULES["OT116"].finding(
+                f"{len(names)} {operator} node{'s' if len(names) > 1 else ''} on {provider}: {reason}", names[0]
+            ),
+            severity=severity,
+        )
+        for (operator, provider, reason), names in groups.items()
+    ]
 
 
 def explain(identifiers: Sequence[str]) -> RulesReport:

@@ -10,6 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import UsageError
+from onnxtool.runtime.profile import profile
+from onnxtool.runtime.providers.placement import placement
 from onnxtool.runtime.providers.survey import survey
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
@@ -57,3 +59,17 @@ def test_the_survey_lists_its_devices() -> None:
     info = next(i for i in survey() if i.name == "openvino")
     assert info.state == "plugin"
     assert any(d.startswith("cpu: ") for d in info.devices)
+
+
+def test_every_node_is_placed(product: Path) -> None:
+    feeds = {"x": np.ones((1, 256), np.float32)}
+    found = placement(product, feeds, SessionOptions("openvino"))
+    (node,) = found.nodes
+    assert (node.node, node.provider, node.state) == ("product", "OpenVINOExecutionProvider", "compiled")
+    assert not found.fallbacks
+
+
+def test_profiles_what_it_compiled(product: Path) -> None:
+    """Such a provider has no graph to write, which the profile asks for first."""
+    found = profile(product, {"x": np.ones((1, 256), np.float32)}, SessionOptions("openvino"), runs=2)
+    assert [n.operator.split("_")[0] for n in found.nodes] == ["OpenVINOExecutionProvider"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import table, verdict, warnings
+from onnxtool.cli.render.terminal.placement import show as show_placement
 from onnxtool.cli.render.text import clean, count, duration, markup, size
 from onnxtool.report.bench import BenchReport, Latency
 from onnxtool.report.profile import NodeTime, Profile
@@ -48,6 +49,8 @@ def render(report: BenchReport, console: Console, verbose: int = 0) -> None:
         console.print(_table(title, rows, names))
     for profile in report.profiles:
         _profile(profile, names, console, verbose)
+    for placement in report.placements:
+        show_placement(placement, console, verbose)
     warnings(console, report.warnings)
     for line in report.regressions:
         console.print(f"[red]slower:[/] {markup(line, 500)}")

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+_FALLBACKS = 5
+
+
 def render(report: RunReport, console: Console, verbose: int = 0) -> None:
     """What went in, what came out; with -v the first elements."""
     for title, items in (("inputs", report.inputs), ("outputs", report.outputs)):
@@ -21,6 +24,10 @@ def render(report: RunReport, console: Console, verbose: int = 0) -> None:
             for item in items:
                 console.print(f"  {markup(item.name)}: {markup(_values(item.first), 400)}")
     warnings(console, report.warnings)
+    for line in report.fallbacks if verbose else report.fallbacks[:_FALLBACKS]:
+        console.print(f"[red]fallback:[/] {markup(line, 500)}")
+    if len(report.fallbacks) > _FALLBACKS and not verbose:
+        console.print(f"... and {len(report.fallbacks) - _FALLBACKS} more fallbacks (-v)")
     where = f", written to {clean(report.written)}" if report.written else ""
     timing = f"loaded in {duration(report.load_seconds)}, ran in {duration(report.run_seconds)}"
     verdict(console, report.ok, f"{timing} on {clean(report.data)}{where}")

@@ -89,4 +89,12 @@ RULES = (
         "by the declared shape fails, and the runtime may let tensors share memory that are of other sizes.",
         "Declare the shape that the output has: onnxtool edit --set-shape, or export the model again.",
     ),
+    Rule(
+        "OT116",
+        _W,
+        "nodes do not run on the provider asked for",
+        "The model runs, but the provider given with --provider does not take these nodes, and the runtime runs them "
+        "elsewhere without a word; data may be copied to and fro. --require-provider makes this an error.",
+        "See onnxtool inspect --placement for the whole picture; the reason names what would be taken.",
+    ),
 )
