@@ -22,7 +22,7 @@ from onnxtool.validation.equivalence.equivalence_check import Evidence
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from onnxtool.validation.inputs.counterexample import Findings, Judge, climb, hold, shrink, with_findings
 from onnxtool.validation.inputs.facts import Facts
-from onnxtool.validation.inputs.graphs import facts_of, unreached_branches, watch_branches
+from onnxtool.validation.inputs.graphs import facts_of, reach_conditions, unreached_branches, watch_branches
 from onnxtool.validation.inputs.keep import keep
 from onnxtool.validation.inputs.masked import KeptPositions
 from onnxtool.validation.inputs.observe import Observed, observe
@@ -137,6 +137,16 @@ class FurtherInputs:
         budget = Budget(options.effort, self._usual).part(0.3)
         name = "the ONNX graph"
         reference: Runner = self._model if self._stays else _Gone(self._model)
+        if self._stays:
+            share = budget.part(0.5)
+            trials, _ = reach_conditions(
+                {name: graph}, reference, self._model.inputs, runs, self._facts, share, session, seed=options.seed
+            )
+            findings.observed.trials += trials
+            hold(trials, judge, self._model, runner, findings)
+            if findings.failure is not None:
+                return
+            runs += [t.feeds for t in trials]
         trials, unreached, findings.parts = watch_branches(
             {name: graph}, reference, self._model.inputs, runs, self._facts, budget, session, seed=options.seed
         )

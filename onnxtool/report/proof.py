@@ -23,8 +23,8 @@ class Branch:
 
     Attributes:
         model: which of the two models: its name in the report.
-        node: name of the If or Loop node.
-        part: "then branch", "else branch" or "loop body".
+        node: name of the If or Loop node, or of a node that decides by a comparison.
+        part: "then branch", "else branch", "loop body", "true outcome" or "false outcome".
     """
 
     model: str

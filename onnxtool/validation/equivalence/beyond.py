@@ -20,9 +20,16 @@ from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
 from onnxtool.validation.equivalence.equivalence_check import Evidence
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
-from onnxtool.validation.inputs.counterexample import Findings, hold, look, with_findings
+from onnxtool.validation.inputs.counterexample import Findings, hold, look, shrink, with_findings
 from onnxtool.validation.inputs.facts import Facts
-from onnxtool.validation.inputs.graphs import facts_of, force_branches, unreached_branches, watch_branches
+from onnxtool.validation.inputs.graphs import (
+    facts_of,
+    force_branches,
+    reach_conditions,
+    unreached_branches,
+    unreached_outcomes,
+    watch_branches,
+)
 from onnxtool.validation.inputs.keep import keep
 from onnxtool.validation.inputs.masked import KeptPositions
 from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
@@ -143,10 +150,16 @@ def _branches(
     facts: Facts,
     seed: int,
 ) -> None:
+    specs = distinct_dims(left.inputs)
     tried = [*runs, *(t.feeds for t in findings.observed.trials)]
-    trials, unreached, findings.parts = watch_branches(
-        graphs, left, distinct_dims(left.inputs), tried, facts, budget, options, seed=seed
-    )
+    trials, missed = reach_conditions(graphs, left, specs, tried, facts, budget.part(0.5), options, seed=seed)
+    findings.observed.trials += trials
+    hold(trials, partial(rule, left, right), left, right, findings)
+    if findings.failure is not None:
+        shrink(left, right, specs, partial(rule, left, right), findings)
+        return
+    tried += [t.feeds for t in trials]
+    trials, unreached, findings.parts = watch_branches(graphs, left, specs, tried, facts, budget, options, seed=seed)
     findings.observed.trials += trials
     hold(trials, partial(rule, left, right), left, right, findings)
     if findings.failure is None and len(graphs) == 2:
@@ -163,4 +176,6 @@ def _branches(
             findings,
         )
         findings.forced = len(forced)
-    findings.unreached = unreached_branches(unreached)
+    conditions = unreached_outcomes(missed, graphs)
+    findings.unreached = (*unreached_branches(unreached), *conditions)
+    findings.parts += len(conditions)

@@ -119,23 +119,34 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
 
 
 def differing_rows(a: ir.Model, b: ir.Model, facts: Facts, most: int = 512) -> None:
-    """Add to `facts` the rows of tables in which two models differ: initializers of one name and shape."""
-    others = b.graph.initializers
+    """Add to `facts` the rows of tables in which two models differ: initializers of one shape.
+
+    They go by their name where both models have it. Tables that differ in most rows are other tables.
+    """
     for value in a.graph.inputs:
         limit = facts.tables.get(value.name or "")
         if limit is None:
             continue
         found: list[int] = []
         for name, table in a.graph.initializers.items():
-            left, right = table.const_value, others[name].const_value if name in others else None
-            same_shape = left is not None and right is not None and tuple(left.shape) == tuple(right.shape)
-            if not same_shape or left is None or right is None or len(left.shape) < 1 or left.shape[0] != limit:
+            left = table.const_value
+            if left is None or len(left.shape) < 1 or left.shape[0] != limit:
                 continue
-            x, y = left.numpy(), right.numpy()
-            if x.dtype == y.dtype and x.dtype.kind in "fiub":
-                found += np.flatnonzero((x != y).reshape(limit, -1).any(axis=1)).tolist()
+            x = left.numpy()
+            for right in _counterparts(b, name, left):
+                y = right.numpy()
+                if x.dtype == y.dtype and x.dtype.kind in "fiub":
+                    rows = np.flatnonzero((x != y).reshape(limit, -1).any(axis=1)).tolist()
+                    found += rows if len(rows) <= limit // 2 else []
         if found:
             facts.rows[value.name or ""] = sorted(set(found))[:most]
+
+
+def _counterparts(model: ir.Model, name: str, table: ir.TensorProtocol) -> list[ir.TensorProtocol]:
+    """Tables of a model that may be what `table` became: that of its name, else all of its shape."""
+    weights = {n: v.const_value for n, v in model.graph.initializers.items() if v.const_value is not None}
+    same = {n: w for n, w in weights.items() if tuple(w.shape) == tuple(table.shape)}
+    return [same[name]] if name in same else list(same.values())[:4]
 
 
 def _sizes(node: ir.Node) -> list[tuple[int, int]]:
@@ -192,9 +203,9 @@ def _texts(node: ir.Node) -> list[str]:
     for name in _VOCABULARIES:
         found += attribute(node, name, ())
     for value in node.inputs:
-        if value is not None and value.dtype == ir.DataType.STRING and value.const_value is not None:
-            array = constant_array(value)
-            found += [] if array is None else list(array.reshape(-1)[:_MOST_TEXTS])
+        array = constant_array(value) if value is not None and _is_small(value) else None
+        if array is not None and array.dtype.kind in "OUS":
+            found += list(array.reshape(-1)[:_MOST_TEXTS])
     return [t.decode(errors="replace") if isinstance(t, bytes) else str(t) for t in found[:_MOST_TEXTS]]
 
 

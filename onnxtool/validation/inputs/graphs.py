@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,12 +19,17 @@ from onnxtool.report.proof import Branch
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.inputs.branches import BranchWatch, Part, forced, has_branches
+from onnxtool.validation.inputs.conditions import ConditionWatch, Outcome, has_conditions, told_apart
 from onnxtool.validation.inputs.counterexample import Findings, hold
 from onnxtool.validation.inputs.facts import Facts, differing_rows, read_facts
+from onnxtool.validation.inputs.observe import telling
+from onnxtool.validation.inputs.reach import reach
 from onnxtool.validation.inputs.seek import seek
+from onnxtool.validation.inputs.sizes import dynamic_dims
 from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
 
 Compare = Callable[[Runner, Runner, Feeds], CompareReport]
+_LONGEST = 1.0  # seconds that the reference may take for an input of another size, as the usual ones let expect
 
 
 def facts_of(graphs: Sequence[ir.Model], domains: Mapping[str, Domain] | None = None) -> Facts:
@@ -34,6 +40,70 @@ def facts_of(graphs: Sequence[ir.Model], domains: Mapping[str, Domain] | None = 
     if len(graphs) == 2:
         differing_rows(graphs[0], graphs[1], facts)
     return facts
+
+
+def reach_conditions(
+    graphs: Mapping[str, ir.Model],
+    reference: Runner,
+    specs: Sequence[TensorSpec],
+    runs: Sequence[Feeds],
+    facts: Facts,
+    budget: Budget,
+    options: SessionOptions,
+    *,
+    seed: int = 0,
+) -> tuple[list[Trial], dict[str, list[Outcome]]]:
+    """Inputs on which conditions of the graphs come out as they do on none of the runs.
+
+    Args:
+        graphs: by the model's name in reports.
+        reference: gives the outputs of new inputs; what it refuses is left out.
+        specs: its inputs.
+        runs: inputs tried so far, in its names; the usual ones first.
+        facts: what is known of the inputs.
+        budget: how long.
+        options: how graphs are run.
+        seed: of random numbers.
+
+    Returns:
+        Trials, and the outcomes that nothing reached, by model.
+    """
+    trials: list[Trial] = []
+    missed: dict[str, list[Outcome]] = {}
+    dims = dynamic_dims(specs, runs[:3])
+    watched = {name: graph for name, graph in graphs.items() if has_conditions(graph)}
+    pace: float | None = None
+    for name, graph in watched.items():
+        try:
+            watch = ConditionWatch(graph, options)
+        except OnnxToolError:
+            continue
+        tried = [*runs, *(t.feeds for t in trials)]
+        share = budget.part(1 / len(watched))
+        found, missed[name] = reach(watch, specs, tried, dims, facts, share, seed=seed)
+        for item in found:
+            if pace is None:
+                began = time.perf_counter()
+                reference.run(runs[0])
+                pace = time.perf_counter() - began
+            grown = _elements(item.feeds) / max(1.0, _elements(runs[0]))
+            if pace * max(1.0, grown) > max(_LONGEST, budget.seconds / 2):
+                missed[name].append(item.outcome)
+                continue
+            try:
+                with np.errstate(all="ignore"):
+                    outputs = reference.run(item.feeds)
+            except OnnxToolError:
+                continue
+            if telling(outputs, "branch"):
+                trials.append(
+                    Trial(f"an input that reaches {item.outcome} in {name}", "branch", dict(item.feeds), outputs)
+                )
+    return trials, missed
+
+
+def _elements(feeds: Mapping[str, Any]) -> float:
+    return float(sum(np.size(a) for a in feeds.values()))
 
 
 def watch_branches(
@@ -135,6 +205,19 @@ def _judged(compare: Compare, a: Runner, b: Runner, trial: Trial, _: Any) -> Com
 def unreached_branches(unreached: Mapping[str, Sequence[Part]]) -> tuple[Branch, ...]:
     """For the report."""
     return tuple(Branch(model, p.node, p.part) for model, parts in unreached.items() for p in parts)
+
+
+def unreached_outcomes(missed: Mapping[str, Sequence[Outcome]], graphs: Mapping[str, ir.Model]) -> tuple[Branch, ...]:
+    """Outcomes of conditions that nothing reached, of two graphs, where the other does not decide the same.
+
+    For the report.
+    """
+    if len(graphs) != 2:
+        return ()
+    (first, a), (second, b) = graphs.items()
+    found = [Branch(first, o.node, o.part) for o in told_apart(missed.get(first, ()), a, b)]
+    found += [Branch(second, o.node, o.part) for o in told_apart(missed.get(second, ()), b, a)]
+    return tuple(found)
 
 
 def _alike(a: ir.Model, b: ir.Model) -> bool:

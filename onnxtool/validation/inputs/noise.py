@@ -22,6 +22,8 @@ _DRAWS = 4
 _TIE = 1e-5  # scores this close pick the label by rounding
 # Differences up to so many times what this moves are put down to it: the largest of a few draws is an estimate.
 FACTOR = 4.0
+# What roundings of numbers around one inside the model add up to in float32: 8 steps of 2^-23.
+_ROUNDED = 1e-6
 # A search towards larger differences picks the input on which rounding happens to do most, of all that it tries.
 SEARCHED = 4.0
 
@@ -68,7 +70,7 @@ def _explained(own: np.ndarray, other: np.ndarray, draws: list[np.ndarray], fact
         noise = np.broadcast_to(noise.reshape(-1, own.shape[-1]).max(axis=0, initial=0.0), own.shape)
     scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
     rest = error - factor * np.nan_to_num(noise, nan=0.0, posinf=0.0)
-    own_steps = 1e-3 * np.abs(a) + 1e-5 * max(1.0, scale) if own.dtype.kind in "fcV" else 0.0
+    own_steps = 1e-3 * np.abs(a) + max(_ROUNDED, 1e-5 * scale) if own.dtype.kind in "fcV" else 0.0
     return bool(np.isfinite(error).all() and (rest <= own_steps).all())
 
 
@@ -100,7 +102,9 @@ def _moved(reference: Runner, feeds: Feeds, seed: int) -> dict[str, Any] | None:
         finite = wide[np.isfinite(wide)]
         spread = float(np.std(finite)) if finite.size else 0.0
         with np.errstate(all="ignore"):
-            shift = step * generator.uniform(-1, 1, wide.shape) * (np.abs(wide) + max(spread, 1e-3))
+            # Zero is exact whatever the precision, and often means something of its own.
+            size = np.where(wide == 0, 0.0, np.abs(wide) + max(spread, 1e-3))
+            shift = step * generator.uniform(-1, 1, wide.shape) * size
             made[name] = (wide + shift).astype(values.dtype)
     if not changed:
         return None

@@ -92,7 +92,7 @@ def observe(
         except OnnxToolError:
             observed.refused.append(label)
             continue
-        if not _telling(outputs, kind):
+        if not telling(outputs, kind):
             observed.unusable.append(label)
             continue
         kept += feeds_bytes(feeds) + feeds_bytes({k: v for k, v in outputs.items() if isinstance(v, np.ndarray)})
@@ -207,7 +207,7 @@ def _elements(feeds: Mapping[str, Any]) -> float:
     return float(sum(np.size(a) for a in feeds.values()))
 
 
-def _telling(outputs: Mapping[str, Any], kind: str) -> bool:
+def telling(outputs: Mapping[str, Any], kind: str) -> bool:
     """Whether the outputs can be held against others: all finite, and not at the edge of what floats hold."""
     floats = 0
     for value in flatten(outputs).values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,15 @@ _FLOATS = (
     ("values below zero, of scale 100", lambda x: -100 * np.abs(x)),
     ("equal values", np.ones_like),
     ("values of scale 100,000", lambda x: 1e5 * x),
+    ("values in ascending order", lambda x: np.sort(x, axis=-1)),
+    ("values of scale 1e-7", lambda x: 1e-7 * x),
 )
-_SIGNED = (("integers from -100 to 100", -100, 101), ("integers up to 100,000", 0, 100_000))
+_SIGNED = (
+    ("integers from -100 to 100", -100, 101),
+    ("integers up to 100,000", 0, 100_000),
+    ("integers above 2^24", 1 << 24, 1 << 26),
+    ("integers above 2^31", 1 << 31, 1 << 40),
+)
 _TEXTS = (
     ("unknown words", ("zzyzx", "qqq", "unseen", "Xylograph")),
     ("empty texts", ("", " ", "  ")),
@@ -106,6 +114,10 @@ def _floats(
             yield f"values {word} {value:.6g}", "values", {**feeds, **_cast(own, made)}
         made = {s.name: np.full_like(base[s.name], value) for s in own}
         yield f"values of exactly {value:.6g}", "values", {**feeds, **_cast(own, made)}
+    bounds = sorted(dict.fromkeys(facts.values))
+    for low, high in pairwise(bounds):
+        made = {s.name: low + (high - low) * _uniform(base[s.name]) for s in own}
+        yield f"values between {low:.6g} and {high:.6g}", "values", {**feeds, **_cast(own, made)}
     for spec in own if len(own) > 1 else ():
         for label, change in _FLOATS[:6]:
             made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name))}
@@ -148,6 +160,8 @@ def _integers(
     free = [s for s in own if s.name not in facts.domains]
     if free:
         for label, low, high in (("all integers of the type", -(1 << 15), 1 << 15), *_SIGNED):
+            if not any(np.iinfo(s.dtype).max > low for s in free):
+                continue
             made = {s.name: _whole(s, np.shape(feeds[s.name]), low, high, generator) for s in free}
             yield label, "values", {**feeds, **made}
         for number in (0, 1, -1, 2, 7):
@@ -160,6 +174,17 @@ def _integers(
         for value in facts.sizes[:16]:
             made = {s.name: (value + generator.integers(-2, 3, np.shape(feeds[s.name]))).astype(s.dtype) for s in free}
             yield f"integers around {value}", "values", {**feeds, **made}
+    limited = [s for s in own if s.name in facts.domains]
+    for number in dict.fromkeys([*facts.integers[:16], 0, 1] if limited else ()):
+        fits = [s for s in limited if facts.domains[s.name].low <= number < facts.domains[s.name].high]
+        if fits:
+            made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in fits}
+            yield f"indices of {number}", "values", {**feeds, **made}
+            mixed = {
+                s.name: np.where(generator.random(np.shape(feeds[s.name])) < 0.3, made[s.name], feeds[s.name])
+                for s in fits
+            }
+            yield f"some indices of {number}", "values", {**feeds, **mixed}
     for spec in own:
         rows = facts.tables.get(spec.name)
         if rows is not None:
@@ -171,7 +196,8 @@ def _integers(
 def _counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator[Changed]:
     """Numbers that say how much of something there is: how often a loop runs, how many elements are taken."""
     own = [s for s in specs if s.name in facts.structural and _is(s, "iu") and np.size(feeds[s.name]) == 1]
-    numbers = dict.fromkeys([0, 1, 2, *facts.integers[:8], *facts.sizes[:8], 5, 17, 40, 100])
+    beside = [n + d for n in (*facts.integers[:8], *facts.sizes[:8]) for d in (1, 0)]
+    numbers = dict.fromkeys([0, 1, 2, *beside, 5, 17, 40, 100, 600])
     for number in numbers if own else ():
         if 0 <= number <= _MOST_COUNT:
             made = {s.name: np.full(np.shape(feeds[s.name]), _fitting(s, number), s.dtype) for s in own}
@@ -188,7 +214,8 @@ def _fitting(spec: TensorSpec, number: int) -> int:
 def _whole(spec: TensorSpec, shape: tuple[int, ...], low: int, high: int, generator: np.random.Generator) -> np.ndarray:
     assert isinstance(spec.dtype, np.dtype)
     info = np.iinfo(spec.dtype)
-    return generator.integers(max(low, info.min), min(high, int(info.max) + 1), shape).astype(spec.dtype)
+    high = min(high, int(info.max) + 1)
+    return generator.integers(min(max(low, info.min), high - 1), high, shape).astype(spec.dtype)
 
 
 def _rows(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator) -> Iterator[Changed]:

@@ -1,0 +1,94 @@
+"""Inputs on which conditions come out the other way are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.inputs.conditions import ConditionWatch
+from onnxtool.validation.inputs.facts import read_facts
+from onnxtool.validation.inputs.reach import Found, reach
+from onnxtool.validation.inputs.sizes import dynamic_dims
+from onnxtool.validation.inputs.trial import Budget
+
+X = "g (float[b,4] x) => (bool[b,4] q)"
+IDS = "g (int64[b,n] ids) => (bool[b,n] q, float[b,n,8] e)"
+
+
+def sought(text: str, weights: dict[str, np.ndarray] | None = None) -> tuple[ir.Model, list[Found], list[str]]:
+    tensors = [ir.tensor(array, name=name) for name, array in (weights or {}).items()]
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}', initializers=tensors)
+    specs, facts = input_specs(model), read_facts(model)
+    runs = [random_feeds(specs, b, batch=b, length=n, domains=facts.domains) for b, n in ((2, 16), (1, 9), (5, 23))]
+    watch = ConditionWatch(model, SessionOptions())
+    found, missed = reach(watch, specs, runs, dynamic_dims(specs, runs), facts, Budget("normal"))
+    return model, found, [str(outcome) for outcome in missed]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "c = Constant <value_float = 4567.0> ()  q = Greater(x, c)",
+        "c = Constant <value_float = -321.0> ()  q = Less(x, c)",
+        "c = Constant <value_float = 37.25> ()  q = Equal(x, c)",
+        "c = Constant <value_float = 5.0> ()  d = Constant <value_float = 5.01> ()  "
+        "g = Greater(x, c)  l = Less(x, d)  q = And(g, l)",
+        "k = Constant <value_float = 0.99999> ()  s = Sigmoid(x)  q = Greater(s, k)",
+    ],
+)
+def test_reaches_rare_values(body: str) -> None:
+    model, found, missed = sought(f"{X} {{ {body} }}")
+    assert missed == []
+    runner = OnnxRunner.open(model, SessionOptions())
+    assert any(runner.run(item.feeds)["q"].any() for item in found)
+
+
+def test_a_found_input_lies_well_beyond_the_bound() -> None:
+    _, found, _ = sought(f"{X} {{ c = Constant <value_float = 1000.0> ()  q = Greater(x, c) }}")
+    assert max(float(item.feeds["x"].max()) for item in found) > 1100
+
+
+def test_reaches_one_token_of_many_within_its_table() -> None:
+    table = np.zeros((30_000, 8), np.float32)
+    body = "e = Gather(w, ids)  c = Constant <value = int64 {29876}> ()  q = Equal(ids, c)"
+    _, found, missed = sought(f"{IDS} <float[30000, 8] w> {{ {body} }}", {"w": table})
+    assert missed == []
+    assert any((item.feeds["ids"] == 29_876).any() for item in found)
+    assert all(item.feeds["ids"].max() < 30_000 and item.feeds["ids"].min() >= 0 for item in found)
+
+
+def test_a_row_beyond_the_table_is_not_tried() -> None:
+    table = np.zeros((100, 8), np.float32)
+    body = "e = Gather(w, ids)  c = Constant <value = int64 {500}> ()  q = Equal(ids, c)"
+    _, found, missed = sought(f"{IDS} <float[100, 8] w> {{ {body} }}", {"w": table})
+    assert found == []
+    assert missed == ["the true outcome of 'q'"]
+
+
+def test_reaches_sizes() -> None:
+    body = "s = Size(x)  c = Constant <value = int64 {20000}> ()  q = Greater(s, c)"
+    _, found, missed = sought(f"g (float[b,n] x) => (bool q) {{ {body} }}")
+    assert missed == []
+    assert max(item.feeds["x"].size for item in found) > 20_000
+
+
+def test_a_mask_stays_a_mask() -> None:
+    body = (
+        "o = Constant <value_ints = [1]> ()  s = ReduceSum <keepdims = 0> (attention_mask, o)  "
+        "c = Constant <value = int64 {3}> ()  q = Equal(s, c)"
+    )
+    _, found, missed = sought(f"g (int64[b,n] attention_mask) => (bool[b] q) {{ {body} }}")
+    assert missed == []
+    assert all(set(np.unique(item.feeds["attention_mask"])) <= {0, 1} for item in found)
+
+
+def test_what_cannot_be_is_said() -> None:
+    body = "z = Constant <value_float = -1.0> ()  s = Mul(x, x)  q = Less(s, z)"
+    _, found, missed = sought(f"{X} {{ {body} }}")
+    assert found == []
+    assert missed == ["the true outcome of 'q'"]

@@ -1,0 +1,56 @@
+"""Equal digests for equal computations, and only for these."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxtool.validation.inputs.structure import digests
+
+WEIGHT = np.arange(16, dtype=np.float32).reshape(4, 4)
+
+
+def digest(body: str, weight: np.ndarray = WEIGHT, head: str = "float[b,4] x") -> bytes:
+    model = ir.from_onnx_text(
+        f'<ir_version: 10, opset_import: ["" : 20]> g ({head}) => (float[b,4] y) <float[4,4] w> '
+        f"{{ unused = Identity(w)  {body} }}",
+        initializers=[ir.tensor(weight, name="w")],
+    )
+    return digests(model)["y"]
+
+
+def test_names_of_inner_values_do_not_matter() -> None:
+    assert digest("p = MatMul(x, w)  y = Relu(p)") == digest("other = MatMul(x, w)  y = Relu(other)")
+
+
+@pytest.mark.parametrize(
+    "body", ["p = MatMul(x, w)  y = Tanh(p)", "p = MatMul(w, x)  y = Relu(p)", "p = Gemm(x, w)  y = Relu(p)"]
+)
+def test_another_operator_or_order_is_another_digest(body: str) -> None:
+    assert digest("p = MatMul(x, w)  y = Relu(p)") != digest(body)
+
+
+def test_one_weight_makes_another_digest() -> None:
+    other = WEIGHT.copy()
+    other[3, 3] += 1e-4
+    assert digest("y = MatMul(x, w)") != digest("y = MatMul(x, w)", other)
+
+
+def test_attributes_count() -> None:
+    assert digest("y = LeakyRelu <alpha = 0.1> (x)") != digest("y = LeakyRelu <alpha = 0.2> (x)")
+
+
+def test_inputs_are_told_apart_by_place() -> None:
+    head = "float[b,4] x, float[b,4] z"
+    assert digest("y = Neg(x)", head=head) != digest("y = Neg(z)", head=head)
+
+
+def test_a_body_counts_with_what_it_captures() -> None:
+    body = (
+        "s = ReduceSum <keepdims = 0> (x)  k = Constant <value_float = 1.0> ()  c = Greater(s, k)  "
+        "y = If (c) <then_branch = t () => (p) {{ p = {} }}, else_branch = e () => (q) {{ q = Identity(x) }}>"
+    )
+    assert digest(body.format("MatMul(x, w)")) != digest(body.format("Neg(x)"))
+    other = WEIGHT + 1
+    assert digest(body.format("MatMul(x, w)")) != digest(body.format("MatMul(x, w)"), other)
