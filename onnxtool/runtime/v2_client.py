@@ -109,6 +109,12 @@ class RemoteRunner:
         self.inputs, self.outputs = inputs, outputs
         self._client, self._path = client, path
 
+    @property
+    def endpoint(self) -> str:
+        """The URL of the model itself."""
+        parts = urlsplit(self._client.url)
+        return f"{parts.scheme}://{parts.netloc}{self._path}"
+
     @classmethod
     def open(cls, url: str, *, token: str | None = None, seconds: float = _SECONDS) -> RemoteRunner:
         """Ask an endpoint for its model.

@@ -14,7 +14,11 @@ from onnxtool.cli.output import Output
 def command(
     models: Annotated[
         list[Path],
-        typer.Argument(metavar="MODEL...", help="The .onnx files; ratios are to the first.", show_default=False),
+        typer.Argument(
+            metavar="MODEL...",
+            help="The .onnx files; ratios are to the first. Or the URL of a V2 endpoint, and the file that it serves.",
+            show_default=False,
+        ),
     ],
     data: o.DataOption = None,
     batch: Annotated[
@@ -44,6 +48,18 @@ def command(
     max_regression: Annotated[
         str, typer.Option("--max-regression", metavar="PERCENT", help="How much slower than --baseline is allowed.")
     ] = "5%",
+    connections: Annotated[
+        str | None,
+        typer.Option(
+            "--connections", metavar="N[,N...]", help="URL: connections that send without pause.", show_default=False
+        ),
+    ] = None,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--rate", metavar="N", help="URL: requests a second, answered or not. Repeatable.", show_default=False
+        ),
+    ] = None,
     peer: Annotated[
         list[Path] | None,
         typer.Option(
@@ -72,15 +88,38 @@ def command(
     """
     with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}, report_files) as out:
         from onnxtool.cli.parsing import percentage, whole_numbers
+        from onnxtool.cli.session import session_options
         from onnxtool.generation.bundle import is_bundle
+        from onnxtool.runtime.urls import url_of
 
+        url = url_of(models[0])
+        if url is not None:
+            from onnxtool.errors import UsageError
+            from onnxtool.validation.benchmark.load_test import bench_endpoint
+
+            if len(models) > 2:
+                raise UsageError("bench URL takes one file beside it: the one that it serves.")
+            sizes, counts = whole_numbers("--batch", batch), whole_numbers("--threads", threads)
+            out.emit(
+                bench_endpoint(
+                    url,
+                    models[1] if len(models) > 1 else None,
+                    data=data,
+                    batch=sizes[0] if sizes else None,
+                    connections=whole_numbers("--connections", connections) or (1, 4),
+                    rates=rate or (),
+                    budget=budget,
+                    seed=seed,
+                    options=session_options(provider, counts[0] if counts else None, custom_op_library, ep_library),
+                )
+            )
+            return
         if is_bundle(models[0]):
             from onnxtool.generation.bench import bench_bundles
 
             counts = whole_numbers("--threads", threads)
             out.emit(bench_bundles(models, peers=peer or (), threads=counts[0] if counts else None))
             return
-        from onnxtool.cli.session import session_options
         from onnxtool.validation.benchmark.bench import bench
 
         options = session_options(provider, None, custom_op_library, ep_library)
