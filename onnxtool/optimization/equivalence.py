@@ -70,7 +70,7 @@ class OptimizationProof:
         self._tolerance, self._source, self._bits = tolerance, source, exact
         # The runtime's packed copies of large weights take as long to make as all else here, and as much memory.
         self._usual = replace(options, prepack=options.prepack and io.weight_bytes(model) < WORTHWHILE)
-        self._plain = replace(self._usual, optimization="off")
+        self._plain = replace(self._usual, provider="cpu", optimization="off")
         self._random = is_random(model)
         self._specs, self._seed = input_specs(model), seed
         noise = RoundingNoise(lambda: self._open_source(self._usual))

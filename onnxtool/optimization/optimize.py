@@ -32,8 +32,11 @@ from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.optimization.shape_inference.value_facts import distrust_names
 from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
+from onnxtool.report.provider_proof import ProviderProof
 from onnxtool.runtime.latency import measure_ratio, timing_feeds
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.providers.resolve import CPU
+from onnxtool.runtime.session import SessionOptions, requested_providers
+from onnxtool.validation.equivalence.provider_proof import prove_on_provider
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 _LARGE_EXTERNAL = 256_000_000  # bytes
@@ -173,7 +176,18 @@ def optimize(
         target=target,
         strict=strict,
         warnings=tuple(warnings),
+        providers=_on_providers(output, judgement, options, Tolerance(rtol, atol)),
     )
+
+
+def _on_providers(
+    output: Path, judgement: OptimizationProof | None, options: SessionOptions, tolerance: Tolerance
+) -> tuple[ProviderProof, ...]:
+    """The result on the provider asked for, where that is not the CPU."""
+    if judgement is None or requested_providers(options) == (CPU,):
+        return ()
+    feeds = [p.feeds for p in judgement.probes]
+    return (prove_on_provider(output, options, feeds=feeds, tolerance=tolerance),)
 
 
 def list_passes() -> PassListReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session import DEFAULT, SessionOptions
 from onnxtool.validation.equivalence.compare_runners import probe_feeds
 
 FIDELITY_SAMPLES = 32
@@ -44,6 +44,7 @@ class QuantizationInputs:
         data: calibration samples; None without.
         task: labelled data; None without.
         threads: for timing.
+        session: the providers to run candidates on.
     """
 
     source: Path
@@ -52,6 +53,7 @@ class QuantizationInputs:
     data: DataSource | None
     task: LabelledTask | None
     threads: int
+    session: SessionOptions = DEFAULT
 
     @property
     def is_large(self) -> bool:
@@ -61,7 +63,13 @@ class QuantizationInputs:
     def runner(self, model: ir.Model | Path | bytes, optimized_path: Path | None = None) -> OnnxRunner:
         """A session as latency is measured with; the runtime's own graph goes to `optimized_path`."""
         with loading(self.prepared):
-            return CastingRunner.open(model, SessionOptions(threads=self.threads, optimized_path=optimized_path))
+            options = replace(self.session, threads=self.threads)
+            try:
+                return CastingRunner.open(model, replace(options, optimized_path=optimized_path))
+            except OnnxToolError as error:
+                if optimized_path is None or "compiled nodes" not in str(error):
+                    raise
+                return CastingRunner.open(model, options)
 
     def probes(self) -> DataSource:
         """Samples to judge on: the calibration data, or seeded random inputs."""
@@ -95,6 +103,7 @@ def open_inputs(
     threads: int,
     level: str,
     images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
+    session: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
 ) -> QuantizationInputs:
     """Load the model and open the data; all that can be wrong with either is said here.
 
@@ -113,7 +122,8 @@ def open_inputs(
         task = open_task(eval_data, open_data(eval_data, specs, images=images, label=column), labels, metric)
     elif labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
-    return QuantizationInputs(Path(source), original, _prepared(Path(source), original, level), opened, task, threads)
+    prepared = _prepared(Path(source), original, level)
+    return QuantizationInputs(Path(source), original, prepared, opened, task, threads, session)
 
 
 def _prepared(source: Path, original: ir.Model, level: str) -> ir.Model:

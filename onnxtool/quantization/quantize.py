@@ -31,9 +31,10 @@ from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP
 from onnxtool.quantization.search.limits import ResultLimits
 from onnxtool.quantization.search.search import search
 from onnxtool.quantization.targets import find_target
-from onnxtool.quantization.write_result import finish, finish_large, written_nothing
+from onnxtool.quantization.write_result import finish, finish_large, on_providers, written_nothing
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.latency import DEFAULT_THREADS
+from onnxtool.runtime.session import SessionOptions
 
 
 @takes_models("source", output="output")
@@ -72,6 +73,7 @@ def quantize(
     target: str | None = None,
     threads: int = DEFAULT_THREADS,
     limits: ResultLimits | None = None,
+    options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
 ) -> QuantizeReport:
     """Quantize a float32 ONNX model, verify the result, and write it.
 
@@ -118,6 +120,7 @@ def quantize(
         compact: weights of nodes that stay float (embeddings, recurrent layers, ...) are stored in so many bits (8 or
             16), and made float by the runtime when it loads the model; auto does so where the budget allows it.
         threads: of the runtime while measuring latency.
+        options: the execution providers that candidates are timed and judged on; the result is held against the CPU.
         limits: auto: what the result has to keep besides the budget; then it need not be faster than float.
 
     Raises:
@@ -156,7 +159,7 @@ def quantize(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
-    job = open_inputs(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures)
+    job = open_inputs(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures, options)
     if job.is_large:
         if max_drop is not None:
             raise UsageError("--max-drop: the float model is not run, for its size, so that no loss can be measured.")
@@ -164,7 +167,8 @@ def quantize(
     if replayed is not None or recipe.mode != "auto":
         recipe = calibrate(job.prepared, recipe, job.data, None)
         report = finish(job, recipe, path, began, max_drop=max_drop)
-        return _saved(report, recipe, recipe_file, replayed) if report.ok else report
+        report = _saved(report, recipe, recipe_file, replayed) if report.ok else report
+        return on_providers(report, job, options)
     outcome = search(job, recipe, DEFAULT_DROP if max_drop is None else max_drop, time_limit, target, began)
     best = outcome.best or (outcome.smallest if smallest else None)
     if limits is not None:
@@ -174,6 +178,7 @@ def quantize(
     if best is None:
         return written_nothing(job, outcome, began)
     report = _saved(finish(job, best.recipe, path, began, best, outcome), best.recipe, recipe_file, None)
+    report = on_providers(report, job, options)
     return replace(
         report,
         mode="auto",

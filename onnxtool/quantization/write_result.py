@@ -29,7 +29,9 @@ from onnxtool.runtime.casting_runner import CastingRunner
 from onnxtool.runtime.kernels import opened_and_counted
 from onnxtool.runtime.latency import compare_latency
 from onnxtool.runtime.memory import release_memory
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.providers.resolve import CPU
+from onnxtool.runtime.session import SessionOptions, requested_providers
+from onnxtool.validation.equivalence.provider_proof import prove_on_provider
 
 _PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
 _FEW_PROBES = 4  # or on so many samples
@@ -59,6 +61,18 @@ def written_nothing(job: QuantizationInputs, outcome: Outcome, began: float) -> 
         verdict=f"{outcome.verdict}; nothing was written.{hint}",
         warnings=remarks(job, QuantRecipe(mode="auto")),
     )
+
+
+def on_providers(report: QuantizeReport, job: QuantizationInputs, options: SessionOptions) -> QuantizeReport:
+    """Add what the result gives on the provider asked for; there it may be off by as much as quantizing it took."""
+    if report.output is None or report.fidelity is None or requested_providers(options) == (CPU,):
+        return report
+    feeds = [dict(f) for f in job.probes().limited(_FEW_PROBES).batches(1)]
+    proof = prove_on_provider(report.output, replace(options, threads=job.threads), feeds=feeds)
+    noise = 10 ** (-report.fidelity.sqnr_db / 20)
+    if proof.error is not None and proof.error <= noise:
+        proof = replace(proof, ok=True)
+    return replace(report, providers=(proof,))
 
 
 def finish(

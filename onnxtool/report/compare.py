@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from onnxtool.report.base import Report
 from onnxtool.report.layers import Layers
 from onnxtool.report.proof import Counterexample, Coverage
+from onnxtool.report.provider_proof import ProviderProof
 
 LOWEST_DECADE, DECADES = -12, 16
 
@@ -110,6 +111,7 @@ class CompareReport(Report):
         coverage: what was tried beyond the usual inputs; None when nothing was.
         strict: what no input reached makes the verdict bad.
         counterexample: the input that shows the difference, when it is none of the usual ones.
+        precision: B on the provider that it was run on, held against the CPU, where that is another.
         rule: when two outputs count as equal, as it was applied, in a line (docs/equality.md).
     """
 
@@ -130,6 +132,7 @@ class CompareReport(Report):
     counterexample: Counterexample | None = None
     strict: bool = False
     rule: str = ""
+    precision: ProviderProof | None = None
 
     @property
     def ok(self) -> bool:

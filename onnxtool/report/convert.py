@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport
+from onnxtool.report.provider_proof import ProviderProof
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,6 +31,7 @@ class ConvertReport(Report):
         seconds: time for each stage: load, export, verify, save.
         written: the output file is there.
         kept: where a file that failed verification was kept for study.
+        providers: the file on the other providers that were asked for, held against the CPU.
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
 
@@ -50,9 +52,11 @@ class ConvertReport(Report):
     seconds: Mapping[str, float] = field(default_factory=dict)
     written: bool = False
     kept: str | None = None
+    providers: tuple[ProviderProof, ...] = ()
     result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
     def ok(self) -> bool:
-        """True when the file was written: it agrees with its source, or nobody wanted to know."""
-        return self.written and (self.comparison is None or self.comparison.ok)
+        """True when the file was written, and agrees with its source (or nobody wanted to know), on each provider."""
+        proven = self.comparison is None or self.comparison.ok
+        return self.written and proven and all(p.ok for p in self.providers)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.provider_proof import ProviderProof
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ class OptimizeReport(Report):
         target: the kind of processor that the fusions were chosen for; None for this machine.
         strict: whether a faulty pass makes the verdict bad.
         warnings: one line each.
+        providers: the result on the other providers that were asked for, held against the CPU.
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
 
@@ -171,10 +173,12 @@ class OptimizeReport(Report):
     target: str | None = None
     strict: bool = False
     warnings: tuple[str, ...] = ()
+    providers: tuple[ProviderProof, ...] = ()
     result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
     def ok(self) -> bool:
         """True when the result is equal to the source (and, with `strict`, no pass was at fault)."""
         faults = self.strict and any(d.fault for d in self.dropped)
-        return (self.comparison is None or self.comparison.ok) and not faults
+        proven = self.comparison is None or self.comparison.ok
+        return proven and not faults and all(p.ok for p in self.providers)

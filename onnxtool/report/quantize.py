@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from onnxtool.report.base import NOT_IN_JSON, Report
 from onnxtool.report.compare import TensorDifference
 from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.provider_proof import ProviderProof
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ class QuantizeReport(Report):
         recipe_file: where the recipe was saved to, or came from.
         seconds: time taken for all of it.
         verdict: one sentence; why nothing was written, when nothing was.
+        providers: the result on the providers that were asked for, held against the CPU; there it may be off by as much
+            as quantizing it took.
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
 
@@ -150,12 +153,13 @@ class QuantizeReport(Report):
     seconds: float = 0.0
     verdict: str = ""
     warnings: tuple[str, ...] = ()
+    providers: tuple[ProviderProof, ...] = ()
     result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
     def ok(self) -> bool:
-        """True when a file was written."""
-        return self.output is not None
+        """True when a file was written, which gives on each provider what it gives on the CPU."""
+        return self.output is not None and all(p.ok for p in self.providers)
 
     @property
     def size_ratio(self) -> float:

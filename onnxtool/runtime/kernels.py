@@ -39,6 +39,8 @@ def opened_and_counted(opening: Callable[[Path], Opened]) -> tuple[Opened, dict[
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         path = Path(scratch) / "optimized.onnx"
         opened = opening(path)
+        if not path.exists():  # a provider that compiles has no graph to write
+            return opened, {}
         graph = onnx.load(path, load_external_data=False).graph
     counts = Counter(operator_name(n.domain, n.op_type).removeprefix("com.microsoft.") for n in graph.node)
     return opened, dict(counts.most_common())

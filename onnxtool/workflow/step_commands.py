@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,7 @@ def _quantize(options: dict[str, Any], source: str | None, _r: str | None, outpu
     settings["op_types"] = _texts(settings.pop("op", ()))
     settings["exclude"] = _texts(settings.pop("exclude", ()))
     settings["search_scale"] = not settings.pop("rtn", False)
+    settings["options"] = _session({n: settings.pop(n.replace("-", "_"), ()) for n in ("provider", "ep-library")})
     wanted = None
     if limits.any_limit or limits.minimise != "latency":
         wanted = ResultLimits(limits.max_seconds, limits.max_ratio, limits.max_bytes, limits.minimise)
@@ -113,8 +115,6 @@ def _edit(options: dict[str, Any], source: str | None, _r: str | None, output: P
             continue
         for text in map(str, _texts(value)):
             operations.append((text.partition("=")[0], text.partition("=")[2]) if name == "operation" else (name, text))
-    from dataclasses import replace
-
     session = replace(_session(options), optimization="off")
     reference, pictures = options.pop("source", None), _texts(options.pop("data", ()))
     verify = not options.pop("no-verify", False)
@@ -148,11 +148,19 @@ def _check(options: dict[str, Any], source: str | None, _r: str | None, _o: Path
 def _compare(options: dict[str, Any], source: str | None, reference: str | None, _o: Path, _l: Constraints) -> Report:
     from onnxtool.validation.equivalence.compare import compare
 
+    other = _texts(options.pop("provider-b", ()))
     session = _session(options, options.pop("opt-level", "all"))
+    options_b = replace(session, provider=other) if other else None
     batches = _numbers("batch-sizes", options.pop("batch-sizes", None))
     tolerances = _tolerances(_texts(options.pop("tolerance", ())))
     return compare(
-        reference or "", source or "", options=session, batches=batches, tolerances=tolerances, **_plain(options)
+        reference or "",
+        source or "",
+        options=session,
+        batches=batches,
+        tolerances=tolerances,
+        options_b=options_b,
+        **_plain(options),
     )
 
 

@@ -86,6 +86,8 @@ _OPTIMIZE = {
     "custom-op-library": LIBRARIES,
 }
 _QUANTIZE = {
+    "provider": TEXTS,
+    "ep-library": TEXTS,
     "mode": TEXT,
     "data": DATA,
     "image": TEXT,
@@ -142,6 +144,7 @@ _CHECK = {
     "custom-op-library": LIBRARIES,
 }
 _COMPARE = {
+    "provider-b": TEXTS,
     "data": DATA,
     "image": TEXT,
     "tolerance": TEXTS,

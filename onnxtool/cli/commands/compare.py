@@ -88,6 +88,15 @@ def command(
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = None,
     ep_library: o.EpLibraryOption = None,
+    provider_b: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--provider-b",
+            metavar="NAME[:KEY=VALUE,...]",
+            help="Run B on this provider, A on that of --provider. Repeatable, in order of priority.",
+            show_default=False,
+        ),
+    ] = None,
     threads: o.ThreadsOption = None,
     custom_op_library: o.CustomOpOption = None,
     factory: o.FactoryOption = None,
@@ -172,6 +181,9 @@ def command(
                 effort=effort.value,
                 keep_counterexample=keep_counterexample,
                 strict=strict,
+                options_b=None
+                if provider_b is None
+                else session_options(provider_b, threads, custom_op_library, ep_library, opt_level.value),
                 images=image,
             )
         )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
+
+if TYPE_CHECKING:
+    from onnxtool.report.convert import ConvertReport
+    from onnxtool.runtime.session import SessionOptions
 
 _PYTORCH, _KERAS, _CLASSICAL = "PyTorch", "Keras and TensorFlow", "Classical machine learning"
 SourceArgument = Annotated[
@@ -135,6 +139,8 @@ def command(
     float64: Annotated[
         bool, typer.Option("--float64", help="Keep doubles where the runtime can.", rich_help_panel=_CLASSICAL)
     ] = False,
+    provider: o.ProviderOption = None,
+    ep_library: o.EpLibraryOption = None,
     json: o.JsonOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
@@ -158,6 +164,7 @@ def command(
 
             raise UsageError("--adapter and --eval go with a language model and a folder to write: -o BUNDLE/.")
         from onnxtool.cli.convert_options import convert_options
+        from onnxtool.cli.session import session_options
         from onnxtool.conversion.convert import convert
 
         options = convert_options(
@@ -192,15 +199,25 @@ def command(
         if source is not None and task in (None, OUTPUT.replace("_", "-")) and is_embedding_model(source):
             out.emit(convert_embedding_model(source, output, options, rtol=rtol, atol=atol))
             return
-        out.emit(
-            convert(
-                source,
-                output,
-                options=options,
-                rtol=rtol,
-                atol=atol,
-                verify_result=not no_verify,
-                keep_failed=keep_failed,
-                reproducible=reproducible,
-            )
+        report = convert(
+            source,
+            output,
+            options=options,
+            rtol=rtol,
+            atol=atol,
+            verify_result=not no_verify,
+            keep_failed=keep_failed,
+            reproducible=reproducible,
         )
+        if provider and report.written:
+            report = _on_provider(report, session_options(provider, None, custom_op_library, ep_library), seed)
+        out.emit(report)
+
+
+def _on_provider(report: ConvertReport, options: SessionOptions, seed: int) -> ConvertReport:
+    """Add what the file gives on the provider asked for."""
+    from dataclasses import replace
+
+    from onnxtool.validation.equivalence.provider_proof import prove_on_provider
+
+    return replace(report, providers=(prove_on_provider(report.output, options, seed=seed),))

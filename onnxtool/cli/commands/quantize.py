@@ -226,6 +226,8 @@ def command(
         typer.Option("--max-size", metavar="SIZE", show_default=False, help="Bundle: the largest model, such as 90MB."),
     ] = None,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads while measuring latency.")] = 1,
+    provider: o.ProviderOption = None,
+    ep_library: o.EpLibraryOption = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -269,6 +271,7 @@ def command(
         if recipe is None or not recipe.exists():  # replaying a recipe, the line that made it may be repeated as it is
             unused.reject_other_modes(mode.value, given, unused.QUANTIZE_MODES)
         unused.reject_alone(given, unused.QUANTIZE_NEEDS)
+        from onnxtool.cli.session import session_options
         from onnxtool.quantization.quantize import quantize
 
         report = quantize(
@@ -304,5 +307,6 @@ def command(
             attention=attention,
             fuse=fuse.value if fuse is not None else "",
             threads=threads,
+            options=session_options(provider, None, None, ep_library),
         )
         out.emit(report)

@@ -53,6 +53,7 @@ class Switch:
         reduced: the precisions that the provider uses without it.
         default: whether it uses them unless told otherwise.
         source: where this is documented.
+        formats: (format, value) of the same option, to ask for a smaller format by name.
     """
 
     key: str
@@ -60,6 +61,7 @@ class Switch:
     reduced: tuple[str, ...]
     default: bool
     source: str
+    formats: tuple[tuple[str, str], ...] = ()
 
 
 _ORT_DOCS = "https://onnxruntime.ai/docs/execution-providers/"
@@ -71,6 +73,7 @@ FULL_PRECISION: Mapping[str, Switch] = {
         ("bfloat16", "float16"),
         True,
         "https://docs.openvino.ai/2025/openvino-workflow/running-inference/optimize-inference/precision-control.html",
+        (("bfloat16", "bf16"), ("float16", "f16")),
     ),
     "cuda": Switch("use_tf32", "0", ("tf32",), True, _ORT_DOCS + "CUDA-ExecutionProvider.html#use_tf32"),
     "tensorrt": Switch(

@@ -22,8 +22,9 @@ from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes, runnable_feeds
+from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session import SessionOptions, requested_providers
 from onnxtool.validation.equivalence.beyond import Rule, compare_beyond
 from onnxtool.validation.equivalence.compare_runners import compare_runners
 from onnxtool.validation.equivalence.equivalence_check import match_names
@@ -55,6 +56,7 @@ def compare(
     keep_counterexample: str | os.PathLike[str] | None = None,
     strict: bool = False,
     images: str = "",
+    options_b: SessionOptions | None = None,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -82,6 +84,7 @@ def compare(
         keep_counterexample: .npz file for an input that these find.
         strict: branches that no input reached make the verdict bad.
         images: how pictures become tensors (see `image_options.parse_options`).
+        options_b: how to run B, where that is another way; the precision of its provider is told then.
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
@@ -91,7 +94,7 @@ def compare(
     layers = layers or bisect is not None
     if layers:
         _can_look_inside(a, b, bisect)
-    left, right = _runner(a, options), _runner(b, options)
+    left, right = _runner(a, options), _runner(b, options_b or options)
     given = make_feeds(left, (a, b), data=data, seed=seed, batches=batches, samples=samples, images=images)
     feeds, origin = list(given.feeds), given.origin
     skipped: list[str] = [*given.notes]
@@ -127,7 +130,27 @@ def compare(
         if isinstance(a, Runner):
             raise UsageError("--reference takes an .onnx file as A.")
         report = _ask_reference(report, a, left, right, feeds)
+    if options_b is not None and not isinstance(b, Runner):
+        report = _with_precision(report, Path(b), feeds[: len(given.feeds)], options_b, tolerance)
     return report
+
+
+def _with_precision(
+    report: CompareReport,
+    b: Path,
+    feeds: Sequence[dict[str, np.ndarray]],
+    options: SessionOptions,
+    tolerance: Tolerance,
+) -> CompareReport:
+    """Add what precision B's provider computed in. The inputs are in A's names."""
+    from onnxtool.validation.equivalence.provider_proof import prove_on_provider
+
+    if requested_providers(options) == (CPU,):
+        return report
+    specs = OnnxRunner.open(b, SessionOptions(threads=options.threads)).inputs
+    names = match_names(list(feeds[0]), [s.name for s in specs], "inputs")
+    own = [{names[name]: array for name, array in f.items() if name in names} for f in feeds]
+    return replace(report, precision=prove_on_provider(b, options, feeds=own, tolerance=tolerance))
 
 
 def _can_look_inside(

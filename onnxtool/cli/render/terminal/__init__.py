@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxtool.cli.render.text import markup
 from onnxtool.report.base import Report, TensorInfo
+from onnxtool.report.provider_proof import ProviderProof
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,3 +62,10 @@ def warnings(console: Console, lines: Iterable[str]) -> None:
     """Warnings, one line each."""
     for line in lines:
         console.print(f"[yellow]warning:[/] {markup(line, 1000)}")
+
+
+def provider_proofs(console: Console, proofs: Iterable[ProviderProof]) -> None:
+    """A model on other providers, one line each."""
+    for proof in proofs:
+        colour = "red" if not proof.ok else "yellow" if proof.reduced else "green"
+        console.print(f"[{colour}]provider[/] {markup(proof.summary, 1000)}")

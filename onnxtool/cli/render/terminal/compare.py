@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxtool.cli.render.terminal import table, verdict, warnings
+from onnxtool.cli.render.terminal import provider_proofs, table, verdict, warnings
 from onnxtool.cli.render.text import clean, markup, number
 from onnxtool.report.compare import CompareReport, TensorDifference
 from onnxtool.report.layers import LayerDifference, Layers, Reproducer, Suspect
@@ -52,6 +52,7 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
         console.print(f"[dim]  tried besides: {markup(report.coverage.summary, 300)}[/]", soft_wrap=True)
     if report.counterexample is not None:
         console.print(f"  [red]differs with[/] {markup(str(report.counterexample), 500)}", soft_wrap=True)
+    provider_proofs(console, () if report.precision is None else (report.precision,))
     warnings(console, report.warnings)
     sizes = f"{len(report.runs)} run{'s' if len(report.runs) != 1 else ''} on {clean(report.data)}"
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxtool.cli.render.terminal import facts, table, tensors, verdict, warnings
+from onnxtool.cli.render.terminal import facts, provider_proofs, table, tensors, verdict, warnings
 from onnxtool.cli.render.text import clean, duration, markup, number, size
 from onnxtool.report.convert import ConvertReport
 
@@ -33,7 +33,10 @@ def render(report: ConvertReport, console: Console, verbose: int = 0) -> None:
         console.print(f"[dim]note:[/] {markup(note, 1000)}")
     if report.comparison is not None:
         _compared(report, console)
-    if report.ok and report.comparison is not None:
+    provider_proofs(console, report.providers)
+    if report.written and not all(p.ok for p in report.providers):
+        verdict(console, False, f"{report.output} written, and equal on the CPU; not on every provider asked for")
+    elif report.ok and report.comparison is not None:
         runs = len(report.comparison.runs)
         verdict(console, True, f"{report.output} written; equal to its source in {runs} run{'s' if runs != 1 else ''}")
     elif report.ok:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxtool.cli.render.terminal import facts, table, verdict, warnings
+from onnxtool.cli.render.terminal import facts, provider_proofs, table, verdict, warnings
 from onnxtool.cli.render.text import clean, duration, markup, number, size
 from onnxtool.report.optimize import OptimizeReport
 
@@ -30,6 +30,7 @@ def render(report: OptimizeReport, console: Console, verbose: int = 0) -> None:
     rule = "" if report.comparison is None else report.comparison.rule
     told = (target, ("fusions kept", kept), ("left out", slow), ("rule", rule), ("written", report.output))
     console.print(facts(told))
+    provider_proofs(console, report.providers)
     warnings(console, report.warnings)
     verdict(console, report.ok, _summary(report))
 

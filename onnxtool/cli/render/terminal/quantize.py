@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from onnxtool.cli.render.terminal import facts, table, verdict, warnings
+from onnxtool.cli.render.terminal import facts, provider_proofs, table, verdict, warnings
 from onnxtool.cli.render.text import duration, markup, number, size
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity, QuantizeReport
@@ -51,8 +51,9 @@ def render(report: QuantizeReport, console: Console, verbose: int = 0) -> None:
             ]
         )
     )
+    provider_proofs(console, report.providers)
     warnings(console, report.warnings)
-    verdict(console, report.ok, f"{report.output}" if report.ok else report.verdict)
+    verdict(console, report.ok, f"{report.output}" if report.output else report.verdict)
 
 
 def frontier(report: QuantizeReport, limit: int | None) -> Table:
