@@ -32,6 +32,7 @@ _FUNCTIONS = {
     "init": ("onnxtool.workflow.init", "init"),
     "inspect": ("onnxtool.model.inspect", "inspect"),
     "optimize": ("onnxtool.optimization.optimize", "optimize"),
+    "package": ("onnxtool.packaging.package", "package"),
     "quantize": ("onnxtool.quantization.quantize", "quantize"),
     "quickstart": ("onnxtool.walkthrough", "quickstart"),
     "run": ("onnxtool.runtime.run", "run"),
@@ -47,6 +48,7 @@ if TYPE_CHECKING:  # what type checkers see of the lazy names
     from onnxtool.model.inspect import inspect as inspect
     from onnxtool.model.provenance.verify import verify as verify
     from onnxtool.optimization.optimize import optimize as optimize
+    from onnxtool.packaging.package import package as package
     from onnxtool.quantization.quantize import quantize as quantize
     from onnxtool.runtime.doctor import doctor as doctor
     from onnxtool.runtime.run import run as run

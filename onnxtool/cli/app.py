@@ -32,6 +32,7 @@ COMMANDS = {
     "diff": "Show how two models differ in structure: operators, attributes, weights, inputs.",
     "run": "Run a model once on given or random inputs.",
     "bench": "Measure latency, throughput and memory of models, side by side.",
+    "package": "Write folders that run a model elsewhere, each proven equal to the file.",
     "serve": "Serve models over HTTP (Open Inference Protocol V2), and bundles as OpenAI's API.",
     "verify": "Show whether a file is as onnxtool wrote it, and from what it was made.",
     "build": "Build every model of a file, only what is stale, here or on a cluster.",

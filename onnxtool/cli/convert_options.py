@@ -101,6 +101,13 @@ def opened(path: Path, other: Path, options: ConvertOptions) -> Path | Runner:
         from onnxtool.runtime.v2_client import RemoteRunner
 
         return RemoteRunner.open(url)
+    if path.is_dir():
+        from onnxtool.packaging.manifest import is_package
+
+        if is_package(path):
+            from onnxtool.packaging.folder_runner import open_package
+
+            return open_package(path, trust=options.trust)
     from onnxtool.conversion.convert import open_source
     from onnxtool.conversion.registry import find_adapter
     from onnxtool.conversion.source import Source

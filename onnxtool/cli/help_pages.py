@@ -52,6 +52,10 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "onnxtool bench before.onnx after.onnx --batch 1,8 --threads 1,2",
         "onnxtool bench model.onnx --profile --html bench.html",
     ),
+    "package": (
+        "onnxtool package model.onnx -o endpoint --for fastapi",
+        "onnxtool package model.onnx -o out --for fastapi --for triton --for web --runtime-folder node_modules",
+    ),
     "serve": (
         "onnxtool serve model.onnx",
         "onnxtool serve digits=cnn.onnx digits:2=cnn_int8.onnx --port 9000 --token-file tokens.txt",

@@ -1,0 +1,1 @@
+"""`package`: a model and what a server, a browser or a device takes, as a proven folder that runs."""

@@ -1,0 +1,105 @@
+"""What a kind of package is, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from onnxtool.model.spec import TensorSpec
+from onnxtool.packaging.figures import Figures
+from onnxtool.report.package import Started
+from onnxtool.runtime.runner import Runner
+
+TEMPLATES = Path(__file__).parent / "templates"
+MODEL = "model.onnx"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model that is packaged.
+
+    Attributes:
+        path: the .onnx file.
+        name: as endpoints and files call it: letters, digits, - and _.
+        inputs, outputs: of the model.
+        feeds: the inputs it is proven on, one mapping for each run.
+        figures: what was measured: threads, workers, batches, memory.
+        versions: of the packages that requirements pin.
+        runtime_folder: an unpacked npm package onnxruntime-web, or node_modules with it; None where none was named.
+        browser: the browser to prove pages in; None where there is none.
+        fresh: make a fresh virtual environment for what is started (this installs packages).
+    """
+
+    path: Path
+    name: str
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    feeds: Sequence[Mapping[str, np.ndarray]]
+    figures: Figures
+    versions: Mapping[str, str] = field(default_factory=dict)
+    runtime_folder: Path | None = None
+    browser: Path | None = None
+    fresh: bool = False
+
+
+class PackageKind:
+    """Base of a kind of package. A subclass writes a folder, and says how what it wrote is run.
+
+    Attributes:
+        name: for --for.
+        title: what the folder is, in the first line of its README.
+        commands: the two commands that its README shows.
+        model: where the model lies in the folder.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    commands: ClassVar[tuple[str, ...]]
+    model: ClassVar[str] = MODEL
+
+    def write(self, folder: Path, subject: Subject) -> None:
+        """Write everything but the model, golden files, provenance and README, which all kinds have.
+
+        Raises:
+            UnsupportedError: the model has what this kind cannot carry.
+        """
+        raise NotImplementedError
+
+    def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
+        """Run what was written, as a Runner with a `close`.
+
+        Args:
+            folder: the package.
+            subject: None when a package of earlier is run (`compare`), from its folder alone.
+
+        Raises:
+            MissingExtraError, UnsupportedError: what it takes is not here.
+            InputError: it does not start.
+        """
+        raise NotImplementedError
+
+    def note(self, subject: Subject) -> str:
+        """A paragraph of the README on this kind; empty for none."""
+        del subject
+        return ""
+
+
+def filled(template: str, values: Mapping[str, object]) -> str:
+    """A template file with its @NAME@ places filled."""
+    text = (TEMPLATES / template).read_text(encoding="utf-8")
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", str(value))
+    return text
+
+
+def constants(template: str, values: Mapping[str, object]) -> str:
+    """A Python template, which runs as it is, with other values for constants of its own: lines `NAME = ...`."""
+    lines = (TEMPLATES / template).read_text(encoding="utf-8").splitlines()
+    for key, value in values.items():
+        at = next(i for i, line in enumerate(lines) if line.startswith(f"{key} = "))
+        lines[at] = f"{key} = {value}"
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""One module for each place where a model may run."""

@@ -1,0 +1,112 @@
+"""`--for fastapi`: an HTTP endpoint in one readable file, with what Docker and Kubernetes take."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from onnxtool.errors import MissingExtraError
+from onnxtool.packaging.kind import PackageKind, Subject, constants, filled
+from onnxtool.packaging.manifest import read_manifest
+from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter
+from onnxtool.report.package import Started
+from onnxtool.runtime.runner import Runner
+from onnxtool.runtime.v2_tensors import tensor_metadata
+
+PACKAGES = ("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop")
+
+
+class FastApi(PackageKind):
+    """A FastAPI application: V2 protocol with binary tensors, /predict, health, metrics, limits."""
+
+    name = "fastapi"
+    title = "an HTTP endpoint (FastAPI, Open Inference Protocol V2)"
+    commands = ("pip install -r requirements.txt && uvicorn app:app", "python smoke_test.py http://127.0.0.1:8000")
+
+    def write(self, folder: Path, subject: Subject) -> None:
+        """The application and its surroundings."""
+        write_application(folder, subject)
+        figures = subject.figures
+        values = {
+            "SLUG": slug(subject.name),
+            "PYTHON": f"{sys.version_info[0]}.{sys.version_info[1]}",
+            "FILES": f"app.py {self.model}*",
+            "THREADS": figures.threads,
+            "RUNS": figures.runs,
+            "WORKERS": figures.workers,
+            "CORES": figures.cores,
+            "MEMORY": figures.memory_mb,
+        }
+        for name in ("Dockerfile", "compose.yaml", "kubernetes.yaml"):
+            (folder / name).write_text(filled(f"fastapi/{name}", values), encoding="utf-8")
+        (folder / ".dockerignore").write_text("*\n!app.py\n!requirements.txt\n!model.onnx*\n", encoding="utf-8")
+
+    def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
+        """uvicorn on a free port."""
+        return start_application(folder, fresh=subject is not None and subject.fresh)
+
+    def note(self, subject: Subject) -> str:
+        """What was measured."""
+        f = subject.figures
+        return (
+            f"Settings measured on a machine with {f.cores} cores: {f.workers} worker{'s' * (f.workers > 1)}, "
+            f"{f.threads} thread{'s' * (f.threads > 1)} a run, {f.runs} run{'s' * (f.runs > 1)} at a time "
+            f"({1e3 * f.latency:.2f} ms each). They are the environment variables THREADS and RUNS, and --workers.\n\n"
+            "With Docker: `docker compose up --build`. With Kubernetes: push the image, name it in `kubernetes.yaml`, "
+            "`kubectl apply -f kubernetes.yaml`.\n"
+        )
+
+
+def slug(name: str) -> str:
+    """A name that images and Kubernetes take."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50] or "model"
+
+
+def write_application(folder: Path, subject: Subject) -> None:
+    """app.py, smoke_test.py and requirements.txt.
+
+    Raises:
+        UnsupportedError: the model has inputs or outputs that are no tensors of the protocol.
+    """
+    tensor_metadata((*subject.inputs, *subject.outputs))
+    shown = repr(subject.name).replace("'", '"')
+    app = constants("fastapi/app.py", {"NAME": shown, "THREADS": _setting("THREADS", subject.figures.threads)})
+    app = app.replace('os.environ.get("RUNS", "2")', f'os.environ.get("RUNS", "{subject.figures.runs}")')
+    (folder / "app.py").write_text(app, encoding="utf-8")
+    (folder / "smoke_test.py").write_text(constants("fastapi/smoke_test.py", {"NAME": shown}), encoding="utf-8")
+    write_requirements(folder, subject, PACKAGES)
+
+
+def write_requirements(folder: Path, subject: Subject, packages: tuple[str, ...]) -> None:
+    """Pinned to the versions that the proof ran with."""
+    lines = [f"{p}=={subject.versions[p]}" for p in packages if p in subject.versions]
+    (folder / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _setting(name: str, value: int) -> str:
+    return f'int(os.environ.get("{name}", "{value}"))  # of one run, measured'
+
+
+def start_application(folder: Path, fresh: bool) -> tuple[Runner, Started]:
+    """uvicorn on the app.py of a folder.
+
+    Raises:
+        MissingExtraError: fastapi is not installed here, and no fresh environment was asked for.
+    """
+    if not fresh:
+        for module in ("fastapi", "uvicorn", "prometheus_client"):
+            _needs(module)
+    python, words = interpreter(folder, fresh)
+    port = free_port()
+    # -I: neither the caller's variables nor the present folder bring modules in; only the application's own folder.
+    command = [python, "-I", "-B", "-m", "uvicorn", "app:app", "--app-dir", ".", "--port", str(port)]
+    runner = ServerRunner(command, folder, port, read_manifest(folder).model_name)
+    return runner, Started(f"uvicorn in {words}")
+
+
+def _needs(module: str) -> None:
+    import importlib.util
+
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtraError("package", module.replace("_", "-"), "serve")

@@ -1,0 +1,236 @@
+"""`package`: a model into folders that run it, each started and compared with the file before it appears."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from onnxtool import progress
+from onnxtool.errors import OnnxToolError, UsageError, VerdictError
+from onnxtool.generation.folder import staged_folder
+from onnxtool.generation.provenance import record as record_provenance
+from onnxtool.model import io
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.provenance.metadata import versions
+from onnxtool.model.provenance.sbom import sbom
+from onnxtool.packaging.figures import measure_figures
+from onnxtool.packaging.kind import PackageKind, Subject
+from onnxtool.packaging.manifest import Manifest, is_package, write_manifest
+from onnxtool.packaging.registry import find_kind
+from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session import DEFAULT, SessionOptions
+from onnxtool.runtime.v2_tensors import tensor_metadata
+from onnxtool.validation.equivalence.compare import make_feeds
+from onnxtool.validation.equivalence.compare_runners import compare_runners
+from onnxtool.validation.equivalence.evidence import evidence_of_file
+from onnxtool.validation.equivalence.golden import record
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+
+_PINNED = (
+    *(
+        "fastapi",
+        "numpy",
+        "onnxruntime",
+        "prometheus-client",
+        "uvicorn",
+        "httptools",
+        "uvloop",
+        "onnx",
+        "mlflow-skinny",
+    ),
+    *("mlflow",),
+)
+
+
+@takes_models("model")
+def package(
+    model: ModelLike,
+    output: str | os.PathLike[str],
+    *,
+    kinds: Sequence[str],
+    name: str | None = None,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    seed: int = 0,
+    runtime_folder: str | os.PathLike[str] | None = None,
+    browser: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    options: SessionOptions = DEFAULT,
+) -> PackageReport:
+    """Write a folder for each kind; with several kinds each is a folder in `output`.
+
+    Args:
+        model: an .onnx file, or a model in memory.
+        output: the folder to write; packages that are there are replaced.
+        kinds: "fastapi" and so on, see `registry`.
+        name: of the model in the packages; the file's own unless given.
+        data: inputs for the proof and the golden files; seeded random ones unless given.
+        rtol, atol: of the proof, see docs/equality.md.
+        seed: of the random inputs.
+        runtime_folder: for "web": the npm package onnxruntime-web, or node_modules with it.
+        browser: for "web": the browser for the proof; the usual names are looked for unless given.
+        fresh: start servers in a fresh virtual environment, which installs their requirements.
+        options: how the file is run.
+
+    Raises:
+        VerdictError: a package gives other answers than the file; nothing of it is written.
+        InputError, UnsupportedError, UsageError: the model, the data or the options cannot be used.
+    """
+    path, place = as_path(model), Path(output)
+    chosen = [find_kind(k) for k in dict.fromkeys(kinds)]
+    if not chosen:
+        raise UsageError("package takes --for KIND.")
+    folders = [place if len(chosen) == 1 else place / k.name for k in chosen]
+    for folder in folders:
+        _verify_output(folder)
+    io.read_proto(path)
+    with progress.task("packaging", len(chosen) + 1) as task:
+        subject = _subject(path, name, data, seed, runtime_folder, browser, fresh, options)
+        task.advance()
+        place.mkdir(parents=True, exist_ok=True)
+        written: list[WrittenPackage] = []
+        for kind, folder in zip(chosen, folders, strict=True):
+            written.append(_write(kind, folder, subject, Tolerance(rtol, atol), data, seed, options))
+            task.advance()
+    return PackageReport(
+        model=str(path),
+        packages=tuple(written),
+        workers=subject.figures.workers,
+        threads=subject.figures.threads,
+        warnings=tuple(f"{w.kind}: {w.proof.started.how}" for w in written if not w.proof.started.complete),
+    )
+
+
+def _verify_output(folder: Path) -> None:
+    if folder.is_file():
+        raise UsageError(f"{folder}: is a file; a package is a folder.")
+    if folder.is_dir() and any(folder.iterdir()) and not is_package(folder):
+        raise UsageError(f"{folder}: is not empty and not a package; choose another folder.")
+
+
+def _subject(
+    path: Path,
+    name: str | None,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
+    seed: int,
+    runtime_folder: str | os.PathLike[str] | None,
+    browser: str | os.PathLike[str] | None,
+    fresh: bool,
+    options: SessionOptions,
+) -> Subject:
+    runner = OnnxRunner.open(path, options)
+    tensor_metadata((*runner.inputs, *runner.outputs))
+    given = make_feeds(runner, (path,), data=data, seed=seed)
+    called = name or re.sub(r"[^A-Za-z0-9_-]+", "_", path.stem).strip("_") or "model"
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", called):
+        raise UsageError(f"--name {called}: letters, digits, - and _ only, at most 64.")
+    return Subject(
+        path=path,
+        name=called,
+        inputs=runner.inputs,
+        outputs=runner.outputs,
+        feeds=given.feeds,
+        figures=measure_figures(path, given.feeds[0], options),
+        versions=versions(*_PINNED),
+        runtime_folder=None if runtime_folder is None else Path(runtime_folder),
+        browser=None if browser is None else Path(browser),
+        fresh=fresh,
+    )
+
+
+def _write(
+    kind: PackageKind,
+    folder: Path,
+    subject: Subject,
+    tolerance: Tolerance,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
+    seed: int,
+    options: SessionOptions,
+) -> WrittenPackage:
+    with staged_folder(folder) as staged:
+        _copy_model(subject.path, staged / kind.model)
+        described = (tensor_metadata(subject.inputs), tensor_metadata(subject.outputs))
+        write_manifest(staged, Manifest(kind.name, subject.name, kind.model, *described))
+        kind.write(staged, subject)
+        record(subject.path, staged / "golden", data=data, seed=seed, options=options)
+        (staged / "README.md").write_text(_readme(kind, subject), encoding="utf-8")
+        document = json.dumps(sbom(staged / kind.model), indent=2)
+        (staged / "sbom.cdx.json").write_text(document + "\n", encoding="utf-8")
+        proof = _prove(kind, staged, subject, tolerance, options)
+        if not proof.equal:
+            worst = next(d for d in proof.outputs if not d.ok)
+            raise VerdictError(
+                f"--for {kind.name}: gives other answers than {subject.path}: {worst.name!r} "
+                f"{worst.note or f'is off by up to {worst.max_abs:.3g}'}; nothing was written."
+            )
+        files = sorted(f for f in staged.rglob("*") if f.is_file())
+        made = WrittenPackage(
+            kind=kind.name,
+            folder=str(folder),
+            files=tuple(f.relative_to(staged).as_posix() for f in files),
+            bytes=sum(f.stat().st_size for f in files),
+            proof=proof,
+            commands=kind.commands,
+        )
+        report = PackageReport(str(subject.path), (made,), subject.figures.workers, subject.figures.threads)
+        record_provenance(staged, f"package --for {kind.name}", subject.path, report)
+    return made
+
+
+def _prove(
+    kind: PackageKind, staged: Path, subject: Subject, tolerance: Tolerance, options: SessionOptions
+) -> PackageProof:
+    reference = OnnxRunner.open(subject.path, options)
+    try:
+        runner, started = kind.start(staged, subject)
+    except OnnxToolError as error:
+        raise type(error)(f"--for {kind.name}: {error}") if _takes_text(error) else error from error
+    try:
+        evidence = evidence_of_file(subject.path, options)
+        report = compare_runners(
+            reference, runner, subject.feeds, tolerance, evidence, names=(str(subject.path), kind.name)
+        )
+    finally:
+        close = getattr(runner, "close", None)
+        if close is not None:
+            close()
+    return PackageProof(started, len(subject.feeds), report.outputs, report.ok)
+
+
+def _takes_text(error: OnnxToolError) -> bool:
+    return type(error).__init__ is OnnxToolError.__init__
+
+
+def _copy_model(source: Path, target: Path) -> None:
+    """With its external data, which goes into one file beside it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if io.external_files(source):
+        io.save(io.load(source), target, external=True)
+    else:
+        target.write_bytes(source.read_bytes())
+
+
+def _readme(kind: PackageKind, subject: Subject) -> str:
+    rows = [
+        f"| {what} | `{s.info()}` |"
+        for what, specs in (("input", subject.inputs), ("output", subject.outputs))
+        for s in specs
+    ]
+    commands = "\n".join(f"    {c}" for c in kind.commands)
+    note = kind.note(subject)
+    return (
+        f"# {subject.name}: {kind.title}\n\n{commands}\n\n| | |\n|---|---|\n"
+        + "\n".join(rows)
+        + "\n\n"
+        + (f"{note}\n" if note else "")
+        + "`golden/` holds recorded inputs and outputs, `provenance.json` the SHA-256 of every file, the model's history and\n"
+        "the proof that this folder gave the file's answers when it was written, `sbom.cdx.json` the bill of materials.\n"
+        "Everything here is yours to keep and to change; nothing needs onnxtool.\n"
+    )

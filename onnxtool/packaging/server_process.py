@@ -1,0 +1,130 @@
+"""A packaged server in a process of its own: started, waited for, asked, ended."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool.errors import InputError, ResourceError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.v2_client import RemoteRunner, V2Client
+
+_PATIENCE = 120.0
+_PAUSE = 0.05
+# Variables of the caller that would bring code of the caller's into the package.
+_OWN = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV")
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without what would let a package find modules that it does not have itself."""
+    kept = {k: v for k, v in os.environ.items() if k not in _OWN}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", "ORT_DISABLE_TELEMETRY": "1"}
+
+
+def free_port() -> int:
+    """A port of localhost that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ServerRunner:
+    """A Runner on a server that is started for it, and ended by `close`."""
+
+    def __init__(self, command: Sequence[str], folder: Path, port: int, model: str) -> None:
+        """Start it and wait until it is ready.
+
+        Args:
+            command: what to start.
+            folder: where to start it.
+            port: on which it will listen on localhost.
+            model: its name in the V2 protocol.
+
+        Raises:
+            InputError: it ends, or is not ready in two minutes.
+        """
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `close`)
+        self._process = subprocess.Popen(
+            command, cwd=folder, env=clean_environment(), stdout=self._log, stderr=subprocess.STDOUT
+        )
+        try:
+            self._remote = self._wait(f"http://127.0.0.1:{port}", model)
+        except BaseException:
+            self.close()
+            raise
+        self.inputs: tuple[TensorSpec, ...] = self._remote.inputs
+        self.outputs: tuple[TensorSpec, ...] = self._remote.outputs
+
+    def _wait(self, url: str, model: str) -> RemoteRunner:
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                raise InputError(f"the package does not start: {self._last_line()}")
+            client = V2Client(url, token="", seconds=5)
+            try:
+                if client.request("GET", "/v2/health/ready")[0] == 200:
+                    return RemoteRunner.open(f"{url}/v2/models/{model}", token="")
+            except InputError:
+                time.sleep(_PAUSE)
+            finally:
+                client.close()
+        raise ResourceError(f"the package was not ready after {_PATIENCE:.0f} s: {self._last_line()}")
+
+    def _last_line(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1][:300] if lines else "it says nothing"
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One request."""
+        return self._remote.run(feeds)
+
+    def close(self) -> None:
+        """End the server."""
+        if hasattr(self, "_remote"):
+            self._remote.close()
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._log.close()
+
+
+def interpreter(folder: Path, fresh: bool) -> tuple[str, str]:
+    """The Python that a package is started with, and in words which.
+
+    Args:
+        folder: with a requirements.txt.
+        fresh: make a virtual environment beside the folder and install its requirements there.
+
+    Raises:
+        ResourceError: they cannot be installed.
+    """
+    if not fresh:
+        return sys.executable, "the present interpreter"
+    place = folder.parent / f"{folder.name}-venv"
+    for command in (
+        [sys.executable, "-m", "venv", str(place)],
+        [str(_python(place)), "-m", "pip", "install", "-q", "-r", str(folder / "requirements.txt")],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean_environment())
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise ResourceError(f"a fresh environment cannot be made: {said[-1][:300] if said else command[2]}")
+    return str(_python(place)), "a fresh virtual environment"
+
+
+def _python(place: Path) -> Path:
+    return place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")

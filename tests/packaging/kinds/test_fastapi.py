@@ -1,0 +1,124 @@
+"""`--for fastapi`: an endpoint that a person could have written, and that keeps its limits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+pytest.importorskip("prometheus_client")
+
+from onnxtool.packaging.package import package
+from onnxtool.packaging.server_process import ServerRunner, clean_environment, free_port
+from onnxtool.runtime.v2_client import V2Client
+
+
+@pytest.fixture(scope="module")
+def folder(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("out") / "endpoint"
+    report = package(tiny, out, kinds=["fastapi"])
+    assert report.ok and report.packages[0].proof.started.complete
+    return out
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    port = free_port()
+    command = [sys.executable, "-I", "-B", "-m", "uvicorn", "app:app", "--app-dir", ".", "--port", str(port)]
+    runner = ServerRunner(command, folder, port, "tiny")
+    yield f"http://127.0.0.1:{port}"
+    runner.close()
+
+
+def post(url: str, path: str, body: bytes, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    status, _, answer = V2Client(url).request("POST", path, body, headers or {})
+    return status, answer
+
+
+def test_needs_nothing_of_onnxtool(folder: Path) -> None:
+    for path in folder.rglob("*.py"):
+        assert "onnxtool" not in path.read_text(encoding="utf-8")
+    pinned = (folder / "requirements.txt").read_text().split()
+    assert {line.split("==")[0] for line in pinned} >= {"fastapi", "uvicorn", "onnxruntime", "numpy"}
+    assert all("==" in line for line in pinned)
+
+
+def test_its_smoke_test_knows_good_from_bad(folder: Path, url: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-I", str(folder / "smoke_test.py"), url]
+    good = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
+    assert good.returncode == 0 and good.stdout.count("equal") == 3, good.stderr
+    other = tmp_path / "other"
+    (other / "golden").mkdir(parents=True)
+    (other / "smoke_test.py").write_bytes((folder / "smoke_test.py").read_bytes())
+    arrays = dict(np.load(folder / "golden" / "case0.npz"))
+    np.savez(other / "golden" / "case0.npz", **{n: a + 1 if n.startswith("output/") else a for n, a in arrays.items()})
+    bad = subprocess.run([*command[:2], str(other / "smoke_test.py"), url], capture_output=True, text=True, check=False)
+    assert bad.returncode == 1 and "differs" in bad.stdout
+
+
+def test_predict_takes_plain_json(url: str) -> None:
+    for body in (b'{"x": [[1, 2, 3]]}', b"[[1, 2, 3]]"):
+        status, answer = post(url, "/predict", body)
+        assert status == 200 and json.loads(answer) == {"y": [[0.0, 8.5]]}
+
+
+def entry(**changes: object) -> bytes:
+    made = {"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1.0, 2.0, 3.0]} | changes
+    return json.dumps({"inputs": [made]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b"", {}),
+        (b"[" * 100_000, {}),
+        (b"[]", {}),
+        (b'{"inputs": 5}', {}),
+        (b'{"inputs": []}', {}),
+        (entry(name="z"), {}),
+        (entry(shape=[1, 4]), {}),
+        (entry(shape=[-1, -3]), {}),
+        (entry(shape=[2**62, 2**62]), {}),
+        (entry(datatype="FP64"), {}),
+        (entry(datatype="FP99"), {}),
+        (entry(data=["a", "b", "c"]), {}),
+        (entry(data=[1e300, 0, 0]), {}),
+        (entry(data=[[1.0], [2.0, 3.0]]), {}),
+        (entry(parameters={"binary_data_size": 2**60}), {}),
+        (entry(parameters={"binary_data_size": 12}), {"Inference-Header-Content-Length": "20"}),
+        (entry(), {"Inference-Header-Content-Length": "-5"}),
+        (entry(), {"Inference-Header-Content-Length": "x"}),
+    ],
+)
+def test_what_is_malformed_is_400(url: str, body: bytes, headers: dict[str, str]) -> None:
+    status, answer = post(url, "/v2/models/tiny/infer", body, headers)
+    assert status == 400, answer
+    assert post(url, "/predict", b"[[1, 2, 3]]")[0] == 200
+
+
+def test_tells_its_health_and_metrics(url: str) -> None:
+    client = V2Client(url)
+    assert client.get("/v2/health/ready") == {"ready": True}
+    assert client.get("/v2/models/tiny")["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}]
+    assert b"request_duration_seconds_bucket" in client.request("GET", "/metrics")[2]
+
+
+def test_every_element_type_comes_through(mixed: Path, tmp_path: Path) -> None:
+    report = package(mixed, tmp_path / "out", kinds=["fastapi"])
+    assert report.ok
+    assert {o.name for o in report.packages[0].proof.outputs} == {"ids/0:out", "flag:out", "half.x:out", "text:out"}
+
+
+def test_the_image_runs_as_nobody_in_particular(folder: Path) -> None:
+    text = (folder / "Dockerfile").read_text()
+    assert "@" not in text and text.count("FROM ") == 2
+    assert "USER 10001" in text and "HEALTHCHECK" in text
+    assert "runAsNonRoot: true" in (folder / "kubernetes.yaml").read_text()
+    assert "@" not in (folder / "kubernetes.yaml").read_text() + (folder / "compose.yaml").read_text()
