@@ -19,7 +19,7 @@ from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.provenance.sbom import sbom
 from onnxtool.packaging.figures import measure_figures
-from onnxtool.packaging.kind import PackageKind, Subject
+from onnxtool.packaging.kind import PackageKind, Subject, filled
 from onnxtool.packaging.manifest import Manifest, is_package, write_manifest
 from onnxtool.packaging.registry import find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
@@ -223,14 +223,12 @@ def _readme(kind: PackageKind, subject: Subject) -> str:
         for what, specs in (("input", subject.inputs), ("output", subject.outputs))
         for s in specs
     ]
-    commands = "\n".join(f"    {c}" for c in kind.commands)
     note = kind.note(subject)
-    return (
-        f"# {subject.name}: {kind.title}\n\n{commands}\n\n| | |\n|---|---|\n"
-        + "\n".join(rows)
-        + "\n\n"
-        + (f"{note}\n" if note else "")
-        + "`golden/` holds recorded inputs and outputs, `provenance.json` the SHA-256 of every file, the model's history and\n"
-        "the proof that this folder gave the file's answers when it was written, `sbom.cdx.json` the bill of materials.\n"
-        "Everything here is yours to keep and to change; nothing needs onnxtool.\n"
-    )
+    values = {
+        "NAME": subject.name,
+        "TITLE": kind.title,
+        "COMMANDS": "\n".join(f"    {c}" for c in kind.commands),
+        "TENSORS": "\n".join(rows),
+        "NOTE": f"{note}\n" if note else "",
+    }
+    return filled("every/README.md", values)
