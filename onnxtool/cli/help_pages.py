@@ -51,6 +51,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "onnxtool bench model.onnx",
         "onnxtool bench before.onnx after.onnx --batch 1,8 --threads 1,2",
         "onnxtool bench model.onnx --profile --html bench.html",
+        "onnxtool bench model.onnx --provider cpu --provider openvino --threads 1,2 --best",
     ),
     "package": (
         "onnxtool package model.onnx -o endpoint --for fastapi",

@@ -28,17 +28,20 @@ _BUDGET = 3.0
 _LIMIT = 600.0
 
 
-def load_cost(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> LoadCost:
+def load_cost(
+    model: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions, *, limit: float = _LIMIT
+) -> LoadCost:
     """Measure a model in a fresh process.
 
     Args:
         model: an .onnx file that `read_proto` accepts.
         feeds: inputs of the runs whose memory counts.
         options: how to run it.
+        limit: seconds until the process is ended.
 
     Raises:
         InputError: the process died, or the model fails in it.
-        ResourceError: it took longer than ten minutes.
+        ResourceError: it took longer than the limit.
     """
     from onnxtool.runtime.run import write_npz
 
@@ -65,12 +68,12 @@ def load_cost(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOpti
                 input=json.dumps(request),
                 capture_output=True,
                 text=True,
-                timeout=_LIMIT,
+                timeout=limit,
                 check=False,
                 env={**os.environ, "PYTHONWARNINGS": "ignore"},
             )
         except subprocess.TimeoutExpired as error:
-            raise ResourceError(f"{model}: loading it took longer than {_LIMIT:.0f} s.") from error
+            raise ResourceError(f"{model}: loading it took longer than {limit:.0f} s.") from error
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:] or [f"the process ended with code {done.returncode}"]
         raise InputError(f"{model}: cannot be measured in a process of its own: {last[0][:300]}")

@@ -102,7 +102,7 @@ def requested_providers(options: SessionOptions) -> tuple[str, ...]:
     Raises:
         UsageError: a provider that is not there.
     """
-    return tuple(p.name for p in _resolved(options)[: len(parse_providers(options.provider))])
+    return tuple(p.name for p in resolved_providers(options)[: len(parse_providers(options.provider))])
 
 
 def provider_names(options: SessionOptions) -> str:
@@ -110,7 +110,8 @@ def provider_names(options: SessionOptions) -> str:
     return ", ".join(requested_providers(options))
 
 
-def _resolved(options: SessionOptions) -> list[ResolvedProvider]:
+def resolved_providers(options: SessionOptions) -> list[ResolvedProvider]:
+    """What a session is given, the CPU as the last resort included; plugins are registered."""
     register_all(options.ep_libraries)
     return resolve(parse_providers(options.provider), options.threads)
 
@@ -165,7 +166,7 @@ def create_session(
         _register(native, library)
     if weights:
         native.add_external_initializers(list(weights), [_lendable(w) for w in weights.values()])
-    return _create(model, native, _resolved(options))
+    return _create(model, native, resolved_providers(options))
 
 
 def _create(

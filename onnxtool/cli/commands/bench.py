@@ -69,6 +69,15 @@ def command(
             show_default=False,
         ),
     ] = None,
+    session_settings: Annotated[
+        bool,
+        typer.Option(
+            "--session-settings", help="Also try spinning, arena, memory pattern, execution mode, graph level, ..."
+        ),
+    ] = False,
+    best: Annotated[
+        bool, typer.Option("--best", help="Show the fastest setting that is equal, as JSON and as code.")
+    ] = False,
     seed: o.SeedOption = 0,
     provider: o.ProviderOption = None,
     ep_library: o.EpLibraryOption = None,
@@ -89,6 +98,34 @@ def command(
     with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}, report_files) as out:
         from onnxtool.cli.parsing import percentage, whole_numbers
         from onnxtool.cli.session import session_options
+
+        if len(provider or ()) > 1 or session_settings or best:
+            from onnxtool.errors import UsageError
+            from onnxtool.validation.benchmark.matrix import bench_matrix
+
+            if len(models) > 1:
+                raise UsageError("several --provider, --session-settings and --best take one model.")
+            sizes = whole_numbers("--batch", batch)
+            if len(sizes) > 1 or profile or trace or baseline or require_provider:
+                raise UsageError(
+                    "several --provider, --session-settings and --best go with one --batch, and without --profile, "
+                    "--trace, --baseline and --require-provider."
+                )
+            out.emit(
+                bench_matrix(
+                    models[0],
+                    provider or ("cpu",),
+                    data=data,
+                    batch=sizes[0] if sizes else None,
+                    threads=whole_numbers("--threads", threads),
+                    tune=session_settings,
+                    budget=budget,
+                    seed=seed,
+                    options=session_options(None, None, custom_op_library, ep_library),
+                    show_code=best,
+                )
+            )
+            return
         from onnxtool.generation.bundle import is_bundle
         from onnxtool.runtime.urls import url_of
 

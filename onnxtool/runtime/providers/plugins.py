@@ -39,8 +39,8 @@ class Plugin:
     short: str
 
 
-# Libraries that this process has registered: path -> the names of the providers that came with it.
-_registered: dict[str, tuple[str, ...]] = {}
+# Libraries that this process has registered: path -> the names of the providers that came with it, and the module.
+_registered: dict[str, tuple[tuple[str, ...], str]] = {}
 
 
 def installed_plugins() -> tuple[Plugin, ...]:
@@ -83,8 +83,9 @@ def register_library(library: str | os.PathLike[str]) -> tuple[str, ...]:
         except Exception as error:
             reason = " ".join(str(error).split()).split(" : ")[-1][:300]
             raise UsageError(f"--ep-library {library}: the runtime cannot load it: {reason}") from error
-        _registered[key] = tuple(n for n in _device_names() if n not in before)
-    return _registered[key]
+        module = "" if Path(library).is_file() else os.fspath(library).replace("-", "_")
+        _registered[key] = tuple(n for n in _device_names() if n not in before), module
+    return _registered[key][0]
 
 
 def plugin_devices() -> list[Any]:
@@ -154,6 +155,14 @@ def _locate(library: str) -> tuple[Path, str]:
     except Exception as error:  # the package's own code
         raise UsageError(f"--ep-library {library}: {' '.join(str(error).split())[:300]}") from error
     return found, getattr(loaded, "EP_NAME", None) or module
+
+
+def library_of(provider: str) -> tuple[str, str]:
+    """Where a registered plugin came from: its Python module ("" for a file of the user's) and its library."""
+    for path, (names, module) in _registered.items():
+        if provider in names:
+            return module, path
+    return "", ""
 
 
 def register_all(libraries: Iterable[str | os.PathLike[str]]) -> None:

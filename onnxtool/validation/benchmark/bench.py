@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 import onnxruntime
 
@@ -33,8 +30,9 @@ from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.roofline import measure_peaks
 from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names, requested_providers
-from onnxtool.runtime.timing import Ratio, Timing, block_ratio, measure
+from onnxtool.runtime.timing import Ratio, Timing, block_ratio
 from onnxtool.validation.benchmark.baseline import against_baseline
+from onnxtool.validation.benchmark.blocks import session_call, timed_blocks
 from onnxtool.validation.equivalence.equivalence_check import match_names
 
 Feeds = dict[str, np.ndarray]
@@ -42,8 +40,6 @@ Feeds = dict[str, np.ndarray]
 MARGIN = 0.02
 # An interval that reaches so far has told nothing.
 _UNCLEAR = 1.5
-_BLOCKS, _FEWEST_BLOCKS = 8, 4
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 class Setting(NamedTuple):
@@ -110,7 +106,7 @@ def bench(
             if data is not None and arrays is None:
                 given = read_feeds(data, runner.inputs)
                 arrays, notes = given.joined(), given.notes
-            feeds = _feeds(path, runner, arrays, settings[0].batch, seed)
+            feeds = bench_feeds(path, runner, arrays, settings[0].batch, seed)
             runner.run(feeds)  # a model that fails is reported from here, with the runtime's own words
             cost = load_cost(path, feeds, options)
             benched.append(BenchedModel(str(path), io.total_bytes(path), cost))
@@ -155,20 +151,14 @@ def _setting(
     options: SessionOptions,
 ) -> list[Latency]:
     """All models in one setting: several blocks, each with fresh sessions that run in alternation."""
-    blocks: list[list[Timing]] = []
     feeds: Feeds = {}
-    wanted = _BLOCKS
-    while len(blocks) < wanted:
-        began = time.perf_counter()
+
+    def open_all() -> list[Callable[[], object]]:
+        nonlocal feeds
         calls, feeds = _open_all(paths, arrays, setting, seed, options, feeds)
-        opening = time.perf_counter() - began
-        if not blocks and len(paths) > 1:
-            # Slow to load: fewer blocks, but never so few that an interval means nothing.
-            wanted = max(_FEWEST_BLOCKS, min(_BLOCKS, int(budget * len(paths) / max(opening, 1e-3))))
-        elif not blocks:
-            wanted = 1
-        blocks.append(_block(calls, budget * len(paths) / wanted))
-    by_model = list(zip(*blocks, strict=True))
+        return calls
+
+    by_model = timed_blocks(open_all, budget * len(paths), alone=len(paths) == 1)
     size = next((a.shape[0] for a in feeds.values() if a.ndim), 1)
     return [
         _latency(p, size, setting, own, by_model[0] if i else None)
@@ -189,11 +179,11 @@ def _open_all(
     for path in paths:
         runner = OnnxRunner.open(path, _quiet(options, setting.threads))
         if not shared:
-            shared = feeds = _feeds(path, runner, arrays, setting.batch, seed)
+            shared = feeds = bench_feeds(path, runner, arrays, setting.batch, seed)
         else:
             feeds = _same_feeds(path, runner.inputs, shared)
         runner.run(feeds)
-        calls.append(_call(runner, feeds))
+        calls.append(session_call(runner, feeds))
     return calls, shared
 
 
@@ -205,23 +195,6 @@ def _same_feeds(path: Path, specs: Sequence[TensorSpec], shared: Feeds) -> Feeds
     except InputError as error:
         raise InputError(f"{path}: does not take the first model's inputs: {error}") from error
     return feeds
-
-
-def _block(calls: Sequence[Callable[[], object]], budget: float) -> list[Timing]:
-    """Warm up for a tenth of the budget, then measure."""
-    began = time.perf_counter()
-    for call in calls:
-        call()
-    once = max(time.perf_counter() - began, 1e-6)
-    rounds = min(max(int(0.1 * budget / once), 2), 100)
-    return measure(calls, budget=budget, minimum=5, maximum=5000, warmup=rounds)
-
-
-def _call(runner: OnnxRunner, feeds: Feeds) -> Callable[[], object]:
-    """One run. The session itself where it can take the arrays: holding them against the model costs time too."""
-    if any(s.dtype == _BFLOAT16 for s in (*runner.inputs, *runner.outputs)):
-        return partial(runner.run, feeds)
-    return partial(runner.session.run, None, feeds)
 
 
 def _latency(
@@ -269,9 +242,10 @@ def median_interval(timing: Timing, *, confidence: float = 0.95, seed: int = 0) 
     return float(low), float(high)
 
 
-def _feeds(
+def bench_feeds(
     path: Path, runner: OnnxRunner, arrays: Mapping[str, np.ndarray] | None, batch: int | None, seed: int
 ) -> Feeds:
+    """Inputs of one batch size: the first rows of `arrays`, repeated when there are too few, or seeded random ones."""
     specs = runner.inputs
     fixed = {s.shape[0] for s in specs if s.shape and isinstance(s.shape[0], int)}
     if batch is not None and fixed and batch not in fixed and all(s.shape for s in specs):

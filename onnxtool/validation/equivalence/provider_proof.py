@@ -48,6 +48,7 @@ def prove_on_provider(
     seed: int = 0,
     tolerance: Tolerance = Tolerance(),  # noqa: B008  (frozen)
     levels: PrecisionLevels | None = None,
+    file: Path | None = None,
 ) -> ProviderProof:
     """Hold a model on a provider against the same file on the CPU, without the runtime's own optimizations.
 
@@ -61,6 +62,7 @@ def prove_on_provider(
         feeds: the inputs themselves, instead of `data`.
         seed: of random inputs.
         tolerance: for floats (docs/equality.md).
+        file: what to run on the provider, where that is not `model` itself but what the runtime saved of it.
         levels: of `precision_levels` for this model, where they are known already.
 
     Raises:
@@ -74,7 +76,7 @@ def prove_on_provider(
     asked = parse_providers(options.provider)
     name = " ".join(map(str, asked))
     try:
-        runner = OnnxRunner.open(path, options)
+        runner = OnnxRunner.open(file or path, options)
         actual = [flatten(runner.run(f)) for f in given]
         compared = compare_runners(exact, runner, given, tolerance, evidence_of_file(path, plain))
     except OnnxToolError as failed:
