@@ -53,13 +53,20 @@ class PackageKind:
         name: for --for.
         title: what the folder is, in the first line of its README.
         commands: the two commands that its README shows.
-        model: where the model lies in the folder.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     commands: ClassVar[tuple[str, ...]]
-    model: ClassVar[str] = MODEL
+
+    def model_path(self, name: str) -> str:
+        """Where the model lies in the folder.
+
+        Args:
+            name: as the package calls the model.
+        """
+        del name
+        return MODEL
 
     def write(self, folder: Path, subject: Subject) -> None:
         """Write everything but the model, golden files, provenance and README, which all kinds have.

@@ -155,13 +155,14 @@ def _write(
     options: SessionOptions,
 ) -> WrittenPackage:
     with staged_folder(folder) as staged:
-        _copy_model(subject.path, staged / kind.model)
+        place = kind.model_path(subject.name)
+        _copy_model(subject.path, staged / place)
         described = (tensor_metadata(subject.inputs), tensor_metadata(subject.outputs))
-        write_manifest(staged, Manifest(kind.name, subject.name, kind.model, *described))
+        write_manifest(staged, Manifest(kind.name, subject.name, place, *described))
         kind.write(staged, subject)
         record(subject.path, staged / "golden", data=data, seed=seed, options=options)
         (staged / "README.md").write_text(_readme(kind, subject), encoding="utf-8")
-        document = json.dumps(sbom(staged / kind.model), indent=2)
+        document = json.dumps(sbom(staged / place), indent=2)
         (staged / "sbom.cdx.json").write_text(document + "\n", encoding="utf-8")
         proof = _prove(kind, staged, subject, tolerance, options)
         if not proof.equal:

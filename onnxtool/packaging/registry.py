@@ -11,6 +11,10 @@ from onnxtool.packaging.kind import PackageKind
 # name -> (module, class)
 BUILT_IN: Mapping[str, tuple[str, str]] = {
     "fastapi": ("onnxtool.packaging.kinds.fastapi", "FastApi"),
+    "kserve": ("onnxtool.packaging.kinds.kserve", "KServe"),
+    "triton": ("onnxtool.packaging.kinds.triton", "Triton"),
+    "mlflow": ("onnxtool.packaging.kinds.mlflow", "MlFlow"),
+    "azureml": ("onnxtool.packaging.kinds.azureml", "AzureMl"),
 }
 
 

@@ -12,12 +12,12 @@ from onnxtool.runtime import cpu
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.v2_tensors import tensor_metadata
 from onnxtool.serving.admission import Signature, admit, file_signature, succeed, warm_up
-from onnxtool.serving.batching import choose_batch
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.options import ServeOptions, Target
+from onnxtool.validation.benchmark.batching import choose_batch
 
 _TRIES = 3
 

@@ -14,7 +14,7 @@ import pytest
 
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.packaging import registry
-from onnxtool.packaging.kind import PackageKind, Subject
+from onnxtool.packaging.kind import MODEL, PackageKind, Subject
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.package import package
 from onnxtool.report.package import Started
@@ -32,7 +32,7 @@ class Plain(PackageKind):
         (folder / "note.txt").write_text(subject.name)
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
-        return OnnxRunner.open(folder / self.model), Started("the file")
+        return OnnxRunner.open(folder / MODEL), Started("the file")
 
 
 class Wrong(Plain):
@@ -41,7 +41,7 @@ class Wrong(Plain):
     name = "wrong"
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
-        runner = OnnxRunner.open(folder / self.model)
+        runner = OnnxRunner.open(folder / MODEL)
 
         class Off:
             inputs, outputs = runner.inputs, runner.outputs

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 pytest.importorskip("prometheus_client")
 
 from onnxtool.errors import InputError
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.serving import engine as engine_module
-from onnxtool.serving.batching import choose_batch
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
@@ -110,27 +107,3 @@ def test_too_long_is_504_and_the_next_request_runs(runner: OnnxRunner, monkeypat
 def test_what_does_not_fit_never_waits(runner: OnnxRunner) -> None:
     with pytest.raises(InputError, match="the model takes"):
         asyncio.run(made(runner).infer({"x": np.zeros((1, 4), np.float32)}, 1))
-
-
-def test_rows_that_depend_on_each_other_are_never_joined() -> None:
-    graph = helper.make_graph(
-        [helper.make_node("Softmax", ["x"], ["y"], axis=0)],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    choice = choose_batch(OnnxRunner.open(model), concurrency=1, seconds=0.01)
-    assert choice.size == 1 and "depends on the others" in choice.reason
-
-
-def test_a_fixed_batch_is_never_joined(relu_proto: onnx.ModelProto, tmp_path: Path) -> None:
-    relu_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
-    choice = choose_batch(OnnxRunner.open(relu_proto), concurrency=1)
-    assert choice.size == 1 and "fixed" in choice.reason
-
-
-def test_a_choice_is_one_of_what_was_measured(runner: OnnxRunner) -> None:
-    choice = choose_batch(runner, concurrency=1, seconds=0.05)
-    assert choice.gain is not None
-    assert (choice.size > 1) == (choice.gain >= 1.2)

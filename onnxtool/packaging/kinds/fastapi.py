@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from onnxtool.errors import MissingExtraError
-from onnxtool.packaging.kind import PackageKind, Subject, constants, filled
+from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, filled
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter
 from onnxtool.report.package import Started
@@ -31,7 +31,7 @@ class FastApi(PackageKind):
         values = {
             "SLUG": slug(subject.name),
             "PYTHON": f"{sys.version_info[0]}.{sys.version_info[1]}",
-            "FILES": f"app.py {self.model}*",
+            "FILES": f"app.py {MODEL}*",
             "THREADS": figures.threads,
             "RUNS": figures.runs,
             "WORKERS": figures.workers,

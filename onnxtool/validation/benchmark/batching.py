@@ -12,7 +12,6 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.probes import Feeds, find_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.timing import measure
-from onnxtool.serving.engine import run_once
 from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
@@ -59,10 +58,10 @@ def choose_batch(runner: OnnxRunner, *, concurrency: int, seconds: float = 1.0, 
                 return BatchChoice(1, None, "the answer to a request depends on the others in its batch")
 
             def apart(singles: list[Feeds] = singles) -> object:
-                return list(threads.map(lambda f: run_once(runner, f), singles))
+                return list(threads.map(runner.run, singles))
 
             def together(joined: Feeds = joined) -> object:
-                return run_once(runner, joined)
+                return runner.run(joined)
 
             one, all_ = measure([apart, together], budget=seconds / len(_SIZES), minimum=3, maximum=200, warmup=1)
             gain = one.median / all_.median
@@ -76,9 +75,9 @@ def choose_batch(runner: OnnxRunner, *, concurrency: int, seconds: float = 1.0, 
 
 
 def _same(runner: OnnxRunner, joined: Feeds, singles: Sequence[Feeds]) -> bool:
-    together = run_once(runner, joined)
+    together = runner.run(joined)
     try:
-        alone = [run_once(runner, f) for f in singles]
+        alone = [runner.run(f) for f in singles]
         if any(np.ndim(v) == 0 or len(v) != 1 for one in alone for v in one.values()):
             return False
         expected = {name: np.concatenate([one[name] for one in alone]) for name in together}

@@ -1,0 +1,69 @@
+"""`--for azureml`: model, scoring script, environment and endpoint of Azure Machine Learning."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from onnxtool.errors import UnsupportedError
+from onnxtool.packaging.kind import TEMPLATES, PackageKind, Subject, constants, filled
+from onnxtool.packaging.kinds.fastapi import slug, write_requirements
+from onnxtool.packaging.manifest import read_manifest
+from onnxtool.packaging.script_runner import ScriptRunner
+from onnxtool.packaging.server_process import interpreter
+from onnxtool.report.package import Started
+from onnxtool.runtime.runner import Runner
+from onnxtool.runtime.v2_tensors import datatype, read_metadata
+
+_PACKAGES = ("numpy", "onnxruntime")
+
+
+class AzureMl(PackageKind):
+    """src/score.py, conda.yaml, model.yml, endpoint.yml, deployment.yml."""
+
+    name = "azureml"
+    title = "an online endpoint of Azure Machine Learning"
+    commands = (
+        "python smoke_test.py",
+        "az ml online-endpoint create -f endpoint.yml && "
+        "az ml online-deployment create -f deployment.yml --all-traffic",
+    )
+
+    def model_path(self, name: str) -> str:
+        """In a folder of its own, which is what is registered."""
+        del name
+        return "model/model.onnx"
+
+    def write(self, folder: Path, subject: Subject) -> None:
+        """Script, environment and the three YAML files.
+
+        Raises:
+            UnsupportedError: bfloat16, which the runtime's Python interface does not take.
+        """
+        for spec in (*subject.inputs, *subject.outputs):
+            if datatype(spec.dtype) == "BF16":
+                raise UnsupportedError(f"--for azureml: {spec.name!r} is bfloat16, which numpy does not have.")
+        (folder / "src").mkdir()
+        score = constants("azureml/score.py", {"THREADS": f"{subject.figures.threads}  # measured"})
+        (folder / "src" / "score.py").write_text(score, encoding="utf-8")
+        (folder / "smoke_test.py").write_bytes((TEMPLATES / "azureml" / "smoke_test.py").read_bytes())
+        values = {"SLUG": slug(subject.name), "RUNS": subject.figures.runs}
+        for name in ("endpoint.yml", "model.yml", "deployment.yml"):
+            (folder / name).write_text(filled(f"azureml/{name}", values), encoding="utf-8")
+        write_requirements(folder, subject, _PACKAGES)
+        pinned = (folder / "requirements.txt").read_text(encoding="utf-8").split()
+        python = f"python={sys.version_info[0]}.{sys.version_info[1]}"
+        conda = {
+            "name": slug(subject.name),
+            "channels": ["conda-forge"],
+            "dependencies": [python, "pip", {"pip": [*pinned, "azureml-inference-server-http"]}],
+        }
+        (folder / "conda.yaml").write_text(json.dumps(conda, indent=2) + "\n", encoding="utf-8")
+
+    def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
+        """The scoring script's `init` and `run`, as Azure calls them."""
+        manifest = read_manifest(folder)
+        python, words = interpreter(folder, subject is not None and subject.fresh)
+        specs = read_metadata(manifest.inputs), read_metadata(manifest.outputs)
+        return ScriptRunner(python, folder, *specs), Started(f"the scoring script in {words}")

@@ -1,0 +1,94 @@
+"""`--for mlflow`: a model folder of MLflow with its onnx flavour, without pyfunc."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from onnxtool.model import io
+from onnxtool.model.spec import TensorSpec, dtype_name
+from onnxtool.packaging.kind import MODEL, TEMPLATES, PackageKind, Subject
+from onnxtool.packaging.manifest import read_manifest
+from onnxtool.packaging.script_runner import ScriptRunner
+from onnxtool.packaging.server_process import interpreter
+from onnxtool.report.package import Started
+from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.v2_tensors import read_metadata
+
+# What the requirements name where MLflow itself is not installed here.
+_MLFLOW = "3.17.2"
+_PACKAGES = ("onnx", "onnxruntime", "numpy")
+
+
+class MlFlow(PackageKind):
+    """MLmodel, conda.yaml, python_env.yaml, requirements.txt."""
+
+    name = "mlflow"
+    title = "an MLflow model (onnx flavour)"
+    commands = ("pip install -r requirements.txt", "python smoke_test.py    # mlflow.onnx.load_model on this folder")
+
+    def write(self, folder: Path, subject: Subject) -> None:
+        """The files of an MLflow model; JSON is YAML too, so that names need no other quoting."""
+        mlflow = subject.versions.get("mlflow") or subject.versions.get("mlflow-skinny") or _MLFLOW
+        requirements = [f"mlflow-skinny=={mlflow}", *(f"{p}=={subject.versions[p]}" for p in _PACKAGES)]
+        python = ".".join(map(str, sys.version_info[:3]))
+        document: dict[str, Any] = {
+            "flavors": {
+                "onnx": {
+                    "code": None,
+                    "data": MODEL,
+                    "onnx_session_options": {"intra_op_num_threads": subject.figures.threads},
+                    "onnx_version": subject.versions["onnx"],
+                    "providers": ["CPUExecutionProvider"],
+                }
+            },
+            "mlflow_version": mlflow,
+            "model_size_bytes": io.total_bytes(folder / MODEL),
+            "model_uuid": io.sha256(folder / MODEL)[:32],
+        }
+        if all(not isinstance(s.dtype, str) for s in (*subject.inputs, *subject.outputs)):
+            document["signature"] = {
+                "inputs": json.dumps(_schema(subject.inputs)),
+                "outputs": json.dumps(_schema(subject.outputs)),
+                "params": None,
+            }
+        environment = {"python": python, "build_dependencies": ["pip"], "dependencies": ["-r requirements.txt"]}
+        conda = {
+            "name": "mlflow-env",
+            "channels": ["conda-forge"],
+            "dependencies": [f"python={python}", "pip", {"pip": requirements}],
+        }
+        for name, content in (("MLmodel", document), ("python_env.yaml", environment), ("conda.yaml", conda)):
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        (folder / "requirements.txt").write_text("\n".join(requirements) + "\n", encoding="utf-8")
+        (folder / "smoke_test.py").write_bytes((TEMPLATES / "mlflow" / "smoke_test.py").read_bytes())
+
+    def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
+        """MLflow where it is installed, or in a fresh environment; else the file that it would load."""
+        manifest = read_manifest(folder)
+        fresh = subject is not None and subject.fresh
+        if not fresh and importlib.util.find_spec("mlflow") is None:
+            runner = OnnxRunner.open(folder / manifest.model)
+            told = "the model file in ONNX Runtime; mlflow is not installed (--fresh-venv installs it)"
+            return runner, Started(told, complete=False)
+        python, words = interpreter(folder, fresh)
+        specs = read_metadata(manifest.inputs), read_metadata(manifest.outputs)
+        return ScriptRunner(python, folder, *specs), Started(f"mlflow.onnx.load_model in {words}")
+
+
+def _schema(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": s.name,
+            "type": "tensor",
+            "tensor-spec": {
+                "dtype": dtype_name(s.dtype),
+                "shape": [d if isinstance(d, int) else -1 for d in s.shape or ()],
+            },
+        }
+        for s in specs
+    ]

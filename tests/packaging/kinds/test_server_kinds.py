@@ -1,0 +1,113 @@
+"""Triton, KServe, MLflow and Azure: what they read is in their form; the libraries read it where they are installed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onnxtool.packaging.folder_runner import open_package
+from onnxtool.packaging.package import package
+from onnxtool.packaging.server_process import clean_environment
+
+yaml = pytest.importorskip("yaml")
+
+
+@pytest.mark.parametrize("kind", ["triton", "mlflow", "azureml"])
+def test_every_element_type_comes_through(mixed: Path, tmp_path: Path, kind: str) -> None:
+    report = package(mixed, tmp_path / "out", kinds=[kind])
+    assert report.ok
+    assert {o.name for o in report.packages[0].proof.outputs} == {"ids/0:out", "flag:out", "half.x:out", "text:out"}
+
+
+def test_what_was_not_started_is_said(tiny: Path, tmp_path: Path) -> None:
+    report = package(tiny, tmp_path / "out", kinds=["triton"])
+    assert not report.packages[0].proof.started.complete
+    assert "there is no tritonserver here" in report.warnings[0]
+
+
+def test_tritons_configuration_names_types_and_dims(tiny: Path, mixed: Path, tmp_path: Path) -> None:
+    package(tiny, tmp_path / "a", kinds=["triton"], name="small")
+    text = (tmp_path / "a" / "models" / "small" / "config.pbtxt").read_text()
+    assert 'name: "small"' in text and 'backend: "onnxruntime"' in text
+    batch = int(re.findall(r"max_batch_size: (\d+)", text)[0])
+    dims = "[3]" if batch else "[-1, 3]"  # with batches the first dim is Triton's own
+    assert f'{{ name: "x" data_type: TYPE_FP32 dims: {dims} }}' in text
+    assert ("dynamic_batching" in text) == (batch > 0)
+    package(mixed, tmp_path / "b", kinds=["triton"])
+    text = (tmp_path / "b" / "models" / "mixed_types" / "config.pbtxt").read_text()
+    for name in ("TYPE_INT64", "TYPE_BOOL", "TYPE_FP16", "TYPE_STRING"):
+        assert name in text
+
+
+def test_triton_itself_reads_its_configuration(tiny: Path, mixed: Path, tmp_path: Path) -> None:
+    service = pytest.importorskip("tritonclient.grpc.model_config_pb2")
+    from google.protobuf import text_format
+
+    for model, name in ((tiny, "tiny"), (mixed, "mixed_types")):
+        package(model, tmp_path / name, kinds=["triton"])
+        text = (tmp_path / name / "models" / name / "config.pbtxt").read_text()
+        assert text_format.Parse(text, service.ModelConfig()).name == name
+
+
+def test_kserve_starts_the_container_of_the_package(tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fastapi")
+    assert package(tiny, tmp_path / "out", kinds=["kserve"]).packages[0].proof.started.complete
+    service = yaml.safe_load((tmp_path / "out" / "inference-service.yaml").read_text())
+    assert (service["apiVersion"], service["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")
+    (container,) = service["spec"]["predictor"]["containers"]
+    assert container["image"] == "tiny:1" and container["ports"][0]["containerPort"] == 8000
+    assert (tmp_path / "out" / "Dockerfile").is_file()
+
+
+def test_mlflow_finds_only_its_onnx_flavour(tiny: Path, tmp_path: Path) -> None:
+    package(tiny, tmp_path / "out", kinds=["mlflow"])
+    document = yaml.safe_load((tmp_path / "out" / "MLmodel").read_text())
+    assert list(document["flavors"]) == ["onnx"]
+    assert (tmp_path / "out" / document["flavors"]["onnx"]["data"]).is_file()
+    (tensor,) = json.loads(document["signature"]["inputs"])
+    assert tensor == {"name": "x", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, 3]}}
+    pinned = (tmp_path / "out" / "requirements.txt").read_text().split()
+    assert yaml.safe_load((tmp_path / "out" / "conda.yaml").read_text())["dependencies"][-1] == {"pip": pinned}
+
+
+def test_mlflow_itself_loads_the_model(tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    assert package(tiny, tmp_path / "out", kinds=["mlflow"]).packages[0].proof.started.complete
+
+
+def test_azures_script_answers_as_the_file(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert package(tiny, out, kinds=["azureml"]).packages[0].proof.started.complete
+    deployment = yaml.safe_load((out / "deployment.yml").read_text())
+    assert (
+        out / deployment["code_configuration"]["code"] / deployment["code_configuration"]["scoring_script"]
+    ).is_file()
+    assert (out / deployment["environment"]["conda_file"]).is_file()
+    assert (out / deployment["model"]["path"] / "model.onnx").is_file()
+    assert yaml.safe_load((out / "endpoint.yml").read_text())["name"] == deployment["endpoint_name"]
+    command = [sys.executable, "-I", "-B", str(out / "smoke_test.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
+    assert done.returncode == 0 and done.stdout.count("equal") == 3, done.stderr
+
+
+def test_azure_itself_reads_its_files(tiny: Path, tmp_path: Path) -> None:
+    azure = pytest.importorskip("azure.ai.ml")
+    package(tiny, tmp_path / "out", kinds=["azureml"])
+    assert azure.load_online_endpoint(tmp_path / "out" / "endpoint.yml").name == "tiny"
+    assert azure.load_online_deployment(tmp_path / "out" / "deployment.yml").endpoint_name == "tiny"
+    assert azure.load_model(tmp_path / "out" / "model.yml").type == "custom_model"
+
+
+def test_a_script_that_fails_says_why(tiny: Path, tmp_path: Path) -> None:
+    from onnxtool.errors import InputError
+
+    package(tiny, tmp_path / "out", kinds=["azureml"])
+    (tmp_path / "out" / "src" / "score.py").write_text("raise RuntimeError('broken on purpose')")
+    runner = open_package(tmp_path / "out", trust=True)
+    with pytest.raises(InputError, match="broken on purpose"):
+        runner.run({})
