@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from onnxtool import progress
-from onnxtool.errors import OnnxToolError, UsageError, VerdictError
+from onnxtool.errors import InputError, ResourceError, UsageError, VerdictError
 from onnxtool.generation.folder import staged_folder
 from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model import io
@@ -189,24 +189,24 @@ def _prove(
     kind: PackageKind, staged: Path, subject: Subject, tolerance: Tolerance, options: SessionOptions
 ) -> PackageProof:
     reference = OnnxRunner.open(subject.path, options)
+    runner = None
     try:
         runner, started = kind.start(staged, subject)
-    except OnnxToolError as error:
-        raise type(error)(f"--for {kind.name}: {error}") if _takes_text(error) else error from error
-    try:
-        evidence = evidence_of_file(subject.path, options)
         report = compare_runners(
-            reference, runner, subject.feeds, tolerance, evidence, names=(str(subject.path), kind.name)
+            reference,
+            runner,
+            subject.feeds,
+            tolerance,
+            evidence_of_file(subject.path, options),
+            names=(str(subject.path), kind.name),
         )
+    except (InputError, ResourceError) as error:
+        raise type(error)(f"--for {kind.name}: {error}") from error
     finally:
         close = getattr(runner, "close", None)
         if close is not None:
             close()
     return PackageProof(started, len(subject.feeds), report.outputs, report.ok)
-
-
-def _takes_text(error: OnnxToolError) -> bool:
-    return type(error).__init__ is OnnxToolError.__init__
 
 
 def _copy_model(source: Path, target: Path) -> None:

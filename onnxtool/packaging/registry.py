@@ -14,6 +14,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "kserve": ("onnxtool.packaging.kinds.kserve", "KServe"),
     "triton": ("onnxtool.packaging.kinds.triton", "Triton"),
     "mlflow": ("onnxtool.packaging.kinds.mlflow", "MlFlow"),
+    "web": ("onnxtool.packaging.kinds.web", "Web"),
     "azureml": ("onnxtool.packaging.kinds.azureml", "AzureMl"),
 }
 

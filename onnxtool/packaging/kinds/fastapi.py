@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from onnxtool.errors import MissingExtraError
+from onnxtool.model.provenance.metadata import versions
 from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, filled
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter
@@ -95,18 +96,12 @@ def start_application(folder: Path, fresh: bool) -> tuple[Runner, Started]:
         MissingExtraError: fastapi is not installed here, and no fresh environment was asked for.
     """
     if not fresh:
-        for module in ("fastapi", "uvicorn", "prometheus_client"):
-            _needs(module)
+        for needed in ("fastapi", "uvicorn", "prometheus-client"):
+            if not versions(needed):
+                raise MissingExtraError("package", needed, "serve")
     python, words = interpreter(folder, fresh)
     port = free_port()
     # -I: neither the caller's variables nor the present folder bring modules in; only the application's own folder.
     command = [python, "-I", "-B", "-m", "uvicorn", "app:app", "--app-dir", ".", "--port", str(port)]
     runner = ServerRunner(command, folder, port, read_manifest(folder).model_name)
     return runner, Started(f"uvicorn in {words}")
-
-
-def _needs(module: str) -> None:
-    import importlib.util
-
-    if importlib.util.find_spec(module) is None:
-        raise MissingExtraError("package", module.replace("_", "-"), "serve")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.model import io
+from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.packaging.kind import MODEL, TEMPLATES, PackageKind, Subject
 from onnxtool.packaging.manifest import read_manifest
@@ -71,7 +71,7 @@ class MlFlow(PackageKind):
         """MLflow where it is installed, or in a fresh environment; else the file that it would load."""
         manifest = read_manifest(folder)
         fresh = subject is not None and subject.fresh
-        if not fresh and importlib.util.find_spec("mlflow") is None:
+        if not fresh and not versions("mlflow", "mlflow-skinny"):
             runner = OnnxRunner.open(folder / manifest.model)
             told = "the model file in ONNX Runtime; mlflow is not installed (--fresh-venv installs it)"
             return runner, Started(told, complete=False)

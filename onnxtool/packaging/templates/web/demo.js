@@ -1,0 +1,105 @@
+// A demo: a file picker for images, a text field for texts, JSON for everything else.
+import { INPUTS, arrayType, load } from "./model.js";
+
+const byId = (id) => document.getElementById(id);
+const size = (dim, otherwise) => (typeof dim === "number" ? dim : otherwise);
+
+/** Where the channels of an image are: [batch, height, width, channels] or [batch, channels, height, width]. */
+function channelsAxis(spec) {
+  return spec.dims.length === 4 ? [3, 1].find((axis) => [1, 3].includes(spec.dims[axis])) : undefined;
+}
+
+function imageField(spec) {
+  const axis = channelsAxis(spec);
+  const [height, width] = (axis === 3 ? spec.dims.slice(1, 3) : spec.dims.slice(2)).map((d) => size(d, 224));
+  const channels = spec.dims[axis];
+  const canvas = Object.assign(document.createElement("canvas"), { width, height });
+  const picker = Object.assign(document.createElement("input"), { type: "file", accept: "image/*" });
+  const pen = canvas.getContext("2d", { willReadFrequently: true });
+  picker.addEventListener("change", async () => {
+    pen.drawImage(await createImageBitmap(picker.files[0]), 0, 0, width, height);
+    byId("form").requestSubmit();
+  });
+  return {
+    elements: [picker, canvas],
+    read() {
+      const pixels = pen.getImageData(0, 0, width, height).data;
+      const data = new (arrayType(spec.type))(height * width * channels);
+      const raw = spec.type === "uint8"; // else 0 to 1: put the pre-processing of your model here
+      for (let at = 0; at < height * width; at++) {
+        const [r, g, b] = pixels.subarray(4 * at, 4 * at + 3);
+        const values = channels === 3 ? [r, g, b] : [0.299 * r + 0.587 * g + 0.114 * b];
+        values.forEach((value, c) => {
+          data[axis === 3 ? at * channels + c : c * height * width + at] = raw ? value : value / 255;
+        });
+      }
+      return { data, dims: axis === 3 ? [1, height, width, channels] : [1, channels, height, width] };
+    },
+  };
+}
+
+function textField(spec) {
+  const area = document.createElement("textarea");
+  return {
+    elements: [area],
+    read() {
+      const lines = area.value.split("\n").filter((line) => line);
+      return { data: lines, dims: spec.dims.map((_, i) => (i ? 1 : lines.length)) };
+    },
+  };
+}
+
+function jsonField(spec) {
+  const dims = spec.dims.map((d) => size(d, 1));
+  const nested = (rest) => (rest.length ? Array.from({ length: rest[0] }, () => nested(rest.slice(1))) : 0);
+  const area = Object.assign(document.createElement("textarea"), { value: JSON.stringify(nested(dims)) });
+  return {
+    elements: [area],
+    read() {
+      const value = JSON.parse(area.value), shape = [];
+      for (let level = value; Array.isArray(level); level = level[0]) shape.push(level.length);
+      const flat = [value].flat(Infinity);
+      const data = spec.type.endsWith("int64") ? flat.map(BigInt) : flat;
+      return { data: arrayType(spec.type).from(data), dims: shape };
+    },
+  };
+}
+
+function fieldFor(spec) {
+  if (spec.type === "string") return textField(spec);
+  return channelsAxis(spec) === undefined ? jsonField(spec) : imageField(spec);
+}
+
+function shown({ data, dims }) {
+  const values = Array.from(data.slice(0, 1000), (v) => (typeof v === "bigint" ? Number(v) : v));
+  const best = values.map((v, i) => [v, i]).sort((a, b) => b[0] - a[0]).slice(0, 5);
+  return `[${dims}] ${values.slice(0, 20).join(", ")}${data.length > 20 ? " ..." : ""}\n`
+    + (typeof values[0] === "number" && values.length > 5 ? `largest: ${best.map(([v, i]) => `#${i} ${v}`).join(", ")}\n` : "");
+}
+
+const fields = Object.fromEntries(INPUTS.map((spec) => [spec.name, fieldFor(spec)]));
+for (const spec of INPUTS) {
+  const label = document.createElement("label");
+  label.append(`${spec.name}: ${spec.type}[${spec.dims.map((d) => d ?? "?")}]`, document.createElement("br"));
+  byId("form").append(label, ...fields[spec.name].elements, document.createElement("br"));
+}
+byId("form").append(Object.assign(document.createElement("button"), { textContent: "Run" }));
+
+try {
+  const model = await load({ device: "webgpu" });
+  byId("state").textContent = `ready: ${model.device}, ${model.threads} thread(s)`;
+  byId("form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      const feeds = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.read()]));
+      const began = performance.now();
+      const outputs = await model.run(feeds);
+      const took = `${(performance.now() - began).toFixed(1)} ms\n`;
+      byId("answer").textContent = took + Object.entries(outputs).map(([n, t]) => `${n} ${shown(t)}`).join("\n");
+    } catch (error) {
+      byId("answer").textContent = error.message;
+    }
+  });
+} catch (error) {
+  byId("state").textContent = error.message;
+}

@@ -1,0 +1,172 @@
+"""`--for web`: a real browser gives the native answers; what it lacks is found before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.packaging.browser_runner import find_browser
+from onnxtool.packaging.folder_runner import open_package
+from onnxtool.packaging.kinds import web
+from onnxtool.packaging.package import package
+from onnxtool.packaging.server_process import free_port
+from onnxtool.runtime.runner import OnnxRunner
+
+BROWSER = find_browser(None)
+# The npm package is no part of this project: a folder with it is named by a variable.
+_NAMED = os.environ.get("ONNXRUNTIME_WEB")
+needs_runtime = pytest.mark.skipif(
+    not _NAMED or BROWSER is None, reason="ONNXRUNTIME_WEB does not name the npm package, or there is no Chromium"
+)
+RUNTIME = Path(_NAMED or ".")
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Path:
+    """The files of the package, without their content."""
+    folder = tmp_path / "node_modules" / "onnxruntime-web"
+    (folder / "dist").mkdir(parents=True)
+    (folder / "package.json").write_text('{"name": "onnxruntime-web", "version": "1.0.0", "license": "MIT"}')
+    for name in web._RUNTIME:
+        (folder / "dist" / name).write_bytes(b"MatMulInteger\0")
+    return tmp_path / "node_modules"
+
+
+@needs_runtime
+@pytest.mark.parametrize("model", ["tiny", "mixed"])
+def test_a_browser_gives_the_native_answers(model: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    path = request.getfixturevalue(model)
+    report = package(path, tmp_path / "page", kinds=["web"], runtime_folder=RUNTIME)
+    (made,) = report.packages
+    assert made.proof.equal and made.proof.started.complete and "WASM" in made.proof.started.how
+    assert max(o.max_abs for o in made.proof.outputs) <= 1e-6
+    reference = OnnxRunner.open(path)
+    runner = open_package(tmp_path / "page", trust=True)
+    try:
+        feeds = {n[6:]: a for n, a in np.load(tmp_path / "page" / "golden" / "case1.npz").items() if n[0] == "i"}
+        feeds = {n: a.astype(object) if a.dtype.kind == "U" else a for n, a in feeds.items()}
+        for name, expected in reference.run(feeds).items():
+            got = runner.run(feeds)[name]
+            assert got.dtype == expected.dtype and np.array_equal(got, expected)
+    finally:
+        runner.close()
+
+
+@needs_runtime
+def test_the_pages_work_from_a_plain_server(mixed: Path, tmp_path: Path) -> None:
+    """The package's own server and smoke test, without anything of ours."""
+    folder = tmp_path / "page"
+    package(mixed, folder, kinds=["web"], runtime_folder=RUNTIME)
+    port = free_port()
+    server = subprocess.Popen([sys.executable, "-I", "-B", str(folder / "serve.py"), str(port)], stdout=subprocess.PIPE)
+    try:
+        command = [str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'u'}"]
+        command += ["--virtual-time-budget=60000", "--timeout=60000", "--dump-dom"]
+        shown = ""
+        for _ in range(5):  # until the server listens
+            done = subprocess.run(
+                [*command, f"http://127.0.0.1:{port}/test.html"], capture_output=True, text=True, check=False
+            )
+            shown = done.stdout
+            if "case0.npz" in shown:
+                break
+        assert shown.count(": equal") == 3, shown
+    finally:
+        server.terminate()
+        server.wait()
+        assert server.stdout is not None
+        server.stdout.close()
+
+
+@needs_runtime
+def test_an_operator_that_the_runtime_lacks_is_named(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("NoSuchOperatorAtAll", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+    )
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
+    wasm = (web.runtime_folder(RUNTIME) / "dist" / web._WASM).read_bytes()
+    assert web.missing_operators(tmp_path / "m.onnx", wasm) == ["NoSuchOperatorAtAll"]
+
+
+def test_names_of_operators_are_looked_up(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMulInteger", ["a", "b"], ["c"]),
+            helper.make_node("DequantizeLinear", ["c", "s"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("a", TensorProto.INT8, [1, 1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])],
+        [
+            helper.make_tensor("b", TensorProto.INT8, [1, 1], [1]),
+            helper.make_tensor("s", TensorProto.FLOAT, [], [1.0]),
+        ],
+    )
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
+    assert web.missing_operators(tmp_path / "m.onnx", b"..QMatMulInteger\0..") == ["DequantizeLinear"]
+
+
+def test_without_a_browser_the_report_says_so(
+    tiny: Path, tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "find_browser", lambda given: given)
+    report = package(tiny, tmp_path / "page", kinds=["web"], runtime_folder=stub)
+    assert not report.packages[0].proof.started.complete and "no Chromium" in report.warnings[0]
+    types = (tmp_path / "page" / "model.d.ts").read_text()
+    assert '"x": Tensor<Float32Array>;' in types and "float32[batch, 3]" in types
+    assert json.loads((tmp_path / "page" / "runtime" / "package.json").read_text())["license"] == "MIT"
+    for name in ("index.html", "test.html", "model.js"):
+        text = (tmp_path / "page" / name).read_text()
+        assert "@" not in text and "https://" not in text
+
+
+def test_types_are_those_of_the_model(mixed: Path, tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "find_browser", lambda given: given)
+    package(mixed, tmp_path / "page", kinds=["web"], runtime_folder=stub)
+    types = (tmp_path / "page" / "model.d.ts").read_text()
+    for line in ('"ids/0": Tensor<BigInt64Array>;', '"text": Tensor<string[]>;', '"flag": Tensor<Uint8Array>;'):
+        assert line in types
+    if shutil.which("node"):
+        for name in ("model.js", "demo.js", "npz.js"):
+            code = (tmp_path / "page" / name).read_bytes()
+            command = ["node", "--input-type=module", "--check"]
+            done = subprocess.run(command, input=code, capture_output=True, check=False)
+            assert done.returncode == 0, done.stderr
+
+
+def test_the_runtime_is_found_where_npm_puts_it(stub: Path, tmp_path: Path) -> None:
+    place = stub / "onnxruntime-web"
+    assert web.runtime_folder(place) == web.runtime_folder(stub) == web.runtime_folder(stub.parent) == place
+    with pytest.raises(UsageError, match="--runtime-folder"):
+        web.runtime_folder(None)
+    with pytest.raises(InputError, match="is not the npm package"):
+        web.runtime_folder(tmp_path / "node_modules" / "onnxruntime-web" / "dist")
+    (place / "dist" / web._WASM).unlink()
+    with pytest.raises(InputError, match="has no dist/"):
+        web.runtime_folder(place)
+
+
+def test_bfloat16_is_refused(tmp_path: Path, stub: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.BFLOAT16, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.BFLOAT16, [2])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedError, match="bfloat16"):
+        package(tmp_path / "m.onnx", tmp_path / "page", kinds=["web"], runtime_folder=stub)
