@@ -168,6 +168,7 @@ def adapt(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict
 
 def cast(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     """Cast to the input's dtype where no meaning is lost (float to float, integer to wider integer)."""
+    array = np.asarray(array) if isinstance(array, np.generic) else array  # a bare number is no array to the runtime
     if isinstance(spec.dtype, str):
         return array.astype(object) if spec.dtype == "string" and array.dtype.kind in "US" else array
     floats = array.dtype.kind == "f" and spec.dtype.kind in "fV"

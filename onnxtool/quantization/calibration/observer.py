@@ -162,7 +162,7 @@ class _Probe:
         self.values = {v.name: v for v in self.graph.inputs} | {v.name: v for n in self.graph for v in n.outputs}
         self.results = list(self.graph.outputs)
         self.graph.outputs.clear()
-        self._loading = loading(model)
+        self._made_of = model
 
     def step(
         self, op_type: str, inputs: list[ir.Value], name: str, attributes: dict[str, int] | None = None
@@ -187,7 +187,7 @@ class _Probe:
     def open(self, options: SessionOptions) -> OnnxRunner:
         """Load it; the runtime computes nothing that no output needs."""
         release_memory()
-        with self._loading:
+        with loading(self._made_of):  # a guard can be entered once, and a probe may be opened again
             return OnnxRunner.open(self.model, options)
 
 

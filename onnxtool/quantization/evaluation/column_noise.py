@@ -58,7 +58,7 @@ class ColumnNoise:
             variance = np.maximum(squares / count - mean**2, 0)
             telling = (variance > (_VARIES * np.abs(mean)) ** 2) & (filled >= _LEAST_SHARE * count)
             telling &= variance > 0
-            with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore"):  # of columns that are left out
                 ratio = 10 * np.log10(variance / (noise / count))
             found += [(int(i), float(ratio[i])) for i in np.flatnonzero(telling)]
         return sorted(found, key=lambda pair: pair[1])

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis
 from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
@@ -48,6 +49,15 @@ class FidelityEvaluator:
         self, model: ir.Model, runner: Runner, data: DataSource, *, batch: int = 8, limit: int = 256_000_000
     ) -> None:
         self.kinds = {v.name: kind_of(v) for v in model.graph.outputs}
+        try:
+            self._observe(runner, data, batch, limit)
+        except InputError:
+            if batch == 1:
+                raise
+            self._observe(runner, data, 1, limit)  # some models declare any batch and take 1 only
+
+    def _observe(self, runner: Runner, data: DataSource, batch: int, limit: int) -> None:
+        """Run the float model on the samples, `batch` at a time."""
         self.feeds: list[dict[str, np.ndarray]] = []
         self.outputs: list[dict[str, np.ndarray]] = []
         self.samples = 0

@@ -39,12 +39,10 @@ class LabelledTask:
         Raises:
             InputError: the labels do not fit the outputs.
         """
-        gathered: dict[str, list[np.ndarray]] = {}
-        with progress.task(f"evaluating {self.name}", self.data.count) as task:
-            for feeds in self.data.batches(BATCH):
-                for name, value in runner.run(feeds).items():
-                    gathered.setdefault(name, []).append(np.asarray(value))
-                task.advance(_rows(feeds))
+        try:
+            gathered = self._gathered(runner, BATCH)
+        except InputError:
+            gathered = self._gathered(runner, 1)  # some models declare any batch and take 1 only
         try:
             outputs = {name: np.concatenate(parts) for name, parts in gathered.items()}
             return float(self.metric(outputs, self.labels))
@@ -52,6 +50,16 @@ class LabelledTask:
             raise
         except Exception as error:
             raise InputError(f"the metric {self.name} failed: {type(error).__name__}: {error}") from error
+
+    def _gathered(self, runner: Runner, batch: int) -> dict[str, list[np.ndarray]]:
+        """The outputs of all samples, `batch` of them at a time."""
+        found: dict[str, list[np.ndarray]] = {}
+        with progress.task(f"evaluating {self.name}", self.data.count) as task:
+            for feeds in self.data.batches(batch):
+                for name, value in runner.run(feeds).items():
+                    found.setdefault(name, []).append(np.asarray(value))
+                task.advance(_rows(feeds))
+        return found
 
 
 def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, metric: str | Metric) -> LabelledTask:

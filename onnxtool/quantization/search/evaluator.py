@@ -173,10 +173,15 @@ class CandidateEvaluator:
         )
         return found
 
-    def time_again(self, trials: list[Trial]) -> None:
-        """Latency of several candidates and the float model in one alternation, so that they can be ranked."""
+    def time_again(self, trials: list[Trial], patience: float = 1.0) -> None:
+        """Latency of several candidates and the float model in one alternation, so that they can be ranked.
+
+        Args:
+            trials: candidates; each one's latency is replaced.
+            patience: so many times the usual seconds, as far as there is time.
+        """
         runners = [self.job.runner(self.build(t.recipe)) for t in trials]
-        seconds = min(_FINAL_SECONDS, max(self.clock.left / 2, _QUICK_SECONDS))
+        seconds = min(patience * _FINAL_SECONDS, max(self.clock.left / 2, _QUICK_SECONDS))
         found = compare_latency(
             self.reference, runners, self._sample, threads=self.job.threads, budget=seconds, minimum=20
         )

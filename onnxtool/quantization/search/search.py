@@ -39,6 +39,14 @@ from onnxtool.quantization.search.candidates import (
     share_of_linear,
     whole_model_plans,
 )
+from onnxtool.quantization.search.choice import (
+    COMPACTING,
+    FINALISTS,
+    TIMING_AGAIN,
+    not_faster,
+    surely_faster,
+    undominated,
+)
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.latency_refinement import (
     CLEARLY_FASTER,
@@ -57,9 +65,6 @@ from onnxtool.runtime.runner import OnnxRunner
 _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 _AS_SMALL = 1.05  # of files about as small, the fastest
-_FINALISTS = 4
-_TIMING_AGAIN = 1  # candidates that it takes to time the finalists once more
-_COMPACTING = 1  # candidates that it takes to store float weights in fewer bits
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
 _WORTH_FUSING = 2
@@ -212,11 +217,26 @@ class RecipeSearch:
         for _ in range(_WORTH_REPAIRING):
             untried = [t for t in self._broken(self._winner()) if t not in self.repaired]
             if not untried or not in_time():
-                return
+                break
             self.repaired.append(untried[0])
             # Measuring must leave time to try what it tells.
             measuring = self.lab.clock.first_half("repair")
             repair(self.lab, untried[0], self._keeps, in_time, self.nodes, measuring)
+        self._rescue(in_time)
+
+    def _rescue(self, in_time: Callable[[], bool]) -> None:
+        """Where nothing within the budget is faster than float: even very noisy candidates, if that is the work of few
+        nodes (one recurrent layer whose states run away, say)."""
+        winner = self._winner()
+        if winner is not None and winner.speed < 1.0:
+            return
+        noisy = [t for t in self._fastest(len(self.lab.trials)) if t.speed < 1.0 and not self._keeps(t)]
+        for trial in [t for t in noisy if t not in self.repaired and len(t.recipe.plan or {}) > 1][:_WORTH_REPAIRING]:
+            if not in_time():
+                return
+            self.repaired.append(trial)
+            if repair(self.lab, trial, self._keeps, in_time, self.nodes) is not None:
+                return
 
     def _float_kernels(self) -> None:
         """The float model itself; the last resort where nothing else keeps the budget, so that it may come late."""
@@ -255,14 +275,16 @@ class RecipeSearch:
         winner = self._winner()
         clock = self.lab.clock
         fastest = winner.latency.value if winner is not None and winner.latency is not None else None
-        if fastest is not None and clock.allows("choice", "the last timing", _TIMING_AGAIN + _COMPACTING):
+        if fastest is not None and clock.allows("choice", "the last timing", TIMING_AGAIN + COMPACTING):
             # Quick timings have misled: the leaders once more, all in one alternation.
             near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= fastest * _TOO_CLOSE]
             close = [t for t in near if self._keeps(t)]
-            self.lab.time_again(close[:_FINALISTS])
-            winner = self._winner(close[:_FINALISTS])
-        if winner is not None and clock.allows("choice", "smaller float weights", _COMPACTING):
+            self.lab.time_again(close[:FINALISTS])
+            winner = surely_faster(self.lab, close[:FINALISTS], self._winner)
+        if winner is not None and clock.allows("choice", "smaller float weights", COMPACTING):
             winner = compacted(self.lab, winner, self._keeps)
+        if winner is not None:
+            winner = undominated(self.lab, winner, self._fastest(len(self.lab.trials)), self._keeps)
         kept = [
             t
             for t in self.lab.trials
@@ -277,10 +299,7 @@ class RecipeSearch:
                 verdict += f", of the {len(self.lab.trials)} tried within the time limit"
         elif winner.latency is not None and winner.latency.high >= 1.0:
             best = None
-            verdict = (
-                f"nothing within the budget is faster than float: the best, {winner.name}, takes "
-                f"{winner.latency.value:.2f} times as long"
-            )
+            verdict = not_faster(winner.name, winner.latency)
         return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict, self.lab.reference, clock)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -104,15 +105,24 @@ def _from_columns(label: str, columns: Mapping[str, Columns], specs: tuple[Tenso
     if uneven:
         raise InputError(f"{label}: {uneven[0]!r} holds {counts[uneven[0]]} samples where others hold {count}.")
 
+    ranks = {s.name: None if s.shape is None else len(s.shape) for s in specs}
+
     def rows() -> Iterator[Mapping[str, np.ndarray]]:
         fixed = {n: next(chosen[n].read(max(chosen[n].shape[0], 1) if chosen[n].shape else 1)) for n in constant}
         streams = {n: c.read(steps[n]) for n, c in chosen.items() if n not in constant}
         for _ in range(count):
-            yield fixed | {n: s[0] if chosen[n].stacked else s for n, s in _next(streams).items()}
+            yield fixed | {n: _sample(s, ranks[n], chosen[n].stacked) for n, s in _next(streams).items()}
 
     for spec in specs:
         _note_stacking(spec, chosen[spec.name])
     return DataSource(label, count, rows, specs)
+
+
+def _sample(rows: np.ndarray, rank: int | None, stacked: bool) -> np.ndarray:
+    """One sample out of its rows. Of a scalar input it is an array without dims, not a bare number."""
+    if rank == 0:
+        return np.asarray(rows).reshape(())
+    return np.asarray(rows[0]) if stacked else rows
 
 
 def _next(streams: Mapping[str, Iterator[np.ndarray]]) -> dict[str, np.ndarray]:
@@ -124,7 +134,7 @@ def _rows_per_sample(spec: TensorSpec, shape: tuple[int, ...], label: str) -> in
     if spec.shape is None:
         return 1 if shape else 0
     rank = len(spec.shape)
-    if len(shape) == rank + 1:
+    if len(shape) == rank + 1 or (rank == 0 and len(shape) > 1 and math.prod(shape[1:]) == 1):
         return 1
     if len(shape) != rank:
         raise InputError(f"{label}: {spec.name!r} has shape {list(shape)}; the model takes {spec.info()}.")

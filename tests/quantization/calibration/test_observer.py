@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
+from onnxtool.quantization.calibration import observer
 from onnxtool.quantization.calibration.observer import observe
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.runtime.data.open_data import open_data
@@ -123,3 +124,13 @@ def test_a_hard_sigmoid_is_known_without_a_look() -> None:
     assert seen["gate"].range("mse") == (0.0, 1.0)
     assert seen["gate"].elements == 3 * 8 * 8
     assert seen["x"].range("minmax") == pytest.approx((DATA.min() / 100, DATA.max() / 100))
+
+
+def test_a_small_model_of_filled_weights_is_opened_again_with_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its loading is guarded, and a guard can be entered once."""
+    nodes = [helper.make_node("ConstantOfShape", ["shape"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
+    proto = build(nodes, {"shape": np.array([64, 64], np.int64)}, {"x": ["n", 64]}, {"y": ["n", 64]})
+    monkeypatch.setattr(observer, "_WORTH_THREADS", 0.0)
+    model = prepare(io.from_proto(proto))
+    seen = observe(model, ["y"], source_of(proto, np.ones((4, 64), np.float32)))
+    assert seen["y"].range("minmax") == (0.0, 0.0)

@@ -10,11 +10,13 @@ import onnx
 import pytest
 from onnx import helper
 
+from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
-from onnxtool.quantization.evaluation.column_noise import column_axis
+from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.evaluation.output_kind import kind_of
+from onnxtool.quantization.evaluation.task_metric import LabelledTask, classification_accuracy
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.report.quantize import Fidelity, TaskMetric
 from onnxtool.runtime.data.open_data import open_data
@@ -195,3 +197,30 @@ def test_the_budget_with_labels_looks_at_the_metric_alone() -> None:
     bad = replace(GOOD, agreement=0.5, channel_db=3.0)
     assert Budget(0.01, labelled=True).allows(bad, TaskMetric("accuracy", 0.95, 0.945, 100))
     assert not Budget(0.01, labelled=True).allows(GOOD, TaskMetric("accuracy", 0.95, 0.93, 100))
+
+
+def test_a_model_that_declares_any_batch_and_takes_one_is_judged_sample_by_sample() -> None:
+    class OnlyOne:
+        inputs = (TensorSpec("x", np.dtype("float32"), (None, 2)),)
+        outputs = (TensorSpec("y", np.dtype("float32"), (None, 2)),)
+
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            if len(feeds["x"]) > 1:
+                raise InputError("cannot be reshaped to {1,2}")
+            return {"y": feeds["x"]}
+
+    nodes = [helper.make_node("Identity", ["x"], ["y"])]
+    model = io.from_proto(build(nodes, {}, {"x": ["n", 2]}, {"y": ["n", 2]}))
+    data = open_data({"x": np.arange(12, dtype=np.float32).reshape(6, 2)}, OnlyOne.inputs)
+    judge = FidelityEvaluator(model, OnlyOne(), data)
+    assert judge.samples == 6
+    assert judge.judge(OnlyOne()).sqnr_db == float("inf")
+    task = LabelledTask(data, np.ones(6, np.int64), classification_accuracy, "accuracy")
+    assert task.score(OnlyOne()) == 1.0
+
+
+def test_constant_outputs_are_judged_without_a_warning() -> None:
+    noise = ColumnNoise()
+    noise.add(np.zeros((4, 3)), np.zeros((4, 3)), 1)
+    noise.add(np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([[0.0, 0.0], [0.1, 0.0]]), 1)
+    assert [column for column, _ in noise.decibels()] == [0]

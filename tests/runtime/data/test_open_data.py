@@ -194,3 +194,23 @@ def test_rows_are_read_without_unpacking_the_archive(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2_000_000, "16 MB of rows should pass through a small window"
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        (np.float32(2), [2.0, 2.0, 2.0]),
+        (np.arange(3, dtype=np.float32), [0.0, 1.0, 2.0]),
+        (np.arange(3, dtype=np.float32)[:, None], [0.0, 1.0, 2.0]),
+    ],
+    ids=["one for all", "one each", "one each in a column"],
+)
+def test_scalar_inputs_are_arrays_without_dims(tmp_path: Path, scale: np.ndarray, expected: list[float]) -> None:
+    """A bare number is no array to the runtime."""
+    np.savez(tmp_path / "scalar.npz", x=VALUES[:3], s=scale)
+    specs = (*SPECS, TensorSpec("s", np.dtype("float32"), ()))
+    found = [f["s"] for f in open_data(tmp_path / "scalar.npz", specs).samples()]
+    assert all(isinstance(s, np.ndarray) and s.shape == () for s in found)
+    assert [float(s) for s in found] == expected
+    given = open_data([{"x": VALUES[:1], "s": np.float32(3)}], specs).first()["s"]
+    assert isinstance(given, np.ndarray)

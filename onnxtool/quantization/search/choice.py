@@ -1,0 +1,73 @@
+"""The last choice of a search: what is surely faster than float, and beaten by nothing else that was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onnxtool.quantization.evaluation.fidelity import noise_share
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.report.latency import LatencyRatio
+
+FINALISTS = 4
+TIMING_AGAIN = 1  # candidates that it takes to time the finalists once more
+COMPACTING = 1  # candidates that it takes to store float weights in fewer bits
+_PATIENCE = 3.0  # times the usual seconds, for a timing that was unclear
+
+
+def surely_faster(
+    lab: CandidateEvaluator, finalists: list[Trial], winner_of: Callable[[list[Trial]], Trial | None]
+) -> Trial | None:
+    """The winner among candidates that were timed together; where it is not surely faster than float, one that is.
+
+    What remains unclear is timed once more, and longer.
+
+    Args:
+        lab: times them.
+        finalists: within the budget, timed in one alternation.
+        winner_of: the winner of some candidates.
+    """
+    winner = winner_of(finalists)
+    if winner is None or winner.latency is None or winner.latency.high < 1.0:
+        return winner
+    unclear = winner.latency.low < 1.0
+    if unclear and lab.clock.allows("choice", "a longer timing", TIMING_AGAIN + COMPACTING):
+        lab.time_again(finalists, _PATIENCE)
+    sure = [t for t in finalists if t.latency is not None and t.latency.high < 1.0]
+    return winner_of(sure) or winner_of(finalists)
+
+
+def undominated(lab: CandidateEvaluator, winner: Trial, tried: list[Trial], keeps: Callable[[Trial], bool]) -> Trial:
+    """The winner, or what beats it in size, speed and noise at once.
+
+    Args:
+        lab: times them.
+        winner: of the search.
+        tried: all that was timed.
+        keeps: the accuracy budget.
+    """
+    better = [t for t in tried if dominates(t, winner) and keeps(t)][:FINALISTS]
+    # Timed apart, two that are equally fast differ by chance.
+    if any(t.speed < winner.speed for t in better) and lab.clock.allows("choice", "", len(better)):
+        lab.time_again([winner, *better])
+        better = [t for t in better if dominates(t, winner)]
+    return min(better, key=lambda t: (t.speed, t.bytes), default=winner)
+
+
+def dominates(a: Trial, b: Trial) -> bool:
+    """True when `a` is no larger, no slower and no noisier than `b`, and better in one of these."""
+    if a.fidelity is None or b.fidelity is None:
+        return False
+    ours = (a.bytes, a.speed, noise_share(a.fidelity))
+    theirs = (b.bytes, b.speed, noise_share(b.fidelity))
+    return all(x <= y for x, y in zip(ours, theirs, strict=True)) and ours != theirs
+
+
+def not_faster(name: str, latency: LatencyRatio) -> str:
+    """Why the best within the budget is not written: slower, or not surely faster."""
+    span = f"{latency.value:.3f} times as long (95 %: {latency.low:.3f} to {latency.high:.3f})"
+    if latency.low >= 1.0:
+        return f"nothing within the budget is faster than float: the best, {name}, takes {span}"
+    return (
+        f"unclear whether anything within the budget is faster than float: the best, {name}, takes {span}; a longer "
+        "--time-limit or a calmer machine may tell"
+    )

@@ -1,0 +1,113 @@
+"""The last choice: what is surely faster than float, and not beaten by another of its own table."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search import search as search_module
+from onnxtool.quantization.search.choice import dominates, not_faster, surely_faster, undominated
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.search import RecipeSearch
+from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.quantize import Fidelity
+
+
+def latency(value: float, half: float = 0.01) -> LatencyRatio:
+    return LatencyRatio(value, value - half, value + half, 1.0, value, 1)
+
+
+def trial(name: str, ratio: float = 0.5, size: int = 100, db: float = 30.0, half: float = 0.01) -> Trial:
+    fidelity = Fidelity(db, 1.0, None, 8, channel_db=db)
+    return Trial(name, QuantRecipe(mode="auto"), size, fidelity, latency(ratio, half))
+
+
+class Lab:
+    """Times again as it is told, and counts."""
+
+    def __init__(self, **again: LatencyRatio) -> None:
+        self.again, self.asked = again, 0
+        self.clock = SimpleNamespace(allows=lambda *_: True)
+
+    def time_again(self, trials: list[Trial], *_: float) -> None:
+        self.asked += 1
+        for one in trials:
+            one.latency = self.again.get(one.name, one.latency)
+
+
+def lab(**again: LatencyRatio) -> Any:
+    return cast(CandidateEvaluator, Lab(**again))
+
+
+def fastest(trials: list[Trial]) -> Trial | None:
+    return min(trials, key=lambda t: t.speed, default=None)
+
+
+def test_dominance_needs_all_three() -> None:
+    winner = trial("winner")
+    assert dominates(trial("a", 0.4, 90, 35), winner)
+    assert dominates(trial("a", 0.5, 100, 31), winner)
+    assert not dominates(trial("a"), winner), "equal in everything"
+    for other in (trial("a", 0.6, 90, 35), trial("a", 0.4, 110, 35), trial("a", 0.4, 90, 25)):
+        assert not dominates(other, winner)
+
+
+def test_what_beats_the_winner_in_everything_takes_its_place() -> None:
+    winner, better, broken = trial("winner"), trial("better", 0.4, 90, 35), trial("broken", 0.3, 80, 40)
+    kept = {"winner", "better"}
+    assert undominated(lab(), winner, [broken, better, winner], lambda t: t.name in kept) is better
+    assert undominated(lab(), winner, [winner], lambda _: True) is winner
+
+
+def test_two_that_were_timed_apart_are_timed_together_first() -> None:
+    winner, other = trial("winner"), trial("other", 0.49, 90, 35)
+    found = lab(winner=latency(0.45), other=latency(0.5))
+    assert undominated(found, winner, [winner, other], lambda _: True) is winner
+    assert found.asked == 1
+
+
+def test_one_that_is_surely_faster_goes_before_one_that_is_not() -> None:
+    unclear, sure = trial("unclear", 0.97, half=0.05), trial("sure", 0.98)
+    assert surely_faster(lab(), [unclear, sure], fastest) is sure
+
+
+def test_what_is_unclear_is_timed_longer() -> None:
+    unclear = trial("unclear", 0.97, half=0.05)
+    found = lab(unclear=latency(0.96))
+    assert surely_faster(found, [unclear], fastest) is unclear
+    assert found.asked == 1
+    assert unclear.latency is not None
+    assert unclear.latency.high < 1
+
+
+def test_what_is_surely_slower_is_not_timed_again() -> None:
+    found = lab()
+    slow = trial("slow", 1.2)
+    assert surely_faster(found, [slow], fastest) is slow
+    assert found.asked == 0
+
+
+def test_the_verdict_gives_the_interval_and_says_unclear() -> None:
+    assert "takes 1.200 times as long (95 %: 1.190 to 1.210)" in not_faster("r", latency(1.2))
+    assert not_faster("r", latency(1.2)).startswith("nothing within the budget is faster")
+    assert not_faster("r", latency(0.976, 0.05)).startswith("unclear")
+
+
+@pytest.mark.parametrize(("winner", "rescued"), [(None, True), (trial("slow", 1.1), True), (trial("fast", 0.9), False)])
+def test_hopeless_candidates_are_repaired_only_where_nothing_is_faster(
+    winner: Trial | None, rescued: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan: Any = {"lstm0": "dynamic", "lstm1": "dynamic"}
+    noisy = Trial("noisy", QuantRecipe(mode="auto", plan=plan), 1, Fidelity(1, 1, None, 8, channel_db=1), latency(0.6))
+    asked: list[str] = []
+    monkeypatch.setattr(search_module, "repair", lambda _, t, *__: asked.append(t.name))
+    found: Any = object.__new__(RecipeSearch)
+    found.lab, found.repaired, found.replaced = SimpleNamespace(trials=[noisy]), [], []
+    found.nodes = []
+    found._winner = lambda: winner
+    found._keeps = lambda _: False
+    found._rescue(lambda: True)
+    assert asked == (["noisy"] if rescued else [])
