@@ -42,6 +42,11 @@ def skeleton(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
             kept.append(tensor.SerializeToString())
         elif tensor.name not in declared:
             graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    for sparse in graph.sparse_initializer:  # what reads it sees an array like any other
+        name, kind = sparse.values.name, sparse.values.data_type
+        if name not in declared:
+            graph.input.append(onnx.helper.make_tensor_value_info(name, kind, list(sparse.dims)))
+    del graph.sparse_initializer[:]
     if len(kept) != len(graph.initializer):
         del graph.initializer[:]
         graph.initializer.extend(onnx.TensorProto.FromString(data) for data in kept)

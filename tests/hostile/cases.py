@@ -28,7 +28,8 @@ def shown(*right: int, **exceptions: tuple[int, ...]) -> Codes:
 # Nothing may ever end with 2 (usage), 70 (a bug), or a signal.
 UNREADABLE = codes(3)
 UNSAFE = codes(5, convert=(3, 5))  # convert looks no further than that it is an ONNX file
-LIMIT = codes(3, 6)
+LIMIT = codes(3, 6, verify=(1, 3, 6))  # verify finds no digest in what it can read
+NO_ARRAY = codes(3, check=(1, 3))
 # Readable protobuf that is not a sound model: `inspect` may show it, nothing may be made of it.
 INVALID = shown(1, 3, 4)
 TOLERATED = shown(1, 3, 4, run=(0, 3), compare=(0, 3), bench=(0, 3))

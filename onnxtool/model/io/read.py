@@ -19,7 +19,7 @@ from onnxtool.model.safety.limits import DEFAULT, Limits, verify_environment
 from onnxtool.model.safety.pickle_scan import pickled_imports
 from onnxtool.model.safety.sparse import make_dense
 from onnxtool.model.safety.structure import verify_structure
-from onnxtool.model.safety.tensors import all_tensors, external_ref, other_tensors, verify_tensors
+from onnxtool.model.safety.tensors import all_tensors, external_ref, other_tensors, verify_expansion, verify_tensors
 from onnxtool.model.safety.utf8 import verify_texts
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def read_proto(
     try:
         verify_texts(model, limits)
         verify_tensors(model, path.parent if external else None, limits)
+        verify_expansion(model, limits)
     except OnnxToolError as error:
         raise type(error)(f"{path}: {error}") from error
     return model

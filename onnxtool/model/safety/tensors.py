@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,10 @@ _FIELDS: dict[int, str] = {
     onnx.TensorProto.STRING: "string_data",
 }
 _ALL_FIELDS = frozenset(_FIELDS.values())
+_LARGE = 1 << 32  # bytes
+_LEAST_STORED = 1000  # one byte in so many is there; a file system that compresses weights gets nowhere near
+_MANY = 1 << 62  # nodes; past every limit
+_MAX_RANK = 64  # of numpy, and so of all that holds arrays here
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,59 @@ def graphs(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.GraphProto]:
                 if attribute.HasField("g"):
                     pending.append((attribute.g, depth + 1))
                 pending += [(g, depth + 1) for g in attribute.graphs]
+
+
+def verify_expansion(model: onnx.ModelProto, limits: Limits) -> None:
+    """Refuse functions that call functions until a few lines stand for billions of nodes: whoever puts their bodies in
+    place of the calls (the runtime, shape inference) would never end.
+
+    Functions that call themselves are counted as if they did not; `structure.verify_structure` refuses them.
+
+    Raises:
+        ResourceError: more nodes than the limits allow, once every call is its function's body.
+    """
+    if not model.functions:
+        return
+    calls = {(f.domain, f.name, f.overload): f for f in model.functions}
+    sizes: dict[tuple[str, str, str], int] = {}
+    pending = list(calls)
+    open_calls: set[tuple[str, str, str]] = set()
+    while pending:  # without recursion: a chain of functions may be longer than Python's stack
+        key = pending[-1]
+        if key in sizes:
+            pending.pop()
+            continue
+        callees = [c for c in map(_callee, _inside(calls[key].node)) if c in calls]
+        waiting = [c for c in callees if c not in sizes and c not in open_calls]
+        open_calls.add(key)
+        if waiting:
+            pending += waiting
+            continue
+        sizes[key] = min(sum(1 for _ in _inside(calls[key].node)) + sum(sizes.get(c, 0) for c in callees), _MANY)
+        open_calls.discard(key)
+        pending.pop()
+    total = sum(sizes.get(_callee(node), 1) for node in _inside(model.graph.node))
+    if total > limits.max_nodes:
+        raise ResourceError(
+            f"its functions stand for more than {limits.max_nodes} nodes, once every call is its function's body."
+        )
+
+
+def _callee(node: onnx.NodeProto) -> tuple[str, str, str]:
+    return node.domain, node.op_type, node.overload
+
+
+def _inside(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Nodes and those of their subgraphs; how deep these may be is checked by `graphs`."""
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                pending += attribute.g.node
+            for graph in attribute.graphs:
+                pending += graph.node
 
 
 def all_tensors(model: onnx.ModelProto, limits: Limits) -> Iterator[onnx.TensorProto]:
@@ -194,6 +251,15 @@ def _verify_inline(tensor: onnx.TensorProto, declared: int | None) -> None:
         )
 
 
+def _is_holes(path: Path, needed: int) -> bool:
+    """Whether gigabytes of weights lie where the file system stores next to nothing: reading them would give zeros for
+    hours."""
+    if needed < _LARGE:
+        return False
+    blocks = getattr(path.stat(), "st_blocks", None)  # POSIX counts them in 512 bytes; Windows has no such count
+    return blocks is not None and blocks * 512 * _LEAST_STORED < needed
+
+
 def verify_tensors(model: onnx.ModelProto, folder: Path | None, limits: Limits) -> list[Path]:
     """Hold each tensor's declared size against the bytes that are really there, before anything is read.
 
@@ -203,15 +269,18 @@ def verify_tensors(model: onnx.ModelProto, folder: Path | None, limits: Limits) 
         The external data files, each once.
 
     Raises:
-        InputError: negative dims, or fewer or other bytes than the dims call for.
+        InputError: negative dims, too many of them, or fewer or other bytes than the dims call for.
         UnsafeError: external data outside the folder.
         ResourceError: more external data than the limits allow.
     """
     sizes: dict[str, tuple[Path, int]] = {}
+    needed: dict[str, int] = {}
     external_total = 0
     for tensor in all_tensors(model, limits):
         if any(d < 0 for d in tensor.dims):
             raise InputError(f"tensor {tensor.name!r} has a negative dim.")
+        if len(tensor.dims) > _MAX_RANK:
+            raise InputError(f"tensor {tensor.name!r} has {len(tensor.dims)} dims; an array can have {_MAX_RANK}.")
         if tensor.data_type not in _KNOWN_TYPES:
             raise InputError(f"tensor {tensor.name!r} has no known element type ({tensor.data_type}).")
         declared = declared_bytes(tensor)
@@ -224,6 +293,7 @@ def verify_tensors(model: onnx.ModelProto, folder: Path | None, limits: Limits) 
         if reference.location not in sizes:
             path = resolve_inside(folder, reference.location)
             sizes[reference.location] = (path, path.stat().st_size)
+        needed[reference.location] = needed.get(reference.location, 0) + (declared or 0)
         available = sizes[reference.location][1] - reference.offset
         length = declared if reference.length is None else reference.length
         if declared is not None and length != declared:
@@ -235,4 +305,10 @@ def verify_tensors(model: onnx.ModelProto, folder: Path | None, limits: Limits) 
         external_total += length
         if external_total > limits.max_external_bytes:
             raise ResourceError(f"the external data is larger than {limits.max_external_bytes} bytes.")
+    for location, total in needed.items():
+        if _is_holes(sizes[location][0], total):
+            raise InputError(
+                f"external data file {location!r} is nearly all holes: the {total} bytes of weights that the model "
+                "has there were never written to it."
+            )
     return [path for path, _ in sizes.values()]

@@ -56,6 +56,12 @@ class ModelView:
         return found + [node for function in self.proto.functions for node in function.node]
 
     @cached_property
+    def graphs_outside_functions(self) -> list[onnx.GraphProto]:
+        """The main graph and its subgraphs."""
+        plain = onnx.ModelProto(graph=self.proto.graph) if self.proto.functions else self.proto
+        return list(graphs(plain, DEFAULT))
+
+    @cached_property
     def producers(self) -> Mapping[str, onnx.NodeProto]:
         """Tensor -> the node of the main graph that makes it."""
         return {name: node for node in self.proto.graph.node for name in node.output if name}

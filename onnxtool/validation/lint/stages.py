@@ -64,12 +64,13 @@ class _Examination:
 # operator does not have, a kernel that refuses its settings, a type that it lost in an operator's function body.
 _BEYOND_RUNTIME = ("Unrecognized attribute", "Exception during initialization", "in node ().")
 # ... unless the model itself asks for what no runtime can give.
+_UNKNOWN_OPSET = "is under development and support for this is limited"
 _IMPOSSIBLE = ("division by zero",)
 _SIZES = ((1, None), (2, None), (1, 64), (1, 224))  # batch and length of random inputs
 _AFTER_CRASH = ((1, 1024), (1, 16000))  # sound shorter than a window can crash the runtime
 _COPIED = 1 << 20
 # Findings of the stages that are errors; severities and texts are in check_catalog.
-FATAL = {"OT001", "OT002", "OT101", "OT103", "OT111", "OT114", "OT115"}
+FATAL = {"OT001", "OT002", "OT101", "OT103", "OT104", "OT111", "OT114", "OT115"}
 
 
 def examine(
@@ -204,6 +205,9 @@ def _load(work: _Examination, options: Any, runners: list[Any]) -> str:
     try:
         runners.append(OnnxRunner.open(work.path, options))
     except UnsupportedError as error:
+        if _UNKNOWN_OPSET in str(error):
+            work.find("OT104", _opset_line(str(error)))
+            return f"onnxruntime {onnxruntime.__version__}"
         custom = "custom" if _has_custom_operators(work.proto) and not options.custom_op_libraries else ""
         work.find("OT103" if custom else "OT102", _dated(str(error)))
     except InputError as error:
@@ -211,6 +215,12 @@ def _load(work: _Examination, options: Any, runners: list[Any]) -> str:
         beyond = not work.findings and not impossible and any(part in str(error) for part in _BEYOND_RUNTIME)
         work.find("OT102" if beyond else "OT101", str(error))
     return f"onnxruntime {onnxruntime.__version__}"
+
+
+def _opset_line(message: str) -> str:
+    """The two numbers of the runtime's long message."""
+    found = re.search(r"Opset (\d+) is under development.*for domain ([\w.]+) is till opset (\d+)", message)
+    return message if found is None else f"{found[2]} opset {found[1]}; this runtime knows those up to {found[3]}"
 
 
 def _dated(message: str) -> str:

@@ -83,14 +83,23 @@ def test_custom_operator_without_library_does_not_load(tmp_path: Path) -> None:
     assert not report.ok
 
 
-def test_valid_model_that_is_too_new_for_the_runtime_is_a_warning(tmp_path: Path) -> None:
-    newest = onnx.defs.onnx_opset_version()
-    path = saved(
-        model_of([helper.make_node("Relu", ["x"], ["y"])], [floats("x", 2)], [floats("y", 2)], newest), tmp_path
-    )
+def test_an_operator_set_that_the_runtime_does_not_know_is_an_error(tmp_path: Path) -> None:
+    # whatever is in it, the runtime refuses to load it
+    path = saved(model_of([helper.make_node("Relu", ["x"], ["y"])], [floats("x", 2)], [floats("y", 2)], 99), tmp_path)
     report = check(path, select=STAGES)
-    assert report.ok
-    assert {f.id for f in report.findings} <= {"OT102"}
+    assert not report.ok
+    (finding,) = report.findings
+    assert finding.id == "OT104"
+    assert "opset 99; this runtime knows those up to" in finding.message
+
+
+def test_sparse_weights_are_no_error(tmp_path: Path) -> None:
+    node = helper.make_node("Add", ["x", "s"], ["y"])
+    model = model_of([node], [floats("x", "n", 4)], [floats("y", "n", 4)])
+    sparse = model.graph.sparse_initializer.add(dims=[4])
+    sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.array([1.0, 2.0], np.float32), "s"))
+    sparse.indices.CopyFrom(onnx.numpy_helper.from_array(np.array([1, 3], np.int64), "i"))
+    assert check(saved(model, tmp_path), select=STAGES).ok
 
 
 def test_model_that_cannot_run_on_any_data_fails(tmp_path: Path) -> None:

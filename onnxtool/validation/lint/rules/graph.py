@@ -12,7 +12,7 @@ from onnxtool.report.check import Finding, Severity
 from onnxtool.validation.lint.model_view import ModelView, is_standard, label
 from onnxtool.validation.lint.rule import Rule
 
-_W, _N = Severity.WARNING, Severity.NOTE
+_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 _OLD_OPSET = 13
 _RUNTIME_DOMAINS = ("com.microsoft.", "com.ms.")
 _HEAVY = ("Conv", "ConvTranspose", "MatMul", "Gemm")
@@ -37,6 +37,22 @@ OLD_OPSET = Rule(
     "an old opset",
     "Quantized operators per channel and many fusions exist from opset 13 on only.",
     "Export again with --opset 17 or newer.",
+)
+OPSET_TWICE = Rule(
+    "OT013",
+    _E,
+    "an operator set imported twice",
+    'The specification allows one version of each domain; which of the two counts is then up to each runtime. "" and '
+    '"ai.onnx" are the same domain.',
+    "Keep the version that the operators were written for; exporting again does so.",
+)
+STRAY_REFERENCE = Rule(
+    "OT014",
+    _E,
+    "a reference to an attribute, outside a function",
+    "Only the body of a function can refer to the attributes that it is called with. Elsewhere the reference names "
+    "nothing, and runtimes silently take the operator's default.",
+    "Write the value into the attribute, or export again.",
 )
 RANDOM = Rule(
     "OT120",
@@ -125,12 +141,14 @@ HALF_QUANTIZED = Rule(
 )
 RULES = (
     *(UNUSED_INPUT, DUPLICATE_NAMES, OLD_OPSET, RANDOM, CUSTOM_DOMAIN, FLOAT64, INT64_IO, DYNAMIC, NO_TENSOR),
+    *(OPSET_TWICE, STRAY_REFERENCE),
     *(BATCHNORM, TRANSPOSES, CONSTANT_PART, IDLE, HALF_QUANTIZED),
 )
 
 
 def specification(view: ModelView) -> Iterator[Finding]:
-    """Unused inputs, duplicate node names, old opsets, random operators."""
+    """Unused inputs, duplicate node names, old opsets, random operators, and what the ONNX checker lets through."""
+    yield from _beside_the_checker(view)
     for spec in view.header.inputs:
         if spec.name not in view.readers and spec.name not in view.output_names:
             yield UNUSED_INPUT.finding("nothing reads this input", spec.name)
@@ -144,6 +162,22 @@ def specification(view: ModelView) -> Iterator[Finding]:
     for node in view.nodes:
         if node.op_type in RANDOM_OPERATORS and is_standard(node.domain):
             yield RANDOM.finding("gives other values in every run", label(node))
+
+
+def _beside_the_checker(view: ModelView) -> Iterator[Finding]:
+    for owner in (view.proto, *view.proto.functions):
+        domains = Counter(entry.domain or "ai.onnx" for entry in owner.opset_import)
+        for domain, count in domains.items():
+            if count > 1:
+                where = "" if isinstance(owner, onnx.ModelProto) else f" by function {owner.name!r}"
+                yield OPSET_TWICE.finding(f"{domain} is imported {count} times{where}")
+    for graph in view.graphs_outside_functions:
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.ref_attr_name:
+                    yield STRAY_REFERENCE.finding(
+                        f"its attribute {attribute.name!r} refers to {attribute.ref_attr_name!r}", label(node)
+                    )
 
 
 def portability(view: ModelView) -> Iterator[Finding]:
@@ -175,6 +209,26 @@ def portability(view: ModelView) -> Iterator[Finding]:
             yield NO_TENSOR.finding(f"the output is a {spec.dtype}, not a tensor", spec.name)
 
 
+def _is_spared(view: ModelView, node: onnx.NodeProto, source: onnx.NodeProto) -> bool:
+    """Whether joining two transposes saves one: nobody else reads what lies between, or they undo one another."""
+    alone = len(view.readers.get(source.output[0], ())) == 1 and source.output[0] not in view.output_names
+    first, second = (next((list(a.ints) for a in n.attribute if a.name == "perm"), []) for n in (source, node))
+    if len(first) == len(second) and first and max(first) < len(first) and max(second) < len(first):
+        undone = [first[axis] for axis in second] == list(range(len(first)))
+    else:
+        undone = not first and not second  # both turn all dims round
+    return alone or (undone and not _joins(view, source.input[0], node.output[0]))
+
+
+def _joins_the_edges(view: ModelView, node: onnx.NodeProto) -> bool:
+    """Whether a node only hands an input of the model on to an output of it, which some node has to do."""
+    return bool(node.input and node.output) and _joins(view, node.input[0], node.output[0])
+
+
+def _joins(view: ModelView, given: str, made: str) -> bool:
+    return given not in view.producers and made in view.output_names
+
+
 def performance(view: ModelView) -> Iterator[Finding]:
     """What optimize would do, and quantized operators that stay float."""
     constant = 0
@@ -184,8 +238,9 @@ def performance(view: ModelView) -> Iterator[Finding]:
             if len(view.readers.get(node.input[0], ())) == 1 and node.input[0] not in view.output_names:
                 yield BATCHNORM.finding(f"could be folded into {label(source)}", label(node))
         elif node.op_type == "Transpose" and source is not None and source.op_type == "Transpose":
-            yield TRANSPOSES.finding(f"follows {label(source)}: one would do, or none", label(node))
-        elif node.op_type in ("Identity", "Dropout") and is_standard(node.domain):
+            if _is_spared(view, node, source):
+                yield TRANSPOSES.finding(f"follows {label(source)}: one would do, or none", label(node))
+        elif node.op_type in ("Identity", "Dropout") and is_standard(node.domain) and not _joins_the_edges(view, node):
             if node.op_type == "Identity" or len(node.input) < 3 or not node.input[2]:
                 yield IDLE.finding("could be left out", label(node))
         elif node.op_type in _HEAVY:

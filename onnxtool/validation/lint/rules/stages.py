@@ -53,6 +53,14 @@ RULES = (
         "Name the library with --custom-op-library FILE.",
     ),
     Rule(
+        "OT104",
+        _E,
+        "an operator set that the runtime does not know",
+        "The model is written for a newer operator set than this ONNX Runtime was built with, which refuses to load it "
+        "whatever operators are in it.",
+        "Convert with an older --opset (edit --opset N rewrites a model), or use a newer onnxruntime.",
+    ),
+    Rule(
         "OT111",
         _E,
         "fails on the given data",
