@@ -39,6 +39,7 @@ class SourceModel(ABC):
             compares in doubles and the graph in floats, "text" where words are cut up by other rules.
         compared_sizes: numbers that the code, or the exporter's record of it, compares sizes with.
         compared_values: likewise, for values.
+        dropped: options of the source that its exporter is known to leave out: they are named where the proof fails.
         advice: what the user can do where the ONNX graph fails though the source runs; "" where nothing is known.
     """
 
@@ -51,6 +52,7 @@ class SourceModel(ABC):
     rounding: Mapping[str, float] = _NOTHING
     advice: str = ""
     limits: Sequence[str] = ()
+    dropped: Sequence[str] = ()
     compared_sizes: Sequence[int] = ()
     compared_values: Sequence[float] = ()
 

@@ -108,6 +108,8 @@ def convert(
             if verify_result:
                 graph, comparison = cleaned_up(graph, proof, model.notes)
                 _release(model)
+                if not comparison.ok and model.dropped:
+                    model.notes.append(f"options that the exporter may leave out: {', '.join(model.dropped)}")
                 if comparison.ok and comparison.coverage is not None:
                     model.notes.extend(comparison.coverage.notes)
                 observe_output_dims(graph, model.inputs, [(p.feeds, p.outputs) for p in proof.probes])

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.conversion.boosting.dropped import dropped_options, put_right
+from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
@@ -39,7 +41,11 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
             raise
         except Exception as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise UnsupportedError(f"{model.form}: cannot be converted: {reason[:300]}") from error
+            options = dropped_options(model.estimator)
+            what = f" ({', '.join(options)})" if options else ""
+            raise UnsupportedError(f"{model.form}{what}: cannot be converted: {reason[:300]}") from error
+    model.dropped = tuple(dropped_options(model.estimator))
+    put_right(proto, model.estimator)
     without_zipmap(proto)
     if zipmap and len(model.outputs) == 2:
         _with_zipmap(proto, model)
@@ -55,10 +61,11 @@ def _onnxmltools(model: SklearnModel, package: str, opset: int) -> onnx.ModelPro
         raise MissingExtraError(model.form, "onnxmltools", "boosting") from error
     shape = [d if isinstance(d, int) else None for d in model.inputs[0].shape or ()]
     arguments: dict[str, Any] = {"initial_types": [("X", FloatTensorType(shape))], "target_opset": opset}
-    if package == "lightgbm":
-        proto: onnx.ModelProto = convert.convert_lightgbm(model.estimator, zipmap=False, **arguments)
-    else:
-        proto = convert.convert_xgboost(model.estimator, **arguments)
+    with exact_trees():
+        if package == "lightgbm":
+            proto: onnx.ModelProto = convert.convert_lightgbm(model.estimator, zipmap=False, **arguments)
+        else:
+            proto = convert.convert_xgboost(model.estimator, **arguments)
     return proto
 
 

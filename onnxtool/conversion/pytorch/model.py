@@ -22,6 +22,7 @@ from onnxtool.conversion.pytorch.load import Loaded
 from onnxtool.conversion.pytorch.state import ModuleState, random_operators
 from onnxtool.conversion.pytorch.tensors import named_tensors, numpy_dtype, to_numpy, to_torch
 from onnxtool.conversion.pytorch.traced_branches import FrozenBranches, place_text
+from onnxtool.conversion.pytorch.wider import WiderModel, in_float64
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
@@ -70,6 +71,7 @@ class TorchModel(LayeredModel):
         program: the exported program, if the source was one.
         frozen: what tracing warned of, where it was traced.
         state: its buffers as they were loaded; a run starts from these.
+        released: the weights were given back.
         advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
     """
 
@@ -84,6 +86,7 @@ class TorchModel(LayeredModel):
     advice: str = ""
     frozen: FrozenBranches | None = None
     state: ModuleState | None = None
+    released: bool = False
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
     def __post_init__(self) -> None:
@@ -163,8 +166,13 @@ class TorchModel(LayeredModel):
         with watched_modules(self.module, see):
             self._forward(feeds)
 
+    def rerounded(self) -> WiderModel | None:
+        """The same function with other roundings: in float64."""
+        return None if self.released or self.program is not None else in_float64(self)
+
     def release(self) -> None:
         """Give back the weights; the model cannot be run after this."""
+        self.released = True
         self.module, self.program, self.state = torch.nn.Identity(), None, None
 
     def trace_inputs(self) -> tuple[torch.Tensor, ...]:

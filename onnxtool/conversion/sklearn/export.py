@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.conversion.boosting.dropped import dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
 from onnxtool.conversion.sklearn.cleanup import clean_up
+from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
-from onnxtool.conversion.sklearn.prepare import convertible, refuse_hopeless, steps_of
+from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of
 from onnxtool.conversion.sklearn.schema import last_step
 from onnxtool.conversion.sklearn.tree_thresholds import note_flips
 from onnxtool.conversion.tensorflow.environment import quiet
@@ -42,11 +44,14 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     except ModuleNotFoundError as error:
         raise MissingExtraError(type(model.estimator).__name__, "skl2onnx", "sklearn") from error
     refuse_hopeless(model.estimator, not model.columns and model.inputs[0].dtype == np.dtype("float32"))
-    with quiet(verbose), _integers_for_booleans():
+    with quiet(verbose), _integers_for_booleans(), exact_trees(doubles=model.doubles):
         proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
     del proto.graph.output[len(model.outputs) :]
     if not zipmap:
         without_zipmap(proto)
+    last = last_step(model.estimator)
+    model.dropped = (*dropped_options(last), *chosen_options(model.estimator))
+    put_right(proto, last)
     runner = clean_up(proto, model)
     if runner is not None:
         note_flips(model, runner)

@@ -12,7 +12,7 @@ import numpy as np
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.options import ConvertOptions
-from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, trees_of
+from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
 from onnxtool.model.domains import Domain
@@ -49,7 +49,8 @@ class SklearnModel(SourceModel):
     raw_scores: bool = False
     doubles: bool = False
     classes: tuple[Any, ...] = ()
-    limits: tuple[str, ...] = ("thresholds", "text")
+    limits: tuple[str, ...] = ("text",)
+    dropped: tuple[str, ...] = ()
 
     @classmethod
     def prepare(
@@ -91,7 +92,8 @@ class SklearnModel(SourceModel):
             feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
             raw_scores=_is_classifier(estimator) and not hasattr(estimator, "predict_proba"),
             doubles=options.float64,
-            limits=(*cls.limits, "missing") if _trees(estimator) else cls.limits,
+            # The runtime's trees in doubles round their thresholds in ways of their own.
+            limits=(*cls.limits, "thresholds") if options.float64 else cls.limits,
         )
 
     def __post_init__(self) -> None:
@@ -151,12 +153,6 @@ class SklearnModel(SourceModel):
         given = dict(zip(self.columns, (_with_gaps(v) for v in values), strict=True))
         # Columns that the model drops must be there all the same.
         return pandas.DataFrame({name: given.get(str(name), 0) for name in self.estimator.feature_names_in_})
-
-
-def _trees(estimator: Any) -> bool:
-    """Trees of scikit-learn's own: what they do with NaN is known for trees fitted with NaN only."""
-    steps = [step for _, step in getattr(estimator, "steps", [("", estimator)])]
-    return any(trees_of(step) for step in steps if step is not None and not isinstance(step, str))
 
 
 def outputs_of(

@@ -45,6 +45,11 @@ def refuse_hopeless(estimator: Any, float32_matrix: bool) -> None:
         name = type(step).__name__
         if _selects_nothing(step):
             raise UnsupportedError(f"{name}: it selects no column at all, so there is nothing to convert.")
+        if _splits_categories(step):
+            raise UnsupportedError(
+                f"{name}: it splits on categories (categorical_features), which skl2onnx takes for numbers. Encode "
+                "them before (OneHotEncoder), and fit it without categorical_features."
+            )
         categories = getattr(step, "categories_", None)
         numbers = [np.asarray(c) for c in categories or () if np.asarray(c).dtype == np.float64]
         lost = sum(int((c != c.astype(np.float32)).sum()) for c in (n[np.isfinite(n)] for n in numbers))
@@ -53,6 +58,12 @@ def refuse_hopeless(estimator: Any, float32_matrix: bool) -> None:
                 f"{name}: {lost} of its categories are numbers that float32 cannot hold, so no row would match them. "
                 "Fit it on text, on integers, or on numbers rounded to float32."
             )
+
+
+def _splits_categories(step: Any) -> bool:
+    """Histogram gradient boosting that has learned a split on a category."""
+    rounds = getattr(step, "_predictors", None) or ()
+    return any(tree.nodes["is_categorical"].any() for trees in rounds for tree in trees)
 
 
 def _selects_nothing(step: Any) -> bool:
@@ -123,3 +134,17 @@ def _text_imputer(step: Any) -> bool:
 
 def _flattening(step: Any) -> bool:
     return type(step).__name__ == "VotingClassifier" and bool(getattr(step, "flatten_transform", False))
+
+
+def chosen_options(estimator: Any) -> list[str]:
+    """What steps were made with that is not their default and a word or a switch: "MaxAbsScaler(clip=True)"."""
+    found = []
+    for step in steps_of(estimator):
+        try:
+            given, usual = step.get_params(deep=False), type(step)().get_params(deep=False)
+        except Exception:  # a step that cannot be made without arguments
+            continue
+        kept = [f"{n}={v!r}" for n, v in given.items() if isinstance(v, (str, bool)) and v != usual.get(n)]
+        if kept:
+            found.append(f"{type(step).__name__}({', '.join(kept)})")
+    return list(dict.fromkeys(found))

@@ -54,6 +54,8 @@ def rows_near_thresholds(model: SklearnModel) -> np.ndarray | None:
     inner = [np.flatnonzero(tree.children_left >= 0) for tree in trees]
     features = np.concatenate([tree.feature[nodes] for tree, nodes in zip(trees, inner, strict=True)] or [[]])
     thresholds = np.concatenate([tree.threshold[nodes] for tree, nodes in zip(trees, inner, strict=True)] or [[]])
+    finite = np.isfinite(thresholds)  # an infinite one parts missing values from all others
+    features, thresholds = features[finite], thresholds[finite]
     if not len(thresholds):
         return None
     generator = np.random.default_rng(0)

@@ -18,6 +18,7 @@ from onnxtool.validation.equivalence.tolerance_policy import (
     Tolerance,
     allowed_error,
     column_sums,
+    distinct_numbers,
     groupings,
     rule_text,
 )
@@ -131,8 +132,32 @@ def test_a_run_of_zeros_keeps_the_usual_size_of_the_output() -> None:
 def test_the_benefit_of_chance_is_bounded() -> None:
     one = ColumnScales().add(np.float32([[1e-3, 1.0]])).at(0, 2)[0]
     assert one == pytest.approx(1e-3 * CHANCE * 2, rel=0.01)
-    many = ColumnScales().add(np.float32([[1e-3, 1.0]] * 24)).at(0, 2)[0]
+    rows = np.float32([[1e-3, 1.0]]) * np.linspace(0.9, 1.1, 24, dtype=np.float32)[:, None]
+    many = ColumnScales().add(rows).at(0, 2)[0]
     assert LEAST_SCALE * 0.9 < many < LEAST_SCALE * 1.1
+
+
+def test_copies_of_a_row_tell_no_more_than_one() -> None:
+    one = ColumnScales().add(np.float32([[1e-3, 1.0]])).at(0, 2)[0]
+    copies = np.float32([[1e-3, 1.0]] * 24)
+    assert ColumnScales().add(copies).at(0, 2)[0] == pytest.approx(one, rel=1e-6)
+    copies[::2] *= np.float32(1 + 1e-7)  # but for rounding
+    assert ColumnScales().add(copies).at(0, 2)[0] == pytest.approx(one, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("values", "grouping", "expected"),
+    [
+        (np.arange(24.0).reshape(6, 4), (6, 4, 1), 6),
+        (np.tile(np.arange(4.0), (6, 1)), (6, 4, 1), 1),
+        (np.repeat(np.arange(6.0).reshape(2, 3)[:, :, None], 5, axis=2), (2, 3, 5), 2),
+        (1e-9 * np.arange(24.0).reshape(6, 4), (6, 4, 1), 6),
+        (np.zeros((3, 2)), (3, 2, 1), 1),
+        (np.zeros((600, 2)), (600, 2, 1), 600),
+    ],
+)
+def test_distinct_numbers(values: np.ndarray, grouping: tuple[int, int, int], expected: int) -> None:
+    assert distinct_numbers(values, grouping) == expected
 
 
 def test_one_number_near_zero_among_its_neighbours_is_not_held_to_itself() -> None:

@@ -1,0 +1,129 @@
+"""What exporters of boosted trees leave out: put right in the graph where operators allow, else named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx
+
+_TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
+_LIGHTGBM = {"linear_tree": "\nis_linear=1", "boosting=rf": "\naverage_output"}
+# CatBoost 1.2's predict() gives the exponential of the sum of leaves for these; its ONNX form stops at the sum.
+_EXPONENTIAL = ("Poisson", "Tweedie")
+
+
+def put_right(proto: onnx.ModelProto, estimator: Any) -> None:
+    """Change a graph with one ensemble of trees so that it computes what its booster does; others are left alone.
+
+    Args:
+        proto: as onnxmltools 1.16, skl2onnx 1.20 or CatBoost 1.2 left it; changed in place.
+        estimator: what it was made of.
+    """
+    trees = [node for node in proto.graph.node if node.op_type in _TREES]
+    if len(trees) != 1:
+        return
+    package = type(estimator).__module__.partition(".")[0]
+    if package in ("lightgbm", "onnxmltools"):
+        _lightgbm(proto, trees[0], estimator)
+    elif (package == "catboost" and _loss_of(estimator) in _EXPONENTIAL) or (
+        type(estimator).__name__ == "HistGradientBoostingRegressor" and estimator.loss in ("poisson", "gamma")
+    ):
+        _append(proto, "Exp")
+
+
+def dropped_options(estimator: Any) -> list[str]:
+    """Options that the exporters are known to drop, of a booster or an estimator: "linear_tree"."""
+    package = type(estimator).__module__.partition(".")[0]
+    if package == "lightgbm":
+        text = _text(estimator)
+        found = [name for name, mark in _LIGHTGBM.items() if mark in text]
+        # Bits 2 and 3 of a decision say what stands for a missing value: 1 is zero (LightGBM, include/LightGBM/tree.h).
+        decisions = [w for line in text.splitlines() if line.startswith("decision_type=") for w in line[14:].split()]
+        found += ["zero_as_missing"] * any(int(d) >> 2 & 3 == 1 for d in decisions)
+        return [*found, f"objective={_objective(text)}"]
+    if package == "xgboost":
+        return _xgboost(estimator)
+    if package == "catboost":
+        return [f"loss_function={_loss_of(estimator)}"]
+    return []
+
+
+def _lightgbm(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+    text = _text(estimator)
+    objective = _objective(text)
+    words = dict(word.partition(":")[::2] for word in objective.split(" ")[1:])
+    if node.op_type == "TreeEnsembleClassifier" and "average_output" not in text:
+        if objective.startswith("multiclassova"):
+            _set(node, "post_transform", "LOGISTIC")
+        if objective.startswith(("binary", "multiclassova")):
+            _scale(node, float(words.get("sigmoid") or 1.0))
+    elif objective.startswith("regression") and "sqrt" in words:
+        _append(proto, "Abs", "Mul")  # the sign times the square
+
+
+def _scale(node: Any, factor: float) -> None:
+    for attribute in node.attribute:
+        if attribute.name in ("class_weights", "base_values") and factor != 1.0:
+            attribute.floats[:] = [factor * w for w in attribute.floats]
+
+
+def _set(node: Any, name: str, value: str) -> None:
+    for attribute in node.attribute:
+        if attribute.name == name:
+            attribute.s = value.encode()
+
+
+def _append(proto: onnx.ModelProto, operator: str, joined: str = "") -> None:
+    """Apply an operator to the first output; with `joined`, that to the output and what the operator gives."""
+    from onnx import helper
+
+    name = proto.graph.output[0].name
+    before = f"{name}.before"
+    for node in proto.graph.node:
+        for place, output in enumerate(node.output):
+            if output == name:
+                node.output[place] = before
+    if joined:
+        proto.graph.node.append(helper.make_node(operator, [before], [f"{name}.size"]))
+        proto.graph.node.append(helper.make_node(joined, [before, f"{name}.size"], [name]))
+    else:
+        proto.graph.node.append(helper.make_node(operator, [before], [name]))
+
+
+def _text(estimator: Any) -> str:
+    """A LightGBM model in its own file format."""
+    booster = getattr(estimator, "booster_", estimator)
+    return str(booster.model_to_string())
+
+
+def _objective(text: str) -> str:
+    lines = (line for line in text.splitlines() if line.startswith("objective="))
+    return next(lines, "objective=").partition("=")[2]
+
+
+def _loss_of(estimator: Any) -> str:
+    """CatBoost's loss function without its parameters."""
+    try:
+        return str(estimator.get_all_params().get("loss_function", "")).partition(":")[0]
+    except Exception:  # models read from a file know less
+        return ""
+
+
+def _xgboost(estimator: Any) -> list[str]:
+    import json
+
+    booster = estimator.get_booster() if hasattr(estimator, "get_booster") else estimator
+    learner = json.loads(booster.save_config())["learner"]
+    found = []
+    kind = learner["gradient_booster"]["name"]
+    if kind != "gbtree":
+        found.append(f"booster={kind}")
+    if int(learner["learner_model_param"].get("num_target", "1")) > 1:
+        found.append("several targets")
+    missing = getattr(estimator, "missing", np.nan)
+    if missing is not None and not np.isnan(missing):
+        found.append(f"missing={missing:g}")
+    return [*found, f"objective={learner['objective']['name']}"]

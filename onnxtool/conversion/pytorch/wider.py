@@ -1,0 +1,61 @@
+"""A torch module in float64: the same function with other roundings, which tells how far rounding moves its outputs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from onnxtool.conversion.pytorch.tensors import named_tensors, to_numpy, to_torch
+from onnxtool.errors import InputError
+from onnxtool.model.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from onnxtool.conversion.pytorch.model import TorchModel
+
+_MOST_BYTES = 1 << 28  # of weights that are copied
+
+
+class WiderModel:
+    """A Runner that computes in float64 and gives its outputs in the types of the model that it is a copy of."""
+
+    def __init__(self, model: TorchModel, module: torch.nn.Module) -> None:
+        self.inputs: Sequence[TensorSpec] = model.inputs
+        self.outputs: Sequence[TensorSpec] = model.outputs
+        self._plan, self._module = model.plan, module
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass.
+
+        Raises:
+            InputError: the module does not run in float64.
+        """
+        tensors = [to_torch(np.asarray(feeds[s.name])) for s in self.inputs]
+        args, kwargs = self._plan.call([t.double() if t.is_floating_point() else t for t in tensors])
+        try:
+            with torch.inference_mode():
+                found = [to_numpy(t) for _, t in named_tensors(self._module(*args, **kwargs))]
+        except Exception as error:  # a module with a type of its own written into it
+            raise InputError(f"the module does not run in float64: {type(error).__name__}") from error
+        return {
+            s.name: a.astype(s.dtype) if isinstance(s.dtype, np.dtype) else a
+            for s, a in zip(self.outputs, found, strict=True)
+        }
+
+
+def in_float64(model: TorchModel) -> WiderModel | None:
+    """A copy of the model that computes in float64; None for what cannot be copied, is large, or is half precision."""
+    module = model.module
+    tensors = [*module.parameters(), *module.buffers()]
+    floats = {t.dtype for t in tensors if t.is_floating_point()}
+    if isinstance(module, torch.jit.ScriptModule) or not floats <= {torch.float32}:
+        return None
+    if sum(t.nbytes for t in tensors) > _MOST_BYTES:
+        return None
+    try:
+        return WiderModel(model, copy.deepcopy(module).double().eval())
+    except Exception:  # hooks and handles of other libraries cannot be copied
+        return None

@@ -1,0 +1,106 @@
+"""What exporters of trees lose: thresholds in doubles, and where missing values go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+# skl2onnx 1.20 copies trees by this function, which it imports by name into several modules.
+_COPY = "add_tree_to_attribute_pairs"
+
+
+def rounded_down(threshold: float) -> float:
+    """The largest float32 that is not above a threshold.
+
+    For every x in float32, x <= threshold is x <= the float32 that this gives. A threshold rounded to the nearest
+    float32 may lie above it, and then takes in numbers that it should not.
+    """
+    with np.errstate(over="ignore"):
+        nearest = np.float32(threshold)
+    if np.isnan(nearest) or float(nearest) <= float(threshold):  # as doubles: numpy would compare in float32
+        return float(nearest)
+    return float(np.nextafter(nearest, np.float32(-np.inf)))
+
+
+@contextmanager
+def exact_trees(*, doubles: bool = False) -> Iterator[None]:
+    """Inside the block, skl2onnx and onnxmltools write trees that decide as their source does, for float32 inputs.
+
+    skl2onnx 1.20 rounds the thresholds of histogram gradient boosting to the nearest float32, onnxmltools 1.16 those of
+    LightGBM; skl2onnx leaves out which way missing values go in trees that were fitted with some.
+
+    Args:
+        doubles: the graph is to compute in doubles; thresholds stay as they are.
+    """
+    containers = [
+        sys.modules[name].ModelComponentContainer
+        for name in ("skl2onnx.common._container", "onnxmltools.convert.common._container")
+        if name in sys.modules
+    ]
+    plain = [container.add_node for container in containers]
+    trees = sys.modules.get("skl2onnx.common.tree_ensemble")
+    add_node = getattr(trees, "add_node", None)
+    copies = [
+        (module, getattr(module, _COPY))
+        for name, module in list(sys.modules.items())
+        if name.startswith("skl2onnx.") and hasattr(module, _COPY)
+    ]
+    try:
+        for container, own in zip(containers, plain, strict=True):
+            container.add_node = own if doubles else _with_thresholds(own)
+        if trees is not None and add_node is not None and not doubles:
+            trees.add_node = _adjusting(add_node)  # type: ignore[attr-defined]
+        for module, own in copies:
+            setattr(module, _COPY, _with_missing(own))
+        yield
+    finally:
+        for container, own in zip(containers, plain, strict=True):
+            container.add_node = own
+        if trees is not None and add_node is not None:
+            trees.add_node = add_node  # type: ignore[attr-defined]
+        for module, own in copies:
+            setattr(module, _COPY, own)
+
+
+def _with_thresholds(plain: Any) -> Any:
+    """Doubles that are to become a node's float32 thresholds are rounded down."""
+
+    def add_node(self: Any, *arguments: Any, **attributes: Any) -> Any:
+        values, modes = attributes.get("nodes_values"), attributes.get("nodes_modes")
+        if isinstance(values, list) and modes is not None and len(modes) == len(values):
+            attributes["nodes_values"] = [
+                rounded_down(v) if m == "BRANCH_LEQ" else v for v, m in zip(values, modes, strict=True)
+            ]
+        return plain(self, *arguments, **attributes)
+
+    return add_node
+
+
+def _adjusting(plain: Any) -> Any:
+    """skl2onnx adjusts thresholds to float32 where it is told to, which its gradient boosting does not."""
+
+    def add_node(*arguments: Any, **options: Any) -> Any:
+        if options.get("dtype") != np.float64 and "adjust_threshold_for_sklearn" in options:
+            options["adjust_threshold_for_sklearn"] = False
+            mode, value = arguments[6:8]
+            if mode == "BRANCH_LEQ":
+                arguments = (*arguments[:7], rounded_down(value), *arguments[8:])
+        return plain(*arguments, **options)
+
+    return add_node
+
+
+def _with_missing(plain: Any) -> Any:
+    def add_tree(attributes: Any, is_classifier: Any, tree: Any, *rest: Any, **options: Any) -> Any:
+        start = len(attributes["nodes_treeids"])
+        result = plain(attributes, is_classifier, tree, *rest, **options)
+        left = getattr(tree, "missing_go_to_left", None)
+        if left is not None:
+            attributes["nodes_missing_value_tracks_true"][start:] = [int(v) for v in np.asarray(left)]
+        return result
+
+    return add_tree

@@ -1,0 +1,84 @@
+"""Trees decide in ONNX as in their source, on the thresholds and for missing values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import onnxtool
+from onnxtool.conversion.sklearn.exact_trees import rounded_down
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+tree = pytest.importorskip("sklearn.tree")
+pytest.importorskip("skl2onnx")
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("threshold", [0.1, -0.1, 0.30000001192092896, 1e-50, -1e-50, 1e300, 20001.025, 0.0])
+def test_every_float32_decides_as_against_the_double(threshold: float) -> None:
+    low = np.float32(rounded_down(threshold))
+    assert float(low) <= threshold
+    with np.errstate(over="ignore"):
+        assert float(np.nextafter(low, np.float32(np.inf))) > threshold
+
+
+def test_infinity_stays() -> None:
+    assert rounded_down(np.inf) == np.inf
+
+
+def converted(estimator: object, folder: Path) -> onnxruntime.InferenceSession:
+    report = onnxtool.convert(estimator, folder / "out.onnx")
+    assert report.ok
+    assert not [n for n in report.notes if "differ" in n]
+    return onnxruntime.InferenceSession(folder / "out.onnx")
+
+
+def test_missing_values_go_the_way_that_was_learned(tmp_path: Path) -> None:
+    rows = RANDOM.standard_normal((200, 3)).astype(np.float32)
+    rows[RANDOM.random(rows.shape) < 0.2] = np.nan
+    target = np.where(np.isnan(rows[:, 0]), 3.0, np.nan_to_num(rows[:, 1]))
+    forest = ensemble.RandomForestRegressor(3, random_state=0).fit(rows, target)
+    session = converted(forest, tmp_path)
+    found = session.run(None, {session.get_inputs()[0].name: rows})[0].reshape(-1)
+    np.testing.assert_allclose(found, forest.predict(rows), rtol=1e-5, atol=1e-6)
+
+
+def test_histogram_boosting_decides_exactly_on_its_thresholds(tmp_path: Path) -> None:
+    rows = RANDOM.standard_normal((300, 2))
+    booster = ensemble.HistGradientBoostingRegressor(max_iter=3).fit(rows, rows[:, 0] ** 2)
+    nodes = booster._predictors[0][0].nodes
+    splits = nodes[nodes["is_leaf"] == 0]
+    near = np.zeros((len(splits), 2), np.float32)
+    near[np.arange(len(splits)), splits["feature_idx"]] = splits["num_threshold"].astype(np.float32)
+    session = converted(booster, tmp_path)
+    found = session.run(None, {session.get_inputs()[0].name: near})[0].reshape(-1)
+    np.testing.assert_allclose(found, booster.predict(near.astype(np.float64)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+def test_logarithmic_links_are_undone(loss: str, tmp_path: Path) -> None:
+    rows = RANDOM.standard_normal((100, 2)).astype(np.float32)
+    booster = ensemble.HistGradientBoostingRegressor(loss=loss, max_iter=3).fit(rows, np.exp(rows[:, 0]))
+    session = converted(booster, tmp_path)
+    found = session.run(None, {session.get_inputs()[0].name: rows})[0].reshape(-1)
+    np.testing.assert_allclose(found, booster.predict(rows), rtol=1e-4)
+
+
+def test_a_split_on_categories_is_refused(tmp_path: Path) -> None:
+    kinds = RANDOM.integers(0, 6, 300)
+    rows = np.column_stack([kinds, RANDOM.standard_normal(300)])
+    target = np.isin(kinds, [1, 4]).astype(float)
+    booster = ensemble.HistGradientBoostingRegressor(max_iter=3, categorical_features=[0]).fit(rows, target)
+    with pytest.raises(onnxtool.errors.UnsupportedError, match="categorical_features"):
+        onnxtool.convert(booster, tmp_path / "out.onnx")
+
+
+def test_what_the_exporter_may_leave_out_is_named(tmp_path: Path) -> None:
+    preprocessing = pytest.importorskip("sklearn.preprocessing")
+    rows = RANDOM.standard_normal((50, 3))
+    report = onnxtool.convert(preprocessing.Normalizer("max").fit(rows), tmp_path / "out.onnx")
+    if not report.ok:
+        assert any("norm='max'" in note for note in report.notes)
