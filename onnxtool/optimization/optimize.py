@@ -30,6 +30,7 @@ from onnxtool.optimization.opset import convert_opset
 from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
 from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
+from onnxtool.optimization.regression import without_regression
 from onnxtool.optimization.shape_inference.value_facts import distrust_names
 from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.report.provider_proof import ProviderProof
@@ -155,7 +156,17 @@ def optimize(
     warnings += [f"{d.name} was left out: {d.reason}" for d in dropped]
     latency = None
     if bench and judgement is not None:
-        latency = measure_ratio(source, attempt.model, judgement.probes[0].feeds, options)
+        timed = judgement.probes[0].feeds
+        latency = measure_ratio(source, attempt.model, timed, options)
+
+        def simpler() -> Attempt | None:
+            if level is Level.BASIC or passes:
+                return None
+            basic = [p.name for p in chosen if p.level is Level.BASIC]
+            return drop_faulty_passes(fresh, judgement, Level.BASIC, basic, max_folded_bytes)[0]
+
+        attempt, latency, slower = without_regression(source, attempt, latency, timed, options, simpler)
+        warnings += [slower] if slower else []
     _write(attempt, output, before, level, digest, dropped)
     slow = (DroppedPass(t.name, t.reason, fault=False) for t in choice.trials if not t.kept)
     return OptimizeReport(

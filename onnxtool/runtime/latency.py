@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.timing import clock_for, measure, ratio
+from onnxtool.runtime.timing import Ratio, Timing, block_ratio, clock_for, measure, ratio
 
 _LEAST_ROUNDS = 3
 _PATIENCE = 3  # times the budget, that the minimum of rounds may take
@@ -73,6 +74,7 @@ def _call(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> Callable[[], o
 
 _LENGTHS = (16, 128)
 _BUDGET = 1.0  # seconds
+_BLOCKS = 5
 _SLOW = 0.25  # a model slower than this gets fewer rounds
 
 
@@ -106,12 +108,32 @@ def measure_ratio(
             warmup=1 if slow else 3,
             clock=clock_for(options.threads),
         )
-    found = ratio(timings[1], timings[0])
+    return _as_report(ratio(timings[1], timings[0]), timings, options)
+
+
+def confirmed_ratio(
+    source: Path | ir.Model, result: ir.Model, feeds: dict[str, np.ndarray], options: SessionOptions
+) -> LatencyRatio:
+    """The same, measured longer with fresh sessions several times: two sessions of one file differ by chance."""
+    options = dataclasses.replace(options, threads=options.threads or 1)
+    blocks: list[list[Timing]] = []
+    with progress.task("measuring once more", _BLOCKS) as task:
+        for _ in range(_BLOCKS):
+            runners = [OnnxRunner.open(m, options) for m in (source, result)]
+            calls = [functools.partial(r.run, feeds) for r in runners]
+            blocks.append(measure(calls, budget=_BUDGET / 2, minimum=3, warmup=1, clock=clock_for(options.threads)))
+            task.advance()
+    before, after = zip(*blocks, strict=True)
+    whole = [Timing(tuple(s for block in side for s in block.samples)) for side in (before, after)]
+    return _as_report(block_ratio(after, before), whole, options)
+
+
+def _as_report(found: Ratio, timings: Sequence[Timing], options: SessionOptions) -> LatencyRatio:
     return LatencyRatio(
         before=timings[0].median,
         after=timings[1].median,
         value=found.value,
         low=found.low,
         high=found.high,
-        threads=options.threads,
+        threads=options.threads or 1,
     )
