@@ -14,6 +14,8 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "kserve": ("onnxtool.packaging.kinds.kserve", "KServe"),
     "triton": ("onnxtool.packaging.kinds.triton", "Triton"),
     "mlflow": ("onnxtool.packaging.kinds.mlflow", "MlFlow"),
+    "ort": ("onnxtool.packaging.kinds.ort", "Ort"),
+    "cpp": ("onnxtool.packaging.kinds.cpp", "Cpp"),
     "web": ("onnxtool.packaging.kinds.web", "Web"),
     "azureml": ("onnxtool.packaging.kinds.azureml", "AzureMl"),
 }
