@@ -20,7 +20,7 @@ from onnxtool.errors import UsageError, VerdictError
 from onnxtool.model import io
 from onnxtool.model.header import read_header
 from onnxtool.optimization.optimize import optimize
-from onnxtool.quantization.evaluation.task_metric import classification_accuracy
+from onnxtool.quantization.evaluation.metrics import accuracy
 from onnxtool.quantization.quantize import quantize
 from onnxtool.report.base import Report
 from onnxtool.report.quickstart import QuickstartReport, Stage
@@ -194,7 +194,7 @@ class _Job:
             runner = OnnxRunner.open(self.folder / file)
             nodes = read_header(io.read_proto(self.folder / file)).nodes
         if runner is not None:
-            score = classification_accuracy(runner.run(self.images), self.labels)
+            score = accuracy(runner.run(self.images), self.labels)
         size = None if file is None else io.total_bytes(self.folder / file)
         return Stage(name, command, file, size, nodes, score, None, None, outcome, 0.0)
 

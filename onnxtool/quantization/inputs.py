@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.ir.queries import input_specs
+from onnxtool.quantization.evaluation.output_kind import OutputKind, parse_kinds
 from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.preprocess.prepare import prepare
@@ -45,6 +47,7 @@ class QuantizationInputs:
         task: labelled data; None without.
         threads: for timing.
         session: the providers to run candidates on.
+        kinds: what outputs are for, where the user says so.
     """
 
     source: Path
@@ -54,6 +57,7 @@ class QuantizationInputs:
     task: LabelledTask | None
     threads: int
     session: SessionOptions = DEFAULT
+    kinds: Mapping[str, OutputKind] = field(default_factory=dict)
 
     @property
     def is_large(self) -> bool:
@@ -104,6 +108,7 @@ def open_inputs(
     level: str,
     images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
     session: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
+    output_kinds: Sequence[str] = (),
 ) -> QuantizationInputs:
     """Load the model and open the data; all that can be wrong with either is said here.
 
@@ -112,6 +117,7 @@ def open_inputs(
         UsageError: labels without data or the other way round.
     """
     original = io.load(source)
+    kinds = parse_kinds(output_kinds, [v.name or "" for v in original.graph.outputs])
     specs = input_specs(original)
     opened = None if data is None else open_data(data, specs, samples=samples, images=images)
     if opened is not None:
@@ -123,7 +129,7 @@ def open_inputs(
     elif labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
     prepared = _prepared(Path(source), original, level)
-    return QuantizationInputs(Path(source), original, prepared, opened, task, threads, session)
+    return QuantizationInputs(Path(source), original, prepared, opened, task, threads, session, kinds)
 
 
 def _prepared(source: Path, original: ir.Model, level: str) -> ir.Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ def quantize(
     target: str | None = None,
     threads: int = DEFAULT_THREADS,
     limits: ResultLimits | None = None,
+    output_kinds: Sequence[str] = (),
     options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
 ) -> QuantizeReport:
     """Quantize a float32 ONNX model, verify the result, and write it.
@@ -88,7 +89,8 @@ def quantize(
         samples: use at most this many.
         eval_data: labelled samples, likewise.
         labels: the labels, or the name of their array in the `eval_data` file.
-        metric: "accuracy", "file.py:function", or a function of (outputs by name, labels); higher is better.
+        metric: "accuracy", "f1", "auc", "r2", "perplexity", "cer", "wer", "miou", "map" or "retrieval" (see
+            `evaluation.metrics`), "file.py:function", or a function of (outputs by name, labels); higher is better.
         per_channel: one weight scale for each output channel.
         activations: integer type of activations (static).
         weights: integer type of weights.
@@ -120,6 +122,8 @@ def quantize(
         compact: weights of nodes that stay float (embeddings, recurrent layers, ...) are stored in so many bits (8 or
             16), and made float by the runtime when it loads the model; auto does so where the budget allows it.
         threads: of the runtime while measuring latency.
+        output_kinds: "NAME:KIND" for outputs whose use the graph does not tell: "logits", "embedding", "boxes", "mask",
+            "values" or "linear" (see `output_kind.OutputKind`).
         options: the execution providers that candidates are timed and judged on; the result is held against the CPU.
         limits: auto: what the result has to keep besides the budget; then it need not be faster than float.
 
@@ -159,7 +163,9 @@ def quantize(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
-    job = open_inputs(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures, options)
+    job = open_inputs(
+        source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures, options, output_kinds
+    )
     if job.is_large:
         if max_drop is not None:
             raise UsageError("--max-drop: the float model is not run, for its size, so that no loss can be measured.")

@@ -111,7 +111,7 @@ def finish(
         patience = _PATIENCE * outcome.clock.seconds
         probes = probes.until(time.perf_counter() + patience, _FEW_PROBES)
     # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
-    judge = FidelityEvaluator(job.original, float_runner, probes, batch=1)
+    judge = FidelityEvaluator(job.original, float_runner, probes, batch=1, kinds=job.kinds)
 
     def fit(expected: Outputs, actual: Outputs) -> None:
         wrong = outputs_fit(expected, actual)

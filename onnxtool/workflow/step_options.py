@@ -86,6 +86,7 @@ _OPTIMIZE = {
     "custom-op-library": LIBRARIES,
 }
 _QUANTIZE = {
+    "output-kind": TEXTS,
     "provider": TEXTS,
     "ep-library": TEXTS,
     "mode": TEXT,

@@ -86,8 +86,22 @@ def command(
         typer.Option("--labels", metavar="NAME", show_default=False, help="The labels' array in the --eval file."),
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help="accuracy (argmax), or file.py:FUNCTION of (outputs, labels).")
+        str,
+        typer.Option(
+            "--metric",
+            help="accuracy, f1, auc, r2, perplexity, cer, wer, miou, map, retrieval, or file.py:FUNCTION of (outputs, "
+            "labels).",
+        ),
     ] = "accuracy",
+    output_kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output-kind",
+            metavar="NAME:KIND",
+            help="What an output is for: logits, embedding, boxes, mask, values or linear. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     max_drop: Annotated[
         str | None,
         typer.Option(
@@ -307,6 +321,7 @@ def command(
             attention=attention,
             fuse=fuse.value if fuse is not None else "",
             threads=threads,
+            output_kinds=output_kind or (),
             options=session_options(provider, None, None, ep_library),
         )
         out.emit(report)

@@ -26,6 +26,7 @@ from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_ax
 from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
 from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
+from onnxtool.quantization.evaluation.probabilities import probabilities
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import Runner
@@ -46,9 +47,17 @@ class FidelityEvaluator:
     """
 
     def __init__(
-        self, model: ir.Model, runner: Runner, data: DataSource, *, batch: int = 8, limit: int = 256_000_000
+        self,
+        model: ir.Model,
+        runner: Runner,
+        data: DataSource,
+        *,
+        batch: int = 8,
+        limit: int = 256_000_000,
+        kinds: Mapping[str, OutputKind] | None = None,
     ) -> None:
-        self.kinds = {v.name: kind_of(v) for v in model.graph.outputs}
+        """Run the float model; `kinds` says what outputs are for where the graph is not to be asked."""
+        self.kinds = {v.name or "": kind_of(v) for v in model.graph.outputs} | dict(kinds or {})
         try:
             self._observe(runner, data, batch, limit)
         except InputError:
@@ -272,14 +281,6 @@ class _OutputStatistics:
         if self.true < _MIN_DETECTIONS or self.true == 0:
             return None
         return 2 * self.both / (self.true + self.found)
-
-
-def probabilities(values: np.ndarray) -> np.ndarray:
-    """Values over the last axis as probabilities: as they are when they sum to one, else their softmax."""
-    if values.min() >= 0 and np.abs(values.sum(axis=-1) - 1).max() < 1e-3:
-        return values
-    powers = np.exp(values - values.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 def noise_share(fidelity: Fidelity) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 import onnx_ir as ir
 
+from onnxtool.errors import UsageError
 from onnxtool.model.ir.queries import is_op
 
 _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div")
@@ -34,6 +35,36 @@ class OutputKind(Enum):
     LINEAR = "linear"
     VECTORS = "vectors"
     VALUES = "values"
+
+
+# What people call these.
+_WORDS = {
+    "logits": OutputKind.CLASSES,
+    "classes": OutputKind.CLASSES,
+    "linear": OutputKind.LINEAR,
+    "embedding": OutputKind.VECTORS,
+    "vectors": OutputKind.VECTORS,
+    "boxes": OutputKind.VALUES,
+    "mask": OutputKind.VALUES,
+    "values": OutputKind.VALUES,
+}
+
+
+def parse_kinds(texts: Sequence[str], outputs: Sequence[str]) -> dict[str, OutputKind]:
+    """Parse NAME:KIND for outputs whose use the graph does not tell.
+
+    Raises:
+        UsageError: another form, a kind that is not known, or no such output.
+    """
+    found = {}
+    for text in texts:
+        name, colon, word = text.rpartition(":")
+        if not colon or word not in _WORDS:
+            raise UsageError(f"--output-kind {text}: write NAME:KIND, KIND one of {', '.join(_WORDS)}.")
+        if name not in outputs:
+            raise UsageError(f"--output-kind {text}: the model gives {', '.join(outputs)}.")
+        found[name] = _WORDS[word]
+    return found
 
 
 def kind_of(output: ir.Value) -> OutputKind:

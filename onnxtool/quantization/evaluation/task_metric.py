@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.errors import InputError, UsageError
+from onnxtool.quantization.evaluation.metrics import METRICS
 from onnxtool.runtime.data.open_data import read_labels
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import Runner
@@ -69,8 +70,8 @@ def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, me
         data: what `source` was opened from.
         source: the samples.
         labels: name of the labels' array in the same .npz file, or the labels.
-        metric: "accuracy" (argmax over the last axis of the first output against integer labels), or
-            "file.py:function" of (outputs by name, labels) -> float, or such a function.
+        metric: a name in `metrics.METRICS` ("accuracy": argmax over the last axis of the first output that fits the
+            labels), or "file.py:function" of (outputs by name, labels) -> float, or such a function.
 
     Raises:
         InputError: no such labels, or another number of them than samples.
@@ -79,32 +80,13 @@ def open_task(data: Any, source: DataSource, labels: str | np.ndarray | None, me
     if labels is None:
         raise UsageError("--eval needs --labels NAME: the name of the labels' array in the --eval file.")
     array = read_labels(data, labels) if isinstance(labels, str) else np.asarray(labels)
-    if source.count is not None and array.shape[:1] != (source.count,):
+    if metric != "map" and source.count is not None and array.shape[:1] != (source.count,):
         raise InputError(f"{source.label}: {source.count} samples, but labels of shape {list(array.shape)}.")
     if callable(metric):
         return LabelledTask(source, array, metric, getattr(metric, "__name__", "metric"))
-    if metric == "accuracy":
-        return LabelledTask(source, array, classification_accuracy, "accuracy")
+    if metric in METRICS:
+        return LabelledTask(source, array, METRICS[metric], metric)
     script, colon, function = os.fspath(metric).rpartition(":")
     if not colon or not script.endswith(".py"):
-        raise UsageError(f"--metric {metric}: choose accuracy, or name a function: file.py:function.")
+        raise UsageError(f"--metric {metric}: choose {', '.join(METRICS)}, or name a function: file.py:function.")
     return LabelledTask(source, array, load_function(Path(script), function), metric)
-
-
-def classification_accuracy(outputs: Mapping[str, np.ndarray], labels: np.ndarray) -> float:
-    """Share of labels that the model hits.
-
-    The first output that has one more dim than the labels counts, by argmax over its last axis; where there is
-    none, an integer output of the labels' shape is compared as it is.
-
-    Raises:
-        InputError: no output fits the labels.
-    """
-    for array in outputs.values():
-        if array.shape[:-1] == labels.shape and array.ndim == labels.ndim + 1:
-            return float((array.argmax(axis=-1) == labels).mean())
-    for array in outputs.values():
-        if array.shape == labels.shape and array.dtype.kind in "iuOUS":
-            return float((array == labels).mean())
-    shapes = ", ".join(f"{n}{list(a.shape)}" for n, a in outputs.items())
-    raise InputError(f"labels of shape {list(labels.shape)} fit none of the outputs {shapes}; give --metric.")

@@ -353,7 +353,7 @@ def search(
         needed = live_tensors(placement_of(job.prepared.graph, everything))
         seen = observe(job.prepared, needed, _timely(measured, clock, "calibration"), histogram=True)
     shown = held_out.limited(HELD_OUT_SAMPLES).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
-    judge = FidelityEvaluator(job.original, reference, shown)
+    judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds)
     guess = rule_of_thumb(macs(nodes, seen)) if target is not None else None
     samples = None if measured is None else _timely(measured, clock, "condition")
     lab = CandidateEvaluator(

@@ -15,8 +15,9 @@ from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
+from onnxtool.quantization.evaluation.metrics import accuracy
 from onnxtool.quantization.evaluation.output_kind import kind_of
-from onnxtool.quantization.evaluation.task_metric import LabelledTask, classification_accuracy
+from onnxtool.quantization.evaluation.task_metric import LabelledTask
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.report.quantize import Fidelity, TaskMetric
 from onnxtool.runtime.data.open_data import open_data
@@ -215,7 +216,7 @@ def test_a_model_that_declares_any_batch_and_takes_one_is_judged_sample_by_sampl
     judge = FidelityEvaluator(model, OnlyOne(), data)
     assert judge.samples == 6
     assert judge.judge(OnlyOne()).sqnr_db == float("inf")
-    task = LabelledTask(data, np.ones(6, np.int64), classification_accuracy, "accuracy")
+    task = LabelledTask(data, np.ones(6, np.int64), accuracy, "accuracy")
     assert task.score(OnlyOne()) == 1.0
 
 
