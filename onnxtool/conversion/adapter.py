@@ -75,6 +75,18 @@ class SourceModel(ABC):
         """What the export decided and no run since has shown to be harmless: a frozen branch, with its line."""
         return []
 
+    def blamed(self, feeds: Mapping[str, np.ndarray]) -> str:  # noqa: ARG002
+        """The line of the source at which its exporter took another side than these inputs need; "" for none."""
+        return ""
+
+    def one_sided(self, tried: Sequence[Mapping[str, np.ndarray]]) -> list[str]:  # noqa: ARG002
+        """Lines at which the exporter decided for good what no input tried has shown to be harmless.
+
+        Args:
+            tried: inputs, those that the source refused included.
+        """
+        return []
+
     def release(self) -> None:  # noqa: B027  (most models have nothing to give back)
         """Give back the weights. Called after the export and the source's own runs; `run` is not called after it."""
 

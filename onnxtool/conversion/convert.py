@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import Any
@@ -101,7 +101,7 @@ def convert(
             watched = supervised(model, f"running the model with {adapter.name}", opened.size, pace)
             proof.further = FurtherInputs(watched, options, stays=stays)
             proof.further.observe(graph, [p.feeds for p in proof.probes], usual, proof.probes[0].outputs)
-            _refuse_unproven(model, str(opened))
+            _refuse_unproven(model, str(opened), proof.further.tried)
         if not (verify_result and stays):
             _release(model)
         with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
@@ -120,6 +120,8 @@ def convert(
             target = output if comparison is None or comparison.ok else keep_failed
             if target is not None:
                 size = io.save(graph, target, spill=spill)
+            if comparison is not None and not comparison.ok:
+                _refuse_blamed(model, proof, str(opened))
         clock.stop("save")
         task.advance()
     written = target == output
@@ -213,15 +215,30 @@ def _pace(adapter: Adapter, options: ConvertOptions, opened: Source) -> Resource
     return FRAMEWORK if adapter.imports_in_prepare else _IMPORTING
 
 
-def _refuse_unproven(model: SourceModel, name: str) -> None:
+def _refuse_unproven(model: SourceModel, name: str, tried: Sequence[Mapping[str, np.ndarray]]) -> None:
     """Raises UnsupportedError where the exporter decided what the inputs tried did not show to be harmless."""
-    places = model.unproven()
+    places, what = model.unproven(), "tracing froze a branch"
+    if not places:
+        places, what = model.one_sided(tried), "torch.export decided a comparison of sizes for good"
     if places:
         more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
         raise UnsupportedError(
-            f"{name}: tracing froze a branch, and no input tried takes its other side: {places[0]}{more}. Rewrite it "
-            "with torch.where or torch.cond, save the module as TorchScript (torch.jit.script), or give --sample "
-            "FILE.npz with inputs of both sides."
+            f"{name}: {what}, and no input tried takes its other side: {places[0]}{more}. Rewrite it with torch.where "
+            "or torch.cond, save the module as TorchScript (torch.jit.script), or give --sample FILE.npz with inputs "
+            "of both sides."
+        )
+
+
+def _refuse_blamed(model: SourceModel, proof: SourceProof, name: str) -> None:
+    """Raises UnsupportedError where the outputs differ because the exporter took one side of a branch for good."""
+    failure = proof.further.findings.failure if proof.further is not None else None
+    inputs = [failure.feeds] if failure is not None else [p.feeds for p in proof.probes]
+    place = next(filter(None, map(model.blamed, inputs)), "")
+    if place:
+        where = f"; with {failure.label} the outputs differ" if failure is not None else ""
+        raise UnsupportedError(
+            f"{name}: torch.export decided a comparison of sizes for good: {place}{where}. Rewrite it with torch.where "
+            "or torch.cond, save the module as TorchScript (torch.jit.script), or fix the dim in --input-shape."
         )
 
 

@@ -85,6 +85,11 @@ class FurtherInputs:
         )
         self._hold_steady(first)
 
+    @property
+    def tried(self) -> list[Feeds]:
+        """All inputs that the source was given, those that it refused included."""
+        return [*self._runs, *(t.feeds for t in self._observed.trials), *self._observed.attempted]
+
     def hold(
         self,
         report: CompareReport,

@@ -124,7 +124,6 @@ def _captured(
             verbose=request.talk,
             custom_translation_table=dict(request.table),
         )
-    model.decided(guards)
     assert exported is not None
     graph: ir.Model = exported.model
     program = exported.exported_program
@@ -138,6 +137,7 @@ def _captured(
                 )
             if isinstance(dim, str):
                 labels.setdefault(str(symbol), dim)
+    model.decided(guards, labels)
     _relabel(graph, labels)
     return graph
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,12 @@ from typing import Any
 import torch
 
 _TORCH = str(Path(torch.__file__).parent)
-_LARGEST = 1100
+_LARGEST = 1100  # sizes are tried one by one up to here, then in steps that double
+_FARTHEST = 1 << 20
 _MOST = 200
+_INSTALLED = ("site-packages", "dist-packages")
+# Files of torch through which a comparison in the user's own line goes; any other one decides for itself.
+_DIRECT = ("/torch/__init__.py", "/torch/fx/experimental/", "/torch/utils/", "/torch/_logging/")
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,35 @@ class Guard:
         text: the comparison, in torch's symbols.
         where: "net.py line 12"; "" when no line of the user's is to blame.
         sizes: the nearest sizes at which it comes out the other way, and those beside them at which it does not.
+        expression: the comparison as torch holds it (of sympy).
+        file, line: where it stands; "" and 0 where no line of the user's is to blame.
+        direct: the line itself compares, and not a function of torch that it calls.
     """
 
     text: str
     where: str
     sizes: tuple[int, ...]
+    expression: Any = None
+    file: str = ""
+    line: int = 0
+    direct: bool = True
+
+    @property
+    def of_user(self) -> bool:
+        """Whether it stands in code that is not an installed package's."""
+        return bool(self.file) and self.direct and not any(folder in self.file for folder in _INSTALLED)
+
+    def outcome(self, sizes: Mapping[str, int]) -> bool | None:
+        """How it comes out at some sizes; None where these do not decide it.
+
+        Args:
+            sizes: of torch's symbols: "s27" -> 16.
+        """
+        try:
+            value = self.expression.subs({s: sizes[str(s)] for s in self.expression.free_symbols if str(s) in sizes})
+            return bool(value) if value.is_Boolean or value in (True, False) else None
+        except Exception:  # expressions differ from version to version
+            return None
 
 
 @contextmanager
@@ -48,7 +76,9 @@ def recorded_guards() -> Iterator[list[Guard]]:
 
     def note(self: Any, prefix: str, guard: Any, *rest: Any, **named: Any) -> Any:
         if len(found) < _MOST and all(str(guard) != known.text for known in found):
-            found.append(Guard(str(guard), _place(), _flips(self, guard)))
+            file, line, direct = _place()
+            where = f"{Path(file).name} line {line}" if file else ""
+            found.append(Guard(str(guard), where, _flips(self, guard), guard, file, line, direct))
         return plain(self, prefix, guard, *rest, **named)
 
     ShapeEnv._log_guard = note
@@ -58,14 +88,15 @@ def recorded_guards() -> Iterator[list[Guard]]:
         ShapeEnv._log_guard = plain
 
 
-def _place() -> str:
+def _place() -> tuple[str, int, bool]:
+    direct = True
     for frame in reversed(traceback.extract_stack()):
         name = frame.filename
-        if not name.startswith((_TORCH, "<")) and "/onnxtool/" not in name and "/lib/python3" not in name:
-            return f"{Path(name).name} line {frame.lineno}"
-        if "/transformers/" in name:
-            return f"{Path(name).name} line {frame.lineno}"
-    return ""
+        own = not name.startswith((_TORCH, "<")) and "/onnxtool/" not in name and "/lib/python3" not in name
+        if own or "/transformers/" in name:
+            return name, frame.lineno or 0, direct
+        direct &= not name.startswith(_TORCH) or any(part in name for part in _DIRECT)
+    return "", 0, False
 
 
 def _flips(env: Any, guard: Any) -> tuple[int, ...]:
@@ -87,6 +118,7 @@ def _flips(env: Any, guard: Any) -> tuple[int, ...]:
 
 
 def _changes(expression: Any, symbol: Any, hint: int) -> list[int]:
+    """Where the outcome first changes below and above a size, and the size before."""
     found: list[int] = []
     usual = _truth(expression, symbol, hint)
     for direction in (1, -1):
@@ -97,7 +129,22 @@ def _changes(expression: Any, symbol: Any, hint: int) -> list[int]:
             if truth is not None and truth != usual:
                 found += [size, size - direction]
                 break
+        else:
+            found += _farther(expression, symbol, usual) if direction == 1 else []
     return found
+
+
+def _farther(expression: Any, symbol: Any, usual: bool | None) -> list[int]:
+    """The same beyond sizes that can be tried one by one, by bisection."""
+    low, high = _LARGEST, 2 * _LARGEST
+    while _truth(expression, symbol, high) in (usual, None):
+        low, high = high, 2 * high
+        if high > _FARTHEST:
+            return []
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _truth(expression, symbol, middle) == usual else (low, middle)
+    return [high, low]
 
 
 def _truth(expression: Any, symbol: Any, size: int) -> bool | None:

@@ -14,6 +14,7 @@ import torch
 from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.graph_interface import named
 from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.pytorch.decided_sizes import DecidedSizes
 from onnxtool.conversion.pytorch.exported_program_inputs import plan_program
 from onnxtool.conversion.pytorch.guards import Guard
 from onnxtool.conversion.pytorch.inputs import InputPlan, plan_inputs
@@ -29,6 +30,7 @@ from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.isolation import guarded
+from onnxtool.validation.inputs.search import apart
 
 # Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different
 # dims differ, because equal ones would be taken for the same dim. Later rows serve networks that need multiples.
@@ -44,6 +46,13 @@ _RANDOM = (
 _STATEFUL = (
     "the model changes its own buffers when it runs ({}): it is exported as it was loaded, and the ONNX file begins "
     "every run from there"
+)
+_ATTRIBUTES = (
+    "the model changes its own attributes when it runs ({}): what depends on their values is as it was in the export"
+)
+_UNSTEADY = (
+    "the model gives another result the second time that it runs on one input: it keeps state outside its buffers. An "
+    "ONNX file cannot do that; make what it remembers an input and an output."
 )
 _ON_DTYPES = re.compile(r"dtype|scalar type|boolean|\bBool\b|\bLong\b|\bInt\b")
 
@@ -72,6 +81,7 @@ class TorchModel(LayeredModel):
         frozen: what tracing warned of, where it was traced.
         state: its buffers as they were loaded; a run starts from these.
         released: the weights were given back.
+        guards: comparisons of sizes that the exporter decided for good.
         advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
     """
 
@@ -87,6 +97,7 @@ class TorchModel(LayeredModel):
     frozen: FrozenBranches | None = None
     state: ModuleState | None = None
     released: bool = False
+    guards: DecidedSizes | None = None
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
     def __post_init__(self) -> None:
@@ -114,6 +125,11 @@ class TorchModel(LayeredModel):
             if not torch.equal(drawn, torch.random.get_rng_state()):
                 named_operators = random_operators(lambda: model._forward(model.sample))
                 model.notes.append(_RANDOM.format(f" ({', '.join(named_operators[:3])})" if named_operators else ""))
+            else:
+                model._hold_steady(result)
+            attributes = model.state.changed_attributes()
+            if attributes:
+                model.notes.append(_ATTRIBUTES.format(", ".join(attributes[:3])))
             changed = model.state.look()
             if changed:
                 model.state.restore()
@@ -128,14 +144,36 @@ class TorchModel(LayeredModel):
         model.outputs = named(specs, options.output_names, "--output-names")
         return model
 
-    def decided(self, guards: Sequence[Guard]) -> None:
-        """Take note of comparisons of sizes that an exporter decided: both sides of each are worth trying."""
-        sizes = (size for guard in guards for size in guard.sizes)
-        self.compared_sizes = tuple(dict.fromkeys([*self.compared_sizes, *sizes]))
+    def decided(self, guards: Sequence[Guard], labels: Mapping[str, str]) -> None:
+        """Take note of comparisons of sizes that an exporter decided: both sides of each are worth trying.
+
+        Args:
+            guards: the comparisons.
+            labels: torch's symbol -> name of the dim.
+        """
+        self.guards = DecidedSizes(guards, labels, self.inputs, self.sample)
+        self.compared_sizes = tuple(dict.fromkeys([*self.compared_sizes, *self.guards.sizes]))
         places = dict.fromkeys(g.where for g in guards if g.where and g.sizes)
         if places and not self.advice:
             listed = ", ".join(list(places)[:3])
             self.advice = f"torch.export decides comparisons of sizes for good ({listed}): see whether one is to blame"
+
+    def blamed(self, feeds: Mapping[str, np.ndarray]) -> str:
+        """The line at which the exporter took another side than these inputs need; "" for none."""
+        return self.guards.blamed(feeds) if self.guards is not None else ""
+
+    def one_sided(self, tried: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+        """Comparisons of sizes that were decided for good and that no input tried takes the other side of.
+
+        Those in code of installed packages go into the notes.
+        """
+        if self.guards is None:
+            return []
+        own, others = self.guards.one_sided(tried)
+        if others:
+            listed = "; ".join(others[:3])
+            self.notes.append(f"right where these comparisons of sizes come out as they did in the export: {listed}")
+        return own
 
     def unproven(self) -> list[str]:
         """Branches that tracing froze, of which the inputs tried so far take one side only."""
@@ -213,6 +251,23 @@ class TorchModel(LayeredModel):
                     break
         assert failure is not None
         raise failure
+
+    def _hold_steady(self, first: Sequence[tuple[str, torch.Tensor]]) -> None:
+        """The first run once more.
+
+        Raises:
+            UnsupportedError: it gives something else.
+        """
+        assert self.state is not None
+        if self.state.look():
+            return  # its buffers change, which is another matter
+        again = self._forward(self.sample)
+        pairs = [(to_numpy(a), to_numpy(b)) for (_, a), (_, b) in zip(first, again, strict=False)]
+        if (
+            len(first) != len(again)
+            or apart({str(i): a for i, (a, _) in enumerate(pairs)}, {str(i): b for i, (_, b) in enumerate(pairs)}) > 1
+        ):
+            raise UnsupportedError(_UNSTEADY)
 
     def _has_lengths(self) -> bool:
         return any(not isinstance(d, int) for s in self.inputs for d in (s.shape or ())[1:])

@@ -24,12 +24,18 @@ class ModuleState:
         buffers = _buffers(module)
         small = sum(b.nbytes for b in buffers.values()) <= _MOST_BYTES
         self._kept = {n: b.detach().clone() for n, b in buffers.items()} if small else {}
+        self._plain = _plain_attributes(module)
 
     def look(self) -> tuple[str, ...]:
         """Which buffers are no longer as they were."""
         now = _buffers(self._module)
         self.changed = tuple(n for n, kept in self._kept.items() if n not in now or not _same(now[n], kept))
         return self.changed
+
+    def changed_attributes(self) -> tuple[str, ...]:
+        """Numbers, words and switches among the attributes of its modules that are no longer as they were."""
+        now = _plain_attributes(self._module)
+        return tuple(n for n, value in now.items() if n not in self._plain or self._plain[n] != value)
 
     def restore(self) -> None:
         """Put the changed buffers back."""
@@ -64,6 +70,16 @@ def random_operators(run: Callable[[], Any]) -> list[str]:
     except Exception:  # some modules do not run under a dispatch mode; then the names stay unknown
         return list(found)
     return list(found)
+
+
+def _plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
+    """Attributes of a module and those inside it that are plain values, by their path."""
+    found: dict[str, Any] = {}
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if not name.startswith("_") and isinstance(value, (bool, int, float, str, type(None))) and value == value:
+                found[f"{path}.{name}" if path else name] = value
+    return found
 
 
 def _buffers(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -72,7 +72,7 @@ class FrozenBranches:
 
     def unproven(self) -> list[tuple[str, int]]:
         """Frozen conditions of which only one side was taken, and whose other side does not simply raise."""
-        return [p for p in self.booleans if not self._both(p) and not _other_side_raises(*p)]
+        return [p for p in self.booleans if not self._both(p) and not other_side_raises(*p)]
 
     def _both(self, place: tuple[str, int]) -> bool:
         if place in self._values:
@@ -119,7 +119,7 @@ def place_text(place: tuple[str, int]) -> str:
     return f"{Path(file).name} line {line}{f': {code}' if code else ''}"
 
 
-def _other_side_raises(file: str, line: int) -> bool:
+def other_side_raises(file: str, line: int) -> bool:
     """Whether one side of the condition on a line does nothing but raise: an assertion, or a check of the inputs."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))

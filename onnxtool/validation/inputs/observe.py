@@ -23,7 +23,7 @@ from onnxtool.validation.inputs.values import value_changes
 _MOST_TRIALS = {"quick": 40, "normal": 160, "thorough": 2000}
 _LEAST_TRIALS, _SLOW = 12, 0.5  # so many are tried whatever the time, unless one takes longer than that (seconds)
 _MOST_BYTES = 1 << 27  # of inputs and outputs that are kept
-_GROWTH, _ELEMENTS = 8, 1 << 16  # inputs may grow to so many times the usual ones, or to so many elements
+_GROWTH, _ELEMENTS = 8, 1 << 18  # inputs may grow to so many times the usual ones, or to so many elements
 _HUGE = 1e30  # beyond it, float32 may overflow on one side only
 
 
@@ -36,12 +36,14 @@ class Observed:
         refused: what it does not take, in words.
         unusable: what gave results that prove nothing: not finite, or nearly so.
         untried: there was no time for more.
+        attempted: inputs that the reference refused, or gave nothing for that proves anything.
     """
 
     trials: list[Trial] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
     untried: bool = False
+    attempted: list[Feeds] = field(default_factory=list)
 
 
 def observe(
@@ -91,9 +93,11 @@ def observe(
             raise
         except OnnxToolError:
             observed.refused.append(label)
+            observed.attempted.append(made)
             continue
         if not telling(outputs, kind):
             observed.unusable.append(label)
+            observed.attempted.append(made)
             continue
         kept += feeds_bytes(feeds) + feeds_bytes({k: v for k, v in outputs.items() if isinstance(v, np.ndarray)})
         observed.trials.append(Trial(label, kind, feeds, outputs))
