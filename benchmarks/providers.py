@@ -12,6 +12,10 @@ tool: outputs with the provider's defaults against outputs of the same provider 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -52,24 +56,34 @@ def main() -> None:
     parser.add_argument("--ep-library", action="append", default=[])
     parser.add_argument("--threads", default="")
     parser.add_argument("--budget", type=float, default=1.0)
+    parser.add_argument("--alone", action="store_true", help="one model, in this process; totals as JSON at the end")
     arguments = parser.parse_args()
-    threads = tuple(int(t) for t in arguments.threads.split(",") if t)
-    options = SessionOptions(ep_libraries=tuple(arguments.ep_library))
-    totals = {"models": 0, "faster": 0, "slower": 0, "reduced": 0, "named": 0, "false": 0, "nodes": 0, "lost": 0}
+    if arguments.alone:
+        threads = tuple(int(t) for t in arguments.threads.split(",") if t)
+        options = SessionOptions(ep_libraries=tuple(arguments.ep_library))
+        totals: Counter[str] = Counter()
+        try:
+            one(arguments.paths[0], arguments.provider or ["openvino"], threads, arguments.budget, options, totals)
+        except OnnxToolError as error:
+            print(f"| {name_of(arguments.paths[0])} | {str(error)[:120]} | | | | | | | |")
+        print(json.dumps(totals))
+        return
     print("| model | setting | load ms | MB | error | latency ms | ratio [95 %] | outputs | precision |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    whole: Counter[str] = Counter()
+    rest = [a for a in sys.argv[1:] if a not in map(str, arguments.paths)]
     for path in models(arguments.paths):
-        try:
-            one(path, arguments.provider or ["openvino"], threads, arguments.budget, options, totals)
-        except OnnxToolError as error:
-            print(f"| {name_of(path)} | {str(error)[:120]} | | | | | | | |", flush=True)
-    print()
-    print(f"{totals['models']} models: the choice is at least 1.2 times as fast on {totals['faster']}, ", end="")
-    print(f"slower than the CPU's default (interval) on {totals['slower']}; ", end="")
-    print(
-        f"silent changes of precision: {totals['named']} of {totals['reduced']} named, {totals['false']} false alarms; "
-    )
-    print(f"nodes accounted for: {totals['nodes'] - totals['lost']} of {totals['nodes']}")
+        command = [sys.executable, __file__, str(path), "--alone", *rest]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        *rows, last = done.stdout.splitlines() or ["{}"]
+        if done.returncode:
+            rows, last = [f"| {name_of(path)} | the process ended with {done.returncode} | | | | | | | |"], "{}"
+        print("\n".join(rows), flush=True)
+        whole.update(json.loads(last))
+    print(f"\n{whole['models']} models: the choice is at least 1.2 times as fast on {whole['faster']}, ", end="")
+    print(f"slower than the CPU's default (interval) on {whole['slower']}; ", end="")
+    print(f"silent changes of precision: {whole['named']} of {whole['reduced']} named, {whole['false']} false alarms; ")
+    print(f"nodes accounted for: {whole['nodes'] - whole['lost']} of {whole['nodes']}")
 
 
 def one(

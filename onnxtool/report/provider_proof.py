@@ -67,5 +67,9 @@ class ProviderProof:
         if not self.option:
             return line
         name = self.provider + ("," if ":" in self.provider else ":") + self.option
-        proof = {True: ", and the error is gone with it", False: ", but the error stays", None: ""}[self.confirmed]
+        proof = {
+            True: ", and the error is gone with it",
+            False: ", but the error stays: the model amplifies any rounding on these inputs",
+            None: "",
+        }[self.confirmed]
         return f"{line}; {name} turns that off{proof}"
