@@ -127,7 +127,8 @@ def root(
         typer.Option(
             LIMIT,
             metavar="NAME=N",
-            help="Another limit: model-bytes, external-bytes, nodes, depth, seconds, memory-bytes. Repeatable.",
+            help="Another limit: model-bytes, external-bytes, nodes, depth; seconds and memory-bytes are those of each "
+            "native call (loading, running, inferring shapes). Sizes such as 500MB. Repeatable.",
             show_default=False,
         ),
     ] = None,

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import UsageError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.image_options import ImageOptions, parse_options
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.quantization.apply_recipe import calibrate
-from onnxtool.quantization.inputs import open_inputs
+from onnxtool.quantization.inputs import QuantizationInputs, open_inputs
 from onnxtool.quantization.recipe import (
     ActivationType,
     Fusions,
@@ -34,6 +35,7 @@ from onnxtool.quantization.targets import find_target
 from onnxtool.quantization.write_result import finish, finish_large, on_providers, written_nothing
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.latency import DEFAULT_THREADS
+from onnxtool.runtime.runner import OutOfTableError
 from onnxtool.runtime.session import SessionOptions
 
 
@@ -166,33 +168,49 @@ def quantize(
     job = open_inputs(
         source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures, options, output_kinds
     )
-    if job.is_large:
-        if max_drop is not None:
-            raise UsageError("--max-drop: the float model is not run, for its size, so that no loss can be measured.")
-        return finish_large(job, recipe, path, began)
-    if replayed is not None or recipe.mode != "auto":
-        recipe = calibrate(job.prepared, recipe, job.data, None)
-        report = finish(job, recipe, path, began, max_drop=max_drop)
-        report = _saved(report, recipe, recipe_file, replayed) if report.ok else report
-        return on_providers(report, job, options)
-    outcome = search(job, recipe, DEFAULT_DROP if max_drop is None else max_drop, time_limit, target, began)
-    best = outcome.best or (outcome.smallest if smallest else None)
-    if limits is not None:
-        best = limits.choose(outcome.trials, outcome.budget, best)
+    with _ids_located(job):
+        if job.is_large:
+            if max_drop is not None:
+                raise UsageError(
+                    "--max-drop: the float model is too large to be run here, so that no loss can be measured."
+                )
+            return finish_large(job, recipe, path, began)
+        if replayed is not None or recipe.mode != "auto":
+            recipe = calibrate(job.prepared, recipe, job.data, None)
+            report = finish(job, recipe, path, began, max_drop=max_drop)
+            if not report.ok:
+                return report
+            return on_providers(_saved(report, recipe, recipe_file, replayed), job, options)
+        outcome = search(job, recipe, DEFAULT_DROP if max_drop is None else max_drop, time_limit, target, began)
+        best = outcome.best or (outcome.smallest if smallest else None)
+        if limits is not None:
+            best = limits.choose(outcome.trials, outcome.budget, best)
+            if best is None:
+                outcome = replace(outcome, verdict="no candidate keeps the accuracy budget and all limits")
         if best is None:
-            outcome = replace(outcome, verdict="no candidate keeps the accuracy budget and all limits")
-    if best is None:
-        return written_nothing(job, outcome, began)
-    report = _saved(finish(job, best.recipe, path, began, best, outcome), best.recipe, recipe_file, None)
-    report = on_providers(report, job, options)
-    return replace(
-        report,
-        mode="auto",
-        budget=outcome.budget.words,
-        frontier=tuple(t.candidate(outcome.budget, t is best) for t in outcome.trials),
-        verdict=outcome.verdict or report.verdict,
-        warnings=(*outcome.notes, *report.warnings),
-    )
+            return written_nothing(job, outcome, began)
+        report = _saved(finish(job, best.recipe, path, began, best, outcome), best.recipe, recipe_file, None)
+        report = on_providers(report, job, options)
+        return replace(
+            report,
+            mode="auto",
+            budget=outcome.budget.words,
+            frontier=tuple(t.candidate(outcome.budget, t is best) for t in outcome.trials),
+            verdict=outcome.verdict or report.verdict,
+            warnings=(*outcome.notes, *report.warnings),
+        )
+
+
+@contextmanager
+def _ids_located(job: QuantizationInputs) -> Iterator[None]:
+    """Say in which file and sample an id lies that a table has no row for."""
+    try:
+        yield
+    except OutOfTableError as error:
+        sources = [d for d in (job.data, None if job.task is None else job.task.data) if d is not None]
+        places = [d.locate(error.input, error.value) for d in sources]
+        where = next((p for p in places if ", sample " in p), str(job.source))
+        raise InputError(f"{where}: {error}") from error
 
 
 def _saved(

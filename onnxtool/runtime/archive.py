@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -48,13 +48,29 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         if isinstance(loaded, np.ndarray):
             return {"": loaded}
         with loaded:
-            return {name: loaded[name] for name in loaded.files}
+            return {name: _array(loaded, name, path) for name in loaded.files}
     except OnnxToolError:
         raise
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file.") from error
     except Exception as error:  # numpy raises ValueError, BadZipFile, EOFError, OSError, ... on damaged files
         raise InputError(f"{path}: {_why_not_npz(path, error)}.") from error
+
+
+def _array(archive: Any, name: str, path: Path) -> np.ndarray:
+    try:
+        array: np.ndarray = archive[name]
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise InputError(f"{path}: array {name!r} {_PICKLED}") from error
+        raise
+    return array
+
+
+_PICKLED = (
+    "holds pickled objects, which are not loaded: save it with a plain type, such as array.astype(str) or "
+    "array.astype(numpy.float32)."
+)
 
 
 def _verify_regular(path: Path) -> None:

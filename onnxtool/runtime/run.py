@@ -23,7 +23,7 @@ from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
 from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import runnable_feeds
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import OnnxRunner, OutOfTableError
 from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names
 
 _SHOWN = 8
@@ -74,7 +74,10 @@ def run(
     loaded = time.perf_counter()
     given = chosen_feeds(runner, data, inputs, batch, seed, images)
     started = time.perf_counter()
-    values = _joined([flatten(runner.run(feeds)) for feeds in given.feeds])
+    try:
+        values = _joined([flatten(runner.run(feeds)) for feeds in given.feeds])
+    except OutOfTableError as error:
+        raise InputError(f"{given.origin}: {error}") from error
     ended = time.perf_counter()
     if output is not None:
         write_npz(Path(output), values)

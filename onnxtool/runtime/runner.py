@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -98,7 +99,7 @@ class OnnxRunner:
             return outputs
         except Exception as error:
             # Not kept in a variable here: error, frame and session would hold each other, and all of its memory.
-            raise _failure(error) from error
+            raise _failure(error, feeds) from error
 
     def _run(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
         if self.takes_bfloat16:
@@ -122,11 +123,48 @@ class OnnxRunner:
         }
 
 
-def _failure(error: Exception) -> OnnxToolError:
+class OutOfTableError(InputError):
+    """An id that a table has no row for.
+
+    Attributes:
+        input: the model's input that holds it.
+        value: the id.
+    """
+
+    def __init__(self, message: str, input: str, value: int) -> None:
+        super().__init__(message)
+        self.input = input
+        self.value = value
+
+
+def _failure(error: Exception, feeds: Mapping[str, np.ndarray]) -> OnnxToolError:
+    outside = _out_of_table(str(error), feeds)
+    if outside is not None:
+        return outside
     failure = classify(error)
     if type(failure) is InputError:
         return InputError(str(failure).replace("the runtime refuses this model", "the model fails to run"))
     return failure
+
+
+_OUT_OF_TABLE = re.compile(r"idx=(-?\d+) must be within the inclusive range \[-?\d+,(-?\d+)\]")
+_NODE = re.compile(r"Name:'([^']*)'")
+
+
+def _out_of_table(message: str, feeds: Mapping[str, np.ndarray]) -> OutOfTableError | None:
+    """The runtime's complaint of an index, in terms of the input that holds it; None for any other failure."""
+    found = _OUT_OF_TABLE.search(message)
+    if found is None:
+        return None
+    value, last = int(found[1]), int(found[2])
+    for name, array in feeds.items():
+        if array.dtype.kind in "iu" and (hits := np.argwhere(array == value)).size:
+            node = _NODE.search(message)
+            table = f"the table of node {node[1]!r}" if node is not None and node[1] else "the table that it looks up"
+            place = f" at {hits[0].tolist()}" if array.ndim else ""
+            said = f"input {name!r} holds {value}{place}; {table} has rows 0 to {last}."
+            return OutOfTableError(said, name, value)
+    return None
 
 
 def _bfloat16_array(value: ort.OrtValue) -> np.ndarray:

@@ -203,3 +203,24 @@ def test_a_named_mode_without_a_budget_says_that_it_loses_more_than_the_default(
     assert report.ok
     assert (tmp_path / "q.onnx").exists()
     assert [w for w in report.warnings if "auto would not write" in w]
+
+
+@pytest.mark.parametrize("name", ["data", "eval_data"])
+def test_an_id_beyond_its_table_is_named_with_file_and_sample(name: str, tmp_path: Path) -> None:
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Gather", ["table", "ids"], ["h"]), onnx.helper.make_node("MatMul", ["h", "w"], ["y"])],
+        "g",
+        [onnx.helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["n"])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 3])],
+        [
+            onnx.numpy_helper.from_array(np.ones((7, 32), np.float32), "table"),
+            onnx.numpy_helper.from_array(np.ones((32, 3), np.float32), "w"),
+        ],
+    )
+    imports = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=imports, ir_version=8), tmp_path / "m.onnx")
+    np.savez(tmp_path / "bad.npz", ids=np.array([0, 1, 9, 2]), label=np.zeros(4, np.int64))
+    options = {name: tmp_path / "bad.npz"} | ({"labels": "label"} if name == "eval_data" else {})
+    with pytest.raises(InputError, match=r"bad\.npz, sample 2: input 'ids' holds 9"):
+        onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", mode="dynamic", **options)
+    assert not (tmp_path / "q.onnx").exists()

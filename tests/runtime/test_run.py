@@ -107,3 +107,26 @@ def test_every_name_and_type_survives_in_the_npz(tmp_path: Path) -> None:
 def test_summary_of_strings_and_empty_arrays() -> None:
     assert summarise("s", np.array(["a"], dtype=object)).dtype == "string"
     assert summarise("e", np.zeros((0, 2), np.float32)).minimum is None
+
+
+def lookup() -> onnx.ModelProto:
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "ids"], ["y"], name="look")],
+        "g",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n", "length"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "length", 2])],
+        [onnx.numpy_helper.from_array(np.ones((7, 2), np.float32), "table")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_an_id_beyond_its_table_is_named_with_file_and_place(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", ids=np.array([[0, 1], [2, 7]]))
+    with pytest.raises(InputError, match=r"d\.npz: input 'ids' holds 7 at \[1, 1\]; .* node 'look' has rows 0 to 6"):
+        run(saved(lookup(), tmp_path), data=tmp_path / "d.npz")
+
+
+def test_pickled_arrays_are_named_with_what_to_do(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", ids=np.zeros((1, 2), np.int64), notes=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(InputError, match=r"array 'notes' holds pickled objects.*array\.astype"):
+        run(saved(lookup(), tmp_path), data=tmp_path / "d.npz")

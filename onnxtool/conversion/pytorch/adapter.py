@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.pytorch.bare_weights import refuse_bare_weights
 from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError
@@ -37,6 +38,8 @@ class PyTorchAdapter(Adapter):
         """Import torch, and what else this form needs; for the export its exporters."""
         if find_spec("torch") is None:
             return
+        if not export and options.factory is None and source.model is None:
+            refuse_bare_weights(source)
         import_all(_EXPORTING if export else _LOADING, options.verbose)
         form = None if export else form_of(source, options)
         if form == "safetensors":

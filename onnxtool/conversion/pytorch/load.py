@@ -17,6 +17,7 @@ import torch
 
 from onnxtool.conversion.factory import call_factory, find_factory
 from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.pytorch.bare_weights import needs_factory
 from onnxtool.conversion.pytorch.exported_program import load_exported_program
 from onnxtool.conversion.pytorch.safety import refuse_unsafe_script
 from onnxtool.conversion.pytorch.state_dict import find_weights, fit
@@ -117,13 +118,7 @@ def _with_weights(source: Source, content: Any, form: str, options: ConvertOptio
     notes: list[str] = []
     weights = find_weights(content, str(source), notes)
     if options.factory is None:
-        folder = source.path.parent if source.path else None
-        whole = folder is not None and (folder / "config.json").is_file()
-        raise UsageError(
-            f"{source}: this is a state_dict: weights without the model's code. "
-            + (f"Convert the folder {folder} as a whole, since it has a config.json, or name" if whole else "Name")
-            + " what builds the model with --factory file.py:function or --factory package.module:Class."
-        )
+        raise UsageError(needs_factory(source))
     module = _built(options)
     fit(module, weights, str(source), notes)
     if any("Lightning" in n for n in notes):

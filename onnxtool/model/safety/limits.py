@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from onnxtool.errors import UsageError
+from onnxtool.model.byte_sizes import parse_bytes
 
 GIB = 1 << 30
 PROTOBUF_LIMIT = (1 << 31) - 1  # protobuf cannot hold a larger message
@@ -52,11 +53,20 @@ def parse_limits(settings: Iterable[str]) -> Limits:
         try:
             value = int(float(text))
         except (ValueError, OverflowError):
-            value = 0
+            value = _size(text) if name.endswith("-bytes") else 0
         if value <= 0:
-            raise UsageError(f"--limit {setting}: give a positive number, such as {name}=1000000.")
+            example = "500MB" if name.endswith("-bytes") else "1000000"
+            raise UsageError(f"--limit {setting}: give a positive number, such as {name}={example}.")
         values[known[name]] = value
     return Limits(**values)
+
+
+def _size(text: str) -> int:
+    """Bytes of "500MB"; 0 for what is not a size."""
+    try:
+        return parse_bytes(text, "")
+    except UsageError:
+        return 0
 
 
 def _of_environment() -> tuple[Limits, str]:

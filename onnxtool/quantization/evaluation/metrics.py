@@ -161,13 +161,33 @@ def _with_classes(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
 
 
 def _chosen(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
-    for array in outputs.values():
+    for name, array in outputs.items():
         if array.shape[:-1] == labels.shape and array.ndim == labels.ndim + 1:
+            _check_classes(name, array.shape[-1], labels)
             return np.asarray(array.argmax(axis=-1))
     for array in outputs.values():
         if array.shape == labels.shape and array.dtype.kind in "iuOUS":
             return array
+    if any(a.shape == labels.shape for a in outputs.values()) and _is_one_hot(labels):
+        raise InputError("the labels are one-hot; give class numbers instead: labels.argmax(axis=-1).")
     raise InputError(_no_fit(outputs, labels))
+
+
+def _check_classes(name: str, classes: int, labels: np.ndarray) -> None:
+    """Raises InputError for a label that no class has: its accuracy would be zero whatever the model does.
+
+    Negative ones mark what does not count, as in PyTorch and scikit-learn.
+    """
+    if labels.dtype.kind in "iuf" and labels.size and labels.max() >= classes:
+        worst = int(labels.reshape(-1).argmax())
+        raise InputError(
+            f"label {labels.reshape(-1)[worst]:g} (at {worst}) is beyond the {classes} classes of output {name!r}, "
+            "which count from 0."
+        )
+
+
+def _is_one_hot(labels: np.ndarray) -> bool:
+    return labels.ndim > 1 and bool(np.isin(labels, (0, 1)).all() and (labels.sum(axis=-1) == 1).all())
 
 
 def _of_shape(outputs: Outputs, labels: np.ndarray) -> np.ndarray:

@@ -92,6 +92,13 @@ class DataSource:
 
         return replace(self, open=timely)
 
+    def locate(self, name: str, value: int) -> str:
+        """Which sample holds a value in one input, for a message: "calib.npz, sample 3"; else where they come from."""
+        for index, feeds in enumerate(self.samples(finite=False)):
+            if name in feeds and bool((feeds[name] == value).any()):
+                return f"{self.label}, sample {index}"
+        return self.label
+
     def first(self) -> Feeds:
         """The first sample.
 

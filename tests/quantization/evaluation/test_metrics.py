@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from onnxtool.errors import InputError, UsageError
-from onnxtool.quantization.evaluation.metrics import METRICS
+from onnxtool.quantization.evaluation.metrics import METRICS, accuracy
 from onnxtool.quantization.evaluation.output_kind import OutputKind, parse_kinds
 
 RANDOM = np.random.default_rng(7)
@@ -185,3 +185,18 @@ def test_output_kinds_are_set_by_name() -> None:
     for text in ("a", "a:picture", "c:mask"):
         with pytest.raises(UsageError, match="--output-kind"):
             parse_kinds([text], ["a", "b:0"])
+
+
+def test_one_hot_labels_are_told_from_others() -> None:
+    logits = np.eye(4, dtype=np.float32)
+    with pytest.raises(InputError, match=r"one-hot.*argmax"):
+        accuracy({"y": logits}, np.eye(4))
+    with pytest.raises(InputError, match="fit none of the outputs"):
+        accuracy({"y": logits}, np.full((4, 4), 0.25))
+
+
+def test_a_label_without_a_class_is_an_error_and_a_negative_one_is_not() -> None:
+    logits = np.eye(4, dtype=np.float32)
+    with pytest.raises(InputError, match=r"label 4 \(at 2\) is beyond the 4 classes of output 'y'"):
+        accuracy({"y": logits}, np.array([0, 1, 4, 3]))
+    assert accuracy({"y": logits}, np.array([0, 1, -100, 3])) == 0.75
