@@ -32,9 +32,10 @@ from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.optimization.regression import without_regression
 from onnxtool.optimization.shape_inference.value_facts import distrust_names
-from onnxtool.report.optimize import DroppedPass, ModelSize, OptimizeReport, PassListReport
+from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.report.provider_proof import ProviderProof
 from onnxtool.runtime.latency import measure_ratio, timing_feeds
+from onnxtool.runtime.providers.compiled import write_compiled
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.session import SessionOptions, requested_providers
 from onnxtool.validation.equivalence.provider_proof import prove_on_provider
@@ -65,6 +66,7 @@ def optimize(
     strict: bool = False,
     target: str | None = None,
     options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
+    compiled: str | os.PathLike[str] | None = None,
 ) -> OptimizeReport:
     """Optimize a model file, and write the result only when it is equal to the source.
 
@@ -93,6 +95,7 @@ def optimize(
         target: choose the fusions of level all for this kind of processor, by a table (see `runtime.cpu.TARGETS`),
             instead of by timing them on this machine.
         options: provider, threads and custom operators for running the models.
+        compiled: another file to write: the result as the provider has compiled it (EPContext).
 
     Raises:
         InputError: the source cannot be read or run.
@@ -102,6 +105,10 @@ def optimize(
     """
     source, output = as_path(source), as_path(output)
     io.check_output(output)
+    if compiled is not None:
+        if requested_providers(options) == (CPU,):
+            raise UsageError("--compile needs a --provider that compiles models; the CPU does not.")
+        io.check_output(Path(compiled))
     level = parse_level(level)
     if target is not None and level is not Level.ALL:
         raise UsageError("--target chooses fusions of --level all; the other levels are the same for every processor.")
@@ -168,6 +175,7 @@ def optimize(
         attempt, latency, slower = without_regression(source, attempt, latency, timed, options, simpler)
         warnings += [slower] if slower else []
     _write(attempt, output, before, level, digest, dropped)
+    form = None if compiled is None else write_compiled(output, Path(compiled), options)
     slow = (DroppedPass(t.name, t.reason, fault=False) for t in choice.trials if not t.kept)
     return OptimizeReport(
         source=str(source),
@@ -187,18 +195,24 @@ def optimize(
         target=target,
         strict=strict,
         warnings=tuple(warnings),
-        providers=_on_providers(output, judgement, options, Tolerance(rtol, atol)),
+        providers=_on_providers(output, judgement, options, Tolerance(rtol, atol), form),
+        compiled=form,
     )
 
 
 def _on_providers(
-    output: Path, judgement: OptimizationProof | None, options: SessionOptions, tolerance: Tolerance
+    output: Path,
+    judgement: OptimizationProof | None,
+    options: SessionOptions,
+    tolerance: Tolerance,
+    form: CompiledForm | None,
 ) -> tuple[ProviderProof, ...]:
-    """The result on the provider asked for, where that is not the CPU."""
+    """The result, and its compiled form, on the provider asked for, where that is not the CPU."""
     if judgement is None or requested_providers(options) == (CPU,):
         return ()
     feeds = [p.feeds for p in judgement.probes]
-    return (prove_on_provider(output, options, feeds=feeds, tolerance=tolerance),)
+    files = [None] if form is None else [None, Path(form.output)]
+    return tuple(prove_on_provider(output, options, feeds=feeds, tolerance=tolerance, file=file) for file in files)
 
 
 def list_passes() -> PassListReport:

@@ -110,6 +110,27 @@ class DroppedPass:
 
 
 @dataclass(frozen=True)
+class CompiledForm:
+    """A model as one execution provider has compiled it.
+
+    Attributes:
+        output: the file.
+        provider: as it was asked for; the file is to be loaded with the same options.
+        nodes: parts that are compiled.
+        bytes: size of the file.
+        compile_seconds: loading the model without it.
+        load_seconds: loading the compiled form.
+    """
+
+    output: str
+    provider: str
+    nodes: int
+    bytes: int
+    compile_seconds: float
+    load_seconds: float
+
+
+@dataclass(frozen=True)
 class FamilyTrial:
     """A family of fusions into the runtime's own operators, at level all.
 
@@ -150,6 +171,7 @@ class OptimizeReport(Report):
         target: the kind of processor that the fusions were chosen for; None for this machine.
         strict: whether a faulty pass makes the verdict bad.
         warnings: one line each.
+        compiled: what the provider has compiled of the result, when it was asked for; proven like the result itself.
         providers: the result on the other providers that were asked for, held against the CPU.
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
@@ -174,6 +196,7 @@ class OptimizeReport(Report):
     strict: bool = False
     warnings: tuple[str, ...] = ()
     providers: tuple[ProviderProof, ...] = ()
+    compiled: CompiledForm | None = None
     result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property

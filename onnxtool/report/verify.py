@@ -20,6 +20,8 @@ class VerifyReport(Report):
         actual: the digest that it has.
         external: its external data files.
         history: the steps that made it, oldest first, as they recorded themselves.
+        stale: why a form that a provider has compiled no longer fits what is installed, or what it was compiled from;
+            empty when it fits, and for any other file.
         source: the file given to hold against the history.
         source_sha256: its SHA-256.
         source_step: the command of the step whose source it is; None when it is the source of none.
@@ -41,6 +43,7 @@ class VerifyReport(Report):
     signature: str | None = None
     signature_made: bool = False
     signature_fault: str | None = None
+    stale: tuple[str, ...] = ()
 
     @property
     def unchanged(self) -> bool:
@@ -49,9 +52,14 @@ class VerifyReport(Report):
 
     @property
     def ok(self) -> bool:
-        """Unchanged, made from the given source when there is one, and well signed when a signature was asked for.
+        """Unchanged, not stale, made from the given source when there is one, and well signed when that was asked for.
 
         A signature also stands for a file that bears no digest of onnxtool.
         """
         whole = self.unchanged or (self.signature is not None and self.recorded is None)
-        return whole and self.signature_fault is None and (self.source is None or self.source_step is not None)
+        return (
+            whole
+            and not self.stale
+            and self.signature_fault is None
+            and (self.source is None or self.source_step is not None)
+        )

@@ -20,7 +20,7 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "onnxtool.schema.json"
 SHOWN = {"output", "json", "html", "junit", "sarif", "markdown", "report", "verbose", "quiet", "help", "help-all"}
 NOT_OF_A_STEP = {
     "convert": {"keep-failed", "keep-counterexample", "reproducible", "adapter", "eval", "provider", "ep-library"},
-    "optimize": {"list-passes"},
+    "optimize": {"list-passes", "compile"},
     "quantize": {"max-perplexity", "max-size"},  # of bundles
     "edit": {"dry-run", "list-operations", "chunk"},
     "check": {"explain", "fix", "jobs"},

@@ -82,6 +82,15 @@ def command(
     ] = False,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not compare the result with the source.")] = False,
     no_bench: Annotated[bool, typer.Option("--no-bench", help="Do not measure the latency.")] = False,
+    compile_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--compile",
+            metavar="FILE.onnx",
+            help="Also write what --provider compiles of the result (EPContext): it loads faster, there alone.",
+            show_default=False,
+        ),
+    ] = None,
     provider: o.ProviderOption = None,
     ep_library: o.EpLibraryOption = None,
     threads: Annotated[
@@ -142,6 +151,7 @@ def command(
                 bench=not no_bench,
                 strict=strict,
                 target=target,
+                compiled=compile_to,
                 options=session_options(provider, threads, custom_op_library, ep_library),
             )
         )

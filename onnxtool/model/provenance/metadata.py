@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 HISTORY_KEY = "onnxtool.history"
+COMPILE_STEP = "compile"  # of a form that one provider has compiled
 
 
 def add_history(model: ir.Model, command: str, details: Mapping[str, Any]) -> None:

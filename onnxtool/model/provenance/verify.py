@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model.io import check_output, external_files, read_proto, sha256
 from onnxtool.model.provenance import signing
 from onnxtool.model.provenance.digest import check_seal
-from onnxtool.model.provenance.metadata import read_history
+from onnxtool.model.provenance.metadata import COMPILE_STEP, read_history, versions
 from onnxtool.report.verify import VerifyReport
 
 
@@ -70,7 +72,26 @@ def verify(
         signature=None if bundle is None else str(bundle),
         signature_made=sign is not None and fault is None,
         signature_fault=fault,
+        stale=tuple(_stale(path, history)),
     )
+
+
+def _stale(path: Path, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why a form that a provider has compiled is out of date."""
+    step = history[-1] if history else {}
+    if step.get("command") != COMPILE_STEP:
+        return []
+    found = []
+    recorded = step.get("versions")
+    for package, version in recorded.items() if isinstance(recorded, dict) else ():
+        now = versions(package).get(package)
+        if now != version:
+            found.append(f"compiled with {package} {version}; {now or 'none'} is installed")
+    name = step.get("source")
+    beside = path.parent / name if isinstance(name, str) and Path(name).name == name else None
+    if beside is not None and beside != path and beside.is_file() and sha256(beside) != step.get("source_sha256"):
+        found.append(f"{name} beside it is not what it was compiled from")
+    return found
 
 
 def _signature(

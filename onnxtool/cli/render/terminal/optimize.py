@@ -30,6 +30,10 @@ def render(report: OptimizeReport, console: Console, verbose: int = 0) -> None:
     rule = "" if report.comparison is None else report.comparison.rule
     told = (target, ("fusions kept", kept), ("left out", slow), ("rule", rule), ("written", report.output))
     console.print(facts(told))
+    if report.compiled is not None:
+        form = report.compiled
+        times = f"loads in {duration(form.load_seconds)} instead of {duration(form.compile_seconds)}"
+        console.print(f"compiled {markup(form.output)} ({size(form.bytes)}, for {markup(form.provider)}): {times}")
     provider_proofs(console, report.providers)
     warnings(console, report.warnings)
     verdict(console, report.ok, _summary(report))

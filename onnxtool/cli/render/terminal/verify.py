@@ -42,6 +42,8 @@ def _provenance(report: VerifyReport) -> str:
         return "the file bears no digest of onnxtool at its end: not written by it, or written over since"
     if not report.unchanged:
         return "the file or its external data was changed after onnxtool wrote it"
+    if report.stale:
+        return f"unchanged, but stale: {'; '.join(report.stale)}"
     if report.source is None:
         return "unchanged since onnxtool wrote it"
     if report.source_step is None:
