@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import FrameType
@@ -15,7 +17,8 @@ from onnxtool.serving.logs import Log
 from onnxtool.serving.options import ServeOptions
 
 _BACKLOG = 2048
-# New connections are still taken so long after SIGTERM: what balances load needs a moment to notice.
+# So long after SIGTERM new connections are still taken, since what balances load needs a moment to notice; and so long
+# after that a connection may be silent before it is closed.
 _LINGER = 0.5
 
 
@@ -74,14 +77,29 @@ def run(
             log.event("listening", url=f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            state.ready, state.draining = False, True
+            state.ready = False
             log.event("draining", in_flight=len(self.server_state.tasks))
             if self._background is not None:
                 self._background.cancel()
             if not self.force_exit:
-                await asyncio.sleep(_LINGER)  # answers close their connections meanwhile
+                await asyncio.sleep(_LINGER)
+                await self._close_door()
+            state.draining = True
+            until = time.monotonic() + _LINGER
+            # What clients send on their open connections is answered, and that answer closes the connection.
+            while self.server_state.connections and time.monotonic() < until and not self.force_exit:
+                await asyncio.sleep(0.02)
             await super().shutdown(sockets)
             log.event("stopped", served=state.served)
+
+        async def _close_door(self) -> None:
+            """Take no more connections. Those that the system has accepted for us would be reset: take them first."""
+            for _ in range(_BACKLOG):
+                if not select.select([listener], [], [], 0)[0]:
+                    break
+                await asyncio.sleep(0)
+            for server in self.servers:
+                server.close()
 
     config = uvicorn.Config(
         app,
