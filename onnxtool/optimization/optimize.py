@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.optimization.regression import without_regression
 from onnxtool.optimization.shape_inference.value_facts import distrust_names
+from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.report.provider_proof import ProviderProof
 from onnxtool.runtime.latency import measure_ratio, timing_feeds
@@ -174,7 +176,14 @@ def optimize(
 
         attempt, latency, slower = without_regression(source, attempt, latency, timed, options, simpler)
         warnings += [slower] if slower else []
-    _write(attempt, output, before, level, digest, dropped)
+    as_asked = opset is None and not freeze_initializers and not input_shapes
+    verdict = _no_gain(attempt, latency, source, output) if as_asked else ""
+    if verdict:
+        io.copy_model(source, output)
+        if latency is not None and latency.low > 1:
+            latency = replace(latency, value=1.0, low=1.0, high=1.0, after=latency.before)
+    else:
+        _write(attempt, output, before, level, digest, dropped)
     form = None if compiled is None else write_compiled(output, Path(compiled), options)
     slow = (DroppedPass(t.name, t.reason, fault=False) for t in choice.trials if not t.kept)
     return OptimizeReport(
@@ -184,7 +193,7 @@ def optimize(
         inputs=tuple(s.info() for s in inputs),
         outputs=tuple(s.info() for s in outputs),
         before=before,
-        after=_size(attempt.model, io.total_bytes(output)),
+        after=before if verdict else _size(attempt.model, io.total_bytes(output)),
         passes=attempt.result.passes,
         rounds=attempt.result.rounds,
         seconds=attempt.result.seconds,
@@ -194,10 +203,20 @@ def optimize(
         families=choice.trials,
         target=target,
         strict=strict,
+        verdict=verdict,
         warnings=tuple(warnings),
         providers=_on_providers(output, judgement, options, Tolerance(rtol, atol), form),
         compiled=form,
     )
+
+
+def _no_gain(attempt: Attempt, latency: LatencyRatio | None, source: Path, output: Path) -> str:
+    """Why the source is better left as it is; "" where the result is worth writing."""
+    if not any(p.rewrites for p in attempt.result.passes):
+        return f"nothing to gain: {output} is {source} unchanged"
+    if latency is not None and latency.low > 1:
+        return f"every result was slower than its source: {output} is {source} unchanged"
+    return ""
 
 
 def _on_providers(

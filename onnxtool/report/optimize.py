@@ -170,6 +170,7 @@ class OptimizeReport(Report):
             `target` has.
         target: the kind of processor that the fusions were chosen for; None for this machine.
         strict: whether a faulty pass makes the verdict bad.
+        verdict: why the source was left as it is, where it was: the output is the same model then; else "".
         warnings: one line each.
         compiled: what the provider has compiled of the result, when it was asked for; proven like the result itself.
         providers: the result on the other providers that were asked for, held against the CPU.
@@ -194,6 +195,7 @@ class OptimizeReport(Report):
     families: tuple[FamilyTrial, ...] = ()
     target: str | None = None
     strict: bool = False
+    verdict: str = ""
     warnings: tuple[str, ...] = ()
     providers: tuple[ProviderProof, ...] = ()
     compiled: CompiledForm | None = None

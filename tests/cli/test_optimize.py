@@ -12,7 +12,7 @@ import pytest
 
 def test_optimizes_the_fixture(onnxtool, digits_onnx: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.onnx"
-    done = onnxtool("optimize", digits_onnx, "-o", out, "--json", "-")
+    done = onnxtool("optimize", digits_onnx, "-o", out, "--json", "-", "-v")
 
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -19,6 +19,7 @@ from onnxtool.model.provenance.metadata import read_history
 from onnxtool.optimization import registry
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
+from onnxtool.report.latency import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
 
@@ -337,17 +338,46 @@ def lengthen_names(path: Path, times: int) -> None:
     onnx.save(proto, path)
 
 
-def test_a_file_in_which_nothing_is_improved_does_not_grow(tmp_path: Path) -> None:
-    """The digest takes the room of as many names of nodes as it needs."""
+def test_where_there_is_nothing_to_gain_the_output_is_the_source(tmp_path: Path) -> None:
     source = write(tmp_path / "m.onnx", "g (float[b, 3] x) => (float[b, 3] y) { a = Relu (x) c = Abs (a) y = Exp (c) }")
     lengthen_names(source, 20)
     report = onnxtool.optimize(source, tmp_path / "out.onnx")
-    names = [n.name for n in onnx.load(tmp_path / "out.onnx").graph.node]
-    assert names == ["", "Abs/" * 20, "Exp/" * 20]
-    assert report.after.bytes <= report.before.bytes
-    assert onnxtool.verify(tmp_path / "out.onnx").ok
-    onnxtool.optimize(tmp_path / "out.onnx", tmp_path / "again.onnx")
-    assert [n.name for n in onnx.load(tmp_path / "again.onnx").graph.node] == names
+    assert report.ok
+    assert report.verdict == f"nothing to gain: {tmp_path / 'out.onnx'} is {source} unchanged"
+    assert (tmp_path / "out.onnx").read_bytes() == source.read_bytes()
+    assert report.after == report.before
+    again = onnxtool.optimize(source, source)
+    assert again.verdict.startswith("nothing to gain")
+    assert onnx.load(source).graph.node[0].op_type == "Relu"
+
+
+def test_external_data_comes_along_where_there_is_nothing_to_gain(tmp_path: Path) -> None:
+    text = "g (float[b, 600] x) => (float[b, 600] y) { y = MatMul (x, w) }"
+    source = write(tmp_path / "m.onnx", text, {"w": np.ones((600, 600), np.float32) + np.eye(600, dtype=np.float32)})
+    onnx.save(onnx.load(source), tmp_path / "e.onnx", save_as_external_data=True, location="e.data")
+    (tmp_path / "sub").mkdir()
+    report = onnxtool.optimize(tmp_path / "e.onnx", tmp_path / "sub" / "out.onnx", bench=False)
+    assert report.verdict.startswith("nothing to gain")
+    feeds = {"x": np.ones((1, 600), np.float32)}
+    values = [onnxtool.run(p, data=feeds).values["y"] for p in (tmp_path / "e.onnx", tmp_path / "sub" / "out.onnx")]
+    np.testing.assert_array_equal(*values)
+
+
+@pytest.mark.parametrize(("asked", "kept"), [({}, True), ({"input_shapes": {"x": (2, 3)}}, False)])
+def test_a_result_that_is_slower_for_sure_gives_way_to_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], kept: bool
+) -> None:
+    text = "g (float[b, 3] x) => (float[b, 3] y) { i = Identity (x) y = Relu (i) }"
+    source = write(tmp_path / "m.onnx", text)
+    slow = LatencyRatio(1.5, 1.4, 1.6, 1.0, 1.5)
+    monkeypatch.setattr("onnxtool.optimization.optimize.measure_ratio", lambda *_: slow)
+    monkeypatch.setattr("onnxtool.optimization.regression.confirmed_ratio", lambda *_: slow)
+    report = onnxtool.optimize(source, tmp_path / "out.onnx", **asked)
+    assert report.ok
+    assert ((tmp_path / "out.onnx").read_bytes() == source.read_bytes()) == kept
+    assert ("slower than its source" in report.verdict) == kept
+    assert report.latency is not None
+    assert report.latency.value == (1.0 if kept else 1.5)
 
 
 def test_a_frozen_dim_is_written_even_where_nothing_else_changes(tmp_path: Path) -> None:
@@ -360,7 +390,7 @@ def test_nodes_lose_their_names_where_the_file_would_be_larger_else(tmp_path: Pa
     added(Growing())
     source = write(tmp_path / "m.onnx", "g (float[b, 3] x) => (float[b, 3] y) { a = Relu (x) y = Abs (a) }")
     lengthen_names(source, 100)
-    report = onnxtool.optimize(source, tmp_path / "out.onnx")
+    report = onnxtool.optimize(source, tmp_path / "out.onnx", bench=False)
     written = onnx.load(tmp_path / "out.onnx").graph
     assert [n.op_type for n in written.node] == ["Max", "Abs"]
     assert not written.node[0].name

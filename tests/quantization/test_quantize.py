@@ -125,7 +125,7 @@ def test_judges_with_a_metric_of_the_users_own(fixtures: Path, digits_onnx: Path
         ({"mode": "dynamic", "eval_data": "EVAL"}, UsageError, "--eval needs --labels"),
         ({"mode": "dynamic", "eval_data": "EVAL", "labels": "y"}, InputError, "no array 'y'"),
         ({"mode": "dynamic", "eval_data": "EVAL", "labels": "image"}, InputError, "fit none of the outputs"),
-        ({"mode": "dynamic", "eval_data": "EVAL", "labels": "label", "metric": "f1"}, UsageError, "--metric f1"),
+        ({"mode": "dynamic", "eval_data": "EVAL", "labels": "label", "metric": "best"}, UsageError, "--metric best"),
         ({"mode": "int3"}, UsageError, "--mode int3"),
         ({"mode": "dynamic", "op_types": ("Softmax",)}, UsageError, "--op Softmax"),
     ],

@@ -9,12 +9,14 @@ import secrets
 from collections.abc import Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import OnnxToolError, ResourceError, UsageError
 from onnxtool.model.io.atomic import fill, locked, replace, settled, staged, sweep, sync
 from onnxtool.model.io.protobuf_stream import serialized_pieces
+from onnxtool.model.io.read import external_files, load
 from onnxtool.model.io.serialize import bytes_in, externalized, large_initializers, move_out, to_proto, weight_bytes
 from onnxtool.model.provenance.digest import DIGEST_KEY, file_digest, seal, sealed
 from onnxtool.model.safety.limits import DEFAULT, PROTOBUF_LIMIT
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 # Above this, weights go to OUT.onnx.data; protobuf itself ends at 2 GiB and needs room for the graph.
 INLINE_LIMIT = 1_900_000_000
+_CHUNK = 1 << 22  # bytes copied at a time
 # Bytes in a folder that are searched for the names of data files that seem to be left over; some ten seconds' work.
 _LOOKED_THROUGH = 1 << 33
 
@@ -93,6 +96,30 @@ def save(
                 replace(temporary, path)
                 remove_left_data(path, set())
         return size
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def copy_model(source: Path, path: Path) -> None:
+    """Write the model of one file to another: the same bytes, where all of it is in that file.
+
+    External data goes into a file beside the new one, as `save` has it. Nothing happens where both are one file.
+
+    Raises:
+        InputError, UnsafeError, ResourceError: as `load` and `save`.
+    """
+    path = settled(path)
+    if path.exists() and path.samefile(source):
+        return
+    if external_files(source):
+        save(load(source, in_place=True), path, external=True)
+        return
+    try:
+        with open(source, "rb") as file, staged(path) as temporary:
+            fill(temporary, iter(partial(file.read, _CHUNK), b""))
+            with locked(path.parent):
+                replace(temporary, path)
+                remove_left_data(path, set())
     except OSError as error:
         raise _cannot_write(path, error) from error
 

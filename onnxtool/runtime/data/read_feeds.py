@@ -13,6 +13,7 @@ from onnxtool.errors import InputError
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.data.images import SUFFIXES
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.feeds import adapt
 
@@ -80,7 +81,8 @@ def _whole(data: Data, specs: Sequence[TensorSpec]) -> Mapping[str, np.ndarray] 
     if isinstance(data, Mapping):
         return data
     path = Path(data)
-    if path.suffix.lower() in (".npz", ".npy") and not path.is_dir():
+    other_form = ".py:" in str(data) or path.suffix.lower() in (".csv", ".py", *SUFFIXES)
+    if not path.is_dir() and not other_form:
         return read_npz(path)
     if path.is_dir():
         files = sorted(path.glob("*.npy"))

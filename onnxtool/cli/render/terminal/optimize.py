@@ -36,7 +36,7 @@ def render(report: OptimizeReport, console: Console, verbose: int = 0) -> None:
         console.print(f"compiled {markup(form.output)} ({size(form.bytes)}, for {markup(form.provider)}): {times}")
     provider_proofs(console, report.providers)
     warnings(console, report.warnings)
-    verdict(console, report.ok, _summary(report))
+    verdict(console, report.ok, clean(report.verdict) or _summary(report))
 
 
 def _operators(report: OptimizeReport, console: Console, verbose: int) -> None:
