@@ -20,6 +20,8 @@ QUANTIZE_NEEDS: Mapping[str, tuple[str, ...]] = {
     "samples": ("data",),
     "image": ("data", "eval_data"),
     "metric": ("eval_data",),
+    "steps": ("data",),
+    "state": ("steps",),
 }
 BUNDLE_ONLY = ("max_perplexity", "max_size")
 BUNDLE_TOO = ("model", "output", "mode", "eval_data", "time_limit", "threads", "html", "report_files", *BUNDLE_ONLY)

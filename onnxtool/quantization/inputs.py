@@ -24,6 +24,7 @@ from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.runtime.casting_runner import CastingRunner
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.data.source import DataSource
+from onnxtool.runtime.data.stateful import state_pairs, with_states
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import DEFAULT, SessionOptions
@@ -109,6 +110,8 @@ def open_inputs(
     images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
     session: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
     output_kinds: Sequence[str] = (),
+    steps: int | None = None,
+    states: Sequence[str] = (),
 ) -> QuantizationInputs:
     """Load the model and open the data; all that can be wrong with either is said here.
 
@@ -119,7 +122,7 @@ def open_inputs(
     original = io.load(source)
     kinds = parse_kinds(output_kinds, [v.name or "" for v in original.graph.outputs])
     specs = input_specs(original)
-    opened = None if data is None else open_data(data, specs, samples=samples, images=images)
+    opened = _open(source, original, data, samples, images, steps, states)
     if opened is not None:
         opened.first()
     task = None
@@ -130,6 +133,32 @@ def open_inputs(
         raise UsageError("--labels goes with --eval: the labelled data.")
     prepared = _prepared(Path(source), original, level)
     return QuantizationInputs(Path(source), original, prepared, opened, task, threads, session, kinds)
+
+
+def _open(
+    source: str | os.PathLike[str],
+    original: ir.Model,
+    data: Any,
+    samples: int | None,
+    images: ImageOptions,
+    steps: int | None,
+    states: Sequence[str],
+) -> DataSource | None:
+    """The calibration samples; with `steps`, those of a model whose outputs are fed back into its states."""
+    specs = input_specs(original)
+    if steps is None:
+        if states:
+            raise UsageError("--state goes with --steps N: how many samples follow one another.")
+        return None if data is None else open_data(data, specs, samples=samples, images=images)
+    if data is None:
+        raise UsageError("--steps goes with --data: the samples that follow one another.")
+    runner = OnnxRunner.open(Path(source))
+    pairs = state_pairs(states, specs, runner.outputs)
+    others = [s for s in specs if s.name not in pairs]
+    opened = open_data(data, others, images=images)
+    walked = with_states(opened, tuple(specs), pairs, steps, runner.run)
+    # The states of a step come of those before it: only the first samples can be taken alone.
+    return walked if samples is None else replace(walked, count=None).limited(samples)
 
 
 def _prepared(source: Path, original: ir.Model, level: str) -> ir.Model:

@@ -76,6 +76,8 @@ def quantize(
     threads: int = DEFAULT_THREADS,
     limits: ResultLimits | None = None,
     output_kinds: Sequence[str] = (),
+    steps: int | None = None,
+    states: Sequence[str] = (),
     options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
 ) -> QuantizeReport:
     """Quantize a float32 ONNX model, verify the result, and write it.
@@ -126,6 +128,9 @@ def quantize(
         threads: of the runtime while measuring latency.
         output_kinds: "NAME:KIND" for outputs whose use the graph does not tell: "logits", "embedding", "boxes", "mask",
             "values" or "linear" (see `output_kind.OutputKind`).
+        steps: samples are steps of a model with states: so many follow one another, each with the states that the model
+            gave for the one before; the first of them starts with zeros, or with what the data has.
+        states: "OUTPUT:INPUT" for each state, where the names do not tell.
         options: the execution providers that candidates are timed and judged on; the result is held against the CPU.
         limits: auto: what the result has to keep besides the budget; then it need not be faster than float.
 
@@ -166,7 +171,10 @@ def quantize(
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
     job = open_inputs(
-        source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures, options, output_kinds
+        *(source, data, samples, eval_data, labels, metric, threads, recipe.optimize, pictures, options),
+        output_kinds=output_kinds,
+        steps=steps,
+        states=states,
     )
     with _ids_located(job):
         if job.is_large:

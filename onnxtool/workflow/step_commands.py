@@ -95,6 +95,7 @@ def _quantize(options: dict[str, Any], source: str | None, _r: str | None, outpu
     renamed = {"eval": "eval_data", "image": "images", "percentile": "coverage", "recipe": "recipe_file"}
     settings = {renamed.get(name, name.replace("-", "_")): value for name, value in options.items()}
     settings["op_types"] = _texts(settings.pop("op", ()))
+    settings["states"] = _texts(settings.pop("state", ()))
     settings["output_kinds"] = _texts(settings.pop("output_kind", ()))
     settings["exclude"] = _texts(settings.pop("exclude", ()))
     settings["search_scale"] = not settings.pop("rtn", False)

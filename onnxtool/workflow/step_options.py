@@ -86,6 +86,8 @@ _OPTIMIZE = {
     "custom-op-library": LIBRARIES,
 }
 _QUANTIZE = {
+    "steps": INTEGER,
+    "state": TEXTS,
     "output-kind": TEXTS,
     "provider": TEXTS,
     "ep-library": TEXTS,

@@ -93,6 +93,24 @@ def command(
             "labels).",
         ),
     ] = "accuracy",
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps",
+            min=1,
+            help="Model with states: so many samples of --data follow one another, outputs fed back into states.",
+            show_default=False,
+        ),
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state",
+            metavar="OUTPUT:INPUT",
+            help="With --steps: an output and the input that takes its value next. Repeatable; names tell otherwise.",
+            show_default=False,
+        ),
+    ] = None,
     output_kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -322,6 +340,8 @@ def command(
             fuse=fuse.value if fuse is not None else "",
             threads=threads,
             output_kinds=output_kind or (),
+            steps=steps,
+            states=state or (),
             options=session_options(provider, None, None, ep_library),
         )
         out.emit(report)

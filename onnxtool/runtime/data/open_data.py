@@ -18,6 +18,7 @@ from onnxtool.runtime.archive import Columns, open_npy, open_npz, read_npz
 from onnxtool.runtime.data.csv_file import count_rows, lacks_header, read_column, read_rows
 from onnxtool.runtime.data.images import SUFFIXES, pictures
 from onnxtool.runtime.data.source import DataSource
+from onnxtool.runtime.data.test_data_set import read_sample, sample_folders
 from onnxtool.user_code import as_feeds, load_function, read_items
 
 
@@ -33,7 +34,8 @@ def open_data(
 
     Args:
         data: an .npz file (arrays by input name, samples along the first dim), an .npy file (one input), a folder
-            of .npy or .npz files (one sample each), a folder of pictures, a .csv file, "file.py:generator", or in
+            of .npy or .npz files (one sample each), a folder of ONNX's test_data_set_N folders (or of others with an
+            .npy file for each input), a folder of pictures, a .csv file, "file.py:generator", or in
             Python named arrays, a list of feeds, or a function that returns an iterable of feeds.
         specs: the model's inputs.
         samples: use at most this many.
@@ -165,6 +167,9 @@ def _row_reader(array: np.ndarray) -> Callable[[int], Iterator[np.ndarray]]:
 
 def _from_folder(folder: Path, specs: tuple[TensorSpec, ...], images: ImageOptions) -> DataSource:
     files = sorted(p for p in folder.iterdir() if p.suffix in (".npy", ".npz") and p.is_file())
+    folders = [] if files else sample_folders(folder, specs)
+    if folders:
+        return DataSource(str(folder), len(folders), lambda: (read_sample(f, specs) for f in folders), specs)
     if not files:
         others = [p for p in folder.rglob("*") if p.is_file()]
         shown = sorted(p for p in others if p.suffix.lower() in SUFFIXES)

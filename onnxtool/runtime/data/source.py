@@ -26,6 +26,7 @@ class DataSource:
         open: starts a pass over raw samples: named arrays, or a lone array under "".
         specs: what the model takes; every sample is held against it.
         notes: what is done with the samples that the user may not expect.
+        joins: samples may be joined along their first dim; the steps of a model with states may not.
     """
 
     label: str
@@ -33,6 +34,7 @@ class DataSource:
     open: Callable[[], Iterator[Mapping[str, np.ndarray]]]
     specs: tuple[TensorSpec, ...]
     notes: tuple[str, ...] = ()
+    joins: bool = True
 
     def samples(self, *, finite: bool = True) -> Iterator[Feeds]:
         """Feeds of one sample each, checked.
@@ -111,7 +113,7 @@ class DataSource:
 
     def batches(self, size: int, *, finite: bool = True) -> Iterator[Feeds]:
         """Samples joined along their first dim, up to `size`, where the model takes any batch and shapes agree."""
-        dynamic = all(s.shape and not isinstance(s.shape[0], int) for s in self.specs)
+        dynamic = self.joins and all(s.shape and not isinstance(s.shape[0], int) for s in self.specs)
         pending: list[Feeds] = []
         for feeds in self.samples(finite=finite):
             if pending and (len(pending) >= size or not dynamic or _shapes(feeds) != _shapes(pending[0])):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+import onnxtool
 from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
@@ -134,3 +137,24 @@ def test_a_small_model_of_filled_weights_is_opened_again_with_all_threads(monkey
     model = prepare(io.from_proto(proto))
     seen = observe(model, ["y"], source_of(proto, np.ones((4, 64), np.float32)))
     assert seen["y"].range("minmax") == (0.0, 0.0)
+
+
+def test_states_are_calibrated_on_what_the_model_gives(tmp_path: Path) -> None:
+    """Zeros alone would give the state's product a range of nothing."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("MatMul", ["h", "r"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["hn"]),
+        helper.make_node("MatMul", ["hn", "o"], ["y"]),
+    ]
+    arrays = {"w": weights(32, 32), "r": weights(32, 32), "o": weights(32, 8)}
+    proto = build(nodes, arrays, {"x": [1, 32], "h": [1, 32]}, {"y": [1, 8], "hn": [1, 32]})
+    onnx.save(proto, tmp_path / "m.onnx")
+    data = np.random.default_rng(5).standard_normal((24, 1, 32)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", x=data)
+    report = onnxtool.quantize(
+        tmp_path / "m.onnx", tmp_path / "q.onnx", mode="static", data=tmp_path / "d.npz", steps=6
+    )
+    assert report.ok
+    assert report.fidelity is not None
+    assert report.fidelity.sqnr_db > 25

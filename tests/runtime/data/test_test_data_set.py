@@ -1,0 +1,60 @@
+"""ONNX's own folders of test data, and folders with an .npy file for each input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from onnxtool.errors import InputError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.data.open_data import open_data
+
+SPECS = (TensorSpec("x", np.dtype("float32"), ("n", 2)), TensorSpec("k", np.dtype("int64"), ()))
+
+
+def sample(folder: Path, number: float, *, named: bool = True) -> None:
+    folder.mkdir(parents=True)
+    x, k = np.full((1, 2), number, np.float32), np.array(int(number), np.int64)
+    pair = [(x, "x"), (k, "k")] if named else [(x, ""), (k, "")]
+    for index, (array, name) in enumerate(pair):
+        (folder / f"input_{index}.pb").write_bytes(numpy_helper.from_array(array, name).SerializeToString())
+    (folder / "output_0.pb").write_bytes(b"not read")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_each_folder_is_a_sample_in_the_order_of_their_numbers(tmp_path: Path, named: bool) -> None:
+    for number in (10, 2, 1):
+        sample(tmp_path / f"test_data_set_{number}", number, named=named)
+    (tmp_path / "model.onnx").write_bytes(b"")
+    found = list(open_data(tmp_path, SPECS).samples())
+    assert [float(f["x"][0, 0]) for f in found] == [1, 2, 10]
+    assert [int(f["k"]) for f in found] == [1, 2, 10]
+
+
+def test_one_such_folder_is_one_sample(tmp_path: Path) -> None:
+    sample(tmp_path / "test_data_set_0", 4)
+    assert open_data(tmp_path / "test_data_set_0", SPECS).count == 1
+
+
+def test_folders_with_an_array_for_each_input(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        np.save(tmp_path / str(number) / "x.npy", np.full((1, 2), number, np.float32))
+        np.save(tmp_path / str(number) / "k.npy", np.int64(number))
+    assert [int(f["k"]) for f in open_data(tmp_path, SPECS).samples()] == [0, 1, 2]
+
+
+def test_damaged_and_external_tensors_are_one_line(tmp_path: Path) -> None:
+    sample(tmp_path / "s", 1)
+    (tmp_path / "s" / "input_0.pb").write_bytes(b"\xff\xff\xff")
+    with pytest.raises(InputError, match=r"input_0\.pb"):
+        open_data(tmp_path / "s", SPECS).first()
+    outside = onnx.TensorProto(dims=[1, 2], data_type=1, data_location=onnx.TensorProto.EXTERNAL, name="x")
+    outside.external_data.add(key="location", value="/etc/passwd")
+    (tmp_path / "s" / "input_0.pb").write_bytes(outside.SerializeToString())
+    with pytest.raises(InputError, match="is not followed"):
+        open_data(tmp_path / "s", SPECS).first()
