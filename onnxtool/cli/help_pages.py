@@ -64,6 +64,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "verify": (
         "onnxtool verify model.onnx --source net.pt",
+        "onnxtool verify model.onnx --source net.pt --replay",
         "onnxtool verify model.onnx --sign key.pem",
     ),
     "build": (

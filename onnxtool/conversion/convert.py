@@ -154,9 +154,21 @@ def open_source(
     Raises:
         InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
     """
-    options = with_settings(options, settings)
+    opened, adapter, model, pace = load_source(source, with_settings(options, settings))
+    return supervised(model, f"running the model with {adapter.name}", opened.size, pace)
+
+
+def load_source(source: Any, options: ConvertOptions) -> tuple[Source, Adapter, SourceModel, ResourceAllowance]:
+    """Load a framework model, and say how it came.
+
+    Returns:
+        What was opened, the adapter, the model, and what running it may take.
+
+    Raises:
+        InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
+    """
     opened, adapter, model = _open(source, options)
-    return supervised(model, f"running the model with {adapter.name}", opened.size, _pace(adapter, options, opened))
+    return opened, adapter, model, _pace(adapter, options, opened)
 
 
 def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:

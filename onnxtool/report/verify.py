@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from onnxtool.report.base import Report
+from onnxtool.report.compare import CompareReport
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,6 +29,7 @@ class VerifyReport(Report):
         signature: the file of the signature that was made or verified.
         signature_made: it was made just now.
         signature_fault: why it is not good for this model; None when it is, or none was asked for.
+        replay: the proof that the history records, run again; None when it was not asked for.
     """
 
     kind: ClassVar[str] = "verify"
@@ -44,6 +46,7 @@ class VerifyReport(Report):
     signature_made: bool = False
     signature_fault: str | None = None
     stale: tuple[str, ...] = ()
+    replay: CompareReport | None = None
 
     @property
     def unchanged(self) -> bool:
@@ -57,9 +60,6 @@ class VerifyReport(Report):
         A signature also stands for a file that bears no digest of onnxtool.
         """
         whole = self.unchanged or (self.signature is not None and self.recorded is None)
-        return (
-            whole
-            and not self.stale
-            and self.signature_fault is None
-            and (self.source is None or self.source_step is not None)
-        )
+        known = self.source is None or self.source_step is not None
+        proven = self.replay is None or self.replay.ok
+        return whole and not self.stale and self.signature_fault is None and known and proven

@@ -31,6 +31,17 @@ def command(
             "--signature", metavar="FILE", help="Where the signature is, or goes: MODEL.sig.", show_default=False
         ),
     ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Run the recorded proof again, on --source or --factory and the file.")
+    ] = False,
+    factory: o.FactoryOption = None,
+    factory_arg: o.FactoryArgOption = None,
+    pythonpath: o.PythonPathOption = None,
+    trust: o.TrustOption = False,
+    sample: Annotated[
+        Path | None,
+        typer.Option("--sample", metavar="FILE.npz", help="The sample of the recorded proof.", show_default=False),
+    ] = None,
     json: o.JsonOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
@@ -51,4 +62,25 @@ def command(
             return
         from onnxtool.model.provenance.verify import verify
 
-        out.emit(verify(model, source=source, sign=sign, public_key=public_key, signature=signature))
+        if not replay:
+            out.emit(verify(model, source=source, sign=sign, public_key=public_key, signature=signature))
+            return
+        from dataclasses import replace
+
+        from onnxtool.cli.convert_options import convert_options
+        from onnxtool.conversion.replay import replay as run_again
+        from onnxtool.errors import UsageError
+
+        if source is None and factory is None:
+            raise UsageError("--replay needs what the model was made from: --source FILE, or --factory.")
+        options = convert_options(
+            factory=factory,
+            factory_arg=factory_arg,
+            pythonpath=pythonpath,
+            trust=trust,
+            sample=sample,
+            verbose=verbose,
+        )
+        known = source if source is not None and source.is_file() else None
+        report = verify(model, source=known, sign=sign, public_key=public_key, signature=signature)
+        out.emit(replace(report, replay=run_again(model, source, options)))

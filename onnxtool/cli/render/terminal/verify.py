@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxtool.cli.render.terminal import facts, table, verdict
+from onnxtool.cli.render.terminal import compare, facts, table, verdict
 from onnxtool.cli.render.text import markup
 from onnxtool.report.verify import VerifyReport
 
@@ -26,10 +26,15 @@ def render(report: VerifyReport, console: Console, verbose: int = 0) -> None:
             cells = (entry.get(key, "") for key in ("command", "onnxtool", "source", "source_sha256"))
             steps.add_row(*(markup(cell) for cell in cells))
         console.print(steps)
+    if report.replay is not None:
+        compare.render(report.replay, console, verbose)
     verdict(console, report.ok, _sentence(report))
 
 
 def _sentence(report: VerifyReport) -> str:
+    if report.replay is not None:
+        again = "equal to its source once more" if report.replay.ok else "the recorded proof fails now"
+        return f"{_provenance(report)}; {again}"
     if report.signature_fault is not None:
         return f"{_provenance(report)}; the signature is not good: {report.signature_fault}"
     if report.signature is not None:
