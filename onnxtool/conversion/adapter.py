@@ -136,3 +136,7 @@ class Adapter(ABC):
         Raises:
             UnsupportedError: an operator or feature that the exporter does not have.
         """
+
+    def export_otherwise(self, model: SourceModel, options: ConvertOptions) -> ir.Model | None:  # noqa: ARG002
+        """The same by another exporter, after the first one's graph failed the proof; None where there is no other."""
+        return None

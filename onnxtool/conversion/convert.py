@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import Any
@@ -14,16 +13,15 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.equivalence import SourceProof, cleaned_up
 from onnxtool.conversion.factory import adapter_for, choose_adapter
-from onnxtool.conversion.further import FurtherInputs
 from onnxtool.conversion.graph_interface import align, observe_output_dims
 from onnxtool.conversion.options import ConvertOptions, options_as_keywords
 from onnxtool.conversion.provenance import record
 from onnxtool.conversion.registry import find_adapter
+from onnxtool.conversion.routes import SPILL, Routes, refuse_blamed, release
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import declared_bytes, supervised
-from onnxtool.errors import UnsupportedError, UsageError
+from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import as_path, takes_models
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
@@ -33,8 +31,6 @@ from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.isolation import FRAMEWORK, OWN, ResourceAllowance, guarded
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
-# Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
-_SPILL = 32_000_000
 # For adapters of other packages, which may import their framework while they load a file.
 _IMPORTING = replace(FRAMEWORK, scale=6.0)
 
@@ -90,24 +86,17 @@ def convert(
         align(graph, model.inputs, model.outputs)
         clock.stop("export")
         task.advance()
-        comparison, stays = None, False
-        proof = SourceProof(model, options, Tolerance(rtol, atol), (str(opened), str(output)))
-        if verify_result:
-            with guarded(f"running the model with {adapter.name}", opened.size, pace=pace):
-                began = time.perf_counter()
-                proof.observe(graph)
-                usual = time.perf_counter() - began
-            stays = io.weight_bytes(graph) <= _SPILL
-            watched = supervised(model, f"running the model with {adapter.name}", opened.size, pace)
-            proof.further = FurtherInputs(watched, options, stays=stays)
-            proof.further.observe(graph, [p.feeds for p in proof.probes], usual, proof.probes[0].outputs)
-            _refuse_unproven(model, str(opened), proof.further.tried)
-        if not (verify_result and stays):
-            _release(model)
-        with io.spilled(graph, output) if io.weight_bytes(graph) > _SPILL else nullcontext() as spill:
-            if verify_result:
-                graph, comparison = cleaned_up(graph, proof, model.notes)
-                _release(model)
+        comparison = None
+        names = (str(opened), str(output))
+        routes = Routes(opened, adapter, model, options, Tolerance(rtol, atol), names, pace)
+        proof = routes.observed(graph) if verify_result else None
+        stays = proof is not None and routes.stays
+        if not stays:
+            release(model)
+        with io.spilled(graph, output) if io.weight_bytes(graph) > SPILL else nullcontext() as spill:
+            if proof is not None:
+                graph, comparison, proof = routes.proven(graph, proof)
+                release(model)
                 if not comparison.ok and model.dropped:
                     model.notes.append(f"options that the exporter may leave out: {', '.join(model.dropped)}")
                 if comparison.ok and comparison.coverage is not None:
@@ -120,8 +109,8 @@ def convert(
             target = output if comparison is None or comparison.ok else keep_failed
             if target is not None:
                 size = io.save(graph, target, spill=spill)
-            if comparison is not None and not comparison.ok:
-                _refuse_blamed(model, proof, str(opened))
+            if proof is not None and comparison is not None and not comparison.ok:
+                refuse_blamed(model, proof, str(opened))
         clock.stop("save")
         task.advance()
     written = target == output
@@ -225,38 +214,6 @@ def _pace(adapter: Adapter, options: ConvertOptions, opened: Source) -> Resource
     if options.factory is not None or options.trust or opened.model is not None:
         return OWN
     return FRAMEWORK if adapter.imports_in_prepare else _IMPORTING
-
-
-def _refuse_unproven(model: SourceModel, name: str, tried: Sequence[Mapping[str, np.ndarray]]) -> None:
-    """Raises UnsupportedError where the exporter decided what the inputs tried did not show to be harmless."""
-    places, what = model.unproven(), "tracing froze a branch"
-    if not places:
-        places, what = model.one_sided(tried), "torch.export decided a comparison of sizes for good"
-    if places:
-        more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
-        raise UnsupportedError(
-            f"{name}: {what}, and no input tried takes its other side: {places[0]}{more}. Rewrite it with torch.where "
-            "or torch.cond, save the module as TorchScript (torch.jit.script), or give --sample FILE.npz with inputs "
-            "of both sides."
-        )
-
-
-def _refuse_blamed(model: SourceModel, proof: SourceProof, name: str) -> None:
-    """Raises UnsupportedError where the outputs differ because the exporter took one side of a branch for good."""
-    failure = proof.further.findings.failure if proof.further is not None else None
-    inputs = [failure.feeds] if failure is not None else [p.feeds for p in proof.probes]
-    place = next(filter(None, map(model.blamed, inputs)), "")
-    if place:
-        where = f"; with {failure.label} the outputs differ" if failure is not None else ""
-        raise UnsupportedError(
-            f"{name}: torch.export decided a comparison of sizes for good: {place}{where}. Rewrite it with torch.where "
-            "or torch.cond, save the module as TorchScript (torch.jit.script), or fix the dim in --input-shape."
-        )
-
-
-def _release(model: SourceModel) -> None:
-    model.release()
-    gc.collect()  # exporters leave cycles that hold the weights
 
 
 class _Clock:

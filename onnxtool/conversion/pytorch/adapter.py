@@ -78,6 +78,14 @@ class PyTorchAdapter(Adapter):
         assert isinstance(model, TorchModel)
         return export(model, options)
 
+    def export_otherwise(self, model: SourceModel, options: ConvertOptions) -> ir.Model | None:
+        """With TorchScript's exporter, where torch.export's wrote a graph that fails the proof."""
+        from onnxtool.conversion.pytorch.export import export_otherwise
+        from onnxtool.conversion.pytorch.model import TorchModel
+
+        assert isinstance(model, TorchModel)
+        return export_otherwise(model, options)
+
 
 def form_of(source: Source, options: ConvertOptions) -> str | None:
     """Which form of PyTorch model this is, by content; None for none.

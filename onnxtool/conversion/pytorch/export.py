@@ -46,6 +46,27 @@ def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
     return graph
 
 
+def export_otherwise(model: TorchModel, options: ConvertOptions) -> ir.Model | None:
+    """With TorchScript's exporter, after the graph of torch.export's failed the proof.
+
+    Returns:
+        None where the first was TorchScript's own, the user chose one, or this one fails.
+    """
+    opset = target_opset(options, TORCHSCRIPT_OPSETS[1])
+    if model.program is not None or model.guards is None or options.exporter != "auto":
+        return None
+    try:
+        graph = export_torchscript(model, options, opset)
+    except OnnxToolError:
+        raise
+    except Exception:  # the first exporter's failure is what will be told
+        return None
+    model.guards, model.advice = None, ADVICE
+    model.notes.append("exported by the TorchScript exporter, because the graph of torch.export's failed the proof")
+    clean_up(graph, keep_metadata=options.keep_metadata)
+    return graph
+
+
 @dataclass(frozen=True)
 class Request:
     """What is asked of torch.export's exporter: the opset, what to do with custom operators, whether to say steps."""

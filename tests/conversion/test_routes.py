@@ -1,0 +1,83 @@
+"""Where the first exporter's graph fails the proof, another exporter is tried, and that is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import onnxtool
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.pytorch import export
+
+torch = pytest.importorskip("torch")
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell = torch.nn.GRU(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cell(x)[0]
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_a_recurrent_network_with_time_first(tmp_path: Path) -> None:
+    net = Recurrent().eval()
+    report = onnxtool.convert(net, tmp_path / "out.onnx", input_shapes={"x": ("time", "batch", 3)}, effort="quick")
+    assert report.ok
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
+    for time, batch in ((1, 1), (7, 3), (40, 2)):
+        x = np.random.default_rng(time).standard_normal((time, batch, 3)).astype(np.float32)
+        found = session.run(None, {"x": x})[0]
+        np.testing.assert_allclose(found, net(torch.from_numpy(x)).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_wrong_graph_of_the_first_is_left_for_the_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = export._captured
+
+    def wrong(model, flat, *rest):  # type: ignore[no-untyped-def]
+        graph = plain(model, flat, *rest)
+        for node in graph.graph:
+            if node.op_type == "Mul":
+                node.op_type = "Add"
+        return graph
+
+    monkeypatch.setattr(export, "_captured", wrong)
+    report = onnxtool.convert(Doubled(), tmp_path / "out.onnx", input_shapes={"x": ("batch", 3)}, effort="quick")
+    assert report.ok
+    assert any("because the graph of torch.export's failed the proof" in note for note in report.notes)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": np.ones((1, 3), np.float32)})[0]
+    assert found.tolist() == [[2, 2, 2]]
+
+
+def test_an_exporter_that_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = export._captured
+
+    def wrong(model, flat, *rest):  # type: ignore[no-untyped-def]
+        graph = plain(model, flat, *rest)
+        for node in graph.graph:
+            if node.op_type == "Mul":
+                node.op_type = "Add"
+        return graph
+
+    monkeypatch.setattr(export, "_captured", wrong)
+    report = onnxtool.convert(
+        Doubled(), tmp_path / "out.onnx", input_shapes={"x": ("batch", 3)}, effort="quick", exporter="dynamo"
+    )
+    assert not report.ok
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_adapters_have_no_other_exporter_by_default() -> None:
+    from onnxtool.conversion.sklearn.adapter import SklearnAdapter
+
+    assert SklearnAdapter().export_otherwise(None, ConvertOptions()) is None  # type: ignore[arg-type]
