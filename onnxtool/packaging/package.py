@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.errors import InputError, ResourceError, UsageError, VerdictError
+from onnxtool.generation.bundle import is_bundle
 from onnxtool.generation.folder import staged_folder
 from onnxtool.generation.provenance import record as record_provenance
 from onnxtool.model import io
@@ -67,7 +68,7 @@ def package(
     """Write a folder for each kind; with several kinds each is a folder in `output`.
 
     Args:
-        model: an .onnx file, or a model in memory.
+        model: an .onnx file, a model in memory, or a bundle ("fastapi" alone).
         output: the folder to write; packages that are there are replaced.
         kinds: "fastapi" and so on, see `registry`.
         name: of the model in the packages; the file's own unless given.
@@ -84,12 +85,16 @@ def package(
         InputError, UnsupportedError, UsageError: the model, the data or the options cannot be used.
     """
     path, place = as_path(model), Path(output)
+    if is_bundle(path):
+        from onnxtool.packaging.bundle_package import package_bundle
+
+        return package_bundle(path, place, kinds=kinds, name=name, fresh=fresh)
     chosen = [find_kind(k) for k in dict.fromkeys(kinds)]
     if not chosen:
         raise UsageError("package takes --for KIND.")
     folders = [place if len(chosen) == 1 else place / k.name for k in chosen]
     for folder in folders:
-        _verify_output(folder)
+        verify_output(folder)
     io.read_proto(path)
     with progress.task("packaging", len(chosen) + 1) as task:
         subject = _subject(path, name, data, seed, runtime_folder, browser, fresh, options)
@@ -108,7 +113,20 @@ def package(
     )
 
 
-def _verify_output(folder: Path) -> None:
+def package_name(path: Path, given: str | None) -> str:
+    """What a package calls its model.
+
+    Raises:
+        UsageError: a name that does not fit into URLs and file names.
+    """
+    called = given or re.sub(r"[^A-Za-z0-9_-]+", "_", path.stem).strip("_") or "model"
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", called):
+        raise UsageError(f"--name {called}: letters, digits, - and _ only, at most 64.")
+    return called
+
+
+def verify_output(folder: Path) -> None:
+    """Raises UsageError for a folder that must not be replaced."""
     if folder.is_file():
         raise UsageError(f"{folder}: is a file; a package is a folder.")
     if folder.is_dir() and any(folder.iterdir()) and not is_package(folder):
@@ -128,9 +146,7 @@ def _subject(
     runner = OnnxRunner.open(path, options)
     tensor_metadata((*runner.inputs, *runner.outputs))
     given = make_feeds(runner, (path,), data=data, seed=seed)
-    called = name or re.sub(r"[^A-Za-z0-9_-]+", "_", path.stem).strip("_") or "model"
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", called):
-        raise UsageError(f"--name {called}: letters, digits, - and _ only, at most 64.")
+    called = package_name(path, name)
     return Subject(
         path=path,
         name=called,

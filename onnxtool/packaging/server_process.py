@@ -37,46 +37,50 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class ServerRunner:
-    """A Runner on a server that is started for it, and ended by `close`."""
+class ServerProcess:
+    """A server that is started, waited for, and ended by `close`.
 
-    def __init__(self, command: Sequence[str], folder: Path, port: int, model: str) -> None:
+    Attributes:
+        url: of the server.
+    """
+
+    def __init__(self, command: Sequence[str], folder: Path, port: int) -> None:
         """Start it and wait until it is ready.
 
         Args:
             command: what to start.
             folder: where to start it.
             port: on which it will listen on localhost.
-            model: its name in the V2 protocol.
 
         Raises:
-            InputError: it ends, or is not ready in two minutes.
+            InputError: it ends.
+            ResourceError: it is not ready in two minutes.
         """
+        self.url = f"http://127.0.0.1:{port}"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `close`)
         self._process = subprocess.Popen(
             command, cwd=folder, env=clean_environment(), stdout=self._log, stderr=subprocess.STDOUT
         )
         try:
-            self._remote = self._wait(f"http://127.0.0.1:{port}", model)
+            self._wait()
         except BaseException:
             self.close()
             raise
-        self.inputs: tuple[TensorSpec, ...] = self._remote.inputs
-        self.outputs: tuple[TensorSpec, ...] = self._remote.outputs
 
-    def _wait(self, url: str, model: str) -> RemoteRunner:
+    def _wait(self) -> None:
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until:
             if self._process.poll() is not None:
                 raise InputError(f"the package does not start: {self._last_line()}")
-            client = V2Client(url, token="", seconds=5)
+            client = V2Client(self.url, token="", seconds=5)
             try:
                 if client.request("GET", "/v2/health/ready")[0] == 200:
-                    return RemoteRunner.open(f"{url}/v2/models/{model}", token="")
+                    return
             except InputError:
-                time.sleep(_PAUSE)
+                pass
             finally:
                 client.close()
+            time.sleep(_PAUSE)
         raise ResourceError(f"the package was not ready after {_PATIENCE:.0f} s: {self._last_line()}")
 
     def _last_line(self) -> str:
@@ -84,14 +88,8 @@ class ServerRunner:
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1][:300] if lines else "it says nothing"
 
-    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """One request."""
-        return self._remote.run(feeds)
-
     def close(self) -> None:
         """End the server."""
-        if hasattr(self, "_remote"):
-            self._remote.close()
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -100,6 +98,35 @@ class ServerRunner:
                 self._process.kill()
                 self._process.wait()
         self._log.close()
+
+
+class ServerRunner:
+    """A Runner on a server that is started for it."""
+
+    def __init__(self, command: Sequence[str], folder: Path, port: int, model: str) -> None:
+        """Start it; arguments and errors as of `ServerProcess`.
+
+        Args:
+            command, folder, port: what to start, and where.
+            model: its name in the V2 protocol.
+        """
+        self._server = ServerProcess(command, folder, port)
+        try:
+            self._remote = RemoteRunner.open(f"{self._server.url}/v2/models/{model}", token="")
+        except BaseException:
+            self._server.close()
+            raise
+        self.inputs: tuple[TensorSpec, ...] = self._remote.inputs
+        self.outputs: tuple[TensorSpec, ...] = self._remote.outputs
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One request."""
+        return self._remote.run(feeds)
+
+    def close(self) -> None:
+        """End the server."""
+        self._remote.close()
+        self._server.close()
 
 
 def interpreter(folder: Path, fresh: bool) -> tuple[str, str]:

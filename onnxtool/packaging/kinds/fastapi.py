@@ -90,7 +90,14 @@ def _setting(name: str, value: int) -> str:
 
 
 def start_application(folder: Path, fresh: bool) -> tuple[Runner, Started]:
-    """uvicorn on the app.py of a folder.
+    """uvicorn on the app.py of a folder, as `application_command` has it."""
+    command, port, words = application_command(folder, fresh)
+    runner = ServerRunner(command, folder, port, read_manifest(folder).model_name)
+    return runner, Started(f"uvicorn in {words}")
+
+
+def application_command(folder: Path, fresh: bool) -> tuple[list[str], int, str]:
+    """What starts the app.py of a folder, the port it will listen on, and in words which interpreter that is.
 
     Raises:
         MissingExtraError: fastapi is not installed here, and no fresh environment was asked for.
@@ -103,5 +110,4 @@ def start_application(folder: Path, fresh: bool) -> tuple[Runner, Started]:
     port = free_port()
     # -I: neither the caller's variables nor the present folder bring modules in; only the application's own folder.
     command = [python, "-I", "-B", "-m", "uvicorn", "app:app", "--app-dir", ".", "--port", str(port)]
-    runner = ServerRunner(command, folder, port, read_manifest(folder).model_name)
-    return runner, Started(f"uvicorn in {words}")
+    return command, port, words

@@ -1,0 +1,145 @@
+"""A bundle as a folder with an endpoint in the form of OpenAI's API, on onnxruntime-genai."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from onnxtool.errors import InputError, UnsupportedError, VerdictError
+from onnxtool.generation.bundle import Bundle
+from onnxtool.generation.folder import staged_folder
+from onnxtool.generation.generate import generate
+from onnxtool.generation.provenance import record as record_provenance
+from onnxtool.model.provenance.metadata import versions
+from onnxtool.model.provenance.sbom import sbom
+from onnxtool.packaging.kind import constants, filled
+from onnxtool.packaging.kinds.fastapi import application_command, slug
+from onnxtool.packaging.manifest import Manifest, write_manifest
+from onnxtool.packaging.package import package_name, verify_output
+from onnxtool.packaging.server_process import ServerProcess
+from onnxtool.report.package import PackageProof, PackageReport, Started, WrittenPackage
+from onnxtool.runtime import cpu
+from onnxtool.runtime.v2_client import V2Client
+from onnxtool.runtime.v2_tensors import load_json
+
+_PACKAGES = (
+    "fastapi",
+    "onnxruntime-genai",
+    "tokenizers",
+    "onnxruntime",
+    "numpy",
+    "prometheus-client",
+    "uvicorn",
+    "httptools",
+    "uvloop",
+)
+_PROMPTS = ("The", "Once upon a time", "1 2 3 4")
+_TOKENS = 16
+_COMMANDS = ("pip install -r requirements.txt && uvicorn app:app", "python smoke_test.py http://127.0.0.1:8000")
+
+
+def package_bundle(
+    bundle: Path, output: Path, *, kinds: Sequence[str], name: str | None = None, fresh: bool = False
+) -> PackageReport:
+    """Write the endpoint of a bundle, after it has given the texts that `generate` gives.
+
+    Args:
+        bundle: the folder.
+        output: the folder to write.
+        kinds: "fastapi" alone.
+        name: of the model; that of the folder unless given.
+        fresh: prove it in a fresh virtual environment.
+
+    Raises:
+        UnsupportedError: another kind.
+        VerdictError: the endpoint gives another text; nothing is written.
+    """
+    if list(dict.fromkeys(kinds)) != ["fastapi"]:
+        raise UnsupportedError("a bundle is packaged --for fastapi; other places take no key-value cache.")
+    verify_output(output)
+    opened, called = Bundle.open(bundle), package_name(bundle, name)
+    golden = [_case(bundle, prompt) for prompt in _PROMPTS]
+    with staged_folder(output) as staged:
+        shutil.copytree(bundle, staged / "model")
+        _write(staged, opened, called, golden)
+        started = _prove(staged, golden, fresh)
+        files = sorted(f for f in staged.rglob("*") if f.is_file())
+        made = WrittenPackage(
+            kind="fastapi",
+            folder=str(output),
+            files=tuple(f.relative_to(staged).as_posix() for f in files),
+            bytes=sum(f.stat().st_size for f in files),
+            proof=PackageProof(started, len(golden), (), True),
+            commands=_COMMANDS,
+        )
+        report = PackageReport(str(bundle), (made,), workers=1, threads=cpu.usable_cores())
+        record_provenance(staged, "package --for fastapi", bundle, report, earlier=bundle)
+    return report
+
+
+def _case(bundle: Path, prompt: str) -> dict[str, Any]:
+    found = generate(bundle, prompt=prompt, max_tokens=_TOKENS)
+    return {"prompt": prompt, "max_tokens": _TOKENS, "text": found.text, "tokens": list(found.tokens)}
+
+
+def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, Any]]) -> None:
+    app = constants("fastapi/bundle_app.py", {"NAME": json.dumps(name)})
+    (folder / "app.py").write_text(app, encoding="utf-8")
+    (folder / "smoke_test.py").write_text(filled("fastapi/bundle_smoke_test.py", {}), encoding="utf-8")
+    (folder / "golden.json").write_text(json.dumps(golden, indent=2) + "\n", encoding="utf-8")
+    found = versions(*_PACKAGES)
+    pinned = "\n".join(f"{p}=={found[p]}" for p in _PACKAGES if p in found)
+    (folder / "requirements.txt").write_text(pinned + "\n", encoding="utf-8")
+    values = {
+        "SLUG": slug(name),
+        "PYTHON": f"{sys.version_info[0]}.{sys.version_info[1]}",
+        "FILES": "app.py model model/",
+        "THREADS": cpu.usable_cores(),
+        "RUNS": 1,
+        "WORKERS": 1,
+        "CORES": cpu.usable_cores(),
+        "MEMORY": bundle.size // 1_000_000 * 2 + 512,
+        "NAME": name,
+        "TITLE": "a language model in the form of OpenAI's API (FastAPI, onnxruntime-genai)",
+        "COMMANDS": "\n".join(f"    {c}" for c in _COMMANDS),
+        "TENSORS": f"| context | {bundle.context} tokens |\n| vocabulary | {bundle.vocabulary} |",
+        "NOTE": "",
+    }
+    for file in ("Dockerfile", "compose.yaml", "kubernetes.yaml"):
+        (folder / file).write_text(filled(f"fastapi/{file}", values), encoding="utf-8")
+    dockerfile = (folder / "Dockerfile").read_text(encoding="utf-8")
+    # A folder is copied into the image under its own name.
+    dockerfile = dockerfile.replace("COPY app.py model model/ ./", "COPY app.py ./\nCOPY model ./model")
+    (folder / "Dockerfile").write_text(dockerfile, encoding="utf-8")
+    readme = filled("every/README.md", values)
+    readme = readme.replace("`golden/` holds recorded inputs and outputs", "`golden.json` holds recorded texts")
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    document = json.dumps(sbom(folder / "model" / bundle.model.name), indent=2)
+    (folder / "sbom.cdx.json").write_text(document + "\n", encoding="utf-8")
+    write_manifest(folder, Manifest("fastapi-bundle", name, f"model/{bundle.model.name}", [], []))
+
+
+def _prove(folder: Path, golden: Sequence[dict[str, Any]], fresh: bool) -> Started:
+    command, port, words = application_command(folder, fresh)
+    server = ServerProcess(command, folder, port)
+    client = V2Client(server.url, token="", seconds=600)
+    try:
+        for case in golden:
+            ask = {"prompt": case["prompt"], "max_tokens": case["max_tokens"], "temperature": 0}
+            status, _, body = client.request("POST", "/v1/completions", json.dumps(ask).encode())
+            if status != 200:
+                raise InputError(f"--for fastapi: status {status}: {body[:200].decode('utf-8', 'replace')}")
+            text = load_json(body)["choices"][0]["text"]
+            if text != case["text"]:
+                raise VerdictError(
+                    f"--for fastapi: the endpoint continues {case['prompt']!r} with {text[:80]!r}, the bundle itself "
+                    f"with {case['text'][:80]!r}; nothing was written."
+                )
+    finally:
+        client.close()
+        server.close()
+    return Started(f"uvicorn in {words}, greedy texts of {len(golden)} prompts")

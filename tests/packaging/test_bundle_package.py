@@ -1,0 +1,100 @@
+"""A bundle's endpoint gives the texts that the bundle itself gives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("onnxruntime_genai")
+pytest.importorskip("fastapi")
+
+from onnxtool.errors import UnsupportedError, VerdictError
+from onnxtool.generation.convert import convert_text_model
+from onnxtool.packaging import bundle_package
+from onnxtool.packaging.kinds.fastapi import application_command
+from onnxtool.packaging.package import package
+from onnxtool.packaging.server_process import ServerProcess, clean_environment
+from onnxtool.runtime.v2_client import V2Client
+from tests.generation import tiny
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tiny.llama(tmp_path_factory.mktemp("llama"))
+    return Path(convert_text_model(folder, tmp_path_factory.mktemp("bundles") / "small").output)
+
+
+@pytest.fixture(scope="module")
+def folder(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("out") / "endpoint"
+    report = package(bundle, out, kinds=["fastapi"])
+    assert report.ok and report.packages[0].proof.runs == 3
+    return out
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[ServerProcess]:
+    command, port, _ = application_command(folder, fresh=False)
+    process = ServerProcess(command, folder, port)
+    yield process
+    process.close()
+
+
+def post(server: ServerProcess, path: str, body: object) -> tuple[int, bytes]:
+    status, _, answer = V2Client(server.url).request("POST", path, json.dumps(body).encode())
+    return status, answer
+
+
+def test_its_smoke_test_passes_and_it_needs_nothing_of_ours(folder: Path, server: ServerProcess) -> None:
+    command = [sys.executable, "-I", str(folder / "smoke_test.py"), server.url]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
+    assert done.returncode == 0 and done.stdout.count("equal") == 3, done.stderr
+    for path in folder.rglob("*.py"):
+        assert "onnxtool" not in path.read_text(encoding="utf-8")
+    assert "COPY model ./model" in (folder / "Dockerfile").read_text()
+    assert (folder / "provenance.json").is_file() and (folder / "sbom.cdx.json").is_file()
+
+
+def test_a_stream_is_the_whole_text(server: ServerProcess) -> None:
+    ask = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 6, "temperature": 0}
+    status, whole = post(server, "/v1/chat/completions", ask)
+    assert status == 200, whole
+    status, streamed = post(server, "/v1/chat/completions", ask | {"stream": True})
+    lines = [line.removeprefix(b"data: ") for line in streamed.split(b"\n\n") if line]
+    assert status == 200 and lines[-1] == b"[DONE]"
+    said = "".join(json.loads(line)["choices"][0]["delta"].get("content", "") for line in lines[:-1])
+    assert said == json.loads(whole)["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        {},
+        {"prompt": 5},
+        {"prompt": "a", "max_tokens": 0.5},
+        {"prompt": "a", "temperature": -1},
+        {"prompt": "a " * 9999},
+    ],
+)
+def test_what_is_malformed_is_400(server: ServerProcess, body: object) -> None:
+    assert post(server, "/v1/completions", body)[0] == 400
+
+
+def test_another_text_is_not_written(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = {"prompt": "a", "max_tokens": 2, "text": "something else", "tokens": []}
+    monkeypatch.setattr(bundle_package, "_case", lambda *_: case)
+    with pytest.raises(VerdictError, match="something else"):
+        package(bundle, tmp_path / "out", kinds=["fastapi"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_places_take_no_bundle(bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="fastapi"):
+        package(bundle, tmp_path / "out", kinds=["triton"])
