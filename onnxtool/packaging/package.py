@@ -34,18 +34,8 @@ from onnxtool.validation.equivalence.golden import record
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 _PINNED = (
-    *(
-        "fastapi",
-        "numpy",
-        "onnxruntime",
-        "prometheus-client",
-        "uvicorn",
-        "httptools",
-        "uvloop",
-        "onnx",
-        "mlflow-skinny",
-    ),
-    *("mlflow",),
+    *("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop"),
+    *("onnx", "mlflow", "mlflow-skinny", "pandas", "pillow"),
 )
 
 

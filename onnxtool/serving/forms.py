@@ -10,23 +10,11 @@ import numpy as np
 
 from onnxtool.errors import InputError, MissingExtraError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.input_kinds import CHANNELS, channels_axis, takes_image, takes_table
 from onnxtool.runtime.v2_tensors import from_lists
 from onnxtool.serving.faults import HttpError
 
 _MAX_PIXELS = 1 << 26
-_CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
-
-
-def takes_image(specs: Sequence[TensorSpec]) -> bool:
-    """One uint8 input with 4 dims, one of which counts 1, 3 or 4 channels: the pixels as they are in a file."""
-    return len(specs) == 1 and specs[0].dtype == np.uint8 and _channels_axis(specs[0]) is not None
-
-
-def takes_table(specs: Sequence[TensorSpec]) -> bool:
-    """One float input with two dims, or one column for each input."""
-    if len(specs) == 1 and not isinstance(specs[0].dtype, str) and len(specs[0].shape or ()) == 2:
-        return True
-    return bool(specs) and all(s.shape is not None and len(s.shape) == 2 and s.shape[1] == 1 for s in specs)
 
 
 def read_form(kind: str, body: bytes, specs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
@@ -45,26 +33,19 @@ def read_form(kind: str, body: bytes, specs: Sequence[TensorSpec]) -> dict[str, 
     return {specs[0].name: _image(body, specs[0])}
 
 
-def _channels_axis(spec: TensorSpec) -> int | None:
-    shape = spec.shape or ()
-    if len(shape) != 4:
-        return None
-    return next((axis for axis in (3, 1) if shape[axis] in _CHANNELS), None)
-
-
 def _image(body: bytes, spec: TensorSpec) -> np.ndarray:
     try:
         from PIL import Image
     except ImportError as error:
         raise MissingExtraError("images", "pillow", "images") from error
-    axis = _channels_axis(spec)
+    axis = channels_axis(spec)
     channels = (spec.shape or ())[axis or 0]
     assert isinstance(channels, int)
     try:
         with Image.open(io.BytesIO(body), formats=("PNG", "JPEG", "WEBP", "BMP")) as image:
             if image.width * image.height > _MAX_PIXELS:
                 raise InputError(f"the image has more than {_MAX_PIXELS} pixels.")
-            pixels = np.asarray(image.convert(_CHANNELS[channels]), np.uint8)
+            pixels = np.asarray(image.convert(CHANNELS[channels]), np.uint8)
     except InputError:
         raise
     except Exception as error:

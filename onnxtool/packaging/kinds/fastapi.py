@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from onnxtool.errors import MissingExtraError
@@ -12,6 +13,7 @@ from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, fill
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter
 from onnxtool.report.package import Started
+from onnxtool.runtime.input_kinds import takes_image, takes_table
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.v2_tensors import tensor_metadata
 
@@ -73,10 +75,34 @@ def write_application(folder: Path, subject: Subject) -> None:
     tensor_metadata((*subject.inputs, *subject.outputs))
     shown = repr(subject.name).replace("'", '"')
     app = constants("fastapi/app.py", {"NAME": shown, "THREADS": _setting("THREADS", subject.figures.threads)})
+    app = kept_blocks(app, {"image": takes_image(subject.inputs), "table": takes_table(subject.inputs)})
     app = app.replace('os.environ.get("RUNS", "2")', f'os.environ.get("RUNS", "{subject.figures.runs}")')
     (folder / "app.py").write_text(app, encoding="utf-8")
     (folder / "smoke_test.py").write_text(constants("fastapi/smoke_test.py", {"NAME": shown}), encoding="utf-8")
-    write_requirements(folder, subject, PACKAGES)
+    pictures = ("pillow",) if takes_image(subject.inputs) else ()
+    write_requirements(folder, subject, (*PACKAGES, *pictures))
+
+
+def kept_blocks(text: str, wanted: Mapping[str, bool]) -> str:
+    """A program without the blocks and lines that are marked for what is not wanted, and without the marks.
+
+    Args:
+        text: blocks stand between "# [name]" and "# [/name]"; a line ends in "# [name]" or "# [name or name]".
+        wanted: by name.
+    """
+    lines, dropped = [], False
+    for line in text.splitlines():
+        mark = re.search(r"\s*# \[(/?)([a-z ]+)\]$", line)
+        if mark is None:
+            if not dropped:
+                lines.append(line)
+            continue
+        keep = any(wanted[name] for name in mark[2].split(" or "))
+        if line.strip().startswith("#"):
+            dropped = not keep and not mark[1]
+        elif keep and not dropped:
+            lines.append(line[: mark.start()])
+    return "\n".join(lines) + "\n"
 
 
 def write_requirements(folder: Path, subject: Subject, packages: tuple[str, ...]) -> None:

@@ -35,6 +35,8 @@ class MlFlow(PackageKind):
         """The files of an MLflow model; JSON is YAML too, so that names need no other quoting."""
         mlflow = subject.versions.get("mlflow") or subject.versions.get("mlflow-skinny") or _MLFLOW
         requirements = [f"mlflow-skinny=={mlflow}", *(f"{p}=={subject.versions[p]}" for p in _PACKAGES)]
+        # mlflow.onnx imports it, and the small MLflow does not bring it.
+        requirements.append(f"pandas=={subject.versions['pandas']}" if "pandas" in subject.versions else "pandas")
         python = ".".join(map(str, sys.version_info[:3]))
         document: dict[str, Any] = {
             "flavors": {

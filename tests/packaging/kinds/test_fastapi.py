@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,14 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")
 
+from onnxtool.packaging.kinds.fastapi import application_command
 from onnxtool.packaging.package import package
-from onnxtool.packaging.server_process import ServerRunner, clean_environment, free_port
+from onnxtool.packaging.server_process import ServerProcess, ServerRunner, clean_environment, free_port
 from onnxtool.runtime.v2_client import V2Client
+from tests.packaging.conftest import saved
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +126,43 @@ def test_the_image_runs_as_nobody_in_particular(folder: Path) -> None:
     assert "USER 10001" in text and "HEALTHCHECK" in text
     assert "runAsNonRoot: true" in (folder / "kubernetes.yaml").read_text()
     assert "@" not in (folder / "kubernetes.yaml").read_text() + (folder / "compose.yaml").read_text()
+
+
+def test_a_model_of_columns_takes_a_table(tiny: Path, url: str, folder: Path) -> None:
+    """The table of `tiny` is its one matrix."""
+    status, answer = post(url, "/predict", b"a,b,c\n1,2,3\n", {"Content-Type": "text/csv"})
+    assert status == 200 and json.loads(answer) == {"y": [[0.0, 8.5]]}
+    for broken in (b"", b"a,b,c\n1,2\n", b"a,b,c\n1,2,x\n", b"\xff"):
+        assert post(url, "/predict", broken, {"Content-Type": "text/csv"})[0] == 400
+    assert "Image" not in (folder / "app.py").read_text()
+
+
+def test_a_model_of_pixels_takes_an_image(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    graph = helper.make_graph(
+        [helper.make_node("Cast", ["pixels"], ["y"], to=TensorProto.FLOAT)],
+        "pixels",
+        [helper.make_tensor_value_info("pixels", TensorProto.UINT8, [1, "height", "width", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, "height", "width", 3])],
+    )
+    saved(graph, tmp_path / "pixels.onnx")
+    package(tmp_path / "pixels.onnx", tmp_path / "out", kinds=["fastapi"])
+    assert "pillow==" in (tmp_path / "out" / "requirements.txt").read_text()
+    assert "csv" not in (tmp_path / "out" / "app.py").read_text()
+    pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+    file = io.BytesIO()
+    image.fromarray(pixels).save(file, "PNG")
+    command, port, _ = application_command(tmp_path / "out", fresh=False)
+    server, kind = ServerProcess(command, tmp_path / "out", port), {"Content-Type": "image/png"}
+    try:
+        status, answer = post(server.url, "/predict", file.getvalue(), kind)
+        assert status == 200 and np.array_equal(json.loads(answer)["y"], pixels[None])
+        assert post(server.url, "/predict", b"\x89PNG", kind)[0] == 400
+    finally:
+        server.close()
+
+
+def test_the_code_that_is_left_out_leaves_no_trace(mixed: Path, tmp_path: Path) -> None:
+    package(mixed, tmp_path / "out", kinds=["fastapi"])
+    text = (tmp_path / "out" / "app.py").read_text()
+    assert not any(word in text for word in ("[image", "[table", "from_image", "from_table", "import csv", "PIL"))

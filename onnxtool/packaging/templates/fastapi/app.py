@@ -4,6 +4,8 @@ uvicorn app:app
 """
 
 import asyncio
+import csv  # [table]
+import io  # [image or table]
 import json
 import os
 import time
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 from fastapi import FastAPI, HTTPException, Request, Response
+from PIL import Image  # [image]
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
 
 MODEL = Path(__file__).with_name("model.onnx")
@@ -242,11 +245,57 @@ async def infer(request: Request) -> Response:
         REQUESTS.labels(str(status)).observe(time.perf_counter() - began)
 
 
+# [image]
+def from_image(body: bytes) -> Arrays:
+    """The pixels of an image file; the model itself scales and normalises them."""
+    spec = INPUTS[0]
+    last = spec["shape"][3] in (1, 3, 4)
+    mode = {1: "L", 3: "RGB", 4: "RGBA"}[spec["shape"][3 if last else 1]]
+    try:
+        with Image.open(io.BytesIO(body), formats=("PNG", "JPEG", "WEBP", "BMP")) as image:
+            if image.width * image.height > 1 << 26:
+                raise ValueError
+            pixels = np.asarray(image.convert(mode), np.uint8)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        raise bad("not a sound PNG, JPEG, WebP or BMP image of at most 64 million pixels") from None
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    return {spec["name"]: np.ascontiguousarray(pixels if last else pixels.transpose(2, 0, 1))[None]}
+
+
+# [/image]
+# [table]
+def from_table(body: bytes) -> Arrays:
+    """A CSV table: a first row of names, then a row for each sample."""
+    try:
+        names, *rows = [row for row in csv.reader(io.StringIO(body.decode("utf-8-sig"))) if row]
+        if any(len(row) != len(names) for row in rows):
+            raise ValueError
+        if len(INPUTS) == 1 and INPUTS[0]["shape"][1] != 1:
+            chosen = {INPUTS[0]["name"]: rows}
+        else:
+            at = {name: index for index, name in enumerate(names)}
+            chosen = {i["name"]: [[row[at[i["name"]]]] for row in rows] for i in INPUTS}
+        types = {i["name"]: DTYPES[i["datatype"]] for i in INPUTS}
+        return {n: np.array(v, dtype=object).astype(types[n]) for n, v in chosen.items()}
+    except (ValueError, KeyError, OverflowError, csv.Error):
+        raise bad("not a CSV table with a row of names and the model's columns") from None
+
+
+# [/table]
 @app.post("/predict")
 async def predict(request: Request) -> dict[str, Any]:
     """{"input": [[...]]} -> {"output": [[...]]}"""
+    body = await read_body(request)
+    # [image]
+    if request.headers.get("content-type", "").startswith("image/"):
+        return {name: plain(name, array) for name, array in (await run(from_image(body))).items()}
+    # [/image]
+    # [table]
+    if request.headers.get("content-type", "").startswith("text/csv"):
+        return {name: plain(name, array) for name, array in (await run(from_table(body))).items()}
+    # [/table]
     try:
-        found = json.loads(await read_body(request))
+        found = json.loads(body)
         found = found if isinstance(found, dict) else {INPUTS[0]["name"]: found}
         feeds = {i["name"]: from_json(i["name"], found[i["name"]], DTYPES[i["datatype"]]) for i in INPUTS}
     except (ValueError, KeyError, RecursionError) as error:
