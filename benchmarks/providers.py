@@ -76,7 +76,7 @@ def main() -> None:
         command = [sys.executable, __file__, str(path), "--alone", *rest]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         *rows, last = done.stdout.splitlines() or ["{}"]
-        if done.returncode:
+        if not last.startswith("{"):  # it crashed before it was done; a crash at its very end loses nothing
             rows, last = [f"| {name_of(path)} | the process ended with {done.returncode} | | | | | | | |"], "{}"
         print("\n".join(rows), flush=True)
         whole.update(json.loads(last))
