@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onnxtool.errors import UsageError
+from onnxtool.quantization.kernel_table import table_named
 from onnxtool.quantization.recipe import ActivationType
 from onnxtool.runtime.cpu import features, is_arm
 
@@ -43,15 +44,22 @@ TARGETS = {
 
 
 def find_target(name: str | None) -> Target:
-    """A target by name; None is this machine.
+    """A target by name, or by a file of `doctor --measure`; None is this machine.
 
     Raises:
         UsageError: no such target.
     """
     if name is None:
         return this_machine()
+    table = table_named(name)
+    if table is not None:
+        arm = any(f in ("NEON", "DOTPROD", "I8MM") for f in table.features)
+        like = this_machine(set(table.features), arm)
+        return Target(table.cpu, "s8" if arm else "u8", like.reduced, like.note)
     if name not in TARGETS:
-        raise UsageError(f"--target {name}: choose one of {', '.join(TARGETS)}.")
+        raise UsageError(
+            f"--target {name}: choose one of {', '.join(TARGETS)}, or a .json file of onnxtool doctor --measure."
+        )
     return TARGETS[name]
 
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
 
 def command(
+    measure: Annotated[
+        Path | None,
+        typer.Option(
+            "--measure",
+            metavar="FILE.json",
+            help="Time this machine's kernels by shape and type, for quantize --target FILE.json elsewhere.",
+            show_default=False,
+        ),
+    ] = None,
     json: o.JsonOption = None,
     verbose: o.VerboseOption = 0,
     quiet: o.QuietOption = False,
@@ -18,4 +32,8 @@ def command(
     with Output(json, verbose, quiet) as out:
         from onnxtool.runtime.doctor import doctor
 
+        if measure is not None:
+            from onnxtool.quantization.kernel_table import measure_kernels
+
+            measure_kernels(measure)
         out.emit(doctor())

@@ -138,9 +138,10 @@ def command(
         str | None,
         typer.Option(
             "--target",
-            metavar="NAME",
+            metavar="NAME|FILE.json",
             show_default=False,
-            help="auto: choose for another machine without timing: avx2, avx512, vnni, amx, arm64, generic.",
+            help="auto: choose for another machine without timing: avx2, avx512, vnni, amx, arm64, generic, or by the "
+            "table that doctor --measure wrote there.",
         ),
     ] = None,
     recipe: Annotated[

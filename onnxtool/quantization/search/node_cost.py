@@ -49,7 +49,7 @@ def group_nodes(
     for node in nodes:
         own = cost.get(node.name or "", 0.0)
         if node.op_type == "Conv":
-            put(_conv_kind(node), node)
+            put(conv_kind(node), node)
         if own < 0.002 * total and weight_count(node) < 0.01 * stored:
             put("small nodes", node)
         if stretches:
@@ -65,7 +65,8 @@ def weight_count(node: ir.Node) -> int:
     return sum(int(a.size) for a in arrays if a is not None)
 
 
-def _conv_kind(node: ir.Node) -> str:
+def conv_kind(node: ir.Node) -> str:
+    """What kind of convolution: "depthwise", "grouped", "first", "pointwise" or "spatial Conv"."""
     weight = float_constant(node.inputs[1])
     assert weight is not None
     groups = int(attribute(node, "group", 1))

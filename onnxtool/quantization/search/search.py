@@ -29,6 +29,7 @@ from onnxtool.quantization.calibration.observer import observe
 from onnxtool.quantization.diagnostics import nothing_to_quantize, quantized_nodes
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
+from onnxtool.quantization.kernel_table import estimate_by, table_named
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.quantization.search.accuracy_refinement import compacted, condition, with_float_kernels
@@ -354,7 +355,11 @@ def search(
         seen = observe(job.prepared, needed, _timely(measured, clock, "calibration"), histogram=True)
     shown = held_out.limited(HELD_OUT_SAMPLES).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
     judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds)
-    guess = rule_of_thumb(macs(nodes, seen)) if target is not None else None
+    table = None if target is None else table_named(target)
+    guess = None
+    if target is not None:
+        cost = macs(nodes, seen)
+        guess = rule_of_thumb(cost) if table is None else estimate_by(table, nodes, cost)
     samples = None if measured is None else _timely(measured, clock, "condition")
     lab = CandidateEvaluator(
         job, budget, judge, reference, seen, guess, CalibrationCache(job.prepared, seen, samples), clock
@@ -362,7 +367,8 @@ def search(
     outcome = RecipeSearch(lab, budget, nodes, base, measured, inner).run()
     notes = tuple(note for note in (traits.note, clock.note) if note)
     if target is not None:
-        notes += (f"chosen for {traits.name} by rules of thumb: nothing was timed on such a machine.",)
+        how = "rules of thumb: nothing was" if table is None else "its table of kernel times: the model itself was not"
+        notes += (f"chosen for {traits.name} by {how} timed on such a machine.",)
     return replace(outcome, notes=notes)
 
 
