@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from onnxtool.cli import completion as complete
+
 
 class Effort(StrEnum):
     """How long inputs are sought on which two models differ."""
@@ -32,6 +34,7 @@ InputShapeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--input-shape",
+        autocompletion=complete.input_names,
         metavar="NAME:DIMS",
         help="Shape of an input, such as image:1,3,224,224; a word (image:batch,3,224,224) makes a dim dynamic. "
         "Repeatable; the name may be left out when there is one input.",
@@ -63,7 +66,11 @@ PythonPathOption = Annotated[
 InputDtypeOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--input-dtype", metavar="NAME:DTYPE", help="Dtype of an input, such as ids:int64.", show_default=False
+        "--input-dtype",
+        autocompletion=complete.input_names,
+        metavar="NAME:DTYPE",
+        help="Dtype of an input, such as ids:int64.",
+        show_default=False,
     ),
 ]
 DataOption = Annotated[
@@ -89,6 +96,7 @@ ProviderOption = Annotated[
     list[str] | None,
     typer.Option(
         "--provider",
+        autocompletion=complete.providers,
         metavar="NAME[:KEY=VALUE,...]",
         help="Execution provider with its options (or :@FILE.json). Repeatable, in order of priority.",
         show_default=False,

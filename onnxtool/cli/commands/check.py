@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from onnxtool.cli import completion as complete
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
@@ -32,6 +33,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--select",
+            autocompletion=complete.findings,
             metavar="ID[,ID...]",
             help="Report these findings only: OT301, OT3 or a family such as security.",
             show_default=False,
@@ -39,12 +41,23 @@ def command(
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="ID[,ID...]", help="Leave these findings out.", show_default=False),
+        typer.Option(
+            "--ignore",
+            autocompletion=complete.findings,
+            metavar="ID[,ID...]",
+            help="Leave these findings out.",
+            show_default=False,
+        ),
     ] = None,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 from this severity on.")] = FailOn.error,
     explain: Annotated[
         list[str] | None,
-        typer.Option("--explain", metavar="ID", help="Say what a finding means ('all' for every one), and end."),
+        typer.Option(
+            "--explain",
+            autocompletion=complete.findings,
+            metavar="ID",
+            help="Say what a finding means ('all' for every one), and end.",
+        ),
     ] = None,
     fix: Annotated[
         bool, typer.Option("--fix", help="Apply what onnxtool optimize can mend, verified, and check the result.")

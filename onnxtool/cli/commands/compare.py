@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from onnxtool.cli import completion as complete
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
@@ -53,6 +54,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--tolerance",
+            autocompletion=complete.output_names,
             metavar="NAME:RTOL,ATOL",
             help="Tolerance of one output, ATOL in its units. Repeatable.",
             show_default=False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from onnxtool.cli import completion as complete
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
@@ -74,7 +75,13 @@ def command(
     ] = False,
     custom_op_library: o.CustomOpOption = None,
     exporter: Annotated[
-        str, typer.Option("--exporter", help="auto, dynamo or torchscript.", rich_help_panel=_PYTORCH)
+        str,
+        typer.Option(
+            "--exporter",
+            autocompletion=complete.exporters,
+            help="auto, dynamo or torchscript.",
+            rich_help_panel=_PYTORCH,
+        ),
     ] = "auto",
     keep_metadata: Annotated[
         bool,
@@ -129,7 +136,11 @@ def command(
     layout: Annotated[
         str | None,
         typer.Option(
-            "--layout", help="nchw turns image inputs channels-first.", rich_help_panel=_KERAS, show_default=False
+            "--layout",
+            autocompletion=complete.layouts,
+            help="nchw turns image inputs channels-first.",
+            rich_help_panel=_KERAS,
+            show_default=False,
         ),
     ] = None,
     zipmap: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from onnxtool.cli import completion as complete
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
@@ -23,6 +24,7 @@ def command(
         str,
         typer.Option(
             "--level",
+            autocompletion=complete.levels,
             metavar="basic|extended|all",
             help="basic changes nothing that is computed; extended may round floats differently, with standard "
             "operators only; all also uses the runtime's own fused operators.",
@@ -30,11 +32,23 @@ def command(
     ] = "extended",
     only: Annotated[
         list[str] | None,
-        typer.Option("--pass", metavar="NAME", help="Run just this pass. Repeatable.", show_default=False),
+        typer.Option(
+            "--pass",
+            autocompletion=complete.passes,
+            metavar="NAME",
+            help="Run just this pass. Repeatable.",
+            show_default=False,
+        ),
     ] = None,
     skip: Annotated[
         list[str] | None,
-        typer.Option("--skip", metavar="NAME", help="Leave this pass out. Repeatable.", show_default=False),
+        typer.Option(
+            "--skip",
+            autocompletion=complete.passes,
+            metavar="NAME",
+            help="Leave this pass out. Repeatable.",
+            show_default=False,
+        ),
     ] = None,
     list_passes: Annotated[bool, typer.Option("--list-passes", help="Describe every pass, and exit.")] = False,
     input_shape: o.InputShapeOption = None,
@@ -71,6 +85,7 @@ def command(
         str | None,
         typer.Option(
             "--target",
+            autocompletion=complete.targets,
             metavar="|".join(("avx2", "avx512", "vnni", "amx", "arm64", "generic")),
             help="Choose the fusions of level all for another kind of processor, by a table, instead of by timing them "
             "here.",

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from onnxtool.cli import completion as complete
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
@@ -89,6 +90,7 @@ def command(
         str,
         typer.Option(
             "--metric",
+            autocompletion=complete.metrics,
             help="accuracy, f1, auc, r2, perplexity, cer, wer, miou, map, retrieval, or file.py:FUNCTION of (outputs, "
             "labels).",
         ),
@@ -115,6 +117,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--output-kind",
+            autocompletion=complete.output_names,
             metavar="NAME:KIND",
             help="What an output is for: logits, embedding, boxes, mask, values or linear. Repeatable.",
             show_default=False,
@@ -138,6 +141,7 @@ def command(
         str | None,
         typer.Option(
             "--target",
+            autocompletion=complete.targets,
             metavar="NAME|FILE.json",
             show_default=False,
             help="auto: choose for another machine without timing: avx2, avx512, vnni, amx, arm64, generic, or by the "
@@ -165,6 +169,7 @@ def command(
         str,
         typer.Option(
             "--method",
+            autocompletion=complete.range_estimators,
             metavar="NAME",
             help="How static ranges are read off the observed values: minmax, percentile, mse, entropy.",
         ),
@@ -176,6 +181,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--op",
+            autocompletion=complete.quantized_operators,
             metavar="TYPE",
             show_default=False,
             help="Quantize only this of Conv, Gemm, MatMul (dynamic: LSTM too). Repeatable.",
@@ -185,6 +191,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--exclude",
+            autocompletion=complete.node_names,
             metavar="NODE_OR_GLOB",
             show_default=False,
             help="Keep this node float: its name, or a glob of node names or output tensors. Repeatable.",

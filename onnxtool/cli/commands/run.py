@@ -9,6 +9,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from onnxtool.cli import completion as complete
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
 
@@ -22,7 +23,11 @@ def command(
     inputs: Annotated[
         list[str] | None,
         typer.Option(
-            "--input", metavar="NAME=FILE.npy", help="One input from one file. Repeatable.", show_default=False
+            "--input",
+            autocompletion=complete.input_files,
+            metavar="NAME=FILE.npy",
+            help="One input from one file. Repeatable.",
+            show_default=False,
         ),
     ] = None,
     output: Annotated[
