@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= auto
 
-.PHONY: demo test announce browser lint types unit coverage wheel format clean
+.PHONY: demo test announce browser lint types unit coverage wheel man format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/onnxtool quickstart demo
@@ -64,6 +64,10 @@ wheel: | $(VENV)/bin/python
 	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd build && wheel/bin/onnxtool quickstart wheel-demo --quiet
 	@echo "dist: $$(ls dist)"
+
+# Manual pages: man -l build/man/onnxtool-optimize.1
+man: $(VENV)/.demo
+	$(BIN)/python -m onnxtool.cli.man_pages build/man
 
 clean:
 	rm -rf $(VENV) demo build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -45,7 +45,8 @@ COMMANDS = {
 _LASTING = ("serve",)
 
 
-def _build(name: str) -> Any:
+def build(name: str) -> Any:
+    """The command of this name, imported now, with its own help page."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     module = import_module(f"onnxtool.cli.commands.{name}")
     kind = getattr(module, "OrderedCommand", None)
@@ -84,7 +85,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Replace the stub of the invoked command by the real one."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command if name is None else _build(name), rest
+        return name, command if name is None else build(name), rest
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  (click calls it)
         """The help line of every command in full; click's own way cuts them off."""

@@ -153,34 +153,45 @@ def page(name: str, command: Any, types: Types, width: int, *, everything: bool 
         everything: show the seldom used options too.
     """
     width = max(40, min(width, _WIDEST))
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
-    names = " ".join(_argument(a) for a in arguments)
-    required = " ".join(f"{_short(o)} {_metavar(o, types)}" for o in options if o.required)
-    lines = [" ".join(f"Usage: onnxtool {name} {names} {required} [options]".split()), ""]
-    for paragraph in (command.help or "").replace("\b", "").split("\n\n"):
-        lines += [*textwrap.wrap(" ".join(paragraph.split()), width), ""]
+    lines = [usage(name, command, types), ""]
+    for paragraph in paragraphs(command):
+        lines += [*textwrap.wrap(paragraph, width), ""]
     if name in EXAMPLES:
         lines += ["Examples:", *(line for e in EXAMPLES[name] for line in _example(e, width)), ""]
-    described = [a for a in arguments if getattr(a, "help", None)]
-    if described:
-        lines += ["Arguments:", *(line for a in described for line in _entry(_argument(a), a.help, width)), ""]
-    groups = _grouped(options)
     hidden = 0
-    for group in _ORDER:
-        members = groups.get(group, ())
+    for group, members in entries(command, types):
         if group == SELDOM and not everything:
             hidden = len(members)
             continue
-        if members:
-            lines += [
-                f"{group}:",
-                *(line for o in members for line in _entry(_heading(o, types), _help(o, types), width)),
-                "",
-            ]
+        lines += [f"{group}:", *(line for heading, text in members for line in _entry(heading, text, width)), ""]
     if hidden:
         lines.append(f"{hidden} more options: onnxtool {name} --help-all")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def usage(name: str, command: Any, types: Types) -> str:
+    """The line that shows what has to be there."""
+    names = " ".join(_argument(p) for p in command.params if p.param_type_name == "argument")
+    required = " ".join(f"{_short(o)} {_metavar(o, types)}" for o in _shown(command) if o.required)
+    return " ".join(f"Usage: onnxtool {name} {names} {required} [options]".split())
+
+
+def paragraphs(command: Any) -> list[str]:
+    """What the command does, a paragraph each."""
+    return [" ".join(p.split()) for p in (command.help or "").replace("\b", "").split("\n\n")]
+
+
+def entries(command: Any, types: Types) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Group -> (heading, text) of its arguments or options, in the order in which they are shown."""
+    described = [a for a in command.params if a.param_type_name == "argument" and getattr(a, "help", None)]
+    found = [("Arguments", [(_argument(a), a.help) for a in described])]
+    groups = _grouped(_shown(command))
+    found += [(group, [(_heading(o, types), _help(o, types)) for o in groups.get(group, ())]) for group in _ORDER]
+    return [(group, members) for group, members in found if members]
+
+
+def _shown(command: Any) -> list[Any]:
+    return [p for p in command.params if p.param_type_name == "option" and not p.hidden]
 
 
 def _grouped(options: Iterable[Any]) -> dict[str, list[Any]]:

@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from onnxtool import __version__
-from onnxtool.cli.app import COMMANDS, _build
+from onnxtool.cli.app import COMMANDS, build
 from onnxtool.cli.help_pages import EXAMPLES, page, value_types
 from onnxtool.cli.process_options import sort
 
@@ -112,7 +112,7 @@ def test_a_wrong_limit_is_exit_2(onnxtool: Tool, digits_onnx: Path, limit: str) 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_help_page_fits_and_cuts_nothing(name: str, width: int) -> None:
-    command = _build(name)
+    command = build(name)
     types = value_types(import_module(f"onnxtool.cli.commands.{name}").command)
     text = page(name, command, types, width, everything=True)
     assert [line for line in text.splitlines() if len(line) > width] == []
@@ -124,7 +124,7 @@ def test_a_help_page_fits_and_cuts_nothing(name: str, width: int) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_stand_first_and_name_options_that_exist(name: str) -> None:
-    command = _build(name)
+    command = build(name)
     known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
     assert EXAMPLES[name]
     for example in EXAMPLES[name]:

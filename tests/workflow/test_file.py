@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from onnxtool.cli.app import _build
+from onnxtool.cli.app import build
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.workflow.file import read_file
 from onnxtool.workflow.file_schema import json_schema
@@ -94,7 +94,7 @@ def test_includes_are_merged_and_the_file_itself_wins(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("command", STEPS)
 def test_the_options_of_a_step_are_those_of_its_command(command: str) -> None:
     names = {
-        option[2:] for p in _build(command).params for option in (*p.opts, *p.secondary_opts) if option.startswith("--")
+        option[2:] for p in build(command).params for option in (*p.opts, *p.secondary_opts) if option.startswith("--")
     }
     negative = {n for n in names if n.startswith("no-") and n[3:] in names}
     other = {"per-tensor", "asymmetric"}  # the other way round of a flag
