@@ -34,6 +34,7 @@ COMMANDS = {
     "bench": "Measure latency, throughput and memory of models, side by side.",
     "package": "Write folders that run a model elsewhere, each proven equal to the file.",
     "serve": "Serve models over HTTP (Open Inference Protocol V2), and bundles as OpenAI's API.",
+    "view": "Show a model's graph in the browser with Netron, on this machine alone.",
     "verify": "Show whether a file is as onnxtool wrote it, and from what it was made.",
     "build": "Build every model of a file, only what is stale, here or on a cluster.",
     "init": "Write a first build file from what model files are recognised as.",
@@ -42,7 +43,7 @@ COMMANDS = {
     "quickstart": "Do the whole job on a bundled real model and show the result.",
 }
 # Run until they are asked to end, and then end in order: no parent hurries them. They check files in other processes.
-_LASTING = ("serve",)
+_LASTING = ("serve", "view")
 
 
 def build(name: str) -> Any:

@@ -62,6 +62,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "onnxtool serve digits=cnn.onnx digits:2=cnn_int8.onnx --port 9000 --token-file tokens.txt",
         "onnxtool serve chat_bundle --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem",
     ),
+    "view": ("onnxtool view model.onnx", "onnxtool view model.onnx --port 8080 --no-browser"),
     "verify": (
         "onnxtool verify model.onnx --source net.pt",
         "onnxtool verify model.onnx --source net.pt --replay",

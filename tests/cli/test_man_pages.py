@@ -38,5 +38,7 @@ def test_text_is_never_taken_for_a_request(pages: list[Path]) -> None:
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_roff_has_nothing_to_say(pages: list[Path]) -> None:
     for page in pages:
-        done = subprocess.run(["groff", "-man", "-ww", "-Wbreak", "-Tutf8", str(page)], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["groff", "-man", "-ww", "-Wbreak", "-Tutf8", str(page)], capture_output=True, text=True, check=True
+        )
         assert done.stderr == ""
