@@ -37,6 +37,7 @@ _FUNCTIONS = {
     "quickstart": ("onnxtool.walkthrough", "quickstart"),
     "run": ("onnxtool.runtime.run", "run"),
     "serve": ("onnxtool.serving.serve", "serve"),
+    "view": ("onnxtool.runtime.view", "view"),
     "verify": ("onnxtool.model.provenance.verify", "verify"),
 }
 __all__ = ["__version__", *sorted(_FUNCTIONS)]  # noqa: PLE0604  (names are served by __getattr__)
@@ -52,6 +53,7 @@ if TYPE_CHECKING:  # what type checkers see of the lazy names
     from onnxtool.quantization.quantize import quantize as quantize
     from onnxtool.runtime.doctor import doctor as doctor
     from onnxtool.runtime.run import run as run
+    from onnxtool.runtime.view import view as view
     from onnxtool.serving.serve import serve as serve
     from onnxtool.validation.benchmark.bench import bench as bench
     from onnxtool.validation.equivalence.compare import compare as compare

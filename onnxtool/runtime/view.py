@@ -6,6 +6,7 @@ files and nothing else, and a policy with which the browser lets it reach no oth
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from functools import partial
@@ -31,6 +32,14 @@ _TYPES = {
     ".ico": "image/x-icon",
     ".svg": "image/svg+xml",
 }
+
+
+def view(model: str | os.PathLike[str], port: int = 0) -> View:
+    """Serve Netron's page of a model to this machine: `with onnxtool.view("m.onnx") as shown: print(shown.address)`.
+
+    Arguments and errors as of `View`.
+    """
+    return View(Path(model), port)
 
 
 class View:
