@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import threading
 from collections.abc import Callable
@@ -261,6 +262,52 @@ def test_names_and_versions_of_targets(digits_onnx: Path, tmp_path: Path) -> Non
         parse_targets([f"a/b={digits_onnx}"])
     with pytest.raises(InputError, match="no such file"):
         parse_targets(["none.onnx"])
+
+
+def test_tls(digits_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate(tmp_path)
+    files = ("--tls-cert", tmp_path / "cert.pem", "--tls-key", tmp_path / "key.pem")
+    server = Running(digits_onnx, *files, "--reload", "off", "--batching", "off")
+    assert server.url.startswith("https://")
+    url = server.url.replace("127.0.0.1", "localhost")
+    with pytest.raises(InputError, match="CERTIFICATE_VERIFY_FAILED"):
+        RemoteRunner.open(url)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    expected = OnnxRunner.open(digits_onnx).run(images(1))["logits"]
+    assert np.array_equal(RemoteRunner.open(url).run(images(1))["logits"], expected)
+    assert server.stop() == 0
+
+
+def test_a_certificate_needs_its_key(
+    onnxtool: Callable[..., CompletedProcess[str]], digits_onnx: Path, tmp_path: Path
+) -> None:
+    done = onnxtool("serve", digits_onnx, "--tls-cert", tmp_path / "cert.pem")
+    assert done.returncode == 2 and "both" in done.stderr
+
+
+def certificate(folder: Path) -> None:
+    """A self-signed one for localhost."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
 
 
 def test_a_token_file_holds_a_token(tmp_path: Path) -> None:
