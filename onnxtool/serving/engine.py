@@ -24,7 +24,15 @@ Feeds = Mapping[str, np.ndarray]
 
 @dataclass
 class _Job:
-    """A request that waits for its run, or is in it."""
+    """A request that waits for its run, or is in it.
+
+    Attributes:
+        feeds: its inputs.
+        rows: size of the first dim of all of them; 0 when they differ, so that it cannot be joined to others.
+        shapes: of the other dims.
+        answer: what its client waits for.
+        arrived: when.
+    """
 
     feeds: Feeds
     rows: int
@@ -90,8 +98,8 @@ class Engine:
             raise HttpError(
                 429, "queue_full", f"{self._queue} requests wait already; try again.", ((b"retry-after", b"1"),)
             )
-        first = next(iter(feeds.values()), None)
-        rows = first.shape[0] if first is not None and first.ndim else 1
+        sizes = {a.shape[0] if a.ndim else -1 for a in feeds.values()}
+        rows = max(sizes.pop(), 0) if len(sizes) == 1 else 0
         shapes = tuple((name, a.shape[1:]) for name, a in feeds.items()) if self.max_batch > 1 else ()
         job = _Job(feeds, rows, shapes, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
@@ -127,7 +135,7 @@ class Engine:
         for job in list(self._waiting):
             if job.answer.done():
                 self._waiting.remove(job)
-            elif not jobs or (job.shapes == jobs[0].shapes and rows + job.rows <= self.max_batch and job.rows):
+            elif not jobs or (rows and job.rows and job.shapes == jobs[0].shapes and rows + job.rows <= self.max_batch):
                 jobs.append(job)
                 self._waiting.remove(job)
                 rows += job.rows
@@ -155,7 +163,7 @@ class Engine:
         finally:
             self._running -= 1
             self._inference.observe(time.perf_counter() - began)
-            self._batch.observe(sum(j.rows for j in jobs))
+            self._batch.observe(len(jobs))
             self._next()
 
     async def _apart(self, jobs: list[_Job], error: Exception) -> None:
@@ -182,6 +190,8 @@ class Engine:
         sizes = [next(iter(f.values())).shape[0] for f in feeds]
         joined = {name: np.concatenate([f[name] for f in feeds]) for name in feeds[0]}
         outputs = run_once(self.runner, joined, options)
+        if any(np.shape(o)[:1] != (sum(sizes),) for o in outputs.values()):
+            raise InputError("the outputs of joined requests cannot be told apart.")  # each then runs alone
         cuts = np.cumsum(sizes)[:-1]
         split = {name: np.split(np.asarray(o), cuts) for name, o in outputs.items()}
         return [{name: parts[i] for name, parts in split.items()} for i in range(len(feeds))]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 pytest.importorskip("prometheus_client")
 
@@ -107,3 +108,35 @@ def test_too_long_is_504_and_the_next_request_runs(runner: OnnxRunner, monkeypat
 def test_what_does_not_fit_never_waits(runner: OnnxRunner) -> None:
     with pytest.raises(InputError, match="the model takes"):
         asyncio.run(made(runner).infer({"x": np.zeros((1, 4), np.float32)}, 1))
+
+
+def two_inputs(node: onnx.NodeProto) -> OnnxRunner:
+    """a[n, 1], b[m, 1] -> y[k, 1]."""
+    names = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [dim, 1])
+        for name, dim in zip("aby", "nmk", strict=True)
+    }
+    graph = helper.make_graph([node], "g", [names["a"], names["b"]], [names["y"]])
+    return OnnxRunner.open(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+
+
+def pair(a: int, b: int) -> dict[str, np.ndarray]:
+    return {"a": np.arange(a, dtype=np.float32)[:, None], "b": 10 + np.arange(b, dtype=np.float32)[:, None]}
+
+
+async def all_of(engine: Engine, asked: list[dict[str, np.ndarray]]) -> list[Any]:
+    return list(await asyncio.gather(*(engine.infer(f, 30) for f in asked)))
+
+
+def test_inputs_of_different_rows_are_never_joined() -> None:
+    """Joined, b would be added to rows of another request: [0, 1, 0, 1] and [10, 10]."""
+    runner = two_inputs(helper.make_node("Add", ["a", "b"], ["y"]))
+    found = asyncio.run(all_of(made(runner, max_batch=8), [pair(2, 1)] * 4))
+    for got in found:
+        assert got["y"].tolist() == [[10], [11]]
+
+
+def test_outputs_of_other_rows_are_told_apart_by_running_alone() -> None:
+    runner = two_inputs(helper.make_node("Concat", ["a", "b"], ["y"], axis=0))
+    found = asyncio.run(all_of(made(runner, max_batch=8), [pair(2, 2), pair(1, 1), pair(2, 2)]))
+    assert [f["y"].tolist() for f in found] == [[[0], [1], [10], [11]], [[0], [10]], [[0], [1], [10], [11]]]
