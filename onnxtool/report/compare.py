@@ -112,6 +112,7 @@ class CompareReport(Report):
         strict: what no input reached makes the verdict bad.
         counterexample: the input that shows the difference, when it is none of the usual ones.
         precision: B on the provider that it was run on, held against the CPU, where that is another.
+        budget: what decided in place of equality, where B was said to be a quantized form of A; else "".
         rule: when two outputs count as equal, as it was applied, in a line (docs/equality.md).
     """
 
@@ -132,6 +133,7 @@ class CompareReport(Report):
     counterexample: Counterexample | None = None
     strict: bool = False
     rule: str = ""
+    budget: str = ""
     precision: ProviderProof | None = None
 
     @property

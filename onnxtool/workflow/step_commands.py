@@ -155,15 +155,22 @@ def _compare(options: dict[str, Any], source: str | None, reference: str | None,
     options_b = replace(session, provider=other) if other else None
     batches = _numbers("batch-sizes", options.pop("batch-sizes", None))
     tolerances = _tolerances(_texts(options.pop("tolerance", ())))
-    return compare(
+    quantized, images = options.pop("quantized", False), options.pop("image", "")
+    report = compare(
         reference or "",
         source or "",
+        images=images,
         options=session,
         batches=batches,
         tolerances=tolerances,
         options_b=options_b,
         **_plain(options),
     )
+    if not quantized:
+        return report
+    from onnxtool.quantization.compare_quantized import judged_by_budget
+
+    return judged_by_budget(report, reference or "", source or "", data=options.get("data"), images=images)
 
 
 def _bench(options: dict[str, Any], source: str | None, reference: str | None, _o: Path, _l: Constraints) -> Report:

@@ -148,6 +148,7 @@ _CHECK = {
 }
 _COMPARE = {
     "provider-b": TEXTS,
+    "quantized": FLAG,
     "data": DATA,
     "image": TEXT,
     "tolerance": TEXTS,

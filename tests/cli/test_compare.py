@@ -81,3 +81,31 @@ def test_wrong_data_is_one_line_naming_what_is_expected(
     assert done.returncode in (3, 5)
     assert len(done.stderr.splitlines()) == 1
     assert expected in done.stderr
+
+
+def test_a_quantized_model_is_told_and_judged_by_its_budget(
+    onnxtool: Tool, digits_onnx: Path, fixtures: Path, tmp_path: Path
+) -> None:
+    small = tmp_path / "int8.onnx"
+    data = fixtures / "calib.npz"
+    assert onnxtool("quantize", digits_onnx, "-o", small, "--mode", "static", "--data", data).returncode == 0
+    plain = onnxtool("compare", digits_onnx, small, "--data", data)
+    assert plain.returncode == 1
+    assert "is quantized" in plain.stdout and "--quantized" in plain.stdout
+    kept = onnxtool("compare", digits_onnx, small, "--data", data, "--quantized")
+    assert kept.returncode == 0, kept.stdout
+    assert "within the accuracy budget of quantize" in kept.stdout
+    assert "equal within" not in kept.stdout
+
+
+def test_a_model_that_lost_its_accuracy_is_beyond_the_budget(
+    onnxtool: Tool, digits_onnx: Path, fixtures: Path, changed: Path
+) -> None:
+    model = onnx.load(changed)
+    weight = max(model.graph.initializer, key=lambda t: len(t.raw_data))
+    values = onnx.numpy_helper.to_array(weight)
+    weight.CopyFrom(onnx.numpy_helper.from_array(values[::-1].copy(), weight.name))
+    onnx.save(model, changed)
+    done = onnxtool("compare", digits_onnx, changed, "--data", fixtures / "calib.npz", "--quantized")
+    assert done.returncode == 1
+    assert "beyond the accuracy budget of quantize" in done.stdout

@@ -71,6 +71,12 @@ def command(
         int, typer.Option("--top-k", min=2, metavar="K", help="Largest elements of a row that -v compares.")
     ] = 5,
     edge: Annotated[bool, typer.Option("--edge", help="Also run on zeros, extremes and an empty batch.")] = False,
+    quantized: Annotated[
+        bool,
+        typer.Option(
+            "--quantized", help="B is A quantized: judge it by the accuracy budget of quantize, not equality."
+        ),
+    ] = False,
     record: Annotated[
         Path | None,
         typer.Option("--record", metavar="DIR", help="Keep A's inputs and outputs here.", show_default=False),
@@ -162,30 +168,38 @@ def command(
         )
         left, right = opened(a, b, how), opened(b, a, how)
         names = (url_of(a) or str(a), url_of(b) or str(b))
-        out.emit(
-            compare(
-                left,
-                right,
-                data=data,
-                rtol=rtol,
-                atol=atol,
-                seed=seed,
-                options=options,
-                names=names,
-                tolerances=limits,
-                batches=batches,
-                samples=samples,
-                edge=edge,
-                layers=layers,
-                bisect=bisect,
-                reference=reference,
-                top_k=top_k,
-                effort=effort.value,
-                keep_counterexample=keep_counterexample,
-                strict=strict,
-                options_b=None
-                if provider_b is None
-                else session_options(provider_b, threads, custom_op_library, ep_library, opt_level.value),
-                images=image,
-            )
+        report = compare(
+            left,
+            right,
+            data=data,
+            rtol=rtol,
+            atol=atol,
+            seed=seed,
+            options=options,
+            names=names,
+            tolerances=limits,
+            batches=batches,
+            samples=samples,
+            edge=edge,
+            layers=layers,
+            bisect=bisect,
+            reference=reference,
+            top_k=top_k,
+            effort=effort.value,
+            keep_counterexample=keep_counterexample,
+            strict=strict,
+            options_b=None
+            if provider_b is None
+            else session_options(provider_b, threads, custom_op_library, ep_library, opt_level.value),
+            images=image,
         )
+        if isinstance(left, Path) and isinstance(right, Path):
+            from onnxtool.quantization.compare_quantized import judged_by_budget, with_hint
+
+            if quantized:
+                report = judged_by_budget(report, a, b, data=data, samples=samples, images=image, threads=threads or 1)
+            elif not report.ok:
+                report = with_hint(report, a, b)
+        elif quantized:
+            raise UsageError("--quantized takes two .onnx files.")
+        out.emit(report)

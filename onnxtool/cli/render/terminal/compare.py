@@ -33,7 +33,7 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
             *(number(v) for v in (item.max_abs, item.max_rel, *([item.mean_abs] if wide else []))),
             f"{item.cosine:.7f}",
             number(item.sqnr_db),
-            "[green]equal[/]" if item.ok else "[red]differs[/]",
+            ("[green]kept[/]" if report.budget else "[green]equal[/]") if item.ok else "[red]differs[/]",
         )
     console.print(made)
     for item in report.outputs:
@@ -58,6 +58,10 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
     own = sum(item.rtol is not None for item in report.outputs)
     but = f", {own} output{'s' if own != 1 else ''} by {'their' if own != 1 else 'its'} own tolerance" if own else ""
+    if report.budget:
+        console.print(f"  budget: {markup(report.budget, 1000)} (docs/quantize.md)", style="dim")
+        verdict(console, report.ok, f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize ({sizes})")
+        return
     if report.rule:
         console.print(f"  rule: {markup(report.rule, 300)} (docs/equality.md)", style="dim")
     verdict(console, report.ok, f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} ({sizes})")
