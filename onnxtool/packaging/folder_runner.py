@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from onnxtool.errors import UnsafeError
+from onnxtool.errors import UnsafeError, UsageError
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.registry import find_kind
+from onnxtool.packaging.server_process import ServerRunner
 from onnxtool.runtime.runner import Runner
+
+
+@contextmanager
+def serve_package(folder: Path, *, trust: bool) -> Iterator[str]:
+    """Inside the block the server of a package folder runs; gives the URL of its model.
+
+    Args:
+        folder: written by `package`.
+        trust: whether its code may run.
+
+    Raises:
+        UnsafeError: without trust.
+        UsageError: a package that is no server.
+        InputError: not a package, or it does not start.
+    """
+    runner = open_package(folder, trust=trust)
+    try:
+        if not isinstance(runner, ServerRunner):
+            raise UsageError(f"{folder}: is a package for {read_manifest(folder).kind}, which is not a server here.")
+        yield runner.endpoint
+    finally:
+        close = getattr(runner, "close", None)
+        if close is not None:
+            close()
 
 
 def open_package(folder: Path, *, trust: bool) -> Runner:

@@ -119,6 +119,11 @@ class ServerRunner:
         self.inputs: tuple[TensorSpec, ...] = self._remote.inputs
         self.outputs: tuple[TensorSpec, ...] = self._remote.outputs
 
+    @property
+    def endpoint(self) -> str:
+        """The URL of the model."""
+        return self._remote.endpoint
+
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One request."""
         return self._remote.run(feeds)

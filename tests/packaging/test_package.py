@@ -140,3 +140,17 @@ def test_compare_runs_a_package_only_when_it_is_trusted(onnxtool: Tool, tiny: Pa
     refused = onnxtool("compare", tiny, out)
     assert refused.returncode == 5 and "--trust" in refused.stderr
     assert onnxtool("compare", tiny, out, "--trust", "--effort", "quick").returncode == 0
+
+
+def test_bench_starts_a_packaged_server(onnxtool: Tool, tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    package(tiny, tmp_path / "out", kinds=["fastapi"])
+    assert onnxtool("bench", tmp_path / "out").returncode == 5
+    options = ("--trust", "--budget", "0.1", "--connections", "1", "--json")
+    done = onnxtool("bench", tmp_path / "out", tiny, *options)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["equal"] is True
+    package(tiny, tmp_path / "device", kinds=["ort"])
+    refused = onnxtool("bench", tmp_path / "device", "--trust")
+    assert refused.returncode == 2 and "not a server" in refused.stderr

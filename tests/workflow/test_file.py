@@ -28,7 +28,7 @@ NOT_OF_A_STEP = {
         *("bisect", "record", "golden", "keep-counterexample"),
         *("factory", "factory-arg", "pythonpath", "trust", "input-shape", "input-dtype"),
     },
-    "bench": {"connections", "rate", "trace", "peer", "session-settings", "best"},
+    "bench": {"connections", "rate", "trust", "trace", "peer", "session-settings", "best"},
 }
 
 

@@ -16,7 +16,7 @@ def command(
         list[Path],
         typer.Argument(
             metavar="MODEL...",
-            help="The .onnx files; ratios are to the first. Or the URL of a V2 endpoint, and the file that it serves.",
+            help="The .onnx files; ratios are to the first. Or the URL or package folder of a server, and its file.",
             show_default=False,
         ),
     ],
@@ -60,6 +60,7 @@ def command(
             "--rate", metavar="N", help="URL: requests a second, answered or not. Repeatable.", show_default=False
         ),
     ] = None,
+    trust: o.TrustOption = False,
     peer: Annotated[
         list[Path] | None,
         typer.Option(
@@ -96,6 +97,8 @@ def command(
     Several models take turns in one run; ratios to the first come with 95 % confidence intervals.
     """
     with Output(json, verbose, quiet, {"junit": junit, "markdown": markdown, "html": html}, report_files) as out:
+        from contextlib import ExitStack
+
         from onnxtool.cli.parsing import percentage, whole_numbers
         from onnxtool.cli.session import session_options
 
@@ -127,29 +130,35 @@ def command(
             )
             return
         from onnxtool.generation.bundle import is_bundle
+        from onnxtool.packaging.manifest import is_package
         from onnxtool.runtime.urls import url_of
 
-        url = url_of(models[0])
-        if url is not None:
+        url, packaged = url_of(models[0]), is_package(models[0])
+        if url is not None or packaged:
             from onnxtool.errors import UsageError
             from onnxtool.validation.benchmark.load_test import bench_endpoint
 
             if len(models) > 2:
                 raise UsageError("bench URL takes one file beside it: the one that it serves.")
             sizes, counts = whole_numbers("--batch", batch), whole_numbers("--threads", threads)
-            out.emit(
-                bench_endpoint(
-                    url,
-                    models[1] if len(models) > 1 else None,
-                    data=data,
-                    batch=sizes[0] if sizes else None,
-                    connections=whole_numbers("--connections", connections) or (1, 4),
-                    rates=rate or (),
-                    budget=budget,
-                    seed=seed,
-                    options=session_options(provider, counts[0] if counts else None, custom_op_library, ep_library),
+            with ExitStack() as stack:
+                if url is None:
+                    from onnxtool.packaging.folder_runner import serve_package
+
+                    url = stack.enter_context(serve_package(models[0], trust=trust))
+                out.emit(
+                    bench_endpoint(
+                        url,
+                        models[1] if len(models) > 1 else None,
+                        data=data,
+                        batch=sizes[0] if sizes else None,
+                        connections=whole_numbers("--connections", connections) or (1, 4),
+                        rates=rate or (),
+                        budget=budget,
+                        seed=seed,
+                        options=session_options(provider, counts[0] if counts else None, custom_op_library, ep_library),
+                    )
                 )
-            )
             return
         if is_bundle(models[0]):
             from onnxtool.generation.bench import bench_bundles

@@ -81,6 +81,11 @@ def test_the_pages_work_from_a_plain_server(mixed: Path, tmp_path: Path) -> None
             if "case0.npz" in shown:
                 break
         assert shown.count(": equal") == 3, shown
+        page = subprocess.run(
+            [*command, f"http://127.0.0.1:{port}/index.html"], capture_output=True, text=True, check=False
+        ).stdout
+        assert "ready: wasm" in page
+        assert page.count("<textarea") == 1 and page.count('type="number"') == 6  # texts; two columns of three others
     finally:
         server.terminate()
         server.wait()

@@ -1,4 +1,4 @@
-// A demo: a file picker for images, a text field for texts, JSON for everything else.
+// A demo: a file picker for images, a field for each column of a table, a text field for texts, JSON for the rest.
 import { INPUTS, arrayType, load } from "./model.js";
 
 const byId = (id) => document.getElementById(id);
@@ -49,6 +49,25 @@ function textField(spec) {
   };
 }
 
+/** One row of a table: a field for each column. */
+function tableField(spec) {
+  const cells = Array.from({ length: spec.dims[1] }, (_, i) =>
+    Object.assign(document.createElement("input"), { type: "number", step: "any", value: 0, title: `column ${i}` }));
+  return {
+    elements: cells,
+    read() {
+      const whole = spec.type.endsWith("int64");
+      const values = cells.map((cell) => (whole ? BigInt(cell.value) : Number(cell.value)));
+      return { data: arrayType(spec.type).from(values), dims: [1, cells.length] };
+    },
+  };
+}
+
+function isTable(spec) {
+  const [rows, columns] = spec.dims;
+  return spec.dims.length === 2 && (typeof rows !== "number" || rows === 1) && columns > 0 && columns <= 64;
+}
+
 function jsonField(spec) {
   const dims = spec.dims.map((d) => size(d, 1));
   const nested = (rest) => (rest.length ? Array.from({ length: rest[0] }, () => nested(rest.slice(1))) : 0);
@@ -67,7 +86,8 @@ function jsonField(spec) {
 
 function fieldFor(spec) {
   if (spec.type === "string") return textField(spec);
-  return channelsAxis(spec) === undefined ? jsonField(spec) : imageField(spec);
+  if (channelsAxis(spec) !== undefined) return imageField(spec);
+  return isTable(spec) ? tableField(spec) : jsonField(spec);
 }
 
 function shown({ data, dims }) {
