@@ -48,6 +48,12 @@ PARTS: dict[str, tuple[str, ...]] = {
         "validation/equivalence/test_equivalence_check.py",
         "validation/equivalence/test_compare_runners.py",
     ),
+    **{
+        f"validation/inputs/{name}.py": (f"validation/inputs/test_{name}.py",)
+        for name in ("sizes", "values", "noise", "conditions", "reach", "structure")
+    },
+    "conversion/pytorch/decided_sizes.py": ("conversion/pytorch/test_decided_sizes.py",),
+    "conversion/sklearn/exact_trees.py": ("conversion/sklearn/test_exact_trees.py",),
     "quantization/search/accuracy_budget.py": (
         "quantization/evaluation",
         "quantization/search/test_accuracy_budget.py",

@@ -117,8 +117,8 @@ def sizes_to_try(dims: DynamicDims, numbers: Sequence[int]) -> Iterator[Sizes]:
         if turn < len(batches):
             found.append(_batch(dims, batches[turn]))
         if turn == 0 and has_lengths and has_batches:
-            one = _lengths(dims, 1, apart=False)
-            found.append(Sizes("batch 1 and length 1", {**one.dims, **_batch(dims, 1).dims}, 1, 1))
+            ones = {name: 1 for groups in (dims.lengths, dims.batches) for group in groups for name in group}
+            found.append(Sizes("batch 1 and length 1", {**dims.usual, **ones}, 1, 1))
         for sizes in found:
             key = (*sorted(sizes.dims.items()), ("", sizes.batch), ("", sizes.length))
             if key not in tried:

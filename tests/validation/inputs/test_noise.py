@@ -1,0 +1,95 @@
+"""A difference is put down to rounding only where the reference shows as much beside its own inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from onnxtool.model.spec import TensorSpec
+from onnxtool.validation.inputs.noise import rounding_explains
+from onnxtool.validation.inputs.trial import Trial
+
+ROWS = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+
+
+class Reference:
+    """A function as a Runner."""
+
+    def __init__(self, function: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.inputs = self.outputs = [TensorSpec("x", np.dtype("float32"), ("b", 3))]
+        self._function = function
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {"y": self._function(feeds["x"])}
+
+
+def explained(
+    function: Callable[[np.ndarray], np.ndarray], actual: np.ndarray, x: np.ndarray = ROWS, kind: str = "values"
+) -> bool:
+    reference = Reference(function)
+    trial = Trial("one", kind, {"x": x}, reference.run({"x": x}))
+    return rounding_explains(reference, trial, {"y": actual})
+
+
+def steep(x: np.ndarray) -> np.ndarray:
+    return np.sin(x.astype(np.float64) * 1e5).astype(np.float32)
+
+
+def test_what_rounding_does_is_explained() -> None:
+    moved = steep(np.nextafter(ROWS, np.float32(np.inf)))
+    assert explained(steep, moved)
+
+
+def test_a_difference_beyond_it_is_not() -> None:
+    assert not explained(lambda x: x * 2, ROWS * 2 + 0.01)
+    assert not explained(steep, steep(ROWS) + 1.5)
+
+
+def test_the_elements_own_tolerance_is_added() -> None:
+    assert explained(lambda x: x * 2, ROWS * 2 * np.float32(1.0005))
+    assert not explained(lambda x: x * 2, ROWS * 2 * np.float32(1.01))
+
+
+def test_small_outputs_are_held_to_their_own_size() -> None:
+    tiny = np.full((4, 3), 1e-4, np.float32)
+    assert explained(lambda _: tiny, tiny + np.float32(5e-7))
+    assert not explained(lambda _: tiny, tiny + np.float32(5e-6))
+
+
+def test_zero_is_exact() -> None:
+    zeros = np.zeros((4, 3), np.float32)
+    zeros[0] = 1
+
+    def step(x: np.ndarray) -> np.ndarray:
+        return (x == 0).astype(np.float32)
+
+    assert not explained(step, 1 - step(zeros), zeros)
+
+
+def test_a_search_is_given_more_room() -> None:
+    function = steep
+    moved = np.max([np.abs(function(np.nextafter(ROWS, np.float32(s * np.inf))) - function(ROWS)) for s in (1, -1)])
+    far = function(ROWS) + np.float32(10 * moved)
+    assert explained(function, far, kind="search")
+
+
+def test_other_shapes_and_kinds_never_are() -> None:
+    assert not explained(steep, steep(ROWS)[:2])
+    assert not explained(steep, np.full((4, 3), "a"))
+
+
+def test_labels_may_flip_where_the_reference_flips() -> None:
+    x = np.array([[1.0, 1.0, 0.0], [5.0, 1.0, 0.0]], np.float32)
+
+    def label(v: np.ndarray) -> np.ndarray:
+        return np.where(v[:, 0] > v[:, 1], "a", "b")
+
+    expected = label(x)
+    flipped = expected.copy()
+    flipped[0] = "a" if expected[0] == "b" else "b"
+    assert explained(label, flipped, x)
+    flipped = expected.copy()
+    flipped[1] = "b"
+    assert not explained(label, flipped, x)

@@ -1,0 +1,91 @@
+"""Sizes of dynamic dims: one, long ones, and both sides of what graphs compare with; dims of one size go together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtool.model.spec import TensorSpec
+from onnxtool.validation.inputs.sizes import DynamicDims, dynamic_dims, sizes_to_try
+
+FLOAT = np.dtype("float32")
+
+
+def spec(name: str, *dims: int | str | None) -> TensorSpec:
+    return TensorSpec(name, FLOAT, dims)
+
+
+def zeros(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+
+
+def test_dims_that_always_agree_are_one_group() -> None:
+    specs = [spec("a", "batch", "n"), spec("b", "batch", "m"), spec("c", "rows", "k")]
+    runs = [zeros(a=(2, 5), b=(2, 5), c=(2, 7)), zeros(a=(3, 9), b=(3, 9), c=(3, 8))]
+    found = dynamic_dims(specs, runs)
+    assert found.batches == (("batch", "rows"),)
+    assert found.lengths == (("n", "m"), ("k",))
+    assert found.usual == {"batch": 2, "n": 5, "m": 5, "rows": 2, "k": 7}
+    assert found.any
+
+
+def test_after_one_run_nothing_is_known_to_go_together() -> None:
+    found = dynamic_dims([spec("a", "batch", "n", "m")], [zeros(a=(2, 5, 5))])
+    assert found.lengths == (("n",), ("m",))
+
+
+def test_unnamed_dims() -> None:
+    found = dynamic_dims([spec("a", None, None, 3)], [zeros(a=(4, 6, 3))])
+    assert (found.unnamed_batch, found.unnamed_length) == (True, True)
+    assert (found.batch, found.length) == (4, 6)
+
+
+def test_fixed_dims_are_none() -> None:
+    found = dynamic_dims([spec("a", 2, 3)], [zeros(a=(2, 3))])
+    assert not found.any
+    assert list(sizes_to_try(found, [5])) == []
+
+
+def dims(lengths: int = 1, batches: int = 1) -> DynamicDims:
+    named = tuple((f"n{i}",) for i in range(lengths))
+    return DynamicDims(named, (("b",),) * batches, False, False, {"b": 2, **{f"n{i}": 5 for i in range(lengths)}}, 2, 5)
+
+
+@pytest.mark.parametrize("number", [40, 777])
+def test_both_sides_of_a_number_are_tried_early(number: int) -> None:
+    tried = list(sizes_to_try(dims(), [number]))[:16]
+    everything = {size for s in tried for size in s.dims.values()}
+    assert {number - 1, number, number + 1} <= everything
+
+
+def test_ones_long_ones_and_batches_come_first() -> None:
+    found = DynamicDims((("b",),), (("n",),), False, False, {"b": 2, "n": 5}, 2, 5)
+    first = list(sizes_to_try(found, []))[:9]
+    assert {s.dims["n"] for s in first} >= {1, 300, 65}
+    assert {s.dims["b"] for s in first} >= {9, 65, 1}
+    assert any(s.dims == {"b": 1, "n": 1} for s in first)
+
+
+def test_powers_of_two_and_their_neighbours_are_tried() -> None:
+    found = DynamicDims((("b",),), (("n",),), False, False, {"b": 2, "n": 5}, 2, 5)
+    lengths = {s.dims["n"] for s in sizes_to_try(found, [])}
+    assert {31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 520} <= lengths
+
+
+def test_lengths_are_tried_apart_together_and_alone() -> None:
+    found = DynamicDims((("b",),), (("n",), ("m",)), False, False, {"b": 2, "n": 5, "m": 6}, 2, 5)
+    tried = [(s.dims["n"], s.dims["m"]) for s in sizes_to_try(found, [])]
+    assert (300, 301) in tried
+    assert (300, 300) in tried
+    assert (300, 6) in tried
+    assert (5, 300) in tried
+
+
+def test_nothing_is_tried_twice_before_the_dims_alone() -> None:
+    found = DynamicDims((("b",),), (("n",),), False, False, {"b": 2, "n": 5}, 2, 5)
+    keys = [(tuple(sorted(s.dims.items())), s.batch, s.length) for s in sizes_to_try(found, [64, 65, 66])]
+    assert len(keys) == len(set(keys))
+
+
+def test_sizes_are_at_least_one() -> None:
+    assert all(min(s.dims.values()) >= 1 for s in sizes_to_try(dims(), [1, 2]))

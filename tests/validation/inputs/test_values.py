@@ -1,0 +1,187 @@
+"""Values of further inputs: each kind is made, within what an input may take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+from onnxtool.validation.inputs.facts import Facts
+from onnxtool.validation.inputs.values import is_mask, padded, value_changes
+
+FLOAT, INT, BYTE, BOOL = (np.dtype(t) for t in ("float32", "int64", "uint8", "bool"))
+
+
+def changes(
+    specs: list[TensorSpec], feeds: dict[str, np.ndarray], facts: Facts | None = None
+) -> dict[str, dict[str, np.ndarray]]:
+    found = value_changes(specs, feeds, facts or Facts(), np.random.default_rng(0))
+    return {label: made for label, _, made in found}
+
+
+def floats(facts: Facts | None = None, shape: tuple[int, ...] = (4, 8)) -> dict[str, np.ndarray]:
+    spec = TensorSpec("x", FLOAT, ("b", *shape[1:]))
+    return {k: v["x"] for k, v in changes([spec], {"x": np.ones(shape, np.float32)}, facts).items()}
+
+
+def integers(facts: Facts | None = None, dtype: np.dtype = INT, name: str = "ids") -> dict[str, np.ndarray]:
+    spec = TensorSpec(name, dtype, ("b", "n"))
+    return {k: v[name] for k, v in changes([spec], {name: np.ones((2, 16), dtype)}, facts).items()}
+
+
+def test_floats_of_all_scales_and_signs() -> None:
+    made = floats()
+    assert np.abs(made["values of scale 1000"]).max() > 500
+    assert made["values below zero"].max() <= 0
+    assert made["values above zero"].min() >= 0
+    assert not made["zeros"].any()
+    assert set(np.unique(made["equal values"])) == {1.0}
+    assert 0 < made["values from 0 to 1"].min() < made["values from 0 to 1"].max() < 1
+    bytes_made = made["values from 0 to 255"]
+    assert bytes_made.min() >= 0
+    assert bytes_made.max() <= 255
+    assert (bytes_made == np.floor(bytes_made)).all()
+    assert (np.diff(made["values in ascending order"], axis=-1) >= 0).all()
+    assert np.abs(made["values of scale 1e-7"]).max() < 1e-5
+    assert (made["mostly zeros"] == 0).mean() > 0.5
+    hundred = made["one value of 100 among small ones"]
+    assert (hundred == 100).sum() == 1
+    assert all(array.dtype == FLOAT and array.shape == (4, 8) for array in made.values())
+
+
+def test_both_sides_of_numbers_that_graphs_compare_with() -> None:
+    made = floats(Facts(values=[40.0, -7.0]))
+    assert made["values above 40"].mean() > 50
+    assert made["values below 40"].mean() < 30
+    assert (made["values of exactly 40"] == 40).all()
+    around = made["values around 40"]
+    assert around.min() < 40 < around.max()
+    between = made["values between -7 and 40"]
+    assert -7 < between.min() < between.max() < 40
+
+
+def test_one_feature_at_a_time() -> None:
+    made = floats()
+    assert (made["x: feature 3 at 50"][:, 3] == 50).all()
+    assert (made["x: feature 3 at -50"][:, 3] == -50).all()
+    assert not (made["x: feature 3 at 50"][:, 2] == 50).any()
+    assert "x: feature 0 at 50" not in floats(shape=(4, 40))
+
+
+def test_a_positive_domain_is_kept() -> None:
+    made = floats(Facts(domains={"x": Domain(0.05, 1.0)}))
+    finite = [a[np.isfinite(a)] for a in made.values() if "feature" not in str(a)]
+    assert all((a >= 0).all() for k, a in made.items() if k.startswith("values of scale"))
+    assert finite
+
+
+def test_missing_values_are_some_and_never_all() -> None:
+    for label, test in (("some values NaN", np.isnan), ("some values infinity", np.isposinf)):
+        array = floats()[label]
+        assert 0 < test(array).sum() < array.size
+
+
+def test_integers_of_all_sizes() -> None:
+    made = integers()
+    assert made["integers from -100 to 100"].min() < 0
+    assert made["integers up to 100,000"].max() > 1000
+    assert made["integers above 2^24"].min() >= 1 << 24
+    assert made["integers above 2^31"].min() >= 1 << 31
+    for number in (0, 1, -1, 2, 7):
+        assert (made[f"integers of {number}"] == number).all()
+    asked = integers(Facts(integers=[37]))
+    assert {"integers of 36", "integers of 37", "integers of 38"} <= set(asked)
+
+
+def test_small_types_stay_within_themselves() -> None:
+    made = integers(dtype=BYTE, name="x")
+    assert "integers above 2^24" not in made
+    assert made["all integers of the type"].max() > 200
+
+
+def test_indices_stay_within_their_table_but_for_those_beyond() -> None:
+    facts = Facts(domains={"ids": Domain(0, 300)}, tables={"ids": 300}, integers=[57, 900])
+    made = integers(facts)
+    beyond = made.pop("ids: indices beyond the table")
+    below = made.pop("ids: indices below zero")
+    assert beyond.min() >= 300
+    assert -300 <= below.min() <= below.max() < 0
+    assert all(0 <= a.min() <= a.max() < 300 for a in made.values())
+    assert (made["indices of 57"] == 57).all()
+    assert 0 < (made["some indices of 57"] == 57).sum() < 32
+    assert "indices of 900" not in made
+
+
+def test_every_row_of_a_small_table_is_read_and_those_that_differ_first() -> None:
+    facts = Facts(domains={"ids": Domain(0, 100)}, tables={"ids": 100}, rows={"ids": [42]})
+    spec = TensorSpec("ids", INT, ("b", "n"))
+    found = value_changes([spec], {"ids": np.zeros((2, 16), np.int64)}, facts, np.random.default_rng(0))
+    rows = [made["ids"] for _, kind, made in found if kind == "rows"]
+    assert {42, 0, 99} <= set(rows[0].reshape(-1).tolist())
+    assert set(np.concatenate([r.reshape(-1) for r in rows]).tolist()) == set(range(100))
+
+
+def test_counts_try_both_sides_of_a_number() -> None:
+    spec = TensorSpec("k", INT, ())
+    facts = Facts(structural={"k"}, sizes=[700])
+    made = changes([spec], {"k": np.array(3)}, facts)
+    assert {0, 1, 2, 700, 701} <= {int(m["k"]) for m in made.values()}
+
+
+def test_booleans_are_all_true_and_all_false() -> None:
+    specs = [TensorSpec("f", BOOL, (1,)), TensorSpec("g", BOOL, (1,))]
+    made = changes(specs, {"f": np.array([True]), "g": np.array([False])})
+    seen = {(bool(m["f"][0]), bool(m["g"][0])) for m in made.values()}
+    assert seen == {(True, True), (False, False), (True, False), (False, True)} or len(seen) >= 3
+
+
+def test_texts_are_known_unknown_empty_and_foreign() -> None:
+    spec = TensorSpec("t", "string", ("b", 1))
+    made = changes([spec], {"t": np.array([["a"]] * 40, dtype=object)}, Facts(texts=["cat", "dog"]))
+    assert {"cat", "dog"} <= set(made["known words"].get("t").reshape(-1))
+    assert "" in made["empty texts"]["t"]
+    assert any(not word.isascii() for word in made["accents"]["t"].reshape(-1))
+    assert any(not word.isascii() for word in made["emoji"]["t"].reshape(-1))
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 30])
+@pytest.mark.parametrize("kind", ["padded on the right", "padded on the left", "of random ones"])
+def test_padding_leaves_something_in_each_row(kind: str, length: int) -> None:
+    mask = padded((4, length), kind)
+    assert set(np.unique(mask)) <= {0, 1}
+    assert (mask.sum(axis=1) >= 1).all()
+    if length > 2 and "padded" in kind:
+        assert len(set(mask.sum(axis=1))) == 2
+        ends = mask[:, 0] if "right" in kind else mask[:, -1]
+        assert (ends == 1).all()
+        assert (mask[:, -1 if "right" in kind else 0] == 0).all()
+
+
+def test_one_row_may_be_empty() -> None:
+    mask = padded((3, 5), "with an empty row")
+    assert mask.sum(axis=1).tolist() == [5, 5, 0]
+
+
+def test_thresholds_are_met_exactly_and_passed_by_one_step() -> None:
+    threshold = np.float32(1234.5)
+    facts = Facts(thresholds={"x": {2: np.array([1234.5])}})
+    spec = TensorSpec("x", FLOAT, ("b", 4))
+    made = changes([spec], {"x": np.zeros((2, 4), np.float32)}, facts)
+    near = made["x: features at thresholds"]["x"]
+    assert (near[:, 2] == threshold).any()
+    over = made["x: each feature over its own range"]["x"][:, 2]
+    assert over.min() < 1234.5 < over.max()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shape", "expected"),
+    [
+        ("attention_mask", INT, ("b", "n"), True),
+        ("attention_mask", INT, ("b",), False),
+        ("ids", INT, ("b", "n"), False),
+        ("pixel_mask", BOOL, ("b", "n"), True),
+    ],
+)
+def test_what_a_mask_is(name: str, dtype: np.dtype, shape: tuple[str, ...], expected: bool) -> None:
+    assert is_mask(TensorSpec(name, dtype, shape)) is expected
