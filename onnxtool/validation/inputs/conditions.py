@@ -81,14 +81,14 @@ class ConditionWatch:
         self.outcomes: list[Outcome] = []
         found: list[ir.Value] = []
         for condition, of_sizes in _conditions(graph):
-            pair = fields.of_choice(condition) if condition.op_type in _CHOICES else fields.of(condition.outputs[0])
-            if pair is None:
-                continue
+            is_choice = condition.op_type in _CHOICES
+            pairs = fields.of_choices(condition) if is_choice else [fields.of(condition.outputs[0])]
             value = condition.outputs[0].name or ""
             name = condition.name or value
-            for side, field in zip((True, False), pair, strict=True):
-                self.outcomes.append(Outcome(name, side, value, of_sizes))
-                found.append(fields.least(field))
+            for pair in pairs:
+                for side, field in zip((True, False), pair or (), strict=False):
+                    self.outcomes.append(Outcome(name, side, value, of_sizes))
+                    found.append(fields.least(field))
         graph.outputs.clear()
         for place, distance in enumerate(found):
             distance.name = f"{_PREFIX}{place}"
@@ -161,20 +161,19 @@ class _Fields:
             order.pop()
         return self._known[id(value)]
 
-    def of_choice(self, node: ir.Node) -> tuple[ir.Value, ir.Value] | None:
-        """Of Min, Max and Clip with a bound: how far the first input is above and below the other."""
-        others = [v for v in node.inputs[1:] if v is not None]
+    def of_choices(self, node: ir.Node) -> list[tuple[ir.Value, ir.Value]]:
+        """Of Min, Max and Clip, for each bound: how far the first input is from lying above it, and below it."""
         first = node.inputs[0]
-        if first is None or not others:
-            return None
-        bound = others[-1]
-        if bound.dtype is not None and not (bound.dtype.is_floating_point() or bound.dtype.is_integer()):
-            return None
-        above = self._add("Sub", self._double(bound), self._double(first))
-        zero, step = self._constant(0.0), self._constant(_NOT_YET)  # where both are equal nothing is chosen
-        more = self._add("Max", self._add("Add", above, step), zero)
-        less = self._add("Max", self._add("Sub", step, above), zero)
-        return self._clean(more), self._clean(less)
+        found = []
+        for bound in node.inputs[1:]:
+            if first is None or bound is None:
+                continue
+            above = self._add("Sub", self._double(bound), self._double(first))
+            zero, step = self._constant(0.0), self._constant(_NOT_YET)  # where both are equal nothing is chosen
+            more = self._add("Max", self._add("Add", above, step), zero)
+            less = self._add("Max", self._add("Sub", step, above), zero)
+            found.append((self._clean(more), self._clean(less)))
+        return found
 
     def least(self, field: ir.Value) -> ir.Value:
         """The smallest element, as one number."""

@@ -80,6 +80,21 @@ def test_a_bound_is_reached_on_both_sides_only() -> None:
     assert distances(body, [5.0, 5.0, 5.0, 5.0], "y")[0] > 0
 
 
+def test_both_bounds_of_a_clip_are_watched() -> None:
+    body = "l = Constant <value_float = -2.0> ()  h = Constant <value_float = 9.0> ()  y = Clip(x, l, h)"
+    watch = ConditionWatch(graph(body), SessionOptions())
+    found = watch.distances({"x": np.zeros((1, 4), np.float32)})
+    assert [o.side for o in watch.outcomes] == [True, False, True, False]
+    assert found == pytest.approx([0.0, 2.0, 9.0, 0.0], abs=1e-5)
+
+
+def test_texts_that_are_compared_have_no_distance_but_their_outcome() -> None:
+    body = 's = Constant <value_string = "zzz"> ()  q = Equal(t, s)'
+    watch = ConditionWatch(graph(body, "g (string[b] t) => (bool[b] q)"), SessionOptions())
+    assert watch.distances({"t": np.array(["a"], dtype=object)}).tolist() == [1.0, 0.0]
+    assert watch.distances({"t": np.array(["zzz"], dtype=object)}).tolist() == [0.0, 1.0]
+
+
 def test_nan_hides_no_other_element() -> None:
     assert distances(f"{FIVE}q = Greater(x, five){CHOSEN}", [np.nan, 3.0, 1.0, 1.0])[0] == pytest.approx(2.0, abs=1e-5)
 

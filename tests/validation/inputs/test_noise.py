@@ -73,6 +73,34 @@ def test_a_search_is_given_more_room() -> None:
     moved = np.max([np.abs(function(np.nextafter(ROWS, np.float32(s * np.inf))) - function(ROWS)) for s in (1, -1)])
     far = function(ROWS) + np.float32(10 * moved)
     assert explained(function, far, kind="search")
+    assert not explained(function, function(ROWS) + np.float32(100 * moved), kind="search")
+
+
+def test_scores_that_tie_excuse_their_labels() -> None:
+    class Classifier(Reference):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            return {"label": np.zeros(2, np.int64), "scores": np.array([[0.5, 0.5], [0.9, 0.1]], np.float32)}
+
+    reference = Classifier(steep)
+    trial = Trial("one", "values", {"x": ROWS}, reference.run({"x": ROWS}))
+    scores = trial.outputs["scores"]
+    assert rounding_explains(reference, trial, {"label": np.array([1, 0]), "scores": scores})
+    assert not rounding_explains(reference, trial, {"label": np.array([0, 1]), "scores": scores})
+
+
+def test_half_precision_moves_by_its_own_steps() -> None:
+    rows = ROWS.astype(np.float16)
+
+    def plain(x: np.ndarray) -> np.ndarray:
+        return x.astype(np.float32) * 100
+
+    off = plain(rows) * np.float32(1 + 4 * 2.0**-11)
+    assert explained(plain, off, rows)
+    assert not explained(plain, off.astype(np.float32), rows.astype(np.float32))
+
+
+def test_without_floats_nothing_can_be_moved() -> None:
+    assert not explained(lambda x: x.astype(np.float32), np.ones((4, 3), np.float32), np.zeros((4, 3), np.int64))
 
 
 def test_other_shapes_and_kinds_never_are() -> None:

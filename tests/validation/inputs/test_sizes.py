@@ -69,7 +69,10 @@ def test_ones_long_ones_and_batches_come_first() -> None:
 def test_powers_of_two_and_their_neighbours_are_tried() -> None:
     found = DynamicDims((("b",),), (("n",),), False, False, {"b": 2, "n": 5}, 2, 5)
     lengths = {s.dims["n"] for s in sizes_to_try(found, [])}
-    assert {31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 520} <= lengths
+    beside = {n + d for n in (32, 64, 128, 256) for d in (-1, 0, 1)}
+    assert lengths == {1, 2, 3, 7, 8, 17, 48, 100, 300, 511, 512, 520, 1030, 5} | beside
+    batches = {s.dims["b"] for s in sizes_to_try(found, [])}
+    assert batches == {1, 2, 3, 8, 9, 16, 17, 33, 64, 65, 129, 300}
 
 
 def test_lengths_are_tried_apart_together_and_alone() -> None:
@@ -79,6 +82,7 @@ def test_lengths_are_tried_apart_together_and_alone() -> None:
     assert (300, 300) in tried
     assert (300, 6) in tried
     assert (5, 300) in tried
+    assert {(5, 128), (5, 2), (128, 6), (2, 6)} <= set(tried)
 
 
 def test_nothing_is_tried_twice_before_the_dims_alone() -> None:

@@ -45,6 +45,11 @@ def test_floats_of_all_scales_and_signs() -> None:
     assert (np.diff(made["values in ascending order"], axis=-1) >= 0).all()
     assert np.abs(made["values of scale 1e-7"]).max() < 1e-5
     assert (made["mostly zeros"] == 0).mean() > 0.5
+    assert set(np.abs(made["values of 10,000 and -10,000"]).reshape(-1)) == {10_000}
+    assert 10 < np.abs(made["values of scale 30"]).mean() < 60
+    assert 3e-4 < np.abs(made["values of scale 0.001"]).mean() < 3e-3
+    assert made["values below zero, of scale 100"].min() < -50
+    assert np.abs(made["values of scale 100,000"]).max() > 50_000
     hundred = made["one value of 100 among small ones"]
     assert (hundred == 100).sum() == 1
     assert all(array.dtype == FLOAT and array.shape == (4, 8) for array in made.values())
@@ -127,6 +132,30 @@ def test_counts_try_both_sides_of_a_number() -> None:
     facts = Facts(structural={"k"}, sizes=[700])
     made = changes([spec], {"k": np.array(3)}, facts)
     assert {0, 1, 2, 700, 701} <= {int(m["k"]) for m in made.values()}
+
+
+def test_a_count_stays_within_reason() -> None:
+    spec = TensorSpec("k", INT, ())
+    made = changes([spec], {"k": np.array(3)}, Facts(structural={"k"}, sizes=[4096, 5000]))
+    counts = {int(m["k"]) for m in made.values()}
+    assert 4096 in counts
+    assert max(counts) == 4096
+
+
+def test_inputs_are_changed_one_at_a_time_too() -> None:
+    specs = [TensorSpec(n, FLOAT, ("b", 20)) for n in ("x", "z")]
+    feeds = {n: np.ones((3, 20), np.float32) for n in ("x", "z")}
+    made = changes(specs, feeds)
+    assert (made["x: zeros"]["z"] == 1).all()
+    assert not made["x: zeros"]["x"].any()
+    assert not any(label.startswith("x: ") for label in changes(specs[:1], {"x": feeds["x"]}))
+
+
+def test_tables_larger_than_the_input_are_read_in_parts() -> None:
+    facts = Facts(domains={"ids": Domain(0, 33)}, tables={"ids": 33})
+    spec = TensorSpec("ids", INT, ("b", "n"))
+    found = value_changes([spec], {"ids": np.zeros((2, 16), np.int64)}, facts, np.random.default_rng(0))
+    assert sum(kind == "rows" for _, kind, _ in found) == 3
 
 
 def test_booleans_are_all_true_and_all_false() -> None:
