@@ -3,8 +3,8 @@
     python benchmarks/proof_sources.py [--only WORD ...] [--json FILE]
 
 Each source is run, apart from onnxtool, on inputs that take its other sides; what either way wrote is held against
-that. "right": equal on all of them; "wrong": a file that is not, without a word; "said": such a file with a warning that
-names where it may differ; "refused": no file.
+that. "right": equal on all of them; "wrong": a file that is not, without a word; "said": such a file with a warning
+that names where it may differ; "refused": no file.
 """
 
 from __future__ import annotations

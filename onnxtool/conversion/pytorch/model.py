@@ -81,6 +81,7 @@ class TorchModel(LayeredModel):
         frozen: what tracing warned of, where it was traced.
         state: its buffers as they were loaded; a run starts from these.
         released: the weights were given back.
+        random: it draws random numbers when it runs.
         guards: comparisons of sizes that the exporter decided for good.
         advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
     """
@@ -97,6 +98,7 @@ class TorchModel(LayeredModel):
     frozen: FrozenBranches | None = None
     state: ModuleState | None = None
     released: bool = False
+    random: bool = False
     guards: DecidedSizes | None = None
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
@@ -123,6 +125,7 @@ class TorchModel(LayeredModel):
             drawn = torch.random.get_rng_state()
             result = model._first_run(options)
             if not torch.equal(drawn, torch.random.get_rng_state()):
+                model.random = True
                 named_operators = random_operators(lambda: model._forward(model.sample))
                 model.notes.append(_RANDOM.format(f" ({', '.join(named_operators[:3])})" if named_operators else ""))
             else:
@@ -206,7 +209,8 @@ class TorchModel(LayeredModel):
 
     def rerounded(self) -> WiderModel | None:
         """The same function with other roundings: in float64."""
-        return None if self.released or self.program is not None else in_float64(self)
+        unfit = self.released or self.random or self.program is not None
+        return None if unfit else in_float64(self)
 
     def release(self) -> None:
         """Give back the weights; the model cannot be run after this."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from onnxtool.conversion.pytorch.model import TorchModel
 
 _MOST_BYTES = 1 << 28  # of weights that are copied
+# Of an output's root mean square: what differs by more between float32 and float64 is no matter of rounding alone.
+_FARTHEST = 0.02
 
 
 class WiderModel:
@@ -25,13 +27,14 @@ class WiderModel:
     def __init__(self, model: TorchModel, module: torch.nn.Module) -> None:
         self.inputs: Sequence[TensorSpec] = model.inputs
         self.outputs: Sequence[TensorSpec] = model.outputs
-        self._plan, self._module = model.plan, module
+        self._model, self._plan, self._module = model, model.plan, module
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass.
 
         Raises:
-            InputError: the module does not run in float64.
+            InputError: the module does not run in float64, or gives something else than in float32: it asks for the
+                type, or draws random numbers, and what it gives says nothing of rounding.
         """
         tensors = [to_torch(np.asarray(feeds[s.name])) for s in self.inputs]
         args, kwargs = self._plan.call([t.double() if t.is_floating_point() else t for t in tensors])
@@ -40,10 +43,24 @@ class WiderModel:
                 found = [to_numpy(t) for _, t in named_tensors(self._module(*args, **kwargs))]
         except Exception as error:  # a module with a type of its own written into it
             raise InputError(f"the module does not run in float64: {type(error).__name__}") from error
-        return {
+        given = {
             s.name: a.astype(s.dtype) if isinstance(s.dtype, np.dtype) else a
             for s, a in zip(self.outputs, found, strict=True)
         }
+        plain = self._model.run(feeds)
+        if not all(_alike(np.asarray(plain[name]), array) for name, array in given.items()):
+            raise InputError("the module gives something else in float64 than in float32.")
+        return given
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two outputs are one but for rounding, however much a network makes of it."""
+    if a.shape != b.shape or a.dtype.kind not in "fc":
+        return a.shape == b.shape
+    with np.errstate(all="ignore"):
+        both = np.isfinite(a) & np.isfinite(b)
+        scale = float(np.sqrt(np.mean(np.abs(a[both].astype(np.complex128)) ** 2))) if both.any() else 0.0
+        return bool((np.isfinite(a) == both).all() and (np.abs(a[both] - b[both]) <= _FARTHEST * scale).all())
 
 
 def in_float64(model: TorchModel) -> WiderModel | None:

@@ -1,0 +1,80 @@
+"""A module in float64 tells how far rounding moves it, and nothing where something else moves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import onnxtool
+from onnxtool.conversion.convert import load_source
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.pytorch.model import TorchModel
+from onnxtool.errors import InputError
+
+ROWS = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
+
+
+class Plain(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.layer(x))
+
+
+class Dropping(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x, 0.5, training=True)
+
+
+class Noisy(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1e-2 * torch.rand(x.shape[0], 1)
+
+
+class Asking(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.dtype == torch.float64 else x
+
+
+def loaded(module: torch.nn.Module) -> TorchModel:
+    options = ConvertOptions(input_shapes={"x": ("batch", 8)}, adapter="pytorch")
+    model = load_source(module.eval(), options)[2]
+    assert isinstance(model, TorchModel)
+    return model
+
+
+def test_a_plain_module_moves_by_roundings_only() -> None:
+    model = loaded(Plain())
+    wider = model.rerounded()
+    assert wider is not None
+    found, plain = wider.run({"x": ROWS}), model.run({"x": ROWS})
+    (name,) = plain
+    assert found[name].dtype == np.float32
+    assert 0 <= np.abs(found[name] - plain[name]).max() < 1e-6
+
+
+@pytest.mark.parametrize("kind", [Dropping, Noisy])
+def test_chance_is_no_rounding(kind: type[torch.nn.Module], tmp_path: Path) -> None:
+    assert loaded(kind()).rerounded() is None
+    report = onnxtool.convert(kind(), tmp_path / "out.onnx", input_shapes={"x": ("batch", 8)}, effort="quick")
+    assert not report.ok
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_a_module_that_asks_for_the_type_says_nothing_of_rounding() -> None:
+    wider = loaded(Asking()).rerounded()
+    assert wider is not None
+    with pytest.raises(InputError, match="something else in float64"):
+        wider.run({"x": ROWS})
+
+
+def test_half_precision_and_released_models_have_none() -> None:
+    assert loaded(Plain().half()).rerounded() is None
+    model = loaded(Plain())
+    model.release()
+    assert model.rerounded() is None
