@@ -59,7 +59,7 @@ class ProviderProof:
         verdict = "within tolerance" if self.ok else "outside the tolerance"
         error = "" if self.error is None else f" (relative error {self.error:.1e})"
         if not self.reduced:
-            why = "" if self.ok or self.precision != "other" else ": more than any rounding explains"
+            why = "" if self.ok or self.precision != "other" else ": more than rounding in float32 explains"
             return f"{self.provider}: {verdict}{error}{why}"
         line = (
             f"{self.provider}: {verdict}{error}: it computes in {self.precision}, which is less than the model declares"

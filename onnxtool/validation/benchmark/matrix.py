@@ -277,6 +277,11 @@ def _best(best: _Setting, ratio: Ratio, path: Path) -> BestSetting:
 def _warnings(settings: Sequence[_Setting]) -> list[str]:
     """One line for each provider with reduced precision, whatever its threads, and for each that failed."""
     lines: dict[str, str] = {}
+    if not settings[0].equal:
+        lines["default"] = (
+            "the CPU's default itself differs from the CPU without the runtime's optimizations on these inputs: no "
+            "setting can be told right; give real ones (--data)"
+        )
     for setting in settings:
         if setting.proof is not None and setting.proof.reduced:
             lines.setdefault(f"reduced {short_name(setting.proof.provider)}", setting.proof.summary)

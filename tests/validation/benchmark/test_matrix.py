@@ -142,3 +142,12 @@ def test_really_measured(model: Path) -> None:
     assert [r.verdict for r in report.rows] == ["equal", "equal"]
     assert all(r.median is not None and r.load is not None for r in report.rows)
     assert report.batch == 1
+
+
+@pytest.mark.usefixtures("cheap")
+def test_a_default_that_differs_itself_is_said(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs(monkeypatch, cpu=False)
+    latencies(monkeypatch, [1.0, 0.5])
+    report = bench_matrix(model, ["cpu"], threads=(1,))
+    assert report.best.name == "cpu, all cores"
+    assert "no setting can be told right" in report.warnings[0]
