@@ -6,19 +6,20 @@ import shutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command as build_command
 
 from onnxtool import __version__
 from onnxtool.cli import output, streams
-from onnxtool.cli.help_pages import Types, page, value_types
 from onnxtool.cli.process_options import LIMIT, NO_ISOLATION, Given, sort
 from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model.safety import limits
-from onnxtool.runtime import isolation
+
+if TYPE_CHECKING:
+    from onnxtool.cli.help_pages import Types
 
 # The commands in the order of their use, each with the line that `onnxtool --help` shows.
 COMMANDS = {
@@ -48,12 +49,14 @@ _LASTING = ("serve", "view")
 
 def build(name: str) -> Any:
     """The command of this name, imported now, with its own help page."""
+    from onnxtool.cli import help_pages  # not for the page of the tool itself, which is to come at once
+
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     module = import_module(f"onnxtool.cli.commands.{name}")
     kind = getattr(module, "OrderedCommand", None)
     single.command(name, cls=kind, no_args_is_help=name not in ("build", "doctor", "quickstart"))(module.command)
     command: Any = build_command(single)
-    types = value_types(module.command)
+    types = help_pages.value_types(module.command)
     command.context_settings["help_option_names"] = ["-h", "--help"]
     for option in command.params:
         # Typer leaves out what click used to call the type of a flag; newer versions of click call it <bool>.
@@ -64,6 +67,8 @@ def build(name: str) -> Any:
 
 
 def _page(name: str, command: Any, types: Types, ctx: Any) -> str:
+    from onnxtool.cli.help_pages import page
+
     given = ctx.find_root().obj
     return page(name, command, types, _columns(ctx), everything=isinstance(given, Given) and given.help_all)
 
@@ -78,10 +83,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        stub = typer.Typer(add_completion=False)
-        for name, line in COMMANDS.items():
-            stub.command(name, help=line)(_nothing)
-        self.commands = {**build_command(stub).commands}  # type: ignore[attr-defined]
+        self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Replace the stub of the invoked command by the real one."""
@@ -92,10 +94,6 @@ class LazyGroup(TyperGroup):
         """The help line of every command in full; click's own way cuts them off."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
-
-
-def _nothing() -> None:
-    """Stands for a command until it is invoked."""
 
 
 def _version(value: bool) -> None:
@@ -158,6 +156,8 @@ def main(args: Sequence[str] | None = None) -> None:
         fail(str(error), error.exit_code)
         sys.exit(error.exit_code)
     if args is None and given.isolated and given.rest and "--help" not in given.rest and given.rest[0] not in _LASTING:
+        from onnxtool.runtime import isolation
+
         isolation.supervise(fail)
     try:
         app(args=list(given.rest), prog_name="onnxtool", obj=given)

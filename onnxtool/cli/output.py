@@ -23,11 +23,11 @@ from onnxtool.cli import streams
 from onnxtool.cli.render.registry import find_renderer, parse_reports
 from onnxtool.cli.render.text import clean
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
-from onnxtool.report.base import Report
-from onnxtool.runtime import isolation
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from onnxtool.report.base import Report
 
 _BUG = 70
 # What a path that no file can have gives, wherever it is looked at first.
@@ -136,6 +136,8 @@ class Output(AbstractContextManager["Output"]):
             self._listening.__exit__(None, None, None)
         if error is None or isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)):
             return
+        from onnxtool.runtime import isolation  # not for --help, which it would slow down
+
         ending = isolation.ending_code()
         if ending is not None:
             raise typer.Exit(ending) from None  # the parent says why
