@@ -21,6 +21,13 @@ def test_the_quickstart_data_is_in_the_wheel() -> None:
     assert packed >= {"digits_cnn.onnx", "digits_cnn.pt", "digits_cnn.py", "calib.npz", "eval.npz"}
 
 
+def test_templates_of_packages_are_in_the_wheel() -> None:
+    folder = ROOT / "onnxtool" / "packaging"
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["onnxtool.packaging"]
+    packed = {p for pattern in patterns for p in folder.glob(pattern)}
+    assert {p for p in folder.glob("templates/**/*") if p.is_file() and "__pycache__" not in p.parts} <= packed
+
+
 def test_the_base_install_is_light() -> None:
     names = {re.split(r"[<>=~!\[; ]", d)[0] for d in PROJECT["project"]["dependencies"]}
     assert names == {"onnx", "onnx-ir", "onnxscript", "numpy", "onnxruntime", "typer", "rich"}
