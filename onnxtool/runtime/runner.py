@@ -182,15 +182,14 @@ def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) ->
     Raises:
         InputError: a missing or unknown name, another dtype, another rank, another fixed dim.
     """
-    known = ", ".join(str(s.info()) for s in specs)
     expected = {s.name: s for s in specs}
     for name in feeds:
         if name not in expected:
-            raise InputError(f"the data has {name!r}, but the model takes {known}.")
+            raise InputError(f"the data has {name!r}, but the model takes {_listed(specs)}.")
     for spec in specs:
         array = feeds.get(spec.name)
         if array is None:
-            raise InputError(f"the data has no {spec.name!r}; the model takes {known}.")
+            raise InputError(f"the data has no {spec.name!r}; the model takes {_listed(specs)}.")
         if not isinstance(array, np.ndarray):
             continue  # sequences and maps: the runtime checks them
         got = "string" if array.dtype.kind in "OUS" else array.dtype
@@ -203,6 +202,10 @@ def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) ->
         )
         if not fits:
             raise InputError(f"{spec.name!r} has shape {list(array.shape)} in the data; the model takes {spec.info()}.")
+
+
+def _listed(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(str(s.info()) for s in specs)
 
 
 def _spec(argument: ort.NodeArg) -> TensorSpec:

@@ -21,6 +21,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 _JSON = (b"content-type", b"application/json")
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 256 << 20
+_ONE_WRITE = 64 << 10  # parts that are together no larger are sent as one
 
 
 @dataclass
@@ -180,8 +181,11 @@ class App:
         if answer.stream is None:
             headers.append((b"content-length", str(sum(len(p) for p in answer.parts)).encode()))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        last = len(answer.parts) - 1
-        for index, part in enumerate(answer.parts):
+        parts = answer.parts
+        if sum(map(len, parts)) <= _ONE_WRITE:
+            parts = [b"".join(parts)]
+        last = len(parts) - 1
+        for index, part in enumerate(parts):
             more = index < last or answer.stream is not None or unread
             await send({"type": "http.response.body", "body": bytes(part), "more_body": more})
         if unread:
