@@ -4,7 +4,7 @@
 
 The float times are those of the nodes of the model itself, from the runtime's profiler. Each convolution and matrix
 product is then run alone as QLinearConv or QLinearMatMul on uint8, of the same shapes, and its kernel's time taken. The
-floor is the time of the model if every node had the faster of its two kernels and nothing had to be quantized, converted
+floor is the time of the model if every node had the faster of its two kernels and nothing had to be converted
 or laid out anew in between: no placement of this runtime's kernels can be faster. What is above 0.75 cannot reach 0.75.
 """
 
