@@ -213,12 +213,12 @@ class RichProgress:
         """The live display, started when first needed."""
         if self._bars is None:
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._bars = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
-                MofNCompleteColumn(),
+                TextColumn("{task.fields[steps]}"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
                 transient=True,
@@ -249,8 +249,9 @@ class _Bar:
         if self._id is None:
             if time.monotonic() - self._began < RichProgress._patience:
                 return
-            self._id = self._owner.bars().add_task(self._label, total=self._total)
-        self._owner.bars().update(self._id, completed=self._done, description=self._label)
+            self._id = self._owner.bars().add_task(self._label, total=self._total, steps="")
+        steps = f"{self._done}/{self._total}" if self._total else ""  # how much of nobody knows what says nothing
+        self._owner.bars().update(self._id, completed=self._done, description=self._label, steps=steps)
 
 
 def print_error(message: str, code: int, *, as_json: bool) -> None:

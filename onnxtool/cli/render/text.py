@@ -40,6 +40,11 @@ def size(count: float) -> str:
     return f"{count:.3g} TB"
 
 
+def plural(number: int, noun: str) -> str:
+    """A count with its noun: "1 core", "2 cores"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def count(number: float) -> str:
     """Counts for people: "122 k", "25.6 M"."""
     for unit in ("", " k", " M", " G", " T"):

@@ -97,6 +97,7 @@ class CandidateEvaluator:
         self.reference = reference
         self.seen = seen
         self.trials: list[Trial] = []
+        self.after_trial: Callable[[], None] = lambda: None
         self.clock = clock or TimeBudget(float("inf"))
         self._float_metric: float | None = None
         self._sample = job.probes().first()
@@ -138,6 +139,7 @@ class CandidateEvaluator:
         except OnnxToolError as error:
             trial.note = str(error)
         self.clock.took(time.perf_counter() - began)
+        self.after_trial()
         return trial
 
     def _beaten(self, trial: Trial) -> bool:

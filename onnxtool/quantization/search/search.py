@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import onnx_ir as ir
 
@@ -122,28 +123,38 @@ class RecipeSearch:
         self.cost = macs(nodes, lab.seen)
         self.repaired: list[Trial] = []
         self.replaced: list[Trial] = []
+        self.stage = "searching recipes"
 
     def run(self) -> Outcome:
         with progress.task("searching recipes") as task:
-            task.describe("choosing how ranges are measured")
+            self.lab.after_trial = partial(self._tell, task)
+            self._tell(task, "choosing how ranges are measured")
             self._method()
-            task.describe("trying families of recipes")
+            self._tell(task, "trying families of recipes")
             self._families()
             # Whatever is done to these later keeps the fusions.
             hopeful = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
             for trial in hopeful[:_WORTH_FUSING]:
                 with_fusions(self.lab, trial, self._timely("condition", "fused float operators", 2))
-            task.describe("smoothing, equalizing, correcting biases")
+            self._tell(task, "smoothing, equalizing, correcting biases")
             self._condition()
-            task.describe("looking for nodes that do not pay")
+            self._tell(task, "looking for nodes that do not pay")
             for trial in self._promising():
                 self._paying(trial)
-            task.describe("repairing accuracy")
+            self._tell(task, "repairing accuracy")
             self._repairs()
             # The optimized float model may itself be faster than what integers give.
             self._float_kernels()
-            task.describe("choosing")
+            self._tell(task, "choosing")
             return self._choose()
+
+    def _tell(self, task: progress.Task, stage: str = "") -> None:
+        """Say what is being done, how much was tried, the best so far, and what is left of the time."""
+        self.stage = stage or self.stage
+        within = [t.latency.value for t in self.lab.trials if t.latency is not None and self.lab.within(t)]
+        best = f", best {min(within):.3g} of float's latency" if within else ""
+        left = f", {self.lab.clock.left:.0f} s left" if self.lab.clock.left < float("inf") else ""
+        task.describe(f"{self.stage}: {len(self.lab.trials)} tried{best}{left}")
 
     def _timely(self, stage: str, doing: str, tries: int = 1) -> Callable[[], bool]:
         return lambda: self.lab.clock.allows(stage, doing, tries)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onnxtool.cli.render.html.parts import table, text
 from onnxtool.cli.render.html.plots import Bar, bars, box_plot
 from onnxtool.cli.render.terminal.bench import original_name
-from onnxtool.cli.render.text import count, duration, size
+from onnxtool.cli.render.text import count, duration, plural, size
 from onnxtool.report.bench import BenchReport
 from onnxtool.report.profile import Profile
 
@@ -17,7 +17,7 @@ _SLOWEST = 20
 
 def body(report: BenchReport) -> Iterator[str]:
     """The page\'s parts."""
-    yield f"<p>{text(report.runtime)} on {text(report.cpu)}, {report.cores} cores; {text(report.data)}</p>"
+    yield f"<p>{text(report.runtime)} on {text(report.cpu)}, {plural(report.cores, 'core')}; {text(report.data)}</p>"
     held = [
         (
             m.model,

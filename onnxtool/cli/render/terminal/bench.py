@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import table, verdict, warnings
 from onnxtool.cli.render.terminal.placement import show as show_placement
-from onnxtool.cli.render.text import clean, count, duration, markup, size
+from onnxtool.cli.render.text import clean, count, duration, markup, plural, size
 from onnxtool.report.bench import BenchReport, Latency
 from onnxtool.report.profile import NodeTime, Profile
 
@@ -56,7 +56,7 @@ def render(report: BenchReport, console: Console, verbose: int = 0) -> None:
         console.print(f"[red]slower:[/] {markup(line, 500)}")
     runs = f"{min((i.runs for i in report.latencies), default=0)} runs each"
     provider = report.provider.removesuffix("ExecutionProvider")
-    where = f"{report.runtime} ({provider}) on {report.cpu}, {report.cores} cores; {clean(report.data)}"
+    where = f"{report.runtime} ({provider}) on {report.cpu}, {plural(report.cores, 'core')}; {clean(report.data)}"
     verdict(console, report.ok, f"{runs}; {where}")
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import table, verdict, warnings
-from onnxtool.cli.render.text import clean, duration, markup, size
+from onnxtool.cli.render.text import clean, duration, markup, plural, size
 from onnxtool.report.bench_matrix import BenchMatrixReport
 
 if TYPE_CHECKING:
@@ -45,5 +45,7 @@ def render(report: BenchMatrixReport, console: Console, verbose: int = 0) -> Non
             console.print(code, markup=False, highlight=False, soft_wrap=True)
     best = report.best
     sure = "" if best.ratio == 1 else f", {best.ratio:.2f} [{best.ratio_low:.2f}, {best.ratio_high:.2f}] measured again"
-    where = f"{report.runtime} on {report.cpu}, {report.cores} cores; batch {report.batch}; {clean(report.data)}"
+    where = (
+        f"{report.runtime} on {report.cpu}, {plural(report.cores, 'core')}; batch {report.batch}; {clean(report.data)}"
+    )
     verdict(console, report.ok, f"fastest that is equal: {best.name}{sure}; {where}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import table, verdict
-from onnxtool.cli.render.text import duration, markup, size
+from onnxtool.cli.render.text import duration, markup, plural, size
 from onnxtool.report.bundle_bench import BundleBenchReport
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ def render(report: BundleBenchReport, console: Console, verbose: int = 0) -> Non
         console.print(made)
     threads = "all cores" if report.threads is None else f"{report.threads} thread{'s' if report.threads > 1 else ''}"
     cache = f"{size(report.cache_bytes_per_token)} of keys and values for each token"
-    verdict(console, report.ok, f"{threads} on {report.cpu}, {report.cores} cores; {cache}")
+    verdict(console, report.ok, f"{threads} on {report.cpu}, {plural(report.cores, 'core')}; {cache}")
