@@ -11,6 +11,9 @@ from onnx import TensorProto, helper
 
 from onnxtool.errors import InputError, UsageError
 from onnxtool.report.check import Severity
+from onnxtool.report.placement import NodePlacement, Placement, PlacementReport
+from onnxtool.runtime.providers.resolve import CPU
+from onnxtool.validation.lint import check as check_module
 from onnxtool.validation.lint.catalog import RULES, rule
 from onnxtool.validation.lint.check import check
 from onnxtool.validation.lint.rule import FAMILIES
@@ -196,3 +199,27 @@ def test_operators_that_the_runtime_has_in_the_standard_domain_are_no_fault(tmp_
         report = check(tmp_path / "m.onnx")
         assert report.ok == ok
         assert [s.state for s in report.stages] == (["passed"] * 4 if ok else [s.state for s in report.stages])
+
+
+@pytest.mark.parametrize(("required", "severity"), [(False, Severity.WARNING), (True, Severity.ERROR)])
+def test_nodes_that_fall_back_are_found(
+    digits_onnx: Path, monkeypatch: pytest.MonkeyPatch, required: bool, severity: Severity
+) -> None:
+    nodes = tuple(
+        NodePlacement(name, operator, CPU, "runs", "'npu' does not run it", True)
+        for name, operator in (("a", "Conv"), ("b", "Conv"), ("c", "Relu"))
+    )
+    kept = NodePlacement("d", "Shape", CPU, "runs", "arithmetic on sizes", False)
+    placed = Placement("m", ("NpuExecutionProvider",), (*nodes, kept), (), 0, 0.0, 0)
+    monkeypatch.setattr(check_module, "place", lambda *_, **__: PlacementReport(placed, "random", "onnxruntime"))
+    monkeypatch.setattr(check_module, "requested_providers", lambda _: ("NpuExecutionProvider",))
+    report = check(digits_onnx, require_provider=required)
+    found = [f for f in report.findings if f.id == "OT116"]
+    assert [(f.where, f.severity) for f in found] == [("a", severity), ("c", severity)]
+    assert found[0].message == f"2 Conv nodes on {CPU}: 'npu' does not run it"
+    assert report.ok is not required
+
+
+def test_the_cpu_itself_has_no_fallbacks(digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "place", lambda *_, **__: pytest.fail("nothing is to be placed"))
+    assert not [f for f in check(digits_onnx).findings if f.id == "OT116"]
