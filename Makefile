@@ -1,14 +1,15 @@
 # Two commands do everything on a machine that has only Python 3.11+ and make:
 #   make demo   sets up .venv and runs the whole job on the bundled real model
 #   make test   sets up .venv with all frameworks, lints, type-checks and runs the whole suite
-# Besides: make browser installs Chromium (Debian, Ubuntu), so that the tests of HTML pages run and are not skipped.
+# Besides: make browser installs Chromium (Debian, Ubuntu), so that the tests of HTML pages run and are not skipped;
+# make web-runtime brings onnxruntime-web (npm), so that `package --for web` is tested in it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= auto
 
-.PHONY: demo test announce browser lint types unit coverage wheel man format clean
+.PHONY: demo test announce browser web-runtime lint types unit coverage wheel man format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/onnxtool quickstart demo
@@ -24,6 +25,9 @@ announce:
 browser:
 	apt-get update && apt-get install -y chromium
 
+web-runtime:
+	npm install --no-audit --no-fund --prefix .web onnxruntime-web@1.30.0
+
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -32,7 +36,7 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 unit: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	ONNXRUNTIME_WEB="$${ONNXRUNTIME_WEB:-$(wildcard .web/node_modules)}" $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Tracing every line nearly doubles the time, so it is not part of `make test`.
 coverage: $(VENV)/.test
