@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import all_nodes, inner_nodes, is_op
 from onnxtool.quantization.algorithms.qdq_placement import COMPUTE
+from onnxtool.quantization.data_fit import misfit
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
@@ -46,7 +47,7 @@ def remarks(job: QuantizationInputs, recipe: QuantRecipe, planned: Collection[st
     if job.data is None:
         found.append("without --data the error is measured on random inputs, which says little about real ones.")
     else:
-        found += [*job.data.notes, *_unscaled(job.data)]
+        found += [*job.data.notes, *_unscaled(job.data), *filter(None, [misfit(job.original, job.data)])]
     return tuple(found)
 
 

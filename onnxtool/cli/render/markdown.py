@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from onnxtool.cli.render.terminal.bench import original_name
 from onnxtool.cli.render.terminal.compare import why
-from onnxtool.cli.render.text import clean, count, duration, number, size
+from onnxtool.cli.render.text import clean, cosine, count, duration, number, size
 from onnxtool.report.base import Report
 from onnxtool.report.bench import BenchReport
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
@@ -61,7 +61,9 @@ def _compare(report: CompareReport) -> Iterator[str]:
     rows = [
         (
             o.name,
-            *(number(v) for v in (o.max_abs, o.max_rel, o.cosine, o.sqnr_db)),
+            *(number(v) for v in (o.max_abs, o.max_rel)),
+            cosine(o.cosine),
+            number(o.sqnr_db),
             "equal" if o.ok else "**differs**",
         )
         for o in report.outputs

@@ -40,6 +40,13 @@ def size(count: float) -> str:
     return f"{count:.3g} TB"
 
 
+def cosine(value: float, digits: int = 5) -> str:
+    """A cosine similarity, never rounded to 1 where it is less: "0.99312", "1 - 2.1e-07", "1.00000"."""
+    if 0 < 1 - value < 0.5 * 10**-digits:
+        return f"1 - {1 - value:.1e}"
+    return f"{value:.{digits}f}"
+
+
 def plural(number: int, noun: str) -> str:
     """A count with its noun: "1 core", "2 cores"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

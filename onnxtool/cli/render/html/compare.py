@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from onnxtool.cli.render.html.parts import table, text
 from onnxtool.cli.render.html.plots import Bar, bars, depth_plot
-from onnxtool.cli.render.text import number
+from onnxtool.cli.render.text import cosine, number
 from onnxtool.report.compare import LOWEST_DECADE, CompareReport, TensorDifference
 from onnxtool.report.layers import Layers
 
@@ -20,7 +20,9 @@ def body(report: CompareReport) -> Iterator[str]:
             o.name,
             f"{o.dtype}[{', '.join(map(str, o.shape))}]",
             "equal" if o.ok else "differs",
-            *(number(v) for v in (o.max_abs, o.max_rel, o.mean_abs, o.cosine, o.sqnr_db)),
+            *(number(v) for v in (o.max_abs, o.max_rel, o.mean_abs)),
+            cosine(o.cosine),
+            number(o.sqnr_db),
         )
         for o in report.outputs
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import provider_proofs, table, verdict, warnings
-from onnxtool.cli.render.text import clean, markup, number
+from onnxtool.cli.render.text import clean, cosine, markup, number
 from onnxtool.report.compare import CompareReport, TensorDifference
 from onnxtool.report.layers import LayerDifference, Layers, Reproducer, Suspect
 
@@ -31,7 +31,7 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
             markup(item.name),
             f"{item.dtype}[{', '.join(map(str, item.shape))}]".replace("[", "\\["),
             *(number(v) for v in (item.max_abs, item.max_rel, *([item.mean_abs] if wide else []))),
-            f"{item.cosine:.7f}",
+            cosine(item.cosine, 7),
             number(item.sqnr_db),
             ("[green]kept[/]" if report.budget else "[green]equal[/]") if item.ok else "[red]differs[/]",
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import facts, provider_proofs, table, verdict, warnings
-from onnxtool.cli.render.text import duration, markup, number, size
+from onnxtool.cli.render.text import cosine, duration, markup, number, size
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity, QuantizeReport
 
@@ -95,7 +95,7 @@ def error(found: Fidelity | None) -> str:
         agreement += f", weakest {found.weakest} at {number(found.column_db)} dB"
     if found.neighbours is not None:
         agreement += f", {found.neighbours * 100:.1f} % of neighbours kept"
-    return f"SQNR {number(found.sqnr_db)} dB, cosine {found.cosine:.5f}{agreement} ({found.samples} samples)"
+    return f"SQNR {number(found.sqnr_db)} dB, cosine {cosine(found.cosine)}{agreement} ({found.samples} samples)"
 
 
 def _kernels(kernels: Mapping[str, int], limit: int | None) -> str:
