@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from onnxtool.errors import UnsafeError, UsageError
+from onnxtool.errors import UnsafeError, UnsupportedError, UsageError
 from onnxtool.packaging.manifest import read_manifest
-from onnxtool.packaging.registry import find_kind
+from onnxtool.packaging.registry import BUILT_IN, find_kind
 from onnxtool.packaging.server_process import ServerRunner
 from onnxtool.runtime.runner import Runner
 
@@ -46,10 +46,13 @@ def open_package(folder: Path, *, trust: bool) -> Runner:
 
     Raises:
         UnsafeError: without trust.
+        UnsupportedError: a bundle's package, or one of a later onnxtool.
         InputError: not a package, or it does not start.
     """
     manifest = read_manifest(folder)
     if not trust:
         raise UnsafeError(f"{folder}: comparing a package runs its code. Pass --trust if you trust it.")
+    if manifest.kind not in BUILT_IN:
+        raise UnsupportedError(f"{folder}: a package of the kind {manifest.kind!r} cannot be run here.")
     runner, _ = find_kind(manifest.kind).start(folder, None)
     return runner

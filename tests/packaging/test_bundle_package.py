@@ -17,6 +17,7 @@ pytest.importorskip("fastapi")
 from onnxtool.errors import UnsupportedError, VerdictError
 from onnxtool.generation.convert import convert_text_model
 from onnxtool.packaging import bundle_package
+from onnxtool.packaging.folder_runner import open_package
 from onnxtool.packaging.kinds.fastapi import application_command
 from onnxtool.packaging.package import package
 from onnxtool.packaging.server_process import ServerProcess, clean_environment
@@ -98,3 +99,8 @@ def test_another_text_is_not_written(bundle: Path, tmp_path: Path, monkeypatch: 
 def test_other_places_take_no_bundle(bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="fastapi"):
         package(bundle, tmp_path / "out", kinds=["triton"])
+
+
+def test_compare_says_that_it_cannot_run_one(folder: Path) -> None:
+    with pytest.raises(UnsupportedError, match="cannot be run here"):
+        open_package(folder, trust=True)

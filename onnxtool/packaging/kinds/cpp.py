@@ -57,8 +57,8 @@ class Cpp(PackageKind):
             "INPUT_FIELDS": _fields("input", ins),
             "OUTPUT_FIELDS": _fields("output", outs),
             "FEEDS": _lines(ins, lambda i, s: f"inputs.push_back(value<{cpp_type(s)}>(given.input{i}));", 4),
-            "INPUT_NAMES": ", ".join(json.dumps(s.name) for s in ins),
-            "OUTPUT_NAMES": ", ".join(json.dumps(s.name) for s in outs),
+            "INPUT_NAMES": ", ".join(json.dumps(s.name, ensure_ascii=False) for s in ins),
+            "OUTPUT_NAMES": ", ".join(json.dumps(s.name, ensure_ascii=False) for s in outs),
             "COUNT": len(outs),
             "RESULTS": _lines(
                 outs, lambda i, s: f"outputs.output{i} = tensor<{cpp_type(s)}, {_stored(s)}>(found[{i}]);", 4

@@ -74,6 +74,11 @@ def _text(name: str) -> str:
     return json.dumps(name).replace("$", "\\$")
 
 
+def _utf8(name: str) -> str:
+    """Swift and C++ write other letters than ASCII as they are; they have no escape of four digits, or another."""
+    return json.dumps(name, ensure_ascii=False)
+
+
 def _joined(parts: Sequence[object]) -> str:
     return ", ".join(map(str, parts))
 
@@ -131,11 +136,11 @@ def _swift(subject: Subject) -> str:
     ids = _known(subject.inputs)
     parameters = _joined([f"input{i}: NSMutableData" for i, _ in ids])
     feeds = ",\n            ".join(
-        f"{json.dumps(s.name)}: try ORTValue(tensorData: input{i}, elementType: .{_TYPES[dtype_name(s.dtype)][1]},\n"
+        f"{_utf8(s.name)}: try ORTValue(tensorData: input{i}, elementType: .{_TYPES[dtype_name(s.dtype)][1]},\n"
         f"                shape: [{_joined(example_dims(s))}])"
         for i, s in ids
     )
-    outputs = _joined([json.dumps(s.name) for s in subject.outputs])
+    outputs = _joined([_utf8(s.name) for s in subject.outputs])
     return (
         _head(subject, "//") + "// Package or pod: onnxruntime-objc\nimport Foundation\nimport OnnxRuntimeBindings\n\n"
         "final class Model {\n    private let session: ORTSession\n\n"
@@ -205,8 +210,8 @@ def _cpp(subject: Subject) -> str:
             f"  inputs.push_back(\n      Ort::Value::CreateTensor<{kind}>(memory, {data}, {count}, dims{i}.data(), "
             f"dims{i}.size()));"
         )
-    names = _joined([json.dumps(s.name) for _, s in ids])
-    outputs = _joined([json.dumps(s.name) for s in subject.outputs])
+    names = _joined([_utf8(s.name) for _, s in ids])
+    outputs = _joined([_utf8(s.name) for s in subject.outputs])
     return (
         _head(subject, "//") + "#include <onnxruntime_cxx_api.h>\n\n#include <cstdint>\n#include <vector>\n\n"
         f"std::vector<Ort::Value> run(Ort::Session& session, {parameters}) {{\n"

@@ -34,6 +34,7 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         'ids"0': (TensorProto.INT64, ["n", 2]),
         "flag": (TensorProto.BOOL, ["n"]),
         "half": (TensorProto.FLOAT16, ["n", 3]),
+        "größe": (TensorProto.INT32, [1]),
         "byte": (TensorProto.UINT8, [2, 2]),
         "wide": (TensorProto.DOUBLE, []),
     }
@@ -95,8 +96,9 @@ def test_snippets_name_the_models_own_tensors(numbers: Path, tmp_path: Path) -> 
     for name in LANGUAGES:
         text = (tmp_path / "out" / "snippets" / name).read_text()
         assert json.dumps('ids"0') in text and '"wide:out"' in text, name
+    assert '"größe": try ORTValue' in (tmp_path / "out" / "snippets" / "iOS.swift").read_text(encoding="utf-8")
     assert "input0: LongBuffer" in (tmp_path / "out" / "snippets" / "Android.kt").read_text()
-    assert "byte[] input3" in (tmp_path / "out" / "snippets" / "Model.cs").read_text()
+    assert "byte[] input4" in (tmp_path / "out" / "snippets" / "Model.cs").read_text()
     if shutil.which("node"):
         code = (tmp_path / "out" / "snippets" / "model.js").read_bytes()
         command = ["node", "--input-type=module", "--check"]
