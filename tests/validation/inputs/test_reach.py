@@ -92,3 +92,64 @@ def test_what_cannot_be_is_said() -> None:
     _, found, missed = sought(f"{X} {{ {body} }}")
     assert found == []
     assert missed == ["the true outcome of 'q'"]
+
+
+def test_types_and_domains_bound_what_is_tried() -> None:
+    body = "s = Sqrt(x)  c = Constant <value_float = -1.0> ()  q = Less(x, c)"
+    _, found, missed = sought(f"g (float[b,4] x) => (bool[b,4] q, float[b,4] s) {{ {body} }}")
+    assert found == []
+    assert missed == ["the true outcome of 'q'"]
+    body = "f = Cast <to = 1> (x)  c = Constant <value_float = 300.0> ()  q = Greater(f, c)"
+    _, found, missed = sought(f"g (uint8[b,4] x) => (bool[b,4] q) {{ {body} }}")
+    assert found == []
+    assert missed == ["the true outcome of 'q'"]
+    body = "c = Constant <value = int64 {40}> ()  q = Equal(x, c)"
+    _, found, missed = sought(f"g (int64[b,4] x) => (bool[b,4] q) {{ {body} }}")
+    assert missed == []
+    assert found
+
+
+def test_a_flag_is_turned() -> None:
+    body = "c = Constant <value = bool {0}> ()  o = Or(flag, c)  n = Not(o)  q = And(n, n)"
+    _, found, missed = sought(f"g (bool[1] flag) => (bool[1] q) {{ {body} }}")
+    assert missed == []
+    assert all(item.feeds["flag"].dtype == bool for item in found)
+
+
+def test_one_element_of_many_is_moved() -> None:
+    body = (
+        "i = Constant <value_ints = [3]> ()  f = Gather <axis = 1> (x, i)  j = Constant <value_ints = [0]> ()  "
+        "g = Gather <axis = 1> (x, j)  c = Constant <value_float = 70.0> ()  d = Constant <value_float = -70.0> ()  "
+        "a = Greater(f, c)  b2 = Less(g, d)  q = And(a, b2)"
+    )
+    _, found, missed = sought(f"g (float[b,4] x) => (bool[b,1] q) {{ {body} }}")
+    assert missed == []
+    (last,) = [item.feeds["x"] for item in found if item.outcome.value == "q" and item.outcome.side]
+    assert ((last[:, 3] > 70) & (last[:, 0] < -70)).any()
+
+
+def test_what_is_reached_already_is_not_sought() -> None:
+    _, found, missed = sought(f"{X} {{ c = Constant <value_float = 0.0> ()  q = Greater(x, c) }}")
+    assert (found, missed) == ([], [])
+
+
+def test_nothing_is_sought_without_time() -> None:
+    text = f"{X} {{ c = Constant <value_float = 4567.0> ()  q = Greater(x, c) }}"
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    specs, budget = input_specs(model), Budget("quick")
+    budget.seconds = -1.0
+    runs = [random_feeds(specs, 0)]
+    watch = ConditionWatch(model, SessionOptions())
+    found, missed = reach(watch, specs, runs, dynamic_dims(specs, runs), read_facts(model), budget)
+    assert found == []
+    assert len(missed) == 1
+    budget.seconds = 60.0
+    found, missed = reach(watch, specs, runs, dynamic_dims(specs, runs), read_facts(model), budget)
+    assert (len(found), missed) == (1, [])
+
+
+def test_unnamed_dims_keep_their_size() -> None:
+    body = "s = Shape <start = 0, end = 1> (x)  c = Constant <value_ints = [500]> ()  q = Greater(s, c)"
+    _, found, missed = sought(f"g (float[b,?] x) => (bool[1] q) {{ {body} }}")
+    assert missed == []
+    assert all(item.feeds["x"].shape[1] in (16, 9, 23) for item in found)

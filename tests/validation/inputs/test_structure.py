@@ -54,3 +54,13 @@ def test_a_body_counts_with_what_it_captures() -> None:
     assert digest(body.format("MatMul(x, w)")) != digest(body.format("Neg(x)"))
     other = WEIGHT + 1
     assert digest(body.format("MatMul(x, w)")) != digest(body.format("MatMul(x, w)"), other)
+
+
+def test_a_constant_inside_a_body_counts() -> None:
+    body = (
+        "s = ReduceSum <keepdims = 0> (x)  k = Constant <value_float = 1.0> ()  c = Greater(s, k)  "
+        "y = If (c) <then_branch = t () => (p) {{ v = Constant <value = float[1] {{{}}}> ()  p = Mul(x, v) }}, "
+        "else_branch = e () => (q) {{ q = Identity(x) }}>"
+    )
+    assert digest(body.format("2.0")) != digest(body.format("3.0"))
+    assert digest(body.format("2.0")) == digest(body.format("2.0"))
