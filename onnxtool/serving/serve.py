@@ -49,6 +49,7 @@ def serve(
     if options.host not in _LOCAL and not options.tokens:
         events.event("open_to_others", "warning", reason=f"{options.host} is no local address and there is no token")
     listener = bind(options.host, options.port)
+    port = listener.getsockname()[1]  # any free one where 0 was asked for
     try:
         repository = Repository(options, metrics, events)
         repository.load([t for t in targets if not is_bundle(t.path)])
@@ -65,7 +66,7 @@ def serve(
         listener.close()
     scheme = "https" if options.certificate else "http"
     return ServeReport(
-        url=f"{scheme}://{options.host}:{options.port}",
+        url=f"{scheme}://{options.host}:{port}",
         models=tuple(ServedModel(t.name, t.version, str(t.path)) for t in targets),
         requests=state.served,
         failures=state.failed,

@@ -221,6 +221,16 @@ def test_a_model_that_does_not_pass_check_is_not_served(
     assert "does not pass onnxtool check" in done.stderr.splitlines()[-1]
 
 
+def test_the_report_tells_what_was_served(digits_onnx: Path, tmp_path: Path) -> None:
+    server = Running(digits_onnx, "--reload", "off", "--batching", "off", "--json", tmp_path / "report.json")
+    server.runner("digits_cnn").run(images(1))
+    assert post(server, b"{", "/predict")[0] == 400
+    assert server.stop() == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["url"] == server.url
+    assert (report["requests"], report["failures"]) == (3, 1)  # metadata, a run, a failure
+
+
 def test_a_taken_port_is_a_usage_error(
     server: Running, onnxtool: Callable[..., CompletedProcess[str]], digits_onnx: Path
 ) -> None:
