@@ -11,7 +11,11 @@ from onnxtool.report.doctor import CpuFeature, DoctorReport, Extra, ProviderInfo
 from onnxtool.runtime import cpu
 
 _BASE = ("onnx", "onnx-ir", "onnxscript", "numpy", "onnxruntime", "typer", "rich")
-_EXTRAS = ("pytorch", "keras", "sklearn", "boosting", "images", "signing", "openvino")
+DISTRIBUTION = "onnxtool-cli"
+EXTRAS = (
+    *("pytorch", "transformers", "generation", "keras", "sklearn", "boosting", "images", "openvino", "serve", "view"),
+    *("dask", "remote", "signing"),
+)
 # Other distributions that bring the same module: any of them satisfies the requirement.
 _SAME = {
     "onnxruntime": ("onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml"),
@@ -40,7 +44,7 @@ def doctor() -> DoctorReport:
         packages=packages,
         providers=providers,
         max_opset=_max_opset(),
-        extras=tuple(_extra(name) for name in _EXTRAS),
+        extras=tuple(_extra(name) for name in EXTRAS),
         cpu=cpu.model_name(),
         cores=cpu.usable_cores(),
         memory_bytes=cpu.physical_memory(),
@@ -109,7 +113,7 @@ def _requirements(extra: str) -> list[str]:
         marker = requirement.marker
         if marker is None or marker.evaluate({"extra": ""}) or not marker.evaluate({"extra": extra}):
             continue
-        if requirement.name == "onnxtool":
+        if requirement.name == DISTRIBUTION:
             names += [n for nested in requirement.extras for n in _requirements(nested) if n not in names]
         elif requirement.name not in names:
             names.append(requirement.name)
@@ -121,13 +125,13 @@ def _plain_requirements(extra: str) -> list[str]:
     names = []
     for text in _declared():
         match = re.match(r"([\w.\-]+)", text)
-        if match and match[1] != "onnxtool" and re.search(rf"extra == ['\"]{extra}['\"]", text):
+        if match and match[1] != DISTRIBUTION and re.search(rf"extra == ['\"]{extra}['\"]", text):
             names.append(match[1])
     return names
 
 
 def _declared() -> list[str]:
     try:
-        return requires("onnxtool-cli") or []
+        return requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         return []

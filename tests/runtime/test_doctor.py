@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +67,11 @@ def test_stand_ins_count_as_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "version", only_gpu)
     assert doctor.installed("onnxruntime") == "1.31"
     assert doctor.installed("torch") is None
+
+
+def test_every_extra_is_listed_and_brings_others_than_ourselves() -> None:
+    root = Path(__file__).parents[2]
+    declared = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(doctor.EXTRAS) == set(declared) - {"all", "dev"}
+    for extra in doctor.doctor().extras:
+        assert doctor.DISTRIBUTION not in str(extra)
