@@ -132,7 +132,9 @@ def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
             "or register a converter in a package with the entry point onnxtool.adapters."
         )
     text = text.partition(" You may raise an issue at")[0]  # of a package that the user never called
-    return UnsupportedError(f"{type(model.estimator).__name__}: skl2onnx cannot convert it: {text}")
+    options = dropped_options(last_step(model.estimator))
+    what = f" ({', '.join(options)})" if options else ""
+    return UnsupportedError(f"{type(model.estimator).__name__}{what}: skl2onnx cannot convert it: {text}")
 
 
 @contextmanager

@@ -147,4 +147,6 @@ def chosen_options(estimator: Any) -> list[str]:
         kept = [f"{n}={v!r}" for n, v in given.items() if isinstance(v, (str, bool)) and v != usual.get(n)]
         if kept:
             found.append(f"{type(step).__name__}({', '.join(kept)})")
+        if "token_pattern" in given and given.get("analyzer") == "word":
+            found.append(f"{type(step).__name__}'s token_pattern (ONNX cuts letters with accents and signs otherwise)")
     return list(dict.fromkeys(found))

@@ -82,3 +82,20 @@ def test_what_the_exporter_may_leave_out_is_named(tmp_path: Path) -> None:
     report = onnxtool.convert(preprocessing.Normalizer("max").fit(rows), tmp_path / "out.onnx")
     if not report.ok:
         assert any("norm='max'" in note for note in report.notes)
+
+
+def test_how_texts_are_cut_is_named() -> None:
+    from onnxtool.conversion.sklearn.prepare import chosen_options
+
+    text = pytest.importorskip("sklearn.feature_extraction.text")
+    (found,) = chosen_options(text.CountVectorizer().fit(["a cat"]))
+    assert "token_pattern" in found
+    assert chosen_options(text.CountVectorizer(analyzer="char").fit(["a"])) == ["CountVectorizer(analyzer='char')"]
+
+
+def test_a_booster_that_cannot_be_converted_is_named_with_its_kind(tmp_path: Path) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    rows = RANDOM.standard_normal((50, 2))
+    booster = xgboost.XGBRegressor(n_estimators=2, booster="gblinear").fit(rows, rows[:, 0])
+    with pytest.raises(onnxtool.errors.UnsupportedError, match="booster=gblinear"):
+        onnxtool.convert(booster, tmp_path / "out.onnx")
