@@ -42,6 +42,7 @@ def test_unnamed_dims() -> None:
 
 def test_fixed_dims_are_none() -> None:
     found = dynamic_dims([spec("a", 2, 3)], [zeros(a=(2, 3))])
+    assert (found.batch, found.length) == (2, 16)
     assert not found.any
     assert list(sizes_to_try(found, [5])) == []
 
@@ -64,6 +65,7 @@ def test_ones_long_ones_and_batches_come_first() -> None:
     assert {s.dims["n"] for s in first} >= {1, 300, 65}
     assert {s.dims["b"] for s in first} >= {9, 65, 1}
     assert any(s.dims == {"b": 1, "n": 1} for s in first)
+    assert sum(s.label == "batch 1 and length 1" for s in sizes_to_try(found, [])) == 1
 
 
 def test_powers_of_two_and_their_neighbours_are_tried() -> None:
