@@ -115,7 +115,8 @@ def _edge(side: str) -> list[str]:
 
 def _model() -> Path:
     """The first .onnx file on the line; the parser gives up at an option whose value is still to come, so that it does
-    not tell."""
+    not tell.
+    """
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     with suppress(ValueError):  # a quote that is still open
         return next(path for word in shlex.split(line) if (path := Path(word)).suffix == ".onnx" and path.is_file())

@@ -107,13 +107,8 @@ def optimize(
     """
     source, output = as_path(source), as_path(output)
     io.check_output(output)
-    if compiled is not None:
-        if requested_providers(options) == (CPU,):
-            raise UsageError("--compile needs a --provider that compiles models; the CPU does not.")
-        io.check_output(Path(compiled))
     level = parse_level(level)
-    if target is not None and level is not Level.ALL:
-        raise UsageError("--target chooses fusions of --level all; the other levels are the same for every processor.")
+    _check_options(level, target, compiled, options)
     chosen = select(level, passes or None, skip)
     names = [p.name for p in chosen]
     exact = opset is None and not freeze_initializers and all(p.level is Level.BASIC for p in chosen)
@@ -165,8 +160,6 @@ def optimize(
     warnings += [f"{d.name} was left out: {d.reason}" for d in dropped]
     latency = None
     if bench and judgement is not None:
-        timed = judgement.probes[0].feeds
-        latency = measure_ratio(source, attempt.model, timed, options)
 
         def simpler() -> Attempt | None:
             if level is Level.BASIC or passes:
@@ -174,14 +167,15 @@ def optimize(
             basic = [p.name for p in chosen if p.level is Level.BASIC]
             return drop_faulty_passes(fresh, judgement, Level.BASIC, basic, max_folded_bytes)[0]
 
+        timed = judgement.probes[0].feeds
+        latency = measure_ratio(source, attempt.model, timed, options)
         attempt, latency, slower = without_regression(source, attempt, latency, timed, options, simpler)
         warnings += [slower] if slower else []
     as_asked = opset is None and not freeze_initializers and not input_shapes
     verdict = _no_gain(attempt, latency, source, output) if as_asked else ""
     if verdict:
         io.copy_model(source, output)
-        if latency is not None and latency.low > 1:
-            latency = replace(latency, value=1.0, low=1.0, high=1.0, after=latency.before)
+        latency = _as_its_source(latency)
     else:
         _write(attempt, output, before, level, digest, dropped)
     form = None if compiled is None else write_compiled(output, Path(compiled), options)
@@ -208,6 +202,23 @@ def optimize(
         providers=_on_providers(output, judgement, options, Tolerance(rtol, atol), form),
         compiled=form,
     )
+
+
+def _check_options(level: Level, target: str | None, compiled: PathLike | None, options: SessionOptions) -> None:
+    """Raises UsageError for options that do not fit together, or an output that cannot be a file."""
+    if compiled is not None:
+        if requested_providers(options) == (CPU,):
+            raise UsageError("--compile needs a --provider that compiles models; the CPU does not.")
+        io.check_output(Path(compiled))
+    if target is not None and level is not Level.ALL:
+        raise UsageError("--target chooses fusions of --level all; the other levels are the same for every processor.")
+
+
+def _as_its_source(latency: LatencyRatio | None) -> LatencyRatio | None:
+    """The latency of a result that is the source: what was slower is not in it."""
+    if latency is None or latency.low <= 1:
+        return latency
+    return replace(latency, value=1.0, low=1.0, high=1.0, after=latency.before)
 
 
 def _no_gain(attempt: Attempt, latency: LatencyRatio | None, source: Path, output: Path) -> str:

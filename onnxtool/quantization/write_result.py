@@ -218,7 +218,8 @@ def _written(
     job: QuantizationInputs, recipe: QuantRecipe, target: Path, plan: set[str], before: int, began: float
 ) -> QuantizeReport:
     """The report of a file that was written, without what was measured; `before`: bytes of the source, which may have
-    been replaced."""
+    been replaced.
+    """
     return QuantizeReport(
         source=str(job.source),
         output=str(target),

@@ -102,7 +102,7 @@ def _verify_archive(path: Path) -> None:
 
 
 def _why_not_npz(path: Path, error: Exception) -> str:
-    """numpy takes whatever is neither .npy nor .npz for a pickle; only what looks like one is called so."""
+    """Numpy takes whatever is neither .npy nor .npz for a pickle; only what looks like one is called so."""
     try:
         with open(path, "rb") as file:
             head = file.read(6)

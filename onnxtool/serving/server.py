@@ -128,7 +128,7 @@ def run(
 
 
 def _quiet() -> None:
-    """uvicorn's own lines are no JSON; what matters of them is told by our events."""
+    """Uvicorn's own lines are no JSON; what matters of them is told by our events."""
     import logging
 
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):

@@ -41,7 +41,8 @@ def _work() -> None:
 
 def _discard_errors() -> None:
     """What libraries print would fill the pipe, which nobody reads while a step runs; the parent still tells why it
-    ended the child."""
+    ended the child.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     os.dup2(nowhere, 1)

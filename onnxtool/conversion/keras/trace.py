@@ -35,7 +35,8 @@ def trace(model: Any, call: Callable[..., Any], signature: Sequence[Any]) -> Any
 @contextmanager
 def _plain_functions() -> Iterator[None]:
     """Functions inside become part of the graph around them. Keras compiles grouped convolutions with XLA, and such a
-    function is never inlined."""
+    function is never inlined.
+    """
     import tensorflow as tf
 
     before = tf.config.functions_run_eagerly()

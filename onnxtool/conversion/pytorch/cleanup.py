@@ -61,7 +61,8 @@ def share_initializers(graph: ir.Graph) -> int:
 
 def _forget_removed_inputs(graph: ir.Graph) -> None:
     """Weights were inputs of the exporter's graph once, and onnx_ir 1.1 goes on counting removed inputs, zero times
-    each: that keeps the weights in memory even when they have been moved to the disk."""
+    each: that keeps the weights in memory even when they have been moved to the disk.
+    """
     counter = getattr(graph.inputs, "_ref_counter", None)
     if isinstance(counter, Counter):
         for value in [v for v, count in counter.items() if count <= 0]:

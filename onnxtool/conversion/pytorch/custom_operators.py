@@ -95,7 +95,8 @@ def _symbolic(operator: Any) -> Callable[..., Any]:
 
 def _set_dtype(value: Any, original: Any, inputs: Sequence[Any]) -> None:
     """The exporter goes by dtypes when it writes constants beside a value. A scripted module knows none: most operators
-    give what they take, and the runtime refuses the graph where that is wrong."""
+    give what they take, and the runtime refuses the graph where that is wrong.
+    """
     known = [v.type().dtype() for v in (original, *inputs) if isinstance(v.type(), torch._C.TensorType)]
     dtype = next((d for d in known if d is not None), None)
     if dtype is not None and isinstance(value.type(), torch._C.TensorType):
@@ -112,7 +113,8 @@ def _resolve(name: str, overload: str) -> Any:
 
 def _translation(operator: Any) -> Callable[..., Any]:
     """namespace::name(tensors, numbers) -> node `name` of domain `namespace`: tensors as inputs, the rest as
-    attributes under the names in torch's schema."""
+    attributes under the names in torch's schema.
+    """
     schema = operator._schema
     domain, _, name = schema.name.partition("::")
 

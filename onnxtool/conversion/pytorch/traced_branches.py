@@ -113,7 +113,7 @@ class FrozenBranches:
 
 
 def place_text(place: tuple[str, int]) -> str:
-    """ "net.py line 12: if x.sum() > 0:" """
+    """ "net.py line 12: if x.sum() > 0:"."""
     file, line = place
     code = linecache.getline(file, line).strip()
     return f"{Path(file).name} line {line}{f': {code}' if code else ''}"

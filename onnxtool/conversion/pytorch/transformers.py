@@ -88,7 +88,8 @@ def load_pretrained(
 
 def _choose_experts(module: Any) -> None:
     """Experts (Mixtral and its like) as products over gathered weights: of the ways that transformers 5 computes them,
-    the loop depends on the data and the grouped product has no ONNX operator."""
+    the loop depends on the data and the grouped product has no ONNX operator.
+    """
     if getattr(type(module), "_can_set_experts_implementation", lambda: False)():
         with suppress(Exception):
             module.set_experts_implementation("batched_mm")

@@ -98,7 +98,8 @@ def _double_trees(proto: onnx.ModelProto, rounds: bool) -> None:
 
 def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
     """Give outputs the rank that the estimator's own results have (labels [batch], columns of scores): some converters
-    give [batch, 1] or [1, batch] for the one, [batch] for the other."""
+    give [batch, 1] or [1, batch] for the one, [batch] for the other.
+    """
     try:
         runner = OnnxRunner.open(proto, EXACT)
         feeds = random_feeds(runner.inputs, batch=2, domains=_domains(model, runner))
@@ -136,7 +137,8 @@ def _domains(model: SklearnModel, runner: OnnxRunner) -> dict[str, Domain]:
 
 def _set_locale(proto: onnx.ModelProto, model: SklearnModel) -> None:
     """Lower-casing of text: the runtime's default locale, en_US.UTF-8, is missing on many machines, and the file then
-    does not load there."""
+    does not load there.
+    """
     nodes = [n for n in proto.graph.node if n.op_type == "StringNormalizer"]
     nodes = [n for n in nodes if not any(a.name == "locale" for a in n.attribute)]
     if not nodes:

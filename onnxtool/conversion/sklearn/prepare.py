@@ -97,7 +97,8 @@ def _plain(estimator: Any) -> Any:
 
 def _as_logistic(discriminant: Any) -> Any:
     """Linear discriminants are logistic in their scores. skl2onnx 1.20 applies softmax to (-score, score), which for
-    two classes is the logistic function of twice the score."""
+    two classes is the logistic function of twice the score.
+    """
     from sklearn.linear_model import LogisticRegression
 
     logistic = LogisticRegression()

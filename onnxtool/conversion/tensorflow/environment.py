@@ -118,6 +118,7 @@ def quiet(verbose: int = 0) -> Iterator[None]:
 @contextmanager
 def silent_native_stderr(verbose: int = 0) -> Iterator[None]:
     """Inside the block, nothing reaches the terminal's error stream (below `verbose` 2). Native code of TensorFlow
-    writes there whatever the log level. Keep it short: progress goes there too."""
+    writes there whatever the log level. Keep it short: progress goes there too.
+    """
     with nullcontext() if verbose >= 2 else descriptors_silenced(2):
         yield

@@ -167,7 +167,8 @@ def optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.Mode
 
 def _lift_scalars(graph: Any) -> None:
     """Give scalars that are added one dim. tf2onnx 1.17 takes the largest dim of what is added to a convolution, fails
-    on a scalar (the 3 of a hard swish), and then leaves all Transposes of the graph where they are."""
+    on a scalar (the 3 of a hard swish), and then leaves all Transposes of the graph where they are.
+    """
     from tf2onnx import utils
 
     for node in list(graph.get_nodes()):

@@ -64,7 +64,8 @@ def restore(model: ir.Model, proto: onnx.ModelProto) -> onnx.ModelProto:
 @cache
 def _ignore_untyped_values() -> None:
     """onnx_ir warns on the terminal of each inner value whose shape is known and whose type is not (results of
-    ai.onnx.ml operators, mostly). Such a value is written without type information, which is allowed."""
+    ai.onnx.ml operators, mostly). Such a value is written without type information, which is allowed.
+    """
     logging.getLogger("onnx_ir.serde").addFilter(
         lambda record: not record.getMessage().startswith("The value type for shape")
     )

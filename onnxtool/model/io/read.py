@@ -115,7 +115,8 @@ def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
 
 def _load_attribute_tensors(proto: onnx.ModelProto, folder: Path) -> None:
     """Bring external tensors of node attributes (Constant) into the proto: only initializers can be saved as external
-    again, and a reference that is left would point from the new file into the old one's folder."""
+    again, and a reference that is left would point from the new file into the old one's folder.
+    """
     for tensor in other_tensors(proto, DEFAULT):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             external_data_helper.load_external_data_for_tensor(tensor, str(folder))

@@ -253,7 +253,8 @@ def _verify_inline(tensor: onnx.TensorProto, declared: int | None) -> None:
 
 def _is_holes(path: Path, needed: int) -> bool:
     """Whether gigabytes of weights lie where the file system stores next to nothing: reading them would give zeros for
-    hours."""
+    hours.
+    """
     if needed < _LARGE:
         return False
     blocks = getattr(path.stat(), "st_blocks", None)  # POSIX counts them in 512 bytes; Windows has no such count

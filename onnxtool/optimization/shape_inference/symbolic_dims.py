@@ -55,7 +55,7 @@ def symbol(name: str) -> Expr:
 
 
 def add(a: int | Expr, b: int | Expr) -> int | Expr:
-    """a + b."""
+    """A + b."""
     terms = dict(_terms(a))
     for monomial, factor in _terms(b):
         terms[monomial] = terms.get(monomial, 0) + factor
@@ -63,7 +63,7 @@ def add(a: int | Expr, b: int | Expr) -> int | Expr:
 
 
 def multiply(a: int | Expr, b: int | Expr) -> int | Expr:
-    """a * b."""
+    """A * b."""
     terms: dict[Monomial, int] = {}
     for left, x in _terms(a):
         for right, y in _terms(b):
@@ -73,7 +73,7 @@ def multiply(a: int | Expr, b: int | Expr) -> int | Expr:
 
 
 def subtract(a: int | Expr, b: int | Expr) -> int | Expr:
-    """a - b."""
+    """A - b."""
     return add(a, multiply(b, -1))
 
 
@@ -86,7 +86,7 @@ def product(sizes: tuple[int | Expr, ...] | list[int | Expr]) -> int | Expr:
 
 
 def exact_divide(a: int | Expr, b: int | Expr) -> int | Expr | None:
-    """a / b when it comes out even whatever the symbols stand for (b taken as not 0); None otherwise."""
+    """A / b when it comes out even whatever the symbols stand for (b taken as not 0); None otherwise."""
     if isinstance(b, int):
         if b == 0:
             return None

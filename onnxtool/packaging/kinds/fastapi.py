@@ -46,7 +46,7 @@ class FastApi(PackageKind):
         (folder / ".dockerignore").write_text("*\n!app.py\n!requirements.txt\n!model.onnx*\n", encoding="utf-8")
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
-        """uvicorn on a free port."""
+        """Uvicorn on a free port."""
         return start_application(folder, fresh=subject is not None and subject.fresh)
 
     def note(self, subject: Subject) -> str:
@@ -116,7 +116,7 @@ def _setting(name: str, value: int) -> str:
 
 
 def start_application(folder: Path, fresh: bool) -> tuple[Runner, Started]:
-    """uvicorn on the app.py of a folder, as `application_command` has it."""
+    """Uvicorn on the app.py of a folder, as `application_command` has it."""
     command, port, words = application_command(folder, fresh)
     runner = ServerRunner(command, folder, port, read_manifest(folder).model_name)
     return runner, Started(f"uvicorn in {words}")

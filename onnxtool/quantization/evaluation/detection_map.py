@@ -14,7 +14,7 @@ _MOST = 100  # detections of an image that count
 
 
 def mean_average_precision(outputs: Mapping[str, np.ndarray], labels: np.ndarray) -> float:
-    """mAP at overlaps of 0.5 to 0.95, 101 recall points, at most 100 detections an image.
+    """MAP at overlaps of 0.5 to 0.95, 101 recall points, at most 100 detections an image.
 
     Args:
         outputs: one of [images, detections, 6] (x1, y1, x2, y2, score, class), or three: boxes [images, detections, 4],

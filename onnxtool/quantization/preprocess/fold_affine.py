@@ -14,7 +14,7 @@ from onnxtool.model.ir.queries import attribute, float_constant, is_op, sole_use
 
 
 def fold_affine(model: ir.Model) -> None:
-    """x * a -> Conv(w) becomes x -> Conv(a w); x + b -> Conv(w, c) becomes x -> Conv(w, c + b sum(w)).
+    """X * a -> Conv(w) becomes x -> Conv(a w); x + b -> Conv(w, c) becomes x -> Conv(w, c + b sum(w)).
 
     The addition only where the Conv does not pad: padding is zeros after the addition, not before it. Where it does,
     the factor still moves through the addition: a x + b = a (x + b / a).

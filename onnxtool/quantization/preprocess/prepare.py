@@ -153,7 +153,7 @@ def _sliced(
 
 
 def _absorb_gemm_factors(model: ir.Model) -> None:
-    """alpha and beta go into constant weights and bias: the integer Gemm takes no beta."""
+    """Alpha and beta go into constant weights and bias: the integer Gemm takes no beta."""
     for node in model.graph:
         if not is_op(node, "Gemm"):
             continue

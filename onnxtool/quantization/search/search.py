@@ -188,7 +188,8 @@ class RecipeSearch:
 
     def _promising(self) -> list[Trial]:
         """What may become the fastest: the fastest beyond the budget that could be brought back, the fastest within it,
-        and the fastest with most nodes on integers, which a few changes can make faster still."""
+        and the fastest with most nodes on integers, which a few changes can make faster still.
+        """
         winner = self._winner()
         widest = max((len(t.recipe.plan or {}) for t in self.lab.trials), default=0)
         wide = [t for t in self._fastest(len(self.lab.trials)) if 2 * len(t.recipe.plan or {}) > widest]
@@ -238,7 +239,8 @@ class RecipeSearch:
 
     def _rescue(self, in_time: Callable[[], bool]) -> None:
         """Where nothing within the budget is faster than float: even very noisy candidates, if that is the work of few
-        nodes (one recurrent layer whose states run away, say)."""
+        nodes (one recurrent layer whose states run away, say).
+        """
         winner = self._winner()
         if winner is not None and winner.speed < 1.0:
             return

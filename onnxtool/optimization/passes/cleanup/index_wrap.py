@@ -66,7 +66,7 @@ def _uncast(value: ir.Value | None) -> ir.Value | None:
 
 
 def _is_negative(value: ir.Value | None, plain: ir.Value, context: PassContext) -> bool:
-    """value is plain < 0; the cast to float that older operator sets need keeps the sign."""
+    """Value is plain < 0; the cast to float that older operator sets need keeps the sign."""
     less = producer(value, "Less")
     if less is None or (less.inputs[0] is not plain and _uncast(less.inputs[0]) is not plain):
         return False
@@ -75,7 +75,7 @@ def _is_negative(value: ir.Value | None, plain: ir.Value, context: PassContext) 
 
 
 def _is_shifted(value: ir.Value | None, plain: ir.Value, size: object, context: PassContext) -> bool:
-    """value is plain + size."""
+    """Value is plain + size."""
     total = producer(value, "Add")
     for first, second in pairs(total) if total is not None else ():
         array = context.array(second, limit=1)

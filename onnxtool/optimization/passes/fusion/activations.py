@@ -37,7 +37,7 @@ class FuseGelu:
 
 
 def _arrange(node: ir.Node, source: ir.Value, context: PassContext) -> int:
-    """x * (0.5 * bracket) as (x * bracket) * 0.5, and a bracket of 1 - erf(-z) as 1 + erf(z)."""
+    """X * (0.5 * bracket) as (x * bracket) * 0.5, and a bracket of 1 - erf(-z) as 1 + erf(z)."""
     parts = factors(node.outputs[0])
     half = next((p for p in parts if p is not None and near(scalar(p, context), 0.5)), None)
     bracket = next((p for p in parts if p is not source and p is not half), None)
@@ -149,7 +149,7 @@ class FuseHardSwish:
         return 1
 
     def _swish(self, node: ir.Node, context: PassContext) -> int:
-        """(x * relu6(x + 3)) / 6"""
+        """(x * relu6(x + 3)) / 6."""
         inner = producer(_sixth(node, context), "Mul")
         if inner is None or sole_use(inner.outputs[0]) is not node:
             return 0
@@ -185,7 +185,7 @@ def _sixth(node: ir.Node, context: PassContext) -> ir.Value | None:
 
 
 def _relu6_of_shifted(value: ir.Value | None, context: PassContext) -> ir.Value | None:
-    """x of Clip(x + 3, 0, 6)."""
+    """X of Clip(x + 3, 0, 6)."""
     clip = producer(value, "Clip")
     if clip is None or value is None or sole_use(value) is None or clip_bounds(clip, context) != (0.0, 6.0):
         return None

@@ -111,7 +111,7 @@ def _layer_norm(node: ir.Node, context: PassContext) -> Norm | None:
 
 
 def _keras_norm(node: ir.Node, context: PassContext) -> Norm | None:
-    """x * k + (bias - mean * k) with k = scale / root, as tf2onnx writes Keras's layer; `node` is the sum."""
+    """X * k + (bias - mean * k) with k = scale / root, as tf2onnx writes Keras's layer; `node` is the sum."""
     for scaled, shifted in pairs(node):
         inner, bias = _plus_row(shifted, context)
         first, second = producer(scaled, "Mul"), producer(inner, "Mul")

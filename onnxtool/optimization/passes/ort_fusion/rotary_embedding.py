@@ -99,7 +99,7 @@ def _without_ones(sizes: Sizes | None) -> Sizes | None:
 
 
 def _rotated(value: ir.Value) -> ir.Value | None:
-    """x of Concat(-x[..., half:], x[..., :half])."""
+    """X of Concat(-x[..., half:], x[..., :half])."""
     joined = producer(value, "Concat")
     if joined is None or len(joined.inputs) != 2 or attribute(joined, "axis") not in (-1, 3):
         return None

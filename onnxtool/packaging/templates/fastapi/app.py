@@ -284,7 +284,7 @@ def from_table(body: bytes) -> Arrays:
 # [/table]
 @app.post("/predict")
 async def predict(request: Request) -> dict[str, Any]:
-    """{"input": [[...]]} -> {"output": [[...]]}"""
+    """{"input": [[...]]} -> {"output": [[...]]}."""
     body = await read_body(request)
     # [image]
     if request.headers.get("content-type", "").startswith("image/"):
