@@ -534,11 +534,12 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
     import weakref
 
     from onnxtool.conversion import convert as convert_module
+    from onnxtool.conversion import routes
     from onnxtool.conversion.pytorch.model import TorchModel
 
     weights: list[weakref.ref[Any]] = []
     alive: list[int] = []
-    release, cleaned_up = TorchModel.release, convert_module.cleaned_up
+    release, cleaned_up = TorchModel.release, routes.cleaned_up
 
     def watched_release(model: TorchModel) -> None:
         weights.extend(weakref.ref(p) for p in model.module.parameters() if p.numel() > 1000)
@@ -549,9 +550,10 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
         alive.append(sum(w() is not None for w in weights))
         return cleaned_up(*arguments)
 
-    monkeypatch.setattr(convert_module, "_SPILL", 1000)
+    monkeypatch.setattr(convert_module, "SPILL", 1000)
+    monkeypatch.setattr(routes, "SPILL", 1000)
     monkeypatch.setattr(TorchModel, "release", watched_release)
-    monkeypatch.setattr(convert_module, "cleaned_up", watched_cleanup)
+    monkeypatch.setattr(routes, "cleaned_up", watched_cleanup)
     done = converted("Tied", {"ids": ("b", "s")})
     assert len(weights) == 1 and alive == [0]
     ids = RNG.integers(0, 500, (1, 3))
