@@ -60,7 +60,10 @@ class KerasAdapter(Adapter):
         assert isinstance(model, KerasModel)
         wanted = target_opset(options, newest_runtime_opset())
         opset = min(wanted, graph.NEWEST_OPSET)
-        frozen = graph.freeze(model.trace(), verbose=options.verbose)
+        traced = model.trace()
+        # Keras' own lookups (StringLookup, TextVectorization) keep their words in tables, whose owner has to be asked.
+        tables = any(op.type.startswith("LookupTable") for op in traced.graph.get_operations())
+        frozen = graph.freeze(traced, model.model if tables else None, verbose=options.verbose)
         exported = graph.to_onnx(
             frozen,
             [s.name for s in model.inputs],

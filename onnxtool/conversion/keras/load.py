@@ -13,6 +13,7 @@ from typing import Any
 
 from onnxtool.conversion.factory import call_factory
 from onnxtool.conversion.keras.hdf5 import verify_structure
+from onnxtool.conversion.keras.keras2 import readers
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet, reason
@@ -71,7 +72,9 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
     with quiet(options.verbose), importable(options.python_path):
         try:
             with _named(source) as path:
-                model = keras.saving.load_model(path, compile=False, safe_mode=not options.trust)
+                # The older format is HDF5, which Keras 2 wrote too.
+                old = {} if archive else {"custom_objects": readers(keras)}
+                model = keras.saving.load_model(path, compile=False, safe_mode=not options.trust, **old)
         except Exception as error:
             raise _cannot_load(source, error, keras) from error
     return model, form, notes

@@ -33,9 +33,9 @@ def with_custom_operators(export: Callable[[Table], Result], keep: bool) -> Resu
 
     Args:
         export: exports with the given table.
-        keep: False calls it once, with an empty table.
+        keep: False calls it once, with the operators alone that torch's exporter lacks.
     """
-    table: dict[Any, Callable[..., Any]] = {}
+    table: dict[Any, Callable[..., Any]] = {torch.ops.aten.sort.stable: _stable_sort}
     while True:
         try:
             return export(table)
@@ -109,6 +109,18 @@ def _resolve(name: str, overload: str) -> Any:
         return None
     packet = getattr(getattr(torch.ops, namespace), rest, None)
     return getattr(packet, overload, None)
+
+
+def _stable_sort(values: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """Torch 2.13 has a translation of aten::sort, and none of its stable form: ONNX's TopK is stable, since of equal
+    values it takes the one of lower index first.
+    """
+    del stable
+    op = onnxscript.opset18
+    if len(values.shape) == 0:
+        return values, op.Constant(value_int=0)
+    size = op.Reshape(op.Gather(op.Shape(values), op.Constant(value_int=dim), axis=0), op.Constant(value_ints=[1]))
+    return op.TopK(values, size, axis=dim, largest=int(descending), sorted=1)
 
 
 def _translation(operator: Any) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -47,6 +47,7 @@ _STATEFUL = (
     "the model changes its own buffers when it runs ({}): it is exported as it was loaded, and the ONNX file begins "
     "every run from there"
 )
+_SAME_NAME = "output {!r} is called {!r} in the file, since an input has its name"
 _ATTRIBUTES = (
     "the model changes its own attributes when it runs ({}): what depends on their values is as it was in the export"
 )
@@ -143,7 +144,8 @@ class TorchModel(LayeredModel):
             raise InputError(f"{source}: {error}{hint if guessed and _ON_DTYPES.search(str(error)) else ''}") from error
         if not result:
             raise UnsupportedError(f"{source}: the model's forward gives no tensor.")
-        specs = [TensorSpec(name, numpy_dtype(tensor.dtype), None) for name, tensor in result]
+        taken = {spec.name for spec in model.inputs} if not options.output_names else set()
+        specs = [TensorSpec(_free(name, taken, model.notes), numpy_dtype(t.dtype), None) for name, t in result]
         model.outputs = named(specs, options.output_names, "--output-names")
         return model
 
@@ -327,3 +329,12 @@ def _line(error: BaseException) -> str:
     if not lines:
         return type(error).__name__
     return lines[-1 if "TorchScript interpreter" in lines[0] else 0][:300]
+
+
+def _free(name: str, taken: Collection[str], notes: list[str]) -> str:
+    """A name for an output that no input has: in a graph there is one value of each name."""
+    if name not in taken:
+        return name
+    free = f"{name}_output"
+    notes.append(_SAME_NAME.format(name, free))
+    return free

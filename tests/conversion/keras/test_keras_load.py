@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -215,3 +216,62 @@ def test_without_tensorflow_the_extra_is_named(fixtures: Path, tmp_path: Path, o
     assert result.returncode == 4
     assert 'pip install "onnxtool-cli[keras]"' in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def as_keras_2(path: Path, layer: str, **settings: Any) -> Path:
+    """An .h5 file as Keras 2 wrote it: plain names of types, and settings that Keras 3 no longer has."""
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        config = json.loads(file.attrs["model_config"])
+        for entry in config["config"]["layers"]:
+            for key in ("module", "registered_name", "build_config"):
+                entry.pop(key, None)
+            if isinstance(entry["config"].get("dtype"), dict):
+                entry["config"]["dtype"] = "float32"
+            if entry["class_name"] == layer:
+                entry["config"].update(settings)
+        file.attrs["model_config"] = json.dumps(config)
+        file.attrs["keras_version"] = "2.15.0"
+    return path
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_files_of_keras_2_with_settings_that_are_gone(keras: Any, tmp_path: Path) -> None:
+    layers = keras.layers
+    with quiet():
+        image = keras.Sequential([keras.Input((6, 6, 2)), layers.DepthwiseConv2D(3), layers.Flatten(), layers.Dense(2)])
+        image.save(tmp_path / "image.h5")
+        steps = keras.Sequential([keras.Input((5, 4)), layers.LSTM(3), layers.Dense(2)])
+        steps.save(tmp_path / "steps.h5")
+    for model, layer, shape, setting in (
+        (image, "DepthwiseConv2D", (2, 6, 6, 2), {"groups": 1}),
+        (steps, "LSTM", (2, 5, 4), {"time_major": False}),
+    ):
+        path = as_keras_2(tmp_path / ("image.h5" if model is image else "steps.h5"), layer, **setting)
+        assert convert(path, tmp_path / "m.onnx").ok
+        given = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        runner = OnnxRunner.open(tmp_path / "m.onnx")
+        (found,) = runner.run({runner.inputs[0].name: given}).values()
+        np.testing.assert_allclose(found, np.asarray(model(given)), rtol=1e-4, atol=1e-5)
+    as_keras_2(tmp_path / "steps.h5", "LSTM", time_major=True)
+    with pytest.raises(InputError, match="time_major=True, which Keras 3 does not have"):
+        convert(tmp_path / "steps.h5", tmp_path / "n.onnx")
+
+
+def test_words_are_looked_up(keras: Any, tmp_path: Path) -> None:
+    words = keras.Input((1,), dtype="string", name="word")
+    found = keras.layers.StringLookup(vocabulary=["cat", "dog", "fish"])(words)
+    vectors = keras.layers.Flatten()(keras.layers.Embedding(5, 4)(found))
+    model = keras.Model(words, keras.layers.Dense(2)(vectors))
+    with quiet():
+        model.save(tmp_path / "m.keras")
+    assert convert(tmp_path / "m.keras", tmp_path / "m.onnx").ok
+    given = np.array([["cat"], ["dog"], ["fish"], ["zebra"], [""]], dtype=object)
+    import tensorflow as tf
+
+    expected = np.asarray(model(tf.constant(given.astype(str))))
+    assert len(np.unique(expected.round(5), axis=0)) == 4
+    runner = OnnxRunner.open(tmp_path / "m.onnx")
+    (made,) = runner.run({runner.inputs[0].name: given}).values()
+    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)

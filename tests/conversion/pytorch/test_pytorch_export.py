@@ -558,3 +558,46 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
     assert len(weights) == 1 and alive == [0]
     ids = RNG.integers(0, 500, (1, 3))
     np.testing.assert_allclose(done.run(ids=ids)[0], done.torch(t(ids)), rtol=1e-4, atol=1e-5)
+
+
+class Denoiser(torch.nn.Module):
+    """Its output has the name of its input, as in diffusers' UNet2DModel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(2, 2, 3, padding=1)
+
+    def forward(self, sample: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"sample": self.conv(sample)}
+
+
+def test_an_output_with_the_name_of_an_input_gets_another(tmp_path: Path) -> None:
+    module = Denoiser().eval()
+    report = convert(module, tmp_path / "m.onnx", input_shapes={"sample": ("batch", 2, 5, 5)})
+    assert report.ok
+    assert [o.name for o in report.outputs] == ["sample_output"]
+    assert any("'sample' is called 'sample_output'" in n for n in report.notes)
+    given = floats(3, 2, 5, 5)
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    with torch.no_grad():
+        expected = module(torch.from_numpy(given))["sample"]
+    np.testing.assert_allclose(session.run(None, {"sample": given})[0], expected, rtol=1e-4, atol=1e-5)
+
+
+class StableOrder(torch.nn.Module):
+    def __init__(self, descending: bool) -> None:
+        super().__init__()
+        self.descending = descending
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.argsort(x, dim=1, descending=self.descending, stable=True)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_stable_sort_keeps_the_order_of_equal_values(descending: bool, tmp_path: Path) -> None:
+    module = StableOrder(descending).eval()
+    assert convert(module, tmp_path / "m.onnx", input_shapes={"x": ("batch", "n")}).ok
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    for length in (1, 2, 40, 3000):
+        given = RNG.integers(0, 3, (3, length)).astype(np.float32)
+        np.testing.assert_array_equal(session.run(None, {"x": given})[0], module(torch.from_numpy(given)).numpy())
