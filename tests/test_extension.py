@@ -75,7 +75,7 @@ def test_a_report_format_of_another_package_is_written(monkeypatch: pytest.Monke
     from onnxtool.report.check import RulesReport
 
     point = EntryPoint("shout", f"{__name__}:shout", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
     files = registry.parse_reports([f"shout={tmp_path / 'a.txt'}", f"html={tmp_path / 'b.html'}"])
     assert [registry.find_renderer(name)(RulesReport(())) for name in files if name == "shout"] == ["RULES!"]
     assert files["html"] == tmp_path / "b.html"

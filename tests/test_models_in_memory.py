@@ -74,7 +74,7 @@ def test_a_wrong_type_is_an_error_of_ours(function: str) -> None:
 def test_signatures_are_real() -> None:
     signature = inspect.signature(onnxtool.quantize)
     assert list(signature.parameters)[:3] == ["source", "output", "mode"]
-    assert signature.parameters["max_drop"].default == 0.01
+    assert signature.parameters["time_limit"].default == 100.0
     options = {f.name for f in dataclasses.fields(ConvertOptions)}
     assert options <= set(inspect.signature(onnxtool.convert).parameters)
     assert all(inspect.isfunction(getattr(onnxtool, n)) for n in ("convert", "optimize", "quantize", "check"))

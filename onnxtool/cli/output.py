@@ -88,13 +88,13 @@ class Output(AbstractContextManager["Output"]):
             self.files |= parse_reports(self._reports)
         except UsageError as error:
             self._fail(str(error), error.exit_code)
-        if self._for_people and sys.stderr.isatty():
+        if self.for_people and sys.stderr.isatty():
             self._listening = progress.listen(RichProgress())
             self._listening.__enter__()
         return self
 
     @property
-    def _for_people(self) -> bool:
+    def for_people(self) -> bool:
         """Whether anybody is to read along: not with -q, nor beside JSON on stdout unless -v asks for it."""
         return not self.quiet and (self.json_target != "-" or self.verbose > 0)
 
@@ -114,7 +114,7 @@ class Output(AbstractContextManager["Output"]):
             self._annotate(report)
         for form, path in self.files.items():
             _write_text(path, find_renderer(form)(report))
-        if self._for_people:
+        if self.for_people:
             from onnxtool.cli.render import terminal
 
             terminal.render(report, self.console(), verbose=self.verbose)

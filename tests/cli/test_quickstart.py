@@ -32,7 +32,7 @@ main(["quickstart", sys.argv[1], "--json", sys.argv[2]])
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory, onnxtool: Tool) -> tuple[Path, CompletedProcess[str]]:
     folder = tmp_path_factory.mktemp("quickstart") / "new" / "folder"
-    return folder, onnxtool("quickstart", folder, "--json")
+    return folder, onnxtool("quickstart", folder, "--json", "-v")
 
 
 def test_keeps_accuracy_and_says_so(job: tuple[Path, CompletedProcess[str]]) -> None:

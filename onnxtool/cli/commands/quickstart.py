@@ -29,7 +29,7 @@ def command(
         from onnxtool.walkthrough import quickstart
 
         def say(command: str, outcome: str) -> None:
-            if not quiet:
+            if out.for_people:
                 from onnxtool.cli.render.terminal.quickstart import step
 
                 step(out.console(), command, outcome)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -127,7 +128,7 @@ def _with_result(report: R, model: ir.Model) -> R:
 
 def _relabelled(value: Any, folder: str) -> Any:
     if isinstance(value, str):
-        return LABEL if value.startswith(folder) else value
+        return re.sub(re.escape(folder) + r"[^\s:;,'\"]*", LABEL, value)
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(_relabelled(item, folder) for item in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
