@@ -25,22 +25,30 @@ def passes(incomplete: str) -> list[str]:
 
 def levels(incomplete: str) -> list[str]:
     """Levels of optimization."""
-    return _matching(("basic", "extended", "all"), incomplete)
+    from onnxtool.optimization.pass_base import Level
+
+    return _matching((level.value for level in Level), incomplete)
 
 
 def exporters(incomplete: str) -> list[str]:
     """PyTorch's exporters."""
-    return _matching(("auto", "dynamo", "torchscript"), incomplete)
+    from onnxtool.cli.convert_options import CHOICES
+
+    return _matching(filter(None, CHOICES["exporter"]), incomplete)
 
 
 def layouts(incomplete: str) -> list[str]:
     """Layouts of image inputs."""
-    return _matching(("nhwc", "nchw"), incomplete)
+    from onnxtool.cli.convert_options import CHOICES
+
+    return _matching(filter(None, CHOICES["layout"]), incomplete)
 
 
 def targets(incomplete: str) -> list[str]:
     """Kinds of processors that choices are known for."""
-    return _matching(("avx2", "avx512", "vnni", "amx", "arm64", "generic"), incomplete)
+    from onnxtool.quantization.targets import TARGETS
+
+    return _matching(TARGETS, incomplete)
 
 
 def quantized_operators(incomplete: str) -> list[str]:

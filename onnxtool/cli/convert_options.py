@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from onnxtool.runtime.runner import Runner
 
-_CHOICES = {"exporter": ("auto", "dynamo", "torchscript"), "layout": ("nhwc", "nchw", None)}
+# Options of convert whose values are few; None is "not given".
+CHOICES = {"exporter": ("auto", "dynamo", "torchscript"), "layout": ("nhwc", "nchw", None)}
 
 
 def convert_options(
@@ -44,7 +45,7 @@ def convert_options(
         UsageError: an argument that cannot be read.
         InputError: the sample cannot be read.
     """
-    for name, allowed in _CHOICES.items():
+    for name, allowed in CHOICES.items():
         if plain.get(name, allowed[-1]) not in allowed:
             known = ", ".join(a for a in allowed if a)
             raise UsageError(f"--{name} {plain[name]}: must be one of {known}.")

@@ -19,6 +19,7 @@ import numpy as np
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.kind import TEMPLATES
+from onnxtool.packaging.server_process import end_process
 from onnxtool.runtime.v2_tensors import decode_response, encode_request, load_json
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -145,12 +146,7 @@ class BrowserRunner:
     def close(self) -> None:
         """End the browser."""
         self._talk.asked.put(None)
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_process(self._process)
         self._end_server()
 
     def _end_server(self) -> None:

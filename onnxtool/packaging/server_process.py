@@ -90,14 +90,20 @@ class ServerProcess:
 
     def close(self) -> None:
         """End the server."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        end_process(self._process)
         self._log.close()
+
+
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, and end it where it does not within ten seconds; nothing where it has ended."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 class ServerRunner:
