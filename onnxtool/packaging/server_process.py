@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import subprocess
@@ -61,6 +62,8 @@ class ServerProcess:
         self._process = subprocess.Popen(
             command, cwd=folder, env=clean_environment(), stdout=self._log, stderr=subprocess.STDOUT
         )
+        # A Runner that nobody closes, as `compare` has it, must not leave its server behind.
+        atexit.register(end_process, self._process)
         try:
             self._wait()
         except BaseException:

@@ -42,15 +42,6 @@ def available_providers() -> list[str]:
     return list(ort.get_available_providers())
 
 
-def provider_name(name: str) -> str:
-    """The full name of an execution provider, built in or from a plugin that is installed.
-
-    Raises:
-        UsageError: there is none of that name; with the line that installs it, where one is known.
-    """
-    return _find(ProviderSpec(name))[0]
-
-
 def resolve(specs: Sequence[ProviderSpec], threads: int | None = None) -> list[ResolvedProvider]:
     """What a session takes for each provider, in order; the CPU comes last, if it is not in the list.
 
