@@ -9,6 +9,7 @@ KINDS = {
     "size": "other sizes",
     "values": "other values",
     "mask": "masks",
+    "mask values": "masks of other numbers",
     "rows": "table rows",
     "thresholds": "at thresholds",
     "missing": "not finite",
@@ -24,7 +25,7 @@ class Branch:
     Attributes:
         model: which of the two models: its name in the report.
         node: name of the If or Loop node, or of a node that decides by a comparison.
-        part: "then branch", "else branch", "loop body", "true outcome" or "false outcome".
+        part: "then branch", "else branch", "loop body", "true outcome", "false outcome" or "row 7" of a table.
     """
 
     model: str

@@ -24,6 +24,8 @@ from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
 
 # Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
 _EXACT = ("thresholds", "rows", "mask", "size", "usual")
+# Kinds beyond what an input means: a mask is there to hold ones and zeros.
+_SAID = ("mask values",)
 # The comparison on one trial; with a mask, only what it leaves in (KeptPositions).
 Judge = Callable[[Trial, np.ndarray | None], CompareReport]
 
@@ -112,7 +114,7 @@ def hold(
             return
         if report.ok:
             continue
-        if trial.kind in into.limits:
+        if trial.kind in (*into.limits, *_SAID):
             into.said.append(trial.label)
             continue
         if _only_at_masked(trial, judge, into.specs):

@@ -118,37 +118,6 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
     return facts
 
 
-def differing_rows(a: ir.Model, b: ir.Model, facts: Facts, most: int = 512) -> None:
-    """Add to `facts` the rows of tables in which two models differ: initializers of one shape.
-
-    They go by their name where both models have it. Tables that differ in most rows are other tables.
-    """
-    for value in a.graph.inputs:
-        limit = facts.tables.get(value.name or "")
-        if limit is None:
-            continue
-        found: list[int] = []
-        for name, table in a.graph.initializers.items():
-            left = table.const_value
-            if left is None or len(left.shape) < 1 or left.shape[0] != limit:
-                continue
-            x = left.numpy()
-            for right in _counterparts(b, name, left):
-                y = right.numpy()
-                if x.dtype == y.dtype and x.dtype.kind in "fiub":
-                    rows = np.flatnonzero((x != y).reshape(limit, -1).any(axis=1)).tolist()
-                    found += rows if len(rows) <= limit // 2 else []
-        if found:
-            facts.rows[value.name or ""] = sorted(set(found))[:most]
-
-
-def _counterparts(model: ir.Model, name: str, table: ir.TensorProtocol) -> list[ir.TensorProtocol]:
-    """Tables of a model that may be what `table` became: that of its name, else all of its shape."""
-    weights = {n: v.const_value for n, v in model.graph.initializers.items() if v.const_value is not None}
-    same = {n: w for n, w in weights.items() if tuple(w.shape) == tuple(table.shape)}
-    return [same[name]] if name in same else list(same.values())[:4]
-
-
 def _sizes(node: ir.Node) -> list[tuple[int, int]]:
     """(number, how likely it is that a size is compared with it)."""
     found: list[tuple[int, int]] = []
@@ -185,7 +154,8 @@ def _values(node: ir.Node) -> list[float]:
             continue
         array = constant_array(value)
         if array is not None and array.dtype.kind == "f" and 0 < array.size <= 16:
-            found += [float(v) for v in array.reshape(-1) if np.isfinite(v) and abs(v) < 1e30]
+            most = 1e290 if array.dtype.itemsize == 8 else 1e30
+            found += [float(v) for v in array.reshape(-1) if np.isfinite(v) and abs(v) < most]
     return found
 
 

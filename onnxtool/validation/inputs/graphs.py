@@ -21,11 +21,12 @@ from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.inputs.branches import BranchWatch, Part, forced, has_branches
 from onnxtool.validation.inputs.conditions import ConditionWatch, Outcome, has_conditions, told_apart
 from onnxtool.validation.inputs.counterexample import Findings, hold
-from onnxtool.validation.inputs.facts import Facts, differing_rows, read_facts
+from onnxtool.validation.inputs.facts import Facts, read_facts
 from onnxtool.validation.inputs.observe import telling
 from onnxtool.validation.inputs.reach import reach
 from onnxtool.validation.inputs.seek import seek
 from onnxtool.validation.inputs.sizes import dynamic_dims
+from onnxtool.validation.inputs.tables import differing_reads, differing_rows
 from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
 
 Compare = Callable[[Runner, Runner, Feeds], CompareReport]
@@ -71,11 +72,12 @@ def reach_conditions(
     trials: list[Trial] = []
     missed: dict[str, list[Outcome]] = {}
     dims = dynamic_dims(specs, runs[:3])
-    watched = {name: graph for name, graph in graphs.items() if has_conditions(graph)}
+    rows = differing_reads(graphs)
+    watched = {name: graph for name, graph in graphs.items() if has_conditions(graph) or rows[name]}
     pace: float | None = None
     for name, graph in watched.items():
         try:
-            watch = ConditionWatch(graph, options)
+            watch = ConditionWatch(graph, options, rows[name])
         except OnnxToolError:
             continue
         tried = [*runs, *(t.feeds for t in trials)]

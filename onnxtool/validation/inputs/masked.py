@@ -9,8 +9,8 @@ import numpy as np
 
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.runner import Runner
+from onnxtool.validation.inputs.kinds import is_mask
 from onnxtool.validation.inputs.trial import Feeds
-from onnxtool.validation.inputs.values import is_mask
 
 
 def kept_positions(specs: Sequence[TensorSpec], feeds: Feeds) -> np.ndarray | None:

@@ -220,6 +220,7 @@ def telling(outputs: Mapping[str, Any], kind: str) -> bool:
             continue
         floats += 1
         with np.errstate(all="ignore"):
-            if not np.isfinite(array).all() or float(np.abs(array).max()) > _HUGE:
+            most = _HUGE**10 if array.dtype == np.float64 else _HUGE
+            if not np.isfinite(array).all() or float(np.abs(array).max()) > most:
                 return False
     return floats > 0 or kind != "missing"

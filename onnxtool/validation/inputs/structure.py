@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
@@ -48,14 +49,34 @@ def _of_attribute(name: str, item: ir.Attr, outer: dict[str, bytes]) -> object:
 
 
 def _of_body(graph: ir.Graph, outer: dict[str, bytes]) -> list[object]:
-    """A subgraph by its nodes in order, with what it captures and the weights it holds."""
+    """A subgraph by its nodes in order, with what each reads, what it captures, and the weights it holds."""
     found: list[object] = [_of_tensor(v.const_value) for v in graph.initializers.values() if v.const_value is not None]
+    places: dict[int, int] = {}  # values of the subgraph and of those in it, by their order
+
+    def place(values: Sequence[ir.Value]) -> None:
+        for value in values:
+            places[id(value)] = len(places)
+
+    place(list(graph.inputs))
+    place(list(graph.initializers.values()))
+    results: list[ir.Value] = list(graph.outputs)
     for node in walk(graph):
-        captured = [outer.get(v.name or "", b"") if v is not None else b"" for v in node.inputs]
+        for item in node.attributes.values():
+            if item.type == ir.AttributeType.GRAPH:
+                inner = item.as_graph()
+                place([*inner.inputs, *inner.initializers.values()])
+                found += [_of_tensor(v.const_value) for v in inner.initializers.values() if v.const_value is not None]
+                results += inner.outputs
+        read = [
+            places[id(v)] if id(v) in places else outer.get(v.name or "", b"") if v is not None else b""
+            for v in node.inputs
+        ]
         plain = [
             (n, _of_tensor(a.as_tensor()) if a.type == ir.AttributeType.TENSOR else repr(a.value))
             for n, a in sorted(node.attributes.items())
             if a.type not in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
         ]
-        found.append((node.domain, node.op_type, captured, plain))
+        found.append((node.domain, node.op_type, read, plain))
+        place(list(node.outputs))
+    found.append([places.get(id(v), outer.get(v.name or "", b"")) for v in results])
     return found

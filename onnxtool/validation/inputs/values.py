@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +11,9 @@ import numpy as np
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.validation.inputs.facts import Facts
+from onnxtool.validation.inputs.kinds import Changed, cast, is_kind, is_mask
 from onnxtool.validation.inputs.trial import Feeds
-
-Changed = tuple[str, str, Feeds]  # label, kind, feeds
+from onnxtool.validation.inputs.whole_numbers import counts, fitting, integer_values, ordered, table_rows
 
 
 def _uniform(array: np.ndarray) -> np.ndarray:
@@ -39,12 +39,9 @@ _FLOATS = (
     ("values of scale 100,000", lambda x: 1e5 * x),
     ("values in ascending order", lambda x: np.sort(x, axis=-1)),
     ("values of scale 1e-7", lambda x: 1e-7 * x),
-)
-_SIGNED = (
-    ("integers from -100 to 100", -100, 101),
-    ("integers up to 100,000", 0, 100_000),
-    ("integers above 2^24", 1 << 24, 1 << 26),
-    ("integers above 2^31", 1 << 31, 1 << 40),
+    ("values in descending order", lambda x: -np.sort(-x, axis=-1)),
+    ("rows in ascending order", lambda x: np.sort(x, axis=0) if x.ndim else x),
+    ("zeros below zero", lambda x: -np.zeros_like(x)),
 )
 _TEXTS = (
     ("unknown words", ("zzyzx", "qqq", "unseen", "Xylograph")),
@@ -53,8 +50,12 @@ _TEXTS = (
     ("accents", ("café", "naïve", "Ünïcödé", "Ελλάδα")),
     ("emoji", ("🙂", "👍🏽 ok", "日本語")),
 )
+_NAN_PLACES: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("a row of NaN", (0,)),
+    ("a column of NaN", (..., 0)),
+    ("nothing but NaN", ()),
+)
 _PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row")
-_MOST_COUNT = 4096  # of something that an input says how much there is of
 _ROWS = 512  # of a batch that holds thresholds
 
 
@@ -71,12 +72,14 @@ def value_changes(
     """
     kinds = [
         _masks(specs, feeds),
-        _rows(specs, feeds, facts, generator),
+        table_rows(specs, feeds, facts, generator),
         _booleans(specs, feeds),
         _thresholds(specs, feeds, facts, generator),
         _floats(specs, feeds, facts, generator),
-        _integers(specs, feeds, facts, generator),
-        _counts(specs, feeds, facts),
+        integer_values(specs, feeds, facts, generator),
+        ordered(specs, feeds, facts),
+        _alike(specs, feeds),
+        counts(specs, feeds, facts),
         _texts(specs, feeds, facts, generator),
         _missing(specs, feeds, generator),
     ]
@@ -88,40 +91,33 @@ def value_changes(
                 kinds.remove(kind)
 
 
-def _is(spec: TensorSpec, kinds: str) -> bool:
-    return isinstance(spec.dtype, np.dtype) and spec.dtype.kind in kinds
-
-
-def is_mask(spec: TensorSpec) -> bool:
-    """Whether an input says which elements of another are there."""
-    return "mask" in spec.name.lower() and _is(spec, "iubf") and len(spec.shape or ()) >= 2
-
-
 def _floats(
     specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
 ) -> Iterator[Changed]:
-    own = [s for s in specs if _is(s, "fV") and not is_mask(s) and not facts.domains.get(s.name, Domain(0, 1)).values]
+    own = [
+        s for s in specs if is_kind(s, "fV") and not is_mask(s) and not facts.domains.get(s.name, Domain(0, 1)).values
+    ]
     if not own:
         return
     base = {s.name: generator.standard_normal(np.shape(feeds[s.name])) for s in own}
     for label, change in _FLOATS:
         made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name)) for s in own}
-        yield label, "values", {**feeds, **_cast(own, made)}
+        yield label, "values", {**feeds, **cast(own, made)}
     for value in facts.values:
         for word, shift in (("around", 0.0), ("above", 1.0), ("below", -1.0)):
             step = 0.2 * max(1.0, abs(value))
             made = {s.name: value + step * (shift * 3 + base[s.name]) for s in own}
-            yield f"values {word} {value:.6g}", "values", {**feeds, **_cast(own, made)}
+            yield f"values {word} {value:.6g}", "values", {**feeds, **cast(own, made)}
         made = {s.name: np.full_like(base[s.name], value) for s in own}
-        yield f"values of exactly {value:.6g}", "values", {**feeds, **_cast(own, made)}
+        yield f"values of exactly {value:.6g}", "values", {**feeds, **cast(own, made)}
     bounds = sorted(dict.fromkeys(facts.values))
     for low, high in pairwise(bounds):
         made = {s.name: low + (high - low) * _uniform(base[s.name]) for s in own}
-        yield f"values between {low:.6g} and {high:.6g}", "values", {**feeds, **_cast(own, made)}
+        yield f"values between {low:.6g} and {high:.6g}", "values", {**feeds, **cast(own, made)}
     for spec in own if len(own) > 1 else ():
         for label, change in _FLOATS[:6]:
             made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name))}
-            yield f"{spec.name}: {label}", "values", {**feeds, **_cast([spec], made)}
+            yield f"{spec.name}: {label}", "values", {**feeds, **cast([spec], made)}
     for spec in own:
         yield from _features(spec, feeds, base[spec.name])
 
@@ -137,7 +133,7 @@ def _features(spec: TensorSpec, feeds: Feeds, base: np.ndarray) -> Iterator[Chan
             yield (
                 f"{spec.name}: feature {feature} at {value:g}",
                 "values",
-                {**feeds, **_cast([spec], {spec.name: array})},
+                {**feeds, **cast([spec], {spec.name: array})},
             )
 
 
@@ -153,95 +149,25 @@ def _within(array: np.ndarray, domain: Domain | None) -> np.ndarray:
     return array if abs(middle) <= half else middle + half * np.clip(array, -1e3, 1e3)
 
 
-def _integers(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
-) -> Iterator[Changed]:
-    own = [s for s in specs if _is(s, "iu") and s.name not in facts.structural and not is_mask(s)]
-    free = [s for s in own if s.name not in facts.domains]
-    if free:
-        for label, low, high in (("all integers of the type", -(1 << 15), 1 << 15), *_SIGNED):
-            if not any(np.iinfo(s.dtype).max > low for s in free):
-                continue
-            made = {s.name: _whole(s, np.shape(feeds[s.name]), low, high, generator) for s in free}
-            yield label, "values", {**feeds, **made}
-        for number in (0, 1, -1, 2, 7):
-            made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in free}
-            yield f"integers of {number}", "values", {**feeds, **made}
-        for value in facts.integers[:16]:
-            for number in (value, value + 1, value - 1):
-                made = {s.name: np.full(np.shape(feeds[s.name]), _fitting(s, number), s.dtype) for s in free}
-                yield f"integers of {number}", "values", {**feeds, **made}
-        for value in facts.sizes[:16]:
-            made = {s.name: (value + generator.integers(-2, 3, np.shape(feeds[s.name]))).astype(s.dtype) for s in free}
-            yield f"integers around {value}", "values", {**feeds, **made}
-    limited = [s for s in own if s.name in facts.domains]
-    for number in dict.fromkeys([*facts.integers[:16], 0, 1] if limited else ()):
-        fits = [s for s in limited if facts.domains[s.name].low <= number < facts.domains[s.name].high]
-        if fits:
-            made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in fits}
-            yield f"indices of {number}", "values", {**feeds, **made}
-            mixed = {
-                s.name: np.where(generator.random(np.shape(feeds[s.name])) < 0.3, made[s.name], feeds[s.name])
-                for s in fits
-            }
-            yield f"some indices of {number}", "values", {**feeds, **mixed}
-    for spec in own:
-        rows = facts.tables.get(spec.name)
-        if rows is not None:
-            for label, low in (("beyond the table", rows), ("below zero", -rows)):
-                drawn = generator.integers(low, low + max(1, min(rows, 5)), np.shape(feeds[spec.name]))
-                yield f"{spec.name}: indices {label}", "values", {**feeds, spec.name: drawn.astype(spec.dtype)}
-
-
-def _counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator[Changed]:
-    """Numbers that say how much of something there is: how often a loop runs, how many elements are taken."""
-    own = [s for s in specs if s.name in facts.structural and _is(s, "iu") and np.size(feeds[s.name]) == 1]
-    beside = [n + d for n in (*facts.integers[:8], *facts.sizes[:8]) for d in (1, 0)]
-    numbers = dict.fromkeys([0, 1, 2, *beside, 5, 17, 40, 100, 600])
-    for number in numbers if own else ():
-        if 0 <= number <= _MOST_COUNT:
-            made = {s.name: np.full(np.shape(feeds[s.name]), _fitting(s, number), s.dtype) for s in own}
-            yield f"{own[0].name} of {number}", "values", {**feeds, **made}
-
-
-def _fitting(spec: TensorSpec, number: int) -> int:
-    """The number, or the nearest that the type holds."""
-    assert isinstance(spec.dtype, np.dtype)
-    info = np.iinfo(spec.dtype)
-    return max(int(info.min), min(int(info.max), number))
-
-
-def _whole(spec: TensorSpec, shape: tuple[int, ...], low: int, high: int, generator: np.random.Generator) -> np.ndarray:
-    assert isinstance(spec.dtype, np.dtype)
-    info = np.iinfo(spec.dtype)
-    high = min(high, int(info.max) + 1)
-    return generator.integers(min(max(low, info.min), high - 1), high, shape).astype(spec.dtype)
-
-
-def _rows(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator) -> Iterator[Changed]:
-    """Indices that read every row of a table, as far as they fit; first and last, and those that differ, always."""
-    own = [s for s in specs if s.name in facts.tables and _is(s, "iu")]
-    if not own:
-        return
-    most = 1 + max(
-        (max(facts.tables[s.name], len(facts.rows.get(s.name, ()))) - 1) // max(1, np.size(feeds[s.name])) for s in own
-    )
-    wanted = {s.name: np.array([*facts.rows.get(s.name, ()), 0, facts.tables[s.name] - 1], np.int64) for s in own}
-    all_rows = {s.name: generator.permutation(facts.tables[s.name]) for s in own}
-    for turn in range(min(most + 1, 64)):
-        made = {}
-        for spec in own:
-            size = np.size(feeds[spec.name])
-            queue = np.concatenate([wanted[spec.name], all_rows[spec.name]])
-            part = queue[turn * size : (turn + 1) * size]
-            filled = np.concatenate([part, generator.integers(0, facts.tables[spec.name], size - len(part))])
-            made[spec.name] = filled.reshape(np.shape(feeds[spec.name])).astype(spec.dtype)
-        first = f"{own[0].name}: rows " if len(own) == 1 else "rows "
-        yield f"{first}{'first, last and others' if turn == 0 else 'of every table'}", "rows", {**feeds, **made}
+def _alike(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
+    """Inputs of one shape and type with the same values; rows of a batch that are all alike."""
+    own = [s for s in specs if is_kind(s, "fiuV") and not is_mask(s) and np.size(feeds[s.name])]
+    for place, spec in enumerate(own):
+        same = [
+            s
+            for s in own[place + 1 :]
+            if np.shape(feeds[s.name]) == np.shape(feeds[spec.name]) and s.dtype == spec.dtype
+        ]
+        if same:
+            yield "inputs alike", "values", {**feeds, **{s.name: np.array(feeds[spec.name]) for s in same}}
+            break
+    if any(np.ndim(feeds[s.name]) > 1 and len(feeds[s.name]) > 1 for s in own):
+        made = {s.name: np.repeat(feeds[s.name][:1], len(feeds[s.name]), axis=0) for s in own if np.ndim(feeds[s.name])}
+        yield "rows alike", "values", {**feeds, **made}
 
 
 def _booleans(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
-    own = [s for s in specs if _is(s, "b") and not is_mask(s)]
+    own = [s for s in specs if is_kind(s, "b") and not is_mask(s)]
     for value in (True, False) if own else ():
         made = {s.name: np.full(np.shape(feeds[s.name]), value) for s in own}
         yield f"booleans all {value}", "values", {**feeds, **made}
@@ -255,6 +181,13 @@ def _masks(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
     for padding in _PADDINGS if own else ():
         made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
         yield f"mask {padding}", "mask", {**feeds, **made}
+    whole = [s for s in own if is_kind(s, "iu")]
+    for number in (2, -1) if whole else ():
+        made = {}
+        for spec in whole:
+            array = padded(np.shape(feeds[spec.name]), "of random ones")
+            made[spec.name] = np.where(array > 0, fitting(spec, number), 0).astype(spec.dtype)
+        yield f"a mask that holds {number}", "mask values", {**feeds, **made}
 
 
 def padded(shape: tuple[int, ...], padding: str) -> np.ndarray:
@@ -285,7 +218,7 @@ def _thresholds(
     for spec in specs:
         own = facts.thresholds.get(spec.name)
         shape = np.shape(feeds[spec.name])
-        if not own or len(shape) != 2 or not _is(spec, "f") or max(own) >= shape[1]:
+        if not own or len(shape) != 2 or not is_kind(spec, "f") or max(own) >= shape[1]:
             continue
         rows = _ROWS if spec.shape and not isinstance(spec.shape[0], int) else shape[0]
         assert isinstance(spec.dtype, np.dtype)
@@ -326,16 +259,24 @@ def _batch_of(specs: Sequence[TensorSpec], feeds: Feeds, name: str, table: np.nd
 
 
 def _missing(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Generator) -> Iterator[Changed]:
-    own = [s for s in specs if _is(s, "f") and not is_mask(s)]
+    own = [s for s in specs if is_kind(s, "f") and not is_mask(s)]
     for label, value in (("NaN", np.nan), ("infinity", np.inf), ("minus infinity", -np.inf)) if own else ():
-        made = {}
-        for spec in own:
-            array = np.array(feeds[spec.name])
-            if array.size:
-                array[generator.random(array.shape) < 0.2] = value
-                array.reshape(-1)[generator.integers(array.size)] = value
-            made[spec.name] = array
-        yield f"some values {label}", "missing", {**feeds, **made}
+        for chosen in [own, *([s] for s in own if len(own) > 1)]:
+            made = {}
+            for spec in chosen:
+                array = np.array(feeds[spec.name])
+                if array.size:
+                    array[generator.random(array.shape) < 0.2] = value
+                    array.reshape(-1)[generator.integers(array.size)] = value
+                made[spec.name] = array
+            where = "" if chosen is own else f"{chosen[0].name}: "
+            yield f"{where}some values {label}", "missing", {**feeds, **made}
+    wide = [s for s in own if np.ndim(feeds[s.name]) > 1 and np.size(feeds[s.name])]
+    for label, place in _NAN_PLACES if wide else ():
+        made = {s.name: np.array(feeds[s.name]) for s in wide}
+        for array in made.values():
+            array[place] = np.nan
+        yield label, "missing", {**feeds, **made}
 
 
 def _texts(
@@ -361,8 +302,3 @@ def _texts(
             drawn = generator.choice(np.array(words, dtype=object), np.shape(old))
             made[spec.name] = np.where(generator.random(np.shape(old)) < 0.7, drawn, old)
         yield label, "text", {**feeds, **made}
-
-
-def _cast(specs: Sequence[TensorSpec], arrays: Mapping[str, Any]) -> Feeds:
-    with np.errstate(all="ignore"):
-        return {s.name: np.asarray(arrays[s.name]).astype(s.dtype) for s in specs}

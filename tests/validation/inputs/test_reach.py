@@ -153,3 +153,62 @@ def test_unnamed_dims_keep_their_size() -> None:
     _, found, missed = sought(f"g (float[b,?] x) => (bool[1] q) {{ {body} }}")
     assert missed == []
     assert all(item.feeds["x"].shape[1] in (16, 9, 23) for item in found)
+
+
+@pytest.mark.parametrize(
+    ("body", "head"),
+    [
+        # Two zeros among eight numbers; a token that stands there three times; b times n of 391.
+        (
+            "o = Constant <value_ints = [1]> ()  z = Constant <value_float = 0.0> ()  e = Equal(x, z)  "
+            "f = Cast <to = 7> (e)  "
+            "s = ReduceSum(f, o)  c = Constant <value = int64 {2}> ()  q = Equal(s, c)",
+            "g (float[b,8] x) => (bool[b,1] q)",
+        ),
+        (
+            "k = Constant <value = int64 {11111}> ()  e = Equal(x, k)  f = Cast <to = 7> (e)  "
+            "s = ReduceSum <keepdims = 0> (f)  c = Constant <value = int64 {3}> ()  q = Equal(s, c)",
+            "g (int64[b,n] x) => (bool q)",
+        ),
+        ("s = Size(x)  c = Constant <value = int64 {391}> ()  q = Equal(s, c)", "g (float[b,n] x) => (bool q)"),
+        # More numbers above zero than the usual length has, which takes both sizes and values.
+        (
+            "o = Constant <value_ints = [1]> ()  z = Constant <value_float = 0.0> ()  e = Greater(x, z)  "
+            "f = Cast <to = 7> (e)  "
+            "s = ReduceSum(f, o)  c = Constant <value = int64 {500}> ()  q = Greater(s, c)",
+            "g (float[b,n] x) => (bool[b,1] q)",
+        ),
+        # A word and a number at once, and a missing value beside a large one.
+        (
+            's = Constant <value_string = "Berlin"> ()  a = Equal(x, s)  c = Constant <value_float = 90.0> ()  '
+            "b2 = Greater(v, c)  q = And(a, b2)",
+            "g (string[b] x, float[b] v) => (bool[b] q)",
+        ),
+        (
+            "n = IsNaN(x)  f = Cast <to = 7> (n)  o = Constant <value_ints = [1]> ()  s = ReduceSum(f, o)  "
+            "c = Constant <value = int64 {2}> ()  q = Equal(s, c)",
+            "g (float[b,8] x) => (bool[b,1] q)",
+        ),
+    ],
+)
+def test_reaches_what_takes_several_steps(body: str, head: str) -> None:
+    model, found, missed = sought(f"{head} {{ {body} }}")
+    assert "the true outcome of 'q'" not in missed
+    runner = OnnxRunner.open(model, SessionOptions())
+    assert any(runner.run(item.feeds)["q"].any() for item in found)
+
+
+def test_equal_numbers_alone_are_not_enough() -> None:
+    """Zeros make x and twice z equal; what follows from it shows on other numbers only."""
+    text = (
+        "g (float[b,4] x, float[b,4] z) => (bool[b,4] q) { t = Constant <value_float = 2.0> ()  "
+        "d = Mul(z, t)  q = Equal(x, d) }"
+    )
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    specs, facts = input_specs(model), read_facts(model)
+    runs = [random_feeds(specs, 1, batch=2)]
+    runs.append({name: np.zeros_like(array) for name, array in runs[0].items()})
+    watch = ConditionWatch(model, SessionOptions())
+    found, missed = reach(watch, specs, runs, dynamic_dims(specs, runs), facts, Budget("normal"))
+    assert missed == []
+    assert any(((f.feeds["x"] == 2 * f.feeds["z"]) & (f.feeds["x"] != 0)).any() for f in found)

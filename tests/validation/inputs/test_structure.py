@@ -64,3 +64,23 @@ def test_a_constant_inside_a_body_counts() -> None:
     )
     assert digest(body.format("2.0")) != digest(body.format("3.0"))
     assert digest(body.format("2.0")) == digest(body.format("2.0"))
+
+
+def test_what_a_node_of_a_body_reads_counts() -> None:
+    body = (
+        "s = ReduceSum <keepdims = 0> (x)  k = Constant <value_float = 1.0> ()  c = Greater(s, k)  "
+        "y = If (c) <then_branch = t () => (p) {{ a = Neg(x)  d = Exp(x)  p = Sub({}) }}, "
+        "else_branch = e () => (q) {{ q = Identity(x) }}>"
+    )
+    assert digest(body.format("a, d")) != digest(body.format("d, a"))
+    assert digest(body.format("a, d")) == digest(body.format("a, d"))
+    assert digest(body.format("a, d")) == digest(body.format("a, d").replace("d = ", "z = ").replace("a, d", "a, z"))
+
+
+def test_which_result_a_body_gives_counts() -> None:
+    body = (
+        "s = ReduceSum <keepdims = 0> (x)  k = Constant <value_float = 1.0> ()  c = Greater(s, k)  "
+        "y = If (c) <then_branch = t () => ({}) {{ a = Neg(x)  d = Exp(x) }}, "
+        "else_branch = e () => (q) {{ q = Identity(x) }}>"
+    )
+    assert digest(body.format("a")) != digest(body.format("d"))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from onnxtool.model.domains import Domain
+from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
-from onnxtool.validation.inputs.facts import Facts
-from onnxtool.validation.inputs.values import is_mask, padded, value_changes
+from onnxtool.validation.inputs.facts import Facts, read_facts
+from onnxtool.validation.inputs.kinds import is_mask
+from onnxtool.validation.inputs.values import padded, value_changes
 
 FLOAT, INT, BYTE, BOOL = (np.dtype(t) for t in ("float32", "int64", "uint8", "bool"))
 
@@ -214,3 +217,52 @@ def test_thresholds_are_met_exactly_and_passed_by_one_step() -> None:
 )
 def test_what_a_mask_is(name: str, dtype: np.dtype, shape: tuple[str, ...], expected: bool) -> None:
     assert is_mask(TensorSpec(name, dtype, shape)) is expected
+
+
+def changed_by(text: str, **feeds: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
+    """Changed inputs of a graph, by label."""
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    found = value_changes(input_specs(model), feeds, read_facts(model), np.random.default_rng(0))
+    return {label: made for label, _, made in found}
+
+
+def test_orders_of_numbers_and_rows() -> None:
+    x = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
+    made = changed_by("g (float[b,5] x) => (float[b,5] y) { y = Neg(x) }", x=x)
+    assert (np.diff(made["values in descending order"]["x"], axis=1) < 0).all()
+    assert (np.diff(made["rows in ascending order"]["x"], axis=0) > 0).all()
+    assert np.signbit(made["zeros below zero"]["x"]).all()
+    assert (made["rows alike"]["x"] == x[0]).all()
+    assert np.isnan(made["a row of NaN"]["x"][0]).all()
+    assert not np.isnan(made["a row of NaN"]["x"][1:]).any()
+    assert np.isnan(made["nothing but NaN"]["x"]).all()
+
+
+def test_integers_in_order_and_those_of_the_graph_one_after_the_other() -> None:
+    text = (
+        "g (int64[b,n] x) => (bool[b,n] q) { c = Constant <value = int64 {101}> ()  "
+        "d = Constant <value = int64 {2054}> ()  "
+        "e = Equal(x, c)  f = Equal(x, d)  q = Or(e, f) }"
+    )
+    made = changed_by(text, x=np.array([[5, 3, 9, 1]]))
+    assert made["integers in ascending order"]["x"].tolist() == [[0, 1, 2, 3]]
+    assert made["integers in descending order"]["x"].tolist() == [[3, 2, 1, 0]]
+    assert sorted(made["the integers of the graph in a row"]["x"][0, :2].tolist()) == [101, 2054]
+
+
+def test_inputs_alike_and_missing_in_one_of_them() -> None:
+    generator = np.random.default_rng(1)
+    x, z = generator.standard_normal((2, 3, 4)).astype(np.float32)
+    made = changed_by("g (float[b,4] x, float[b,4] z) => (float[b,4] y) { y = Add(x, z) }", x=x, z=z)
+    assert (made["inputs alike"]["z"] == x).all()
+    assert np.isnan(made["z: some values NaN"]["z"]).any()
+    assert not np.isnan(made["z: some values NaN"]["x"]).any()
+
+
+def test_masks_of_other_numbers_are_of_a_kind_of_their_own() -> None:
+    text = "g (int64[b,n] attention_mask) => (int64[b,n] y) { y = Neg(attention_mask) }"
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    feeds = {"attention_mask": np.ones((2, 6), np.int64)}
+    found = value_changes(input_specs(model), feeds, read_facts(model), np.random.default_rng(0))
+    held = {set(made["attention_mask"].ravel()) == {0, 2} for _, kind, made in found if kind == "mask values"}
+    assert held == {True, False}
