@@ -1,6 +1,7 @@
 """What `onnxtool build` costs, and what it saves: run as `python benchmarks/build.py [PART...]`.
 
-Parts: unchanged, touch, workers, dask, kill, overhead; all of them unless named. Everything is measured on small models
+Parts: unchanged, touch, workers, dask, ray, kill, overhead; all of them unless named (`ray` needs Ray, which
+`dev` does not bring). Everything is measured on small models
 made of the bundled digits CNN, each with weights of its own, in a folder that is removed afterwards.
 """
 
@@ -19,6 +20,7 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -148,10 +150,38 @@ def dask(base: Path) -> list[str]:
     return lines
 
 
+def ray(base: Path) -> list[str]:
+    """The same on a local Ray cluster of 2 processors, after its start; a worker process of it killed on the way."""
+    folder = base / "ray"
+    make_project(folder)
+    command = Path(sys.executable).with_name("ray")
+    quiet = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    start = [str(command), "start", "--head", "--num-cpus", "2", "--include-dashboard=false", "--port", "6399"]
+    subprocess.run(start, cwd=base, env=quiet, check=True, capture_output=True)
+    try:
+        address = "ray://127.0.0.1:10001"
+        run(folder, base / "cache-ray-warm", executor=address)
+        pool, _ = run(folder, base / "cache-ray-pool", executor="processes", jobs=2)
+        took, _ = run(folder, base / "cache-ray", executor=address)
+        found: list[BuildReport] = []
+        cache = base / "cache-ray-lost"
+        thread = Thread(target=lambda: found.append(run(folder, cache, executor=address)[1]))
+        thread.start()
+        while len(list(Store(cache).entries())) < 4 and thread.is_alive():
+            time.sleep(0.05)
+        killed = subprocess.run(["pkill", "-9", "-f", "ray::run_package"], check=False).returncode == 0
+        thread.join()
+    finally:
+        subprocess.run([str(command), "stop", "--force"], env=quiet, check=False, capture_output=True)
+    return [
+        f"{MODELS} models on 2 worker processes: {pool:.1f} s; on Ray with 2 processors: {took:.1f} s; "
+        f"ratio {took / pool:.2f}",
+        f"Ray's worker processes killed in the middle ({killed}): all built: {bool(found) and found[0].ok}",
+    ]
+
+
 def lost_worker(base: Path, cluster: Any, address: str) -> list[str]:
     """One of two Dask workers killed while a build runs."""
-    from threading import Thread
-
     folder, cache = base / "lost", base / "cache-lost"
     make_project(folder, 8)
     found: list[BuildReport] = []
@@ -204,6 +234,14 @@ def overhead(base: Path) -> list[str]:
     return lines
 
 
+def peak_memory() -> int:
+    """Largest resident memory of this process, kB; what getrusage says begins with that of the parent."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(next(v for v in status.read_text().splitlines() if v.startswith("VmHWM")).split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def overhead_in_process(folder: Path, steps: int) -> str:
     """`steps` steps of no work; 10 for each model."""
     folder.mkdir(parents=True)
@@ -221,12 +259,12 @@ def overhead_in_process(folder: Path, steps: int) -> str:
         return EditReport(str(source), str(output), (), (), (), 0, 0)
 
     run_step.run_in_place = nothing  # type: ignore[assignment]
-    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rss = peak_memory()
     busy = time.process_time()
     took, report = run(folder, folder / "cache", executor="local")
     busy = time.process_time() - busy
     assert report.count("built") == steps
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_memory()
     again, report = run(folder, folder / "cache", executor="local")
     assert report.count("cached") == steps
     return (
@@ -236,7 +274,7 @@ def overhead_in_process(folder: Path, steps: int) -> str:
     )
 
 
-PARTS = {"unchanged": unchanged, "touch": touch, "workers": workers, "dask": dask, "kill": kill, "overhead": overhead}
+PARTS = {p.__name__: p for p in (unchanged, touch, workers, dask, ray, kill, overhead)}
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.report.build import BuildHistoryReport, BuildReport
 from onnxtool.workflow.chain import Chain, Lookup
 from onnxtool.workflow.digests import processor
-from onnxtool.workflow.executors import Executor, open_executor
+from onnxtool.workflow.executors import LazyExecutor
 from onnxtool.workflow.file import FILE_NAME as BUILD_FILE
 from onnxtool.workflow.file import WorkflowFile, read_file
 from onnxtool.workflow.history import read_history, record
@@ -42,7 +42,8 @@ def build(
         dry_run: run nothing; the report says what is stale, and its verdict is bad when anything is.
         frozen: fail where anything would differ from onnxtool.lock, and leave that file alone.
         jobs: how many steps run at a time; 1 unless the file says so.
-        executor: "local" (in this process), "processes" or "dask://HOST:PORT"; as the file says, else processes.
+        executor: "local" (in this process), "processes", "dask://HOST:PORT" or "ray://HOST:PORT"; as the file says,
+            else processes.
         cache: folder or URL of the cache, in place of the file's.
 
     Returns:
@@ -65,16 +66,19 @@ def build(
         raise UsageError(f"--jobs {jobs}: must be 1 or more.")
     name = executor or described.settings.get("executor", "processes")
     chains: dict[str, Chain] = {}
-    lookup = Lookup(
-        described.root, store, lock, frozen, dry_run, chains, RemoteCache(shared) if is_remote(shared) else None
-    )
+    lazy = LazyExecutor(name, jobs)
+    shared_cache = RemoteCache(shared) if is_remote(shared) else None
+    lookup = Lookup(described.root, store, lock, frozen, dry_run, chains, lazy.processor, shared_cache)
     for instance in chosen:
         chains[instance.name] = Chain(instance, lookup)
-    if dry_run:
-        for chain in chains.values():
-            chain.advance()
-    else:
-        _run(list(chains.values()), name, jobs)
+    try:
+        if dry_run:
+            for chain in chains.values():
+                chain.advance()
+        else:
+            _run(list(chains.values()), lazy)
+    finally:
+        lazy.close()
     outcomes = tuple(chain.outcome() for chain in chains.values())
     state = "frozen" if frozen else ""
     if not dry_run and not frozen:
@@ -128,44 +132,37 @@ def _check_sources(file: WorkflowFile, instances: Iterable[Instance]) -> None:
             raise InputError(f"{file.path.name}: models.{instance.model}.source: no such file {source}.")
 
 
-def _run(chains: Sequence[Chain], name: str, jobs: int) -> None:
+def _run(chains: Sequence[Chain], lazy: LazyExecutor) -> None:
     """Run what is stale. Measured steps run alone, when nothing else is under way: others would disturb the times."""
-    executor: Executor | None = None
     running: dict[Future[StepResult], Chain] = {}
     waiting = list(chains)
     measured: list[Chain] = []
     with progress.task("building", len(chains)) as task:
-        try:
-            while waiting or measured or running:
-                blocked = []
-                for index, chain in enumerate(waiting):
-                    if executor is not None and len(running) >= executor.jobs:
-                        blocked += waiting[index:]
-                        break
-                    if chain.blocked:
-                        blocked.append(chain)
-                        continue
-                    step = chain.advance()
-                    if step is None:
-                        task.advance()
-                    elif step.measured:
-                        measured.append(chain)
-                    else:
-                        executor = executor or open_executor(name, jobs)
-                        task.describe(f"{chain.instance.name}: {step.command}")
-                        running[executor.submit(step)] = chain
-                waiting = blocked
-                if measured and not running:
-                    chain = measured.pop(0)
-                    step = chain.pending
-                    assert step is not None
-                    executor = executor or open_executor(name, jobs)
-                    task.describe(f"{chain.instance.name}: {step.command} (measuring)")
-                    running[executor.submit(step)] = chain
-                for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
-                    chain = running.pop(future)
-                    chain.take(future.result())
-                    waiting.append(chain)
-        finally:
-            if executor is not None:
-                executor.close()
+        while waiting or measured or running:
+            blocked = []
+            for index, chain in enumerate(waiting):
+                if lazy.opened is not None and len(running) >= lazy.opened.jobs:
+                    blocked += waiting[index:]
+                    break
+                if chain.blocked:
+                    blocked.append(chain)
+                    continue
+                step = chain.advance()
+                if step is None:
+                    task.advance()
+                elif step.measured:
+                    measured.append(chain)
+                else:
+                    task.describe(f"{chain.instance.name}: {step.command}")
+                    running[lazy.get().submit(step)] = chain
+            waiting = blocked
+            if measured and not running:
+                chain = measured.pop(0)
+                step = chain.pending
+                assert step is not None
+                task.describe(f"{chain.instance.name}: {step.command} (measuring)")
+                running[lazy.get().submit(step)] = chain
+            for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+                chain = running.pop(future)
+                chain.take(future.result())
+                waiting.append(chain)

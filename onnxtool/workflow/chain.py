@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict, ModelOutcome, StepOutcome
 from onnxtool.workflow.constraints import Measured, verdicts
+from onnxtool.workflow.executors import own_processor
 from onnxtool.workflow.instances import Instance
 from onnxtool.workflow.keys import Digests, changes, make_task
 from onnxtool.workflow.lock import Lock, LockedModel, LockedStep
@@ -38,6 +39,7 @@ class Lookup:
     frozen: bool
     dry_run: bool
     chains: Mapping[str, Chain]
+    processor: Callable[[tuple[str, ...]], str] = own_processor
     remote_cache: RemoteCache | None = None
 
     def __post_init__(self) -> None:
@@ -195,6 +197,7 @@ class Chain:
             self.model,
             self.reference,
             source if self.reference is None else None,
+            self.lookup.processor,
         )
 
     def _took(self, entry: Entry, state: str, reason: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from onnxtool.errors import InputError
 from onnxtool.runtime import cpu
 
+MEASURE = "measure"  # the tag of machines that latency is measured on
 _DIST = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.(?:dist|egg)-info")
 # Libraries that write or run ONNX, whatever the step. Steps that run a framework or code of the user's read them all.
 _ONNX = re.compile(r"onnx.*|numpy|protobuf|ml_dtypes|scipy|pillow")
@@ -120,6 +121,12 @@ def processor() -> str:
     """The processor, its instruction sets and how many cores may be used: what measured times depend on."""
     features = ",".join(f.name for f in cpu.features() if f.present)
     return f"{cpu.model_name()}; {cpu.usable_cores()} cores; {features}"
+
+
+def own_tags() -> frozenset[str]:
+    """What this machine may be asked for by `runs-on`: to measure, and its kind of processor."""
+    machine = platform.machine().lower()
+    return frozenset({MEASURE, {"aarch64": "arm64", "amd64": "x86_64"}.get(machine, machine)})
 
 
 def missing(paths: Iterable[Path]) -> list[Path]:

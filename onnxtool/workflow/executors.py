@@ -1,4 +1,4 @@
-"""Where steps run: in the process, in worker processes that are watched, or on a Dask cluster."""
+"""Where steps run: in the process, in worker processes that are watched, or on a cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from threading import local
 from typing import Protocol
 
-from onnxtool.errors import UsageError
+from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.safety import limits
 from onnxtool.runtime import isolation
+from onnxtool.workflow import digests
 from onnxtool.workflow.run_step import StepResult, StepTask, run_step
 
 _PATIENCE = 2.0  # seconds
@@ -29,8 +31,57 @@ class Executor(Protocol):
     def submit(self, task: StepTask) -> Future[StepResult]:
         """Begin a step."""
 
+    def processor(self, tags: Sequence[str]) -> str:
+        """The processor that a measured step with these tags runs on.
+
+        Raises:
+            UnsupportedError: no machine has these tags.
+        """
+
     def close(self) -> None:
         """End everything that is under way."""
+
+
+class LazyExecutor:
+    """The executor of a build, opened when it is first needed: where nothing is stale it is not."""
+
+    def __init__(self, name: str, jobs: int) -> None:
+        """Take a name as `open_executor` does."""
+        self._name, self._jobs = name, jobs
+        self.opened: Executor | None = None
+
+    def get(self) -> Executor:
+        """The executor.
+
+        Raises:
+            UsageError, MissingExtraError, ResourceError, UnsupportedError: it cannot be had.
+        """
+        self.opened = self.opened or open_executor(self._name, self._jobs)
+        return self.opened
+
+    def processor(self, tags: Sequence[str]) -> str:
+        """As of the executor; this machine's needs none."""
+        return self.get().processor(tags) if "://" in self._name else own_processor(tags)
+
+    def close(self) -> None:
+        """End everything that is under way."""
+        if self.opened is not None:
+            self.opened.close()
+
+
+def own_processor(tags: Sequence[str]) -> str:
+    """This machine's processor.
+
+    Raises:
+        UnsupportedError: it does not have these tags.
+    """
+    missing = sorted(set(tags) - digests.own_tags())
+    if missing:
+        raise UnsupportedError(
+            f"runs-on {', '.join(missing)}: this machine has only {', '.join(sorted(digests.own_tags()))}; "
+            "a cluster's workers declare others (--executor dask://HOST:PORT or ray://HOST:PORT)."
+        )
+    return digests.processor()
 
 
 def open_executor(name: str, jobs: int) -> Executor:
@@ -48,7 +99,11 @@ def open_executor(name: str, jobs: int) -> Executor:
         from onnxtool.workflow.dask_executor import DaskExecutor
 
         return DaskExecutor(name.removeprefix("dask://"))
-    raise UsageError(f"--executor {name}: must be local, processes or dask://HOST:PORT.")
+    if name.startswith("ray://"):
+        from onnxtool.workflow.ray_executor import RayExecutor
+
+        return RayExecutor(name.removeprefix("ray://"))
+    raise UsageError(f"--executor {name}: must be local, processes, dask://HOST:PORT or ray://HOST:PORT.")
 
 
 class LocalExecutor:
@@ -62,6 +117,10 @@ class LocalExecutor:
         done: Future[StepResult] = Future()
         done.set_result(run_step(task))
         return done
+
+    def processor(self, tags: Sequence[str]) -> str:
+        """This machine's."""
+        return own_processor(tags)
 
     def close(self) -> None:
         """There is nothing to end."""
@@ -88,6 +147,10 @@ class ProcessExecutor:
             worker = self._own.worker = _Worker()
             self._workers.append(worker)
         return worker.run(task)
+
+    def processor(self, tags: Sequence[str]) -> str:
+        """This machine's."""
+        return own_processor(tags)
 
     def close(self) -> None:
         """End the processes."""

@@ -39,7 +39,7 @@ SETTINGS = {
     "lock": Key("text", "The lock file; beside this file and called like it (onnxtool.lock) unless given."),
     "output": Key("text", "Folder for the outputs of models that name none."),
     "jobs": Key("integer", "How many steps run at a time."),
-    "executor": Key("text", "local, processes or dask://HOST:PORT."),
+    "executor": Key("text", "local, processes, dask://HOST:PORT or ray://HOST:PORT."),
 }
 DATA_SET = {
     "path": Key("text", "File or folder, as the commands' --data takes it; file.py:generator; or an fsspec URL."),
@@ -64,6 +64,7 @@ MODEL = {
     "output": Key("text", "The file to write. {name} and {axis} of the matrix stand for their values."),
     "tags": Key("texts", "Words to choose models by on the command line: build tag:WORD."),
     "depends": Key("texts", "Files or patterns that the factory reads and that are not seen otherwise."),
+    "runs-on": Key("texts", "Tags of the workers that measure it, or run it on a provider: gpu, arm64, ..."),
     "matrix": Key("table", "Axes and their values; one model is built for each combination."),
     **CONSTRAINTS,
 }
@@ -140,7 +141,7 @@ def model_keys() -> dict[str, Key]:
 def defaults_keys() -> dict[str, Key]:
     """What `[defaults]` may hold."""
     commands = {name: Key("table", f"Options of every {name} step.") for name in STEPS}
-    return {"steps": MODEL["steps"], **CONSTRAINTS, **commands}
+    return {"steps": MODEL["steps"], "runs-on": MODEL["runs-on"], **CONSTRAINTS, **commands}
 
 
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}

@@ -55,6 +55,7 @@ class Instance:
         tags: words to choose it by.
         constraints: what the result has to keep.
         depends: paths and patterns of files that the factory reads.
+        runs_on: what a worker has to declare to measure it, or to run it on an execution provider.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Instance:
     tags: tuple[str, ...]
     constraints: Constraints
     depends: tuple[str, ...] = ()
+    runs_on: tuple[str, ...] = ()
 
 
 def expand(file: WorkflowFile) -> dict[str, Instance]:
@@ -146,6 +148,7 @@ def _instance(file: WorkflowFile, name: str, table: Mapping[str, Any], axes: Map
         tags=_texts(filled.get("tags", ())),
         constraints=constraints,
         depends=_texts(filled.get("depends", ())),
+        runs_on=_texts(filled.get("runs-on", file.defaults.get("runs-on", ()))),
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError
 from onnxtool.workflow import digests
-from onnxtool.workflow.digests import text_digest
+from onnxtool.workflow.digests import MEASURE, text_digest
 from onnxtool.workflow.instances import Instance, Step
 from onnxtool.workflow.run_step import Files, StepTask
 from onnxtool.workflow.step_options import options_of
@@ -59,11 +59,13 @@ def make_task(
     model: Files | None,
     reference: Files | None,
     reference_path: Path | None,
+    processor: Callable[[tuple[str, ...]], str],
 ) -> StepTask:
-    """Everything that a step needs, with its key.
+    """Everything that a step needs, with its key; `processor` tells that of the machine which has the step's tags.
 
     Raises:
         InputError: a file that it names is not there.
+        UnsupportedError: no machine has the tags that it asks for.
     """
     found = _Ingredients({"format": str(FORMAT), "command": step.command}, [])
     _options(found, step, root, known)
@@ -73,8 +75,9 @@ def make_task(
     uses["tool"] = digests.tool_digest()
     uses["platform"] = digests.platform_name()
     uses["libraries"] = known.libraries(everything)
+    tags = (MEASURE, *instance.runs_on) if step.measured else instance.runs_on if "provider" in step.options else ()
     if step.measured:
-        uses["processor"] = digests.processor()
+        uses["processor"] = processor(tags)
     if step.command in ("quantize",):
         uses["limits"] = text_digest(asdict(instance.constraints))
     if model is not None:
@@ -108,6 +111,7 @@ def make_task(
         store=str(store),
         watched=everything,
         measured=step.measured,
+        tags=tags,
     )
 
 

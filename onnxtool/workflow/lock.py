@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from onnxtool.errors import InputError
 from onnxtool.model.io.atomic import write_atomic
@@ -37,8 +37,8 @@ class LockedModel:
 class Lock:
     """The lock file."""
 
-    def __init__(self, path: Path, models: dict[str, LockedModel], known: Mapping[str, str], text: str) -> None:
-        self.path, self.models, self.versions, self._text = path, models, known, text
+    def __init__(self, path: Path, models: dict[str, LockedModel], known: Mapping[str, str], digest: str) -> None:
+        self.path, self.models, self.versions, self._digest = path, models, known, digest
 
     @staticmethod
     def read(path: Path) -> Lock:
@@ -61,28 +61,18 @@ class Lock:
                 name: LockedModel(m["output"], dict(m["files"]), [LockedStep(**s) for s in m["steps"]])
                 for name, m in table["models"].items()
             }
-            return Lock(path, models, dict(table["versions"]), text)
+            return Lock(path, models, dict(table["versions"]), hashlib.sha256(text.encode()).hexdigest())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path.name}: this is not a lock file of onnxtool. Delete it.") from error
 
     def write(self, models: Mapping[str, LockedModel]) -> bool:
         """Write the file; False when it has this content already."""
-        table: dict[str, Any] = {
-            "version": _VERSION,
-            "versions": versions(everything=True),
-            "models": {
-                name: {
-                    "output": m.output,
-                    "files": m.files,
-                    "steps": [{"command": s.command, "key": s.key, "uses": s.uses, "made": s.made} for s in m.steps],
-                }
-                for name, m in sorted(models.items())
-            },
-        }
-        text = json.dumps(table, indent=1, sort_keys=True) + "\n"
-        if text == self._text:
+        digest = hashlib.sha256()
+        for piece in _pieces(models):
+            digest.update(piece)
+        if digest.hexdigest() == self._digest:
             return False
-        write_atomic(self.path, text.encode())
+        write_atomic(self.path, _pieces(models))
         return True
 
     def changed_versions(self) -> list[str]:
@@ -94,3 +84,14 @@ class Lock:
             for n in names
             if self.versions.get(n) != now.get(n)
         ]
+
+
+def _pieces(models: Mapping[str, LockedModel]) -> Iterator[bytes]:
+    """The file, one model after the other: the text of ten thousand steps is never in memory as a whole."""
+    yield b'{\n "models": {'
+    for index, (name, model) in enumerate(sorted(models.items())):
+        text = json.dumps({name: asdict(model)}, indent=1, sort_keys=True)
+        inner = text.removeprefix("{\n").removesuffix("\n}").replace("\n", "\n ")
+        yield f"{',' if index else ''}\n {inner}".encode()
+    rest = json.dumps({"version": _VERSION, "versions": versions(everything=True)}, indent=1, sort_keys=True)
+    yield ("\n },\n" if models else "},\n").encode() + rest.removeprefix("{\n").encode() + b"\n"

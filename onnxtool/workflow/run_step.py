@@ -42,6 +42,7 @@ class StepTask:
         store: folder of the cache.
         watched: it runs the user's code or a framework, so that what it reads is watched.
         measured: it needs the machine for itself.
+        tags: what a worker has to declare to run it.
     """
 
     key: str
@@ -58,6 +59,7 @@ class StepTask:
     store: str
     watched: bool
     measured: bool
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

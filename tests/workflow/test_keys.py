@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from onnxtool.workflow import digests
 from onnxtool.workflow.constraints import Constraints
+from onnxtool.workflow.executors import own_processor
 from onnxtool.workflow.instances import Instance, Step
 from onnxtool.workflow.keys import Digests, make_task
 from onnxtool.workflow.store import StoredFile
@@ -55,7 +56,7 @@ def key(
     step = Step(command, options)
     made = Instance("a", "a", {}, "a.onnx", None, (step,), "o.onnx", (), limits, depends)
     source = folder / "a.onnx"
-    return make_task(made, step, folder, folder / "cache", Digests(), source, model, None, source).key
+    return make_task(made, step, folder, folder / "cache", Digests(), source, model, None, source, own_processor).key
 
 
 @pytest.mark.parametrize(

@@ -80,3 +80,44 @@ def test_a_source_on_a_server(run: Builder, project: Path) -> None:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[fsspec.AbstractFileSystem]:
+    """An S3-like store: moto's server on this machine, with one bucket that holds a model."""
+    moto = pytest.importorskip("moto.server")
+    pytest.importorskip("s3fs")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    system = fsspec.filesystem("s3", skip_instance_cache=True)
+    system.mkdir("bucket")
+    system.pipe_file("bucket/in/a.onnx", tiny_model().SerializeToString())
+    yield system
+    server.stop()
+
+
+def test_source_output_and_cache_in_an_s3_store(
+    run: Builder, bucket: fsspec.AbstractFileSystem, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TEXT.replace("memory://", "s3://bucket/")
+    monkeypatch.setenv("ONNXTOOL_CACHE", str(tmp_path / "first"))
+    first = run(text, cache="s3://bucket/cache")
+    assert first.ok, first.models[0].error
+    made = bucket.cat_file("bucket/out/a.onnx")
+    monkeypatch.setenv("ONNXTOOL_CACHE", str(tmp_path / "second"))
+    again = run(cache="s3://bucket/cache")
+    assert [s.state for s in again.models[0].steps] == ["cached"] and again.models[0].state == "unchanged"
+    bucket.pipe_file("bucket/out/a.onnx", b"changed by somebody")
+    assert run(cache="s3://bucket/cache").models[0].state == "built"
+    assert bucket.cat_file("bucket/out/a.onnx") == made
+    bucket.pipe_file("bucket/in/a.onnx", tiny_model(5.0).SerializeToString())
+    assert [s.state for s in run(cache="s3://bucket/cache").models[0].steps] == ["built"]
+    told = str(first.to_dict()) + (project / "onnxtool.lock").read_text()
+    assert "hunter2" not in told and "someone" not in told
+    bucket.rm("bucket/in/a.onnx")
+    assert run(cache="s3://bucket/cache").models[0].exit_code == 3

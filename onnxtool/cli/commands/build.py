@@ -34,7 +34,7 @@ def command(
         typer.Option(
             "--executor",
             metavar="NAME",
-            help="Where steps run: local, processes or dask://HOST:PORT.",
+            help="Where steps run: local, processes, dask://HOST:PORT or ray://HOST:PORT.",
             show_default=False,
         ),
     ] = None,
