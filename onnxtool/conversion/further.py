@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.options import ConvertOptions
-from onnxtool.conversion.source_code import numbers_compared
+from onnxtool.conversion.source_code import read_code
 from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.runner import OnnxRunner, Runner
@@ -68,9 +68,13 @@ class FurtherInputs:
             UnsupportedError: it gives something else for the first now that it has run on others.
         """
         model = self._model
-        sizes, values = numbers_compared(lambda: model.run(runs[0]))
+        code = read_code(lambda: model.run(runs[0]))
+        if code.machine:
+            model.notes.append(
+                f"the model reads {' and '.join(code.machine[:3])}: the file keeps what it gave here and now"
+            )
         facts = facts_of([graph], model.feeds_hint)
-        self._facts = facts.told([*model.compared_sizes, *sizes], [*model.compared_values, *values])
+        self._facts = facts.told([*model.compared_sizes, *code.sizes], [*model.compared_values, *code.values])
         self._runs, self._usual = runs, 2 * seconds
         budget = Budget(self._options.effort, self._usual)
         self._observed = observe(
@@ -123,7 +127,7 @@ class FurtherInputs:
 
     def _limits(self) -> tuple[str, ...]:
         """Kinds of inputs on which a difference is said: of quantized models also those beyond their ranges."""
-        beyond = ("missing", "values", "search") if self._model.rounding else ()
+        beyond = ("missing", "missing rows", "values", "search") if self._model.rounding else ()
         return (*self._model.limits, *beyond)
 
     def _hold_steady(self, first: Mapping[str, Any]) -> None:

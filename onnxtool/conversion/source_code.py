@@ -1,10 +1,16 @@
-"""Numbers that a source's own Python code compares with: sizes and values on whose two sides it may differ."""
+"""What a source's own Python code compares with (sizes and values on whose two sides it may differ), and what it asks
+of the machine that it runs on.
+"""
 
 from __future__ import annotations
 
+import datetime
 import dis
+import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -20,9 +26,25 @@ _READERS = {"COMPARE_OP", "BINARY_OP", "CONTAINS_OP", "CALL", "PRECALL", "CALL_F
 _BACK = 8  # instructions before a comparison that make its operands
 _MOST = 64
 _LARGEST_SIZE = 8192
+_LOOKUPS = ("/os.py", "<frozen os>", "/_collections_abc.py", "<frozen _collections_abc>")
 
 
-def numbers_compared(run: Callable[[], Any]) -> tuple[list[int], list[float]]:
+@dataclass(frozen=True)
+class CodeRead:
+    """What the code of a source tells.
+
+    Attributes:
+        sizes: whole numbers from 2 on that it compares with; the likeliest first.
+        values: other numbers.
+        machine: where it asks for what changes from run to run or from machine to machine: "the clock (net.py line 7)".
+    """
+
+    sizes: list[int]
+    values: list[float]
+    machine: list[str]
+
+
+def read_code(run: Callable[[], Any]) -> CodeRead:
     """Run a source once and read the code that it ran.
 
     Constants and attributes (`self.window`) beside comparisons, divisions and calls such as `min` count; of code that
@@ -31,14 +53,17 @@ def numbers_compared(run: Callable[[], Any]) -> tuple[list[int], list[float]]:
     Args:
         run: one forward pass.
 
-    Returns:
-        Whole numbers from 2 on, and other numbers; the likeliest first.
     """
     seen: dict[CodeType, Any] = {}
+    machine: dict[str, None] = {}
 
-    def watch(frame: FrameType, event: str, _: Any) -> None:
+    def watch(frame: FrameType, event: str, called: Any) -> None:
         if event == "call" and frame.f_code not in seen and _is_telling(frame.f_code):
             seen[frame.f_code] = frame.f_locals.get("self")
+        if event == "c_call" and _is_clock(called) and _is_telling(frame.f_code):
+            machine[f"the clock ({_place(frame)})"] = None
+        if event == "call" and frame.f_locals.get("self") is os.environ and (asker := _asker(frame)) is not None:
+            machine[f"an environment variable ({_place(asker)})"] = None
 
     before = sys.getprofile()
     sys.setprofile(watch)
@@ -61,7 +86,27 @@ def numbers_compared(run: Callable[[], Any]) -> tuple[list[int], list[float]]:
             if isinstance(number, int) and weight > 1:
                 values.setdefault(float(number), weight - 1)
     ordered = sorted(sizes, key=lambda n: -sizes[n])[:_MOST]
-    return ordered, sorted(values, key=lambda n: -values[n])[:_MOST]
+    return CodeRead(ordered, sorted(values, key=lambda n: -values[n])[:_MOST], list(machine))
+
+
+def _is_clock(called: Any) -> bool:
+    """Whether a builtin gives the time or the date."""
+    owner = getattr(called, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, datetime.date):
+        return getattr(called, "__name__", "") in ("now", "utcnow", "today")
+    return getattr(called, "__module__", None) == "time" and getattr(called, "__name__", "") != "sleep"
+
+
+def _asker(frame: FrameType) -> FrameType | None:
+    """The code of the model that looks up an environment variable itself; None where a library does."""
+    caller = frame.f_back
+    while caller is not None and caller.f_code.co_filename.replace("\\", "/").endswith(_LOOKUPS):
+        caller = caller.f_back
+    return caller if caller is not None and _is_telling(caller.f_code) else None
+
+
+def _place(frame: FrameType) -> str:
+    return f"{Path(frame.f_code.co_filename).name} line {frame.f_lineno}"
 
 
 def _is_telling(code: CodeType) -> bool:

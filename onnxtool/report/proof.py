@@ -13,6 +13,7 @@ KINDS = {
     "rows": "table rows",
     "thresholds": "at thresholds",
     "missing": "not finite",
+    "missing rows": "nothing but NaN in places",
     "text": "other texts",
     "branch": "for branches",
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+_ZERO = np.float32(-1e-35)
 # skl2onnx 1.20 copies trees by this function, which it imports by name into several modules.
 _COPY = "add_tree_to_attribute_pairs"
 
@@ -73,11 +74,18 @@ def _with_thresholds(plain: Any) -> Any:
         values, modes = attributes.get("nodes_values"), attributes.get("nodes_modes")
         if isinstance(values, list) and modes is not None and len(modes) == len(values):
             attributes["nodes_values"] = [
-                rounded_down(v) if m == "BRANCH_LEQ" else v for v, m in zip(values, modes, strict=True)
+                _beside_zero(rounded_down(v)) if m == "BRANCH_LEQ" else v for v, m in zip(values, modes, strict=True)
             ]
         return plain(self, *arguments, **attributes)
 
     return add_node
+
+
+def _beside_zero(threshold: float) -> float:
+    """LightGBM 4 takes numbers of up to 1e-35 for zero (kZeroThreshold) before it compares them with its thresholds, of
+    which -1e-35 is one wherever a feature holds zeros.
+    """
+    return float(np.nextafter(_ZERO, np.float32(-np.inf))) if threshold == float(_ZERO) else threshold
 
 
 def _adjusting(plain: Any) -> Any:

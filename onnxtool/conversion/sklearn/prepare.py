@@ -18,7 +18,7 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
         (estimator, things to say aloud).
     """
     estimator = _plain(estimator)
-    if not any(_text_imputer(step) or _flattening(step) for step in steps_of(estimator)):
+    if not any(_text_imputer(step) or _flattening(step) or _listed_weights(step) for step in steps_of(estimator)):
         return estimator, []
     estimator = copy.deepcopy(estimator)
     notes = []
@@ -28,6 +28,8 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
             notes = ["missing text is given to the ONNX file as the empty string, since it has no NaN for text"]
         elif _flattening(step):
             step.flatten_transform = False  # concerns transform() alone
+        if _listed_weights(step):
+            step.weights = np.asarray(step.weights, dtype=np.float64)  # skl2onnx 1.20 asks a list for its sum()
     return estimator, notes
 
 
@@ -135,6 +137,10 @@ def _text_imputer(step: Any) -> bool:
 
 def _flattening(step: Any) -> bool:
     return type(step).__name__ == "VotingClassifier" and bool(getattr(step, "flatten_transform", False))
+
+
+def _listed_weights(step: Any) -> bool:
+    return type(step).__name__.startswith("Voting") and isinstance(getattr(step, "weights", None), (list, tuple))
 
 
 def chosen_options(estimator: Any) -> list[str]:

@@ -42,7 +42,7 @@ class TensorFlowModel(SourceModel):
     nchw: bool = False
     trackable: Any = None
     notes: list[str] = field(default_factory=list)
-    limits: Sequence[str] = ("missing",)  # what comparisons make of NaN differs from kernel to kernel
+    limits: Sequence[str] = ("missing", "missing rows")  # what comparisons make of NaN differs from kernel to kernel
     feeds_hint: Mapping[str, Domain] | None = None
     concrete: Any = None
 

@@ -22,7 +22,7 @@ from onnxtool.validation.inputs.branches import BranchWatch, Part, forced, has_b
 from onnxtool.validation.inputs.conditions import ConditionWatch, Outcome, has_conditions, told_apart
 from onnxtool.validation.inputs.counterexample import Findings, hold
 from onnxtool.validation.inputs.facts import Facts, read_facts
-from onnxtool.validation.inputs.observe import telling
+from onnxtool.validation.inputs.observe import takes_doubles, telling
 from onnxtool.validation.inputs.reach import reach
 from onnxtool.validation.inputs.seek import seek
 from onnxtool.validation.inputs.sizes import dynamic_dims
@@ -97,7 +97,7 @@ def reach_conditions(
                     outputs = reference.run(item.feeds)
             except OnnxToolError:
                 continue
-            if telling(outputs, "branch"):
+            if telling(outputs, "branch", doubles=takes_doubles(specs)):
                 trials.append(
                     Trial(f"an input that reaches {item.outcome} in {name}", "branch", dict(item.feeds), outputs)
                 )

@@ -24,7 +24,7 @@ _MOST_TRIALS = {"quick": 40, "normal": 160, "thorough": 2000}
 _LEAST_TRIALS, _SLOW = 12, 0.5  # so many are tried whatever the time, unless one takes longer than that (seconds)
 _MOST_BYTES = 1 << 27  # of inputs and outputs that are kept
 _GROWTH, _ELEMENTS = 8, 1 << 18  # inputs may grow to so many times the usual ones, or to so many elements
-_HUGE = 1e30  # beyond it, float32 may overflow on one side only
+_HUGE, _HUGE_DOUBLE = 1e30, 1e290  # beyond it, floats may overflow on one side only
 
 
 @dataclass
@@ -95,7 +95,7 @@ def observe(
             observed.refused.append(label)
             observed.attempted.append(made)
             continue
-        if not telling(outputs, kind):
+        if not telling(outputs, kind, doubles=takes_doubles(specs)):
             observed.unusable.append(label)
             observed.attempted.append(made)
             continue
@@ -211,8 +211,20 @@ def _elements(feeds: Mapping[str, Any]) -> float:
     return float(sum(np.size(a) for a in feeds.values()))
 
 
-def telling(outputs: Mapping[str, Any], kind: str) -> bool:
-    """Whether the outputs can be held against others: all finite, and not at the edge of what floats hold."""
+def takes_doubles(specs: Sequence[TensorSpec]) -> bool:
+    """Whether an input is of double precision."""
+    return any(s.dtype == np.float64 for s in specs)
+
+
+def telling(outputs: Mapping[str, Any], kind: str, *, doubles: bool = False) -> bool:
+    """Whether the outputs can be held against others: all finite, and not at the edge of what floats hold.
+
+    Args:
+        outputs: of the reference.
+        kind: of the trial.
+        doubles: the model takes doubles, so that it computes in them.
+    """
+    most = _HUGE_DOUBLE if doubles else _HUGE
     floats = 0
     for value in flatten(outputs).values():
         array = np.asarray(value)
@@ -220,7 +232,6 @@ def telling(outputs: Mapping[str, Any], kind: str) -> bool:
             continue
         floats += 1
         with np.errstate(all="ignore"):
-            most = _HUGE**10 if array.dtype == np.float64 else _HUGE
             if not np.isfinite(array).all() or float(np.abs(array).max()) > most:
                 return False
-    return floats > 0 or kind != "missing"
+    return floats > 0 or kind not in ("missing", "missing rows")

@@ -276,7 +276,7 @@ def _missing(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Gen
         made = {s.name: np.array(feeds[s.name]) for s in wide}
         for array in made.values():
             array[place] = np.nan
-        yield label, "missing", {**feeds, **made}
+        yield label, "missing rows", {**feeds, **made}
 
 
 def _texts(
