@@ -225,5 +225,10 @@ def failure(what: str, error: Exception) -> OnnxToolError:
     text = str(error)
     if "2GB" in text or "string too long" in text or "exceeds maximum protobuf" in text:
         return ResourceError("the model has more than 2 GB of weights, which TensorFlow's GraphDef cannot hold.")
+    if "incompatible with expected resource" in text:
+        return UnsupportedError(
+            "the model changes its own variables when it runs (a counter, a stateful layer, a seed of random numbers), "
+            "which an ONNX file cannot do. Make what it remembers an input and an output, or set stateful=False."
+        )
     reason = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return UnsupportedError(f"{what}: {type(error).__name__}: {reason}")

@@ -1,4 +1,4 @@
-"""TensorFlow operators that tf2onnx 1.17 does not translate and Keras layers use."""
+"""TensorFlow operators that tf2onnx 1.17 does not translate and Keras layers use, or translates wrongly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ def register() -> None:
     """Make tf2onnx know them; it keeps one global table of handlers."""
     from tf2onnx.handler import tf_op
 
-    handlers = (("Erfc", 9, _erfc), ("Expm1", 9, _expm1), ("Bitcast", 9, _sign_bit), ("Bucketize", 16, _bucketize))
+    handlers = (
+        ("Erfc", 9, _erfc),
+        ("Expm1", 9, _expm1),
+        ("Bitcast", 9, _sign_bit),
+        ("Bucketize", 16, _bucketize),
+        ("FloorDiv", 13, _floor_div),
+        ("FloorMod", 13, _floor_mod),
+    )
     for name, since, handler in handlers:
         tf_op(name).register_compat_handler(handler, since)
 
@@ -90,6 +97,40 @@ def _bucketize(graph: Any, node: Any, **_: Any) -> None:
     reached = graph.make_node("GreaterOrEqual", [wide, edges]).output[0]
     ones = graph.make_node("Cast", [reached], attr={"to": dtype}).output[0]
     graph.make_node("ReduceSum", [ones, last], attr={"keepdims": 0}, outputs=[result], dtypes=[dtype], shapes=[shape])
+
+
+def _floor_div(graph: Any, node: Any, **_: Any) -> None:
+    """floor(x / y). ONNX's Div of integers rounds towards zero: it is exact once the remainder is taken off."""
+    dtype, shape = graph.get_dtype(node.output[0]), graph.get_shape(node.output[0])
+    (x, y), result = node.input, node.output[0]
+    graph.remove_node(node.name)
+    if dtype in _floats():
+        quotient = graph.make_node("Div", [x, y]).output[0]
+        graph.make_node("Floor", [quotient], outputs=[result], dtypes=[dtype], shapes=[shape])
+        return
+    rest = graph.make_node("Mod", [x, y]).output[0]
+    whole = graph.make_node("Sub", [x, rest]).output[0]
+    graph.make_node("Div", [whole, y], outputs=[result], dtypes=[dtype], shapes=[shape])
+
+
+def _floor_mod(graph: Any, node: Any, **_: Any) -> None:
+    """X - y floor(x / y), which has the sign of y; of integers that is ONNX's Mod."""
+    dtype, shape = graph.get_dtype(node.output[0]), graph.get_shape(node.output[0])
+    (x, y), result = node.input, node.output[0]
+    graph.remove_node(node.name)
+    if dtype not in _floats():
+        graph.make_node("Mod", [x, y], outputs=[result], dtypes=[dtype], shapes=[shape])
+        return
+    quotient = graph.make_node("Div", [x, y]).output[0]
+    whole = graph.make_node("Floor", [quotient]).output[0]
+    taken = graph.make_node("Mul", [whole, y]).output[0]
+    graph.make_node("Sub", [x, taken], outputs=[result], dtypes=[dtype], shapes=[shape])
+
+
+def _floats() -> tuple[int, ...]:
+    from onnx import TensorProto
+
+    return (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE)
 
 
 def _numpy_type(onnx_type: int) -> Any:

@@ -106,7 +106,7 @@ def test_lightgbm_takes_what_is_next_to_zero_for_zero(tmp_path: Path) -> None:
     rows = np.where(RANDOM.random((300, 2)) < 0.4, 0.0, RANDOM.standard_normal((300, 2)))
     booster = lightgbm.LGBMRegressor(n_estimators=3, verbose=-1, min_child_samples=5).fit(rows, np.sign(rows[:, 0]))
     near = np.array([[s * 1e-35, 0.0] for s in (-1, 1)] + [[s * 2e-35, 0.0] for s in (-1, 1)], np.float32)
-    assert "-1.00000001800250948e-35" in booster.booster_.model_to_string()
+    assert "-1.0000000180025095e-35" in booster.booster_.model_to_string()
     session = converted(booster, tmp_path)
     found = session.run(None, {session.get_inputs()[0].name: near})[0].reshape(-1)
     np.testing.assert_allclose(found, booster.predict(near.astype(np.float64)), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,39 @@
+"""Operators of TensorFlow that tf2onnx translates wrongly are right, and a model with state is refused in plain words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import onnxtool
+from onnxtool.errors import UnsupportedError
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tf2onnx")
+
+
+def saved(function: object, dtype: object, folder: Path) -> Path:
+    module = tf.Module()
+    module.count = tf.Variable(0, dtype=tf.int64)
+    spec = tf.TensorSpec([None, 4], dtype, name="x")
+    module.call = tf.function(lambda x: {"y": function(module, x)}, input_signature=[spec])  # type: ignore[operator]
+    tf.saved_model.save(module, str(folder / "model"), signatures=module.call.get_concrete_function())
+    return folder / "model"
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_division_and_remainder_round_down(dtype: str, tmp_path: Path) -> None:
+    source = saved(lambda _, x: x // 3 + 100 * (x % -7), dtype, tmp_path)
+    assert onnxtool.convert(source, tmp_path / "out.onnx", effort="quick").ok
+    x = np.array([[-7, -3, -1, 0], [1, 2, 20, -21]]).astype(dtype)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
+    np.testing.assert_array_equal(found, x // 3 + 100 * (x % np.array(-7, dtype)))
+
+
+def test_a_model_that_counts_is_refused(tmp_path: Path) -> None:
+    source = saved(lambda module, x: x * module.count.assign_add(1), "int64", tmp_path)
+    with pytest.raises(UnsupportedError, match="changes its own variables"):
+        onnxtool.convert(source, tmp_path / "out.onnx")
