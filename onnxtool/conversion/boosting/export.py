@@ -126,12 +126,18 @@ def _range(proto: onnx.ModelProto, model: SklearnModel) -> dict[str, Domain] | N
     return {model.inputs[0].name: Domain(float(low) - margin, float(high) + margin)}
 
 
-@cache
 def register_estimators() -> None:
     """Let skl2onnx convert estimators of XGBoost, LightGBM and CatBoost that are steps of a pipeline.
 
-    Only packages that the unpickled model has already imported are registered.
+    Only packages that the unpickled model has already imported are registered; others when they are.
     """
+    for package, alias in (("xgboost", "XGBoostXGB"), ("lightgbm", "LightGbmLGBM"), ("catboost", "CatBoost")):
+        if package in sys.modules:
+            _register(package, alias)
+
+
+@cache
+def _register(package: str, alias: str) -> None:
     from skl2onnx import update_registered_converter
     from skl2onnx.common.shape_calculator import (
         calculate_linear_classifier_output_shapes as classifier_shapes,
@@ -141,21 +147,17 @@ def register_estimators() -> None:
     )
 
     options = {"nocl": [True, False], "zipmap": [True, False, "columns"], "raw_scores": [True, False]}
-    for package, alias in (("xgboost", "XGBoostXGB"), ("lightgbm", "LightGbmLGBM"), ("catboost", "CatBoost")):
-        module = sys.modules.get(package)
-        if module is None:
-            continue
-        converter = _converter(package)
-        prefix = {"xgboost": "XGB", "lightgbm": "LGBM", "catboost": "CatBoost"}[package]
-        for kind, shapes in (("Classifier", classifier_shapes), ("Regressor", regressor_shapes)):
-            update_registered_converter(
-                getattr(module, prefix + kind),
-                alias + kind,
-                shapes,
-                converter,
-                parser=_parse_classifier if (package, kind) == ("catboost", "Classifier") else None,
-                options=options if kind == "Classifier" else None,
-            )
+    module, converter = sys.modules[package], _converter(package)
+    prefix = {"xgboost": "XGB", "lightgbm": "LGBM", "catboost": "CatBoost"}[package]
+    for kind, shapes in (("Classifier", classifier_shapes), ("Regressor", regressor_shapes)):
+        update_registered_converter(
+            getattr(module, prefix + kind),
+            alias + kind,
+            shapes,
+            converter,
+            parser=_parse_classifier if (package, kind) == ("catboost", "Classifier") else None,
+            options=options if kind == "Classifier" else None,
+        )
 
 
 def _parse_classifier(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:  # noqa: ARG001

@@ -1,4 +1,4 @@
-"""Operators of TensorFlow that tf2onnx translates wrongly are right, and a model with state is refused in plain words."""
+"""Operators that tf2onnx translates wrongly are right, and a model with state is refused in plain words."""
 
 from __future__ import annotations
 
