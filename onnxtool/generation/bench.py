@@ -126,7 +126,7 @@ def _speed(restart: Callable[[], None], step: Step, context: int, vocabulary: in
 
 def _bundle(path: Path, threads: int | None, room: int) -> tuple[str, Callable[[], None], Step, int]:
     bundle = Bundle.open(path)
-    decoder = Decoder(bundle, SessionOptions(threads=threads))
+    decoder = Decoder(bundle, SessionOptions(threads=threads), generates=True)
 
     def step(tokens: Sequence[int]) -> int:
         return int(decoder.run(np.asarray(tokens))[-1].argmax())

@@ -10,10 +10,12 @@ import onnxruntime as ort
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.generation.bundle import Bundle
 from onnxtool.model.io import read_proto
+from onnxtool.runtime.huge_pages import use_huge_pages
 from onnxtool.runtime.isolation import guarded, native_silence
 from onnxtool.runtime.session import SessionOptions, classify, create_session
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+_HUGE_PAGES_ABOVE = 64 << 20  # bytes of the model; a smaller one is in the processor's caches anyway
 _FED = {"input_ids", "attention_mask", "position_ids"}
 
 
@@ -26,8 +28,19 @@ class Decoder:
         capacity: tokens that the cache has room for.
     """
 
-    def __init__(self, bundle: Bundle, options: SessionOptions = SessionOptions()) -> None:  # noqa: B008  (frozen)
+    def __init__(
+        self,
+        bundle: Bundle,
+        options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
+        *,
+        generates: bool = False,
+    ) -> None:
         """Load the model.
+
+        Args:
+            bundle: where it is.
+            options: of the session.
+            generates: many tokens will come, one after the other: worth to prepare the memory for.
 
         Raises:
             InputError, UnsupportedError, ResourceError: as `create_session`; also for a model that is not a decoder
@@ -35,6 +48,8 @@ class Decoder:
         """
         self.bundle = bundle
         self.session = create_session(bundle.model, options)
+        if generates and bundle.model_bytes > _HUGE_PAGES_ABOVE:
+            use_huge_pages()
         inputs = {i.name: i for i in self.session.get_inputs()}
         outputs = [o.name for o in self.session.get_outputs()]
         names = bundle.config["model"]["decoder"]
@@ -74,6 +89,7 @@ class Decoder:
                 ort.OrtValue.ortvalue_from_numpy(np.zeros(self._row(s, batch, rows), self._dtype)) for s in self._shapes
             ]
             self.capacity, self.batch = capacity, batch
+            self._bind_cache()
         self.length = 0
 
     def run(self, tokens: np.ndarray) -> np.ndarray:
@@ -119,6 +135,18 @@ class Decoder:
         if self._positions:
             positions = np.broadcast_to(np.arange(self.length, total, dtype=np.int64), (batch, new))
             binding.bind_cpu_input("position_ids", np.ascontiguousarray(positions))
+        binding.bind_output("logits", "cpu")  # in the place of the last one, whose memory is the caller's
+        self.session.run_with_iobinding(binding)
+        if self._shared:
+            logits = binding.get_outputs()[0]
+        else:
+            logits, *self._cache = binding.get_outputs()
+            self._bind_cache()
+        return np.asarray(logits.numpy(), np.float32)
+
+    def _bind_cache(self) -> None:
+        """Where keys and values come from and go to; buffers that are written in place stay bound for all steps."""
+        binding = self._binding
         for name, value in zip(self._past, self._cache, strict=True):
             binding.bind_ortvalue_input(name, value)
         binding.clear_binding_outputs()
@@ -128,11 +156,6 @@ class Decoder:
                 binding.bind_ortvalue_output(name, value)
             else:
                 binding.bind_output(name, "cpu")
-        self.session.run_with_iobinding(binding)
-        logits, *present = binding.get_outputs()
-        if not self._shared:
-            self._cache = list(present)
-        return np.asarray(logits.numpy(), np.float32)
 
     def _row(self, shape: list[int | str], batch: int, rows: int) -> tuple[int, ...]:
         """The cache's shape: [batch, key-value heads, rows, head size], as the file has it where it says."""

@@ -16,6 +16,7 @@ from onnxtool.generation.tokenizer import BundleTokenizer, Message
 from onnxtool.report.generate import GenerateReport
 from onnxtool.runtime.session import SessionOptions
 
+_MANY = 32  # tokens, from which on it pays to prepare the memory
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # a token may end in the middle of a character
 
 
@@ -57,7 +58,7 @@ def generate(
         raise InputError("the prompt has no tokens.")
     _verify_room(bundle, ids)
     began = time.perf_counter()
-    decoder = Decoder(bundle, SessionOptions(threads=threads))
+    decoder = Decoder(bundle, SessionOptions(threads=threads), generates=max_tokens > _MANY)
     loaded = time.perf_counter()
     stream = TextStream(tokenizer, stop, write or (lambda _: None))
     tokens, ended, first = continue_tokens(

@@ -21,7 +21,7 @@ def decode_speeds(bundles: Sequence[Bundle], threads: int | None) -> list[float]
 
     They take turns, so that a busy moment of the machine hits all of them; the figure is of the median step.
     """
-    decoders = [Decoder(b, SessionOptions(threads=threads, stop_spinning=True)) for b in bundles]
+    decoders = [Decoder(b, SessionOptions(threads=threads, stop_spinning=True), generates=True) for b in bundles]
     room = _CONTEXT + 1 + _ROUNDS * _STEPS
     times: list[list[float]] = [[] for _ in decoders]
     for decoder in decoders:

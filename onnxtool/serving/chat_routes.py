@@ -54,7 +54,7 @@ class _ServedBundle:
         self.target, self.bundle = target, Bundle.open(target.path)
         _try_alone(target)
         self.tokenizer = BundleTokenizer(self.bundle.folder)
-        self.decoder = Decoder(self.bundle, options.session)
+        self.decoder = Decoder(self.bundle, options.session, generates=True)
         self.turn = asyncio.Lock()
         self.waiting = 0
 
