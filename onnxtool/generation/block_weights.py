@@ -6,13 +6,14 @@ larger than memory takes no more of it than its largest weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import UnsupportedError
+from onnxtool.generation.gptq import gptq_blocks
 from onnxtool.model.ir.editing import insert, lazy_initializer, new_initializer, remove_unused, replace_value
 from onnxtool.model.ir.queries import is_op
 from onnxtool.quantization.algorithms.weight_only import DOMAIN, Blocks, blockable, quantize_blocks
@@ -30,17 +31,20 @@ class BlockFormat:
         block: weights of one column that share a scale.
         symmetric: without zero points.
         accuracy_level: 4 rounds the activations to int8 block by block, 0 keeps them float32.
+        calibrated: rounded by GPTQ, where the store has the moments of the product's inputs.
     """
 
     bits: int
     block: int
     symmetric: bool = True
     accuracy_level: int = 4
+    calibrated: bool = False
 
     def __str__(self) -> str:
         points = "" if self.symmetric else ", zero points"
         exact = "" if self.accuracy_level else ", float activations"
-        return f"int{self.bits} in {self.block}s{points}{exact}"
+        method = " by GPTQ" if self.calibrated else ""
+        return f"int{self.bits} in {self.block}s{points}{exact}{method}"
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class WeightPlan:
     Attributes:
         layers: of the products in the layers.
         head: of the product that gives the logits, and of the embedding where both share a weight.
-        embedding: of an embedding of its own.
+        embedding: of an embedding of its own; where both share a weight, only if the head has an exception.
         exceptions: of single products, by the name of the node.
     """
 
@@ -76,15 +80,20 @@ class BlockStore:
     """Computes blocks of weights, and keeps those of a model that is small enough."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, int, int, bool], Blocks] = {}
+        self._kept: dict[tuple[str, BlockFormat], Blocks] = {}
         self.keep = False
+        self.moments: dict[str, np.ndarray] = {}  # of the inputs of the product with a weight, for GPTQ
 
     def blocks(self, name: str, weight: Callable[[], np.ndarray], how: BlockFormat) -> Blocks:
         """The blocks of a float32 [K, N] weight."""
-        key = (name, how.bits, how.block, how.symmetric)
+        moments = self.moments.get(name) if how.calibrated else None
+        key = (name, replace(how, accuracy_level=0, calibrated=moments is not None))
         if key in self._kept:
             return self._kept[key]
-        found = quantize_blocks(weight(), how.bits, how.block, symmetric=how.symmetric, search=True)
+        if moments is not None:
+            found = gptq_blocks(weight(), moments, how.bits, how.block, symmetric=how.symmetric)
+        else:
+            found = quantize_blocks(weight(), how.bits, how.block, symmetric=how.symmetric, search=True)
         if not self.keep:
             self._kept.clear()  # the scales are asked for right after the integers
         self._kept[key] = found
@@ -94,6 +103,11 @@ class BlockStore:
 def products(model: ir.Model) -> list[ir.Node]:
     """The products with a constant float32 weight, in the order of the graph; the head, if it is one, comes last."""
     return [n for n in model.graph if blockable(n) and n.op_type == "MatMul"]
+
+
+def head_of(model: ir.Model, nodes: Sequence[ir.Node]) -> ir.Node | None:
+    """The product that gives the logits, of all `products`."""
+    return nodes[-1] if nodes and _gives_logits(nodes[-1], model) else None
 
 
 def write_blocks(model: ir.Model, plan: WeightPlan, store: BlockStore) -> dict[str, int]:
@@ -113,7 +127,7 @@ def write_blocks(model: ir.Model, plan: WeightPlan, store: BlockStore) -> dict[s
     nodes = products(model)
     if not nodes:
         raise UnsupportedError("the model has no products with float32 weights; is it quantized already?")
-    head = nodes[-1] if _gives_logits(nodes[-1], model) else None
+    head = head_of(model, nodes)
     embedding = _embedding(model)
     weights = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
     store.keep = weights < _KEEP_BELOW
@@ -173,7 +187,13 @@ def _embedding(model: ir.Model) -> tuple[ir.Node, ir.Value, bool] | None:
 
 
 def _stored(
-    graph: ir.Graph, weight: ir.Value, how: BlockFormat, store: BlockStore, *, transposed: bool = False
+    graph: ir.Graph,
+    weight: ir.Value,
+    how: BlockFormat,
+    store: BlockStore,
+    *,
+    transposed: bool = False,
+    name: str | None = None,
 ) -> list[ir.Value]:
     """Initializers for integers, scales and zero points of a [K, N] weight, or of an [N, K] one when `transposed`."""
     tensor = weight.const_value
@@ -181,7 +201,7 @@ def _stored(
     shape = tensor.shape.numpy()
     rows, columns = shape[::-1] if transposed else shape
     count = -(-rows // how.block)
-    name = f"{weight.name}_table" if transposed else str(weight.name)
+    name = name or str(weight.name)
 
     def blocks() -> Blocks:
         return store.blocks(name, lambda: tensor.numpy().T if transposed else tensor.numpy(), how)
@@ -237,13 +257,19 @@ def _lookup(
 ) -> None:
     """Look tokens up in the head's blocks where both share a weight, else in blocks of the embedding's own."""
     assert table.const_value is not None
-    if transposed and str(table.name) in made:
+    shared = transposed and str(table.name) in made
+    if shared and plan.embedding is not None and made[str(table.name)][0] != plan.head:
+        # The head went to fewer bits alone: a lookup costs next to nothing, its error goes through all layers.
+        how = plan.embedding
+        stored = _stored(model.graph, table, how, store, name=f"{table.name}_table")
+        size = table.const_value.shape.numpy()[0]
+    elif shared:
         how, stored = made[str(table.name)]
         size = table.const_value.shape.numpy()[0]
     elif plan.embedding is not None and not transposed and table.const_value.dtype == ir.DataType.FLOAT:
         how = plan.embedding
         size = table.const_value.shape.numpy()[1]
-        stored = _stored(model.graph, table, how, store, transposed=True)
+        stored = _stored(model.graph, table, how, store, transposed=True, name=f"{table.name}_table")
     else:
         return
     count = -(-size // how.block)

@@ -86,6 +86,20 @@ def ratio(losses: np.ndarray, reference: np.ndarray) -> tuple[float, float, floa
     return _exp(mean), _exp(mean - spread), _exp(mean + spread)
 
 
+def divergence(reference: np.ndarray, logits: np.ndarray) -> float:
+    """Mean Kullback-Leibler divergence of the predictions from the reference's, in nats; both [tokens, vocabulary].
+
+    It tells small changes apart on far fewer tokens than perplexity does: it has no part of chance in it.
+    """
+    total = 0.0
+    for expected, actual in zip(reference, logits, strict=True):
+        wanted, found = (v.astype(np.float64) - v.max() for v in (expected, actual))
+        wanted -= np.log(np.exp(wanted).sum())
+        found -= np.log(np.exp(found).sum())
+        total += float((np.exp(wanted) * (wanted - found)).sum())
+    return max(total, 0.0) / len(reference)
+
+
 def _losses(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Negative log-likelihood of each target, float64 [tokens]."""
     values = logits.astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -11,14 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.errors import UsageError
-from onnxtool.generation.block_weights import BlockFormat, BlockStore, WeightPlan, products, write_blocks
+from onnxtool.generation.block_weights import BlockFormat, BlockStore, WeightPlan, head_of, products, write_blocks
 from onnxtool.generation.bundle import Bundle
+from onnxtool.generation.calibration import input_moments, sampled_tokens
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.folder import check_output, staged_folder
-from onnxtool.generation.perplexity import MOST_TOKENS, load_text, perplexity, ratio
+from onnxtool.generation.perplexity import divergence, load_text, perplexity, ratio
 from onnxtool.generation.proof import PROMPTS, prove_runtime
 from onnxtool.generation.provenance import record
 from onnxtool.generation.sensitivity import Group, groups_of, widest_within
@@ -29,11 +32,14 @@ from onnxtool.report.bundle_quantize import BundleCandidate, BundleQuantizeRepor
 from onnxtool.runtime.isolation import ResourceAllowance, guarded
 from onnxtool.runtime.memory import release_memory
 
+BUNDLE_SECONDS = 300.0
 MODES = ("auto", "int8", "int4")
 _PACE = ResourceAllowance(seconds_per_byte=2e-5, most_seconds=36_000.0, bytes_per_byte=40.0, scale=60.0)
-_INT8 = (BlockFormat(8, 32), BlockFormat(8, 32, symmetric=False), BlockFormat(8, 128))
-_INT4 = BlockFormat(4, 32, symmetric=False)
-_SENSITIVITY_TOKENS = 512
+_INT8 = (BlockFormat(8, 32), BlockFormat(8, 64), BlockFormat(8, 128))
+_INT4 = BlockFormat(4, 32, symmetric=False, calibrated=True)
+_SENSITIVITY_TOKENS = 256
+_SENSITIVITY_SHARE = 0.7  # of the time; groups that were not measured by then stay in 8 bits
+_MOST_MOMENTS = 2 << 30  # bytes; the moments of larger models are not taken, and their weights rounded to the nearest
 _AGREEMENT_TOKENS = 64
 _AS_FAST = 0.97  # a candidate that is so near the fastest may win by its size
 
@@ -44,7 +50,6 @@ class _Measured:
     bundle: Bundle
     ratio: tuple[float, float, float]
     bytes: int
-    losses: np.ndarray
     speed: float = 0.0
 
     def within(self, budget: float, max_bytes: int | None) -> bool:
@@ -59,7 +64,7 @@ def quantize_bundle(
     max_perplexity: float = 0.01,
     max_bytes: int | None = None,
     eval_text: Path | None = None,
-    time_limit: float = 300.0,
+    time_limit: float = BUNDLE_SECONDS,
     threads: int | None = None,
 ) -> BundleQuantizeReport:
     """Store a bundle's weights in 8 and 4 bits; the fastest on this machine that keeps the budget is written.
@@ -97,7 +102,7 @@ def quantize_bundle(
         progress.task("quantizing", 4) as task,
     ):
         search = _Search(bundle, Path(scratch), load_text(eval_text), max_perplexity, max_bytes)
-        found = search.run(mode, lambda: time.perf_counter() - began > time_limit, task)
+        found = search.run(mode, lambda share=1.0: time.perf_counter() - began > share * time_limit, task)
         speeds = decode_speeds([bundle, *(m.bundle for m in found)], threads)
         for measured, speed in zip(found, speeds[1:], strict=True):
             measured.speed = speed
@@ -186,39 +191,56 @@ class _Search:
         self.perplexity, self.losses = perplexity(Decoder(bundle), self.tokenizer, *text)
         self._number = 0
 
-    def run(self, mode: str, late: Callable[[], bool], task: progress.Task) -> list[_Measured]:
-        """Candidates, measured but not timed."""
+    def run(self, mode: str, late: Callable[..., bool], task: progress.Task) -> list[_Measured]:
+        """Candidates, measured but not timed; `late` takes the share of the time after which it is late."""
         task.advance()
         found = [self.measure(WeightPlan(how, how, how)) for how in (_INT8 if mode != "int4" else _INT8[1:2])]
         task.advance()
         if mode == "int8" or late():
             return found
         fitting = [m for m in found if m.within(self.budget, None)]
-        base = min(fitting or found, key=lambda m: m.bytes)
+        base = min(fitting or found, key=lambda m: m.ratio[0])  # what leaves the most of the budget for 4 bits
+        self._calibrate()
         if mode == "int4":
             found.append(self.measure(replace(base.plan, layers=_INT4)))
             if found[-1].within(self.budget, self.max_bytes):
                 return found
         if not fitting:
             return found
-        ordered = self._ordered(base.plan, late)
+        ordered = self._ordered(base.plan, lambda: late(_SENSITIVITY_SHARE))
         task.advance()
-        if ordered:
-            found += widest_within(
-                ordered,
-                lambda groups: self.measure(_with(base.plan, groups)),
-                lambda m: m.ratio[0] <= 1 + self.budget,
-                late,
-            )
-        return found
+        mixed = widest_within(
+            ordered,
+            lambda groups: self.measure(_with(base.plan, groups)),
+            lambda m: m.ratio[0] <= 1 + self.budget,
+            late,
+        )
+        within = [m for m in mixed if m.within(self.budget, None)]
+        if within:  # the same products in 4 bits, the others in the other kinds of 8 bits
+            widest = max(within, key=lambda m: len(m.plan.exceptions)).plan
+            for other in (m for m in fitting if m is not base and not late()):
+                mixed.append(self.measure(replace(other.plan, exceptions=widest.exceptions)))
+        return found + mixed
 
-    def measure(self, plan: WeightPlan, tokens: int | None = None) -> _Measured:
+    def measure(self, plan: WeightPlan) -> _Measured:
         """Write a candidate to the scratch folder and measure its perplexity."""
         bundle = self._write(plan)
-        name, text = self.text
-        losses = perplexity(Decoder(bundle), self.tokenizer, name, text, tokens=tokens or MOST_TOKENS)[1]
+        losses = perplexity(Decoder(bundle), self.tokenizer, *self.text)[1]
         release_memory()
-        return _Measured(plan, bundle, ratio(losses, self.losses[: losses.size]), bundle.model_bytes, losses)
+        return _Measured(plan, bundle, ratio(losses, self.losses), bundle.model_bytes)
+
+    def _calibrate(self) -> None:
+        """Take the moments that GPTQ needs, where there is memory for them."""
+        nodes = products(io.load(self.bundle.model))
+        inputs = {str(n.inputs[1].name): n.inputs[0] for n in nodes if n.inputs[1] is not None}
+        names = {w: str(v.name) for w, v in inputs.items() if v is not None and v.producer() is not None}
+        rows = {str(n.inputs[1].name): _weight_shape(n)[0] for n in nodes if n.inputs[1] is not None}
+        widths = {name: rows[weight] for weight, name in names.items()}
+        if sum(4 * k * k for k in widths.values()) > _MOST_MOMENTS:
+            return
+        found = input_moments(self.bundle, list(widths), sampled_tokens(Decoder(self.bundle)))
+        self.store.moments = {weight: found[name] for weight, name in names.items()}
+        release_memory()
 
     def _write(self, plan: WeightPlan) -> Bundle:
         folder = self.scratch / f"{self._number}"
@@ -233,24 +255,45 @@ class _Search:
         io.save(graph, folder / model, external=True)
         return Bundle.open(folder)
 
+    @staticmethod
+    def _logits(bundle: Bundle, ids: np.ndarray) -> np.ndarray:
+        decoder = Decoder(bundle)
+        decoder.start(ids.size)
+        logits = decoder.run(ids)
+        release_memory()
+        return logits
+
     def _ordered(self, base: WeightPlan, late: Callable[[], bool]) -> list[Group]:
         """Groups of products, by what 4 bits in them cost for each byte they save; the cheapest first."""
-        groups = groups_of(products(io.load(self.bundle.model)), self.bundle.layers)
-        start = self.measure(base, _SENSITIVITY_TOKENS)
+        model = io.load(self.bundle.model)
+        nodes = products(model)
+        groups = groups_of(nodes, self.bundle.layers)
+        head = head_of(model, nodes)
+        if head is not None:
+            groups.append(Group("head", (str(head.name),), math.prod(_weight_shape(head))))
+        ids = self.tokenizer.encode(self.text[1], special=False)[: min(_SENSITIVITY_TOKENS, self.bundle.context)]
+        reference = self._logits(self.bundle, ids)
+        start = divergence(reference, self._logits(self._write(base), ids))
         costs: list[tuple[float, float, Group]] = []
         with progress.task("measuring sensitivity", len(groups)) as task:
             for group in groups:
                 if late():
                     break
-                found = self.measure(_with(base, [group]), _SENSITIVITY_TOKENS)
-                loss = float((found.losses - start.losses).mean())
-                shutil.rmtree(found.bundle.folder, ignore_errors=True)
-                costs.append((max(loss, 0.0) / group.weights, loss, group))
+                made = self._write(_with(base, [group]))
+                loss = max(divergence(reference, self._logits(made, ids)) - start, 1e-9)
+                shutil.rmtree(made.folder, ignore_errors=True)
+                costs.append((loss / group.weights, loss, group))
                 task.advance()
-        shutil.rmtree(start.bundle.folder, ignore_errors=True)
         costs.sort(key=lambda c: (c[0], c[2].name))
         self.sensitivities = tuple(GroupSensitivity(g.name, g.weights, loss) for _, loss, g in costs)
         return [g for _, _, g in costs]
+
+
+def _weight_shape(product: ir.Node) -> tuple[int, int]:
+    weight = product.inputs[1]
+    assert weight is not None and weight.const_value is not None
+    rows, columns = weight.const_value.shape.numpy()
+    return int(rows), int(columns)
 
 
 def _with(base: WeightPlan, groups: Sequence[Group]) -> WeightPlan:

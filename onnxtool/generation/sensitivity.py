@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import onnx_ir as ir
 
-_PARTS = ("first", "middle", "last")
+_PARTS = 5
 _EVALUATIONS = 5
 Found = TypeVar("Found")
 
@@ -19,7 +20,7 @@ class Group:
     """Products of one kind in one part of the layers.
 
     Attributes:
-        name: "down_proj of the middle layers".
+        name: "down_proj of layers 6 to 11".
         nodes: their names.
         weights: how many weights they have.
     """
@@ -30,8 +31,9 @@ class Group:
 
 
 def groups_of(nodes: Sequence[ir.Node], layers: int) -> list[Group]:
-    """Put the products of the layers into groups by their kind, and the first, middle and last third of the layers."""
+    """Put the products of the layers into groups by their kind and a fifth of the layers."""
     found: dict[str, list[tuple[str, int]]] = {}
+    starts = [-(-layers * part // _PARTS) for part in range(_PARTS + 1)]
     for node in nodes:
         number = re.search(r"(?:layers|h|blocks?)[./](\d+)[./]", str(node.name))
         weight = node.inputs[1]
@@ -39,8 +41,8 @@ def groups_of(nodes: Sequence[ir.Node], layers: int) -> list[Group]:
             continue
         kind = re.split(r"[./]", str(node.name)[number.end() :])
         kind = [k for k in kind if not k.startswith("MatMul")]
-        part = _PARTS[min(2, 3 * int(number[1]) // max(1, layers))]
-        key = f"{kind[-1] if kind else 'products'} of the {part} layers"
+        part = max(0, bisect_right(starts, int(number[1]), hi=_PARTS) - 1)
+        key = f"{kind[-1] if kind else 'products'} of layers {starts[part]} to {starts[part + 1] - 1}"
         found.setdefault(key, []).append((str(node.name), int(weight.const_value.size)))
     return [Group(k, tuple(n for n, _ in v), sum(s for _, s in v)) for k, v in found.items()]
 

@@ -40,7 +40,7 @@ class GroupSensitivity:
     Attributes:
         group: the products, in words.
         weights: how many weights they have.
-        loss: by how much the mean negative log-likelihood rises, on a part of the text.
+        loss: mean Kullback-Leibler divergence from the float bundle's predictions, in nats, on a part of the text.
     """
 
     group: str

@@ -133,7 +133,9 @@ def command(
             "1). Default: 0.01 in auto; in other modes a loss of more than that is a warning.",
         ),
     ] = None,
-    time_limit: Annotated[float, typer.Option("--time-limit", min=1.0, help="auto: seconds to search for.")] = 100.0,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", min=1.0, help="auto: seconds to search for (a bundle: 300).")
+    ] = (100.0),
     smallest: Annotated[
         bool, typer.Option("--smallest", help="auto: when nothing beats float, write the smallest within the budget.")
     ] = False,
@@ -293,7 +295,7 @@ def command(
         bundle = is_bundle(model)
         unused.reject_for_bundle(given, bundle=bundle)
         if bundle:
-            from onnxtool.generation.quantize import quantize_bundle
+            from onnxtool.generation.quantize import BUNDLE_SECONDS, quantize_bundle
 
             out.emit(
                 quantize_bundle(
@@ -303,7 +305,7 @@ def command(
                     max_perplexity=percentage("--max-perplexity", max_perplexity),
                     max_bytes=byte_count("--max-size", max_size),
                     eval_text=None if eval_data is None else Path(eval_data),
-                    time_limit=time_limit,
+                    time_limit=time_limit if "time_limit" in given else BUNDLE_SECONDS,
                     threads=threads,
                 )
             )
