@@ -56,12 +56,14 @@ class WeightPlan:
         head: of the product that gives the logits, and of the embedding where both share a weight.
         embedding: of an embedding of its own; where both share a weight, only if the head has an exception.
         exceptions: of single products, by the name of the node.
+        smoothed: the model is one whose products' inputs were smoothed.
     """
 
     layers: BlockFormat | None
     head: BlockFormat | None
     embedding: BlockFormat | None = None
     exceptions: Mapping[str, BlockFormat | None] = field(default_factory=dict)
+    smoothed: bool = False
 
     def format_of(self, name: str, is_head: bool) -> BlockFormat | None:
         """The format of a product's weight."""
@@ -73,7 +75,7 @@ class WeightPlan:
         text = layers if head == layers else f"layers {layers}; head {head}"
         for other in dict.fromkeys(map(str, self.exceptions.values())):
             text += f"; {sum(str(e) == other for e in self.exceptions.values())} products {other}"
-        return text
+        return f"{text}; smoothed" if self.smoothed else text
 
 
 class BlockStore:

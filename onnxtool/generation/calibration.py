@@ -12,8 +12,8 @@ from onnxtool.generation.decoder import Decoder
 from onnxtool.model import io
 from onnxtool.runtime.session import SessionOptions, create_session
 
-SEQUENCES = 16
-LENGTH = 160
+SEQUENCES = 12
+LENGTH = 128
 
 
 def sampled_tokens(decoder: Decoder, sequences: int = SEQUENCES, length: int = LENGTH, seed: int = 0) -> np.ndarray:

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.errors import UsageError
 from onnxtool.generation.block_weights import BlockFormat, BlockStore, WeightPlan, head_of, products, write_blocks
-from onnxtool.generation.bundle import Bundle
+from onnxtool.generation.bundle import PROVENANCE, Bundle
 from onnxtool.generation.calibration import input_moments, sampled_tokens
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.folder import check_output, staged_folder
@@ -28,6 +28,7 @@ from onnxtool.generation.sensitivity import Group, groups_of, widest_within
 from onnxtool.generation.speed import decode_speeds
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model import io
+from onnxtool.quantization.algorithms.smooth_quant import smooth
 from onnxtool.report.bundle_quantize import BundleCandidate, BundleQuantizeReport, GroupSensitivity
 from onnxtool.runtime.isolation import ResourceAllowance, guarded
 from onnxtool.runtime.memory import release_memory
@@ -39,7 +40,13 @@ _INT8 = (BlockFormat(8, 32), BlockFormat(8, 64), BlockFormat(8, 128))
 _INT4 = BlockFormat(4, 32, symmetric=False, calibrated=True)
 _SENSITIVITY_TOKENS = 256
 _SENSITIVITY_SHARE = 0.7  # of the time; groups that were not measured by then stay in 8 bits
-_MOST_MOMENTS = 2 << 30  # bytes; the moments of larger models are not taken, and their weights rounded to the nearest
+# Bytes of moments and of float weights up to which weights are smoothed and rounded by GPTQ; those of larger models are
+# rounded to the nearest, one weight in memory at a time.
+_MOST_MOMENTS = 4 << 30
+_MOST_SMOOTHED = 4 << 30
+_SMOOTHING = 0.5  # share of the inputs' range that goes into the weights
+_SMOOTHING_TEXTS = 4  # of the calibration texts: a mean square of each input needs no more
+_EQUAL = 1e-6  # nats; smoothing changes nothing but rounding
 _AGREEMENT_TOKENS = 64
 _AS_FAST = 0.97  # a candidate that is so near the fastest may win by its size
 
@@ -187,20 +194,21 @@ class _Search:
         self.budget, self.max_bytes = budget, max_bytes
         self.tokenizer = BundleTokenizer(bundle.folder)
         self.store = BlockStore()
+        self.float, self.smoothed = bundle, False
         self.sensitivities: tuple[GroupSensitivity, ...] = ()
         self.perplexity, self.losses = perplexity(Decoder(bundle), self.tokenizer, *text)
         self._number = 0
 
     def run(self, mode: str, late: Callable[..., bool], task: progress.Task) -> list[_Measured]:
         """Candidates, measured but not timed; `late` takes the share of the time after which it is late."""
+        self._calibrate(mode)
         task.advance()
-        found = [self.measure(WeightPlan(how, how, how)) for how in (_INT8 if mode != "int4" else _INT8[1:2])]
+        found = [self.measure(self._plan(how)) for how in (_INT8 if mode != "int4" else _INT8[1:2])]
         task.advance()
         if mode == "int8" or late():
             return found
         fitting = [m for m in found if m.within(self.budget, None)]
         base = min(fitting or found, key=lambda m: m.ratio[0])  # what leaves the most of the budget for 4 bits
-        self._calibrate()
         if mode == "int4":
             found.append(self.measure(replace(base.plan, layers=_INT4)))
             if found[-1].within(self.budget, self.max_bytes):
@@ -222,6 +230,9 @@ class _Search:
                 mixed.append(self.measure(replace(other.plan, exceptions=widest.exceptions)))
         return found + mixed
 
+    def _plan(self, how: BlockFormat) -> WeightPlan:
+        return WeightPlan(how, how, how, smoothed=self.smoothed)
+
     def measure(self, plan: WeightPlan) -> _Measured:
         """Write a candidate to the scratch folder and measure its perplexity."""
         bundle = self._write(plan)
@@ -229,31 +240,57 @@ class _Search:
         release_memory()
         return _Measured(plan, bundle, ratio(losses, self.losses), bundle.model_bytes)
 
-    def _calibrate(self) -> None:
-        """Take the moments that GPTQ needs, where there is memory for them."""
-        nodes = products(io.load(self.bundle.model))
-        inputs = {str(n.inputs[1].name): n.inputs[0] for n in nodes if n.inputs[1] is not None}
+    def _calibrate(self, mode: str) -> None:
+        """Smooth what the products read, and take the moments that GPTQ needs, where there is memory for both."""
+        model = io.load(self.bundle.model)
+        nodes = products(model)
+        inputs = {_weight_name(n): n.inputs[0] for n in nodes}
         names = {w: str(v.name) for w, v in inputs.items() if v is not None and v.producer() is not None}
-        rows = {str(n.inputs[1].name): _weight_shape(n)[0] for n in nodes if n.inputs[1] is not None}
-        widths = {name: rows[weight] for weight, name in names.items()}
-        if sum(4 * k * k for k in widths.values()) > _MOST_MOMENTS:
+        widths = {names[w]: _weight_shape(n)[0] for n in nodes if (w := _weight_name(n)) in names}
+        if sum(4 * k * k for k in widths.values()) > _MOST_MOMENTS or self.bundle.model_bytes > _MOST_SMOOTHED:
             return
-        found = input_moments(self.bundle, list(widths), sampled_tokens(Decoder(self.bundle)))
-        self.store.moments = {weight: found[name] for weight, name in names.items()}
+        tokens = sampled_tokens(Decoder(self.bundle))
+        head = head_of(model, nodes)
+        # The head may share its weight with the embedding; elsewhere smoothing would take an operation of its own.
+        smoothed = [str(v.name) for w, v in inputs.items() if v is not None and w in names and _scalable(v)]
+        if head is not None:
+            smoothed = [n for n in smoothed if n != names.get(_weight_name(head))]
+        few = input_moments(self.bundle, list(dict.fromkeys(smoothed)), tokens[:_SMOOTHING_TEXTS])
+        smooth(model, {n: np.sqrt(np.diag(m)) for n, m in few.items()}, _SMOOTHING)
+        folder = self._folder("smoothed")
+        io.save(model, folder / self.bundle.model.name, external=True)
+        found = Bundle.open(folder)
+        ids = self._sensitivity_ids()
+        self.smoothed = divergence(self._logits(self.bundle, ids), self._logits(found, ids)) < _EQUAL
+        self.float = found if self.smoothed else self.bundle
+        if mode == "int8":
+            return
+        moments = input_moments(self.float, list(widths), tokens)
+        found_nodes = products(io.load(self.float.model))
+        read = {_weight_name(n): str(n.inputs[0].name) for n in found_nodes if n.inputs[0] is not None}
+        self.store.moments = {weight: moments[name] for weight, name in read.items() if name in moments}
         release_memory()
 
     def _write(self, plan: WeightPlan) -> Bundle:
-        folder = self.scratch / f"{self._number}"
+        folder = self._folder(f"{self._number}")
         self._number += 1
-        folder.mkdir()
-        model = self.bundle.model.name
-        for file in self.bundle.folder.iterdir():
-            if file.is_file() and not file.name.startswith(model) and file.name != "provenance.json":
-                shutil.copyfile(file, folder / file.name)
-        graph = io.load(self.bundle.model)
+        graph = io.load(self.float.model)
         write_blocks(graph, plan, self.store)
-        io.save(graph, folder / model, external=True)
+        io.save(graph, folder / self.bundle.model.name, external=True)
         return Bundle.open(folder)
+
+    def _folder(self, name: str) -> Path:
+        """A folder with all that a bundle has beside its model."""
+        folder = self.scratch / name
+        folder.mkdir()
+        for file in self.bundle.folder.iterdir():
+            if file.is_file() and not file.name.startswith(self.bundle.model.name) and file.name != PROVENANCE:
+                shutil.copyfile(file, folder / file.name)
+        return folder
+
+    def _sensitivity_ids(self) -> np.ndarray:
+        ids = self.tokenizer.encode(self.text[1], special=False)
+        return ids[: min(_SENSITIVITY_TOKENS, self.bundle.context)]
 
     @staticmethod
     def _logits(bundle: Bundle, ids: np.ndarray) -> np.ndarray:
@@ -265,13 +302,13 @@ class _Search:
 
     def _ordered(self, base: WeightPlan, late: Callable[[], bool]) -> list[Group]:
         """Groups of products, by what 4 bits in them cost for each byte they save; the cheapest first."""
-        model = io.load(self.bundle.model)
+        model = io.load(self.float.model)
         nodes = products(model)
         groups = groups_of(nodes, self.bundle.layers)
         head = head_of(model, nodes)
         if head is not None:
             groups.append(Group("head", (str(head.name),), math.prod(_weight_shape(head))))
-        ids = self.tokenizer.encode(self.text[1], special=False)[: min(_SENSITIVITY_TOKENS, self.bundle.context)]
+        ids = self._sensitivity_ids()
         reference = self._logits(self.bundle, ids)
         start = divergence(reference, self._logits(self._write(base), ids))
         costs: list[tuple[float, float, Group]] = []
@@ -287,6 +324,18 @@ class _Search:
         costs.sort(key=lambda c: (c[0], c[2].name))
         self.sensitivities = tuple(GroupSensitivity(g.name, g.weights, loss) for _, loss, g in costs)
         return [g for _, _, g in costs]
+
+
+def _scalable(value: ir.Value) -> bool:
+    """What comes out of a normalization, or of the product of a gate."""
+    producer = value.producer()
+    return producer is not None and (producer.op_type == "Mul" or producer.op_type.endswith("Normalization"))
+
+
+def _weight_name(product: ir.Node) -> str:
+    weight = product.inputs[1]
+    assert weight is not None
+    return str(weight.name)
 
 
 def _weight_shape(product: ir.Node) -> tuple[int, int]:

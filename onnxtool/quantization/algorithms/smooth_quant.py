@@ -24,6 +24,8 @@ from onnxtool.quantization.algorithms.qdq_placement import eligible
 
 LINEAR = ("MatMul", "Gemm")
 _NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+# After adding two tensors, of which the sum may be an output too: the inputs that scale what is normalized.
+_SKIP_NORMS = {"SkipLayerNormalization": (2, 3), "SkipSimplifiedLayerNormalization": (2,)}
 _OUTLIERS = 8.0  # largest channel against the median one, from which a Mul of its own pays
 _LARGEST = 1e4
 
@@ -148,7 +150,7 @@ def _steps(value: ir.Value, readers: set[ir.Node], channels: int) -> list[_Step]
         node = live.producer()
         if node is None:
             continue
-        if node.op_type in _NORMS:
+        if node.op_type in _NORMS or (node.op_type in _SKIP_NORMS and live is node.outputs[0]):
             own = _norm_steps(node, channels)
             if own is not None:
                 return own + steps
@@ -171,6 +173,9 @@ def _steps(value: ir.Value, readers: set[ir.Node], channels: int) -> list[_Step]
 
 
 def _norm_steps(node: ir.Node, channels: int) -> list[_Step] | None:
+    if node.op_type in _SKIP_NORMS:
+        scaling = [i for i in _SKIP_NORMS[node.op_type] if i < len(node.inputs) and node.inputs[i] is not None]
+        return [(node, i, 0) for i in scaling] if all(_is_vector(node.inputs[i], channels) for i in scaling) else None
     last = attribute(node, "axis", -1) == -1
     constants = [i for i in range(1, len(node.inputs)) if node.inputs[i] is not None]
     fits = all(_is_vector(node.inputs[i], channels) for i in constants)
