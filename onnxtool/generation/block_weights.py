@@ -148,12 +148,12 @@ def write_blocks(model: ir.Model, plan: WeightPlan, store: BlockStore) -> dict[s
     if embedding is not None:
         _lookup(model, *embedding, plan, made, store)
     remove_unused(model)
-    _read_small(model)
+    read_small(model)
     model.graph.opset_imports.setdefault(DOMAIN, 1)
     return counts
 
 
-def _read_small(model: ir.Model) -> None:
+def read_small(model: ir.Model) -> None:
     """Take small weights into memory: what is written without external data must not point into the source's."""
     for value in model.graph.initializers.values():
         tensor = value.const_value

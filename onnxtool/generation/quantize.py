@@ -16,7 +16,15 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.errors import UsageError
-from onnxtool.generation.block_weights import BlockFormat, BlockStore, WeightPlan, head_of, products, write_blocks
+from onnxtool.generation.block_weights import (
+    BlockFormat,
+    BlockStore,
+    WeightPlan,
+    head_of,
+    products,
+    read_small,
+    write_blocks,
+)
 from onnxtool.generation.bundle import PROVENANCE, Bundle
 from onnxtool.generation.calibration import input_moments, sampled_tokens
 from onnxtool.generation.decoder import Decoder
@@ -44,7 +52,7 @@ _SENSITIVITY_SHARE = 0.7  # of the time; groups that were not measured by then s
 # rounded to the nearest, one weight in memory at a time.
 _MOST_MOMENTS = 4 << 30
 _MOST_SMOOTHED = 4 << 30
-_SMOOTHING = 0.5  # share of the inputs' range that goes into the weights
+_SMOOTHING = 0.4  # share of the inputs' range that goes into the weights
 _SMOOTHING_TEXTS = 4  # of the calibration texts: a mean square of each input needs no more
 _EQUAL = 1e-6  # nats; smoothing changes nothing but rounding
 _AGREEMENT_TOKENS = 64
@@ -257,6 +265,7 @@ class _Search:
             smoothed = [n for n in smoothed if n != names.get(_weight_name(head))]
         few = input_moments(self.bundle, list(dict.fromkeys(smoothed)), tokens[:_SMOOTHING_TEXTS])
         smooth(model, {n: np.sqrt(np.diag(m)) for n, m in few.items()}, _SMOOTHING)
+        read_small(model)
         folder = self._folder("smoothed")
         io.save(model, folder / self.bundle.model.name, external=True)
         found = Bundle.open(folder)

@@ -9,11 +9,12 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.errors import UsageError
-from onnxtool.generation.block_weights import BlockFormat, BlockStore, WeightPlan, write_blocks
+from onnxtool.generation.block_weights import BlockFormat, BlockStore, WeightPlan, head_of, products, write_blocks
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
+from onnxtool.generation.perplexity import load_text, perplexity
 from onnxtool.generation.provenance import history
-from onnxtool.generation.quantize import quantize_bundle
+from onnxtool.generation.quantize import _Search, quantize_bundle
 from onnxtool.generation.sensitivity import Group, groups_of, widest_within
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
@@ -69,6 +70,32 @@ def test_logits_stay_near_the_float_ones(bundle: Path, tmp_path: Path, how: Bloc
     assert 0 < error < (0.05 if how.bits == 8 else 0.4)
 
 
+def test_a_head_of_fewer_bits_leaves_the_lookup_as_it_is(bundle: Path) -> None:
+    model = io.load(bundle / "model.onnx")
+    eight, four = BlockFormat(8, 32), BlockFormat(4, 32)
+    head = str(head_of(model, products(model)).name)  # type: ignore[union-attr]
+    write_blocks(model, WeightPlan(eight, eight, eight, {head: four}), BlockStore())
+    bits = {
+        n.op_type: n.attributes["bits"].as_int()
+        for n in model.graph
+        if n.domain == "com.microsoft" and "bits" in n.attributes
+    }
+    assert bits["GatherBlockQuantized"] == 8
+    assert [n.attributes["bits"].as_int() for n in model.graph if n.name == head] == [4]
+
+
+def test_smoothing_changes_nothing_before_weights_are_rounded(bundle: Path, tmp_path: Path) -> None:
+    search = _Search(Bundle.open(bundle), tmp_path, load_text(None), 0.01, None)
+    search._calibrate("auto")
+    assert search.smoothed
+    names = {str(n.inputs[1].name) for n in products(io.load(search.float.model)) if n.inputs[1] is not None}
+    assert sum("smoothed" in n for n in names) >= 8 and names == set(search.store.moments)
+    assert operator_counts(io.load(search.float.model)) == operator_counts(io.load(bundle / "model.onnx"))
+    assert np.isclose(
+        perplexity(Decoder(search.float), search.tokenizer, *search.text)[0].value, search.perplexity.value
+    )
+
+
 def test_only_the_layers_may_be_quantized(bundle: Path) -> None:
     model = io.load(bundle / "model.onnx")
     counts = write_blocks(model, WeightPlan(BlockFormat(4, 32), None), BlockStore())
@@ -83,8 +110,9 @@ def test_products_are_grouped_by_kind_and_depth() -> None:
 
     names = [f"/model/layers.{i}/mlp/up_proj/MatMul" for i in range(6)] + ["/lm_head/MatMul"]
     groups = groups_of([product(n) for n in names], 6)
-    assert [g.name for g in groups] == [f"up_proj of the {p} layers" for p in ("first", "middle", "last")]
-    assert {g.weights for g in groups} == {64}
+    spans = [(0, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
+    assert [g.name for g in groups] == [f"up_proj of layers {a} to {b}" for a, b in spans]
+    assert [g.weights for g in groups] == [64, 32, 32, 32, 32]
 
 
 def test_the_widest_choice_within_the_budget_is_found() -> None:

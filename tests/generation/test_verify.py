@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,11 @@ def test_the_command_line_takes_bundles(bundle: Path, tmp_path: Path) -> None:
     assert said["schema"] == "onnxtool/generate/1" and said["ended"] in ("max tokens", "end of text")
     quantized = run("quantize", str(bundle), "-o", str(tmp_path / "q"), "--mode", "int8", "--max-perplexity", "2%")
     assert quantized["written"] and (tmp_path / "q" / "model.onnx").is_file()
+
+
+def test_json_on_stdout_is_all_that_run_writes(bundle: Path) -> None:
+    line = [sys.executable, "-m", "onnxtool", "run", str(bundle), "--prompt", "the", "--max-tokens", "4", "--json", "-"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["text"] and done.stderr == ""
+    loud = subprocess.run([*line, "-v"], capture_output=True, text=True, check=True)
+    assert json.loads(loud.stdout)["text"].strip() in loud.stderr

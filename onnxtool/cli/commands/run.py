@@ -110,7 +110,7 @@ def command(
                 sampling=Sampling(temperature, top_p=top_p, seed=seed),
                 stop=stop or (),
                 threads=threads,
-                write=_write(sys.stderr if json == "-" else sys.stdout),
+                write=_writer(json, verbose),
             )
             out.emit(answer)
             return
@@ -136,6 +136,13 @@ def command(
 def _messages(system: str | None, chat: str | None) -> list[dict[str, str]]:
     roles = (("system", system), ("user", chat))
     return [{"role": role, "content": text} for role, text in roles if text is not None] if chat is not None else []
+
+
+def _writer(json: str | None, verbose: int) -> Callable[[str], None] | None:
+    """Where the text goes as it comes; with JSON on stdout, which has the text, only -v shows it beside."""
+    if json == "-":
+        return _write(sys.stderr) if verbose else None
+    return _write(sys.stdout)
 
 
 def _write(stream: TextIO) -> Callable[[str], None]:
