@@ -140,7 +140,7 @@ CustomOpOption = Annotated[
         "--custom-op-library",
         metavar="FILE",
         show_default=False,
-        help="Shared library with custom operators; loading it runs its code. Repeatable.",
+        help="Shared library with custom operators (or onnxruntime-extensions); loading it runs its code. Repeatable.",
     ),
 ]
 TrustOption = Annotated[

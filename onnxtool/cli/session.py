@@ -24,6 +24,13 @@ def session_options(
         tuple(provider or ()),
         threads,
         optimization,
-        custom_op_libraries=tuple(custom_op_library or ()),
+        custom_op_libraries=tuple(_library(path) for path in custom_op_library or ()),
         ep_libraries=tuple(ep_library or ()),
     )
+
+
+def _library(path: Path) -> Path:
+    """A shared library; that of onnxruntime-extensions by the package's name."""
+    from onnxtool.runtime.extensions import NAMES, extensions_library
+
+    return extensions_library(f"--custom-op-library {path}") if str(path) in NAMES else path

@@ -53,9 +53,10 @@ class Builder:
         base: str,
         attributes: Mapping[str, Any] | None = None,
         dtype: ir.DataType | None = None,
+        domain: str = "",
     ) -> ir.Value:
         """A node with one output."""
-        return self.add_many(op_type, inputs, (base,), attributes, dtype)[0]
+        return self.add_many(op_type, inputs, (base,), attributes, dtype, domain)[0]
 
     def add_many(
         self,
@@ -64,10 +65,11 @@ class Builder:
         bases: Sequence[str],
         attributes: Mapping[str, Any] | None = None,
         dtype: ir.DataType | None = None,
+        domain: str = "",
     ) -> Sequence[ir.Value]:
         """A node with as many outputs as there are names."""
         names = [self.free(b) for b in bases]
-        node = ir.node(op_type, inputs, dict(attributes or {}), num_outputs=len(bases), name=names[0])
+        node = ir.node(op_type, inputs, dict(attributes or {}), domain=domain, num_outputs=len(bases), name=names[0])
         for value, name in zip(node.outputs, names, strict=True):
             value.name = name
             if dtype is not None:

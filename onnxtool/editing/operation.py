@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxtool.report.edit import Proof
+from onnxtool.runtime.extensions import NAMES, extensions_library
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
@@ -44,6 +45,20 @@ class EditContext:
     chunk: int | None = None
     pictures: tuple[Path, ...] = ()
     files: list[tuple[Path, Callable[[Path], None]]] = field(default_factory=list)
+
+    def use_extensions(self, subject: str) -> None:
+        """Run models with the operators of onnxruntime-extensions from now on, and tell the user that they are needed.
+
+        Raises:
+            MissingExtraError: the package is not installed.
+        """
+        library = extensions_library(subject)
+        if library not in self.options.custom_op_libraries:
+            libraries = (*self.options.custom_op_libraries, library)
+            self.options = replace(self.options, custom_op_libraries=libraries)
+        self.warnings.append(
+            f"the result runs only with onnxruntime-extensions: give --custom-op-library {NAMES[0]} to other commands"
+        )
 
 
 class Operation:

@@ -17,6 +17,7 @@ from onnxtool.editing.operations.postprocess import Postprocess
 from onnxtool.editing.operations.preprocess import Preprocess
 from onnxtool.editing.operations.set_shape import SetShape
 from onnxtool.editing.operations.storage import Chunk, ExternalData
+from onnxtool.editing.operations.tokenize import Tokenize
 from onnxtool.editing.operations.versions import SetIrVersion, SetOpset
 from onnxtool.editing.operations.weights import Refit, ReplaceWeight, StripWeights
 from onnxtool.errors import UsageError
@@ -39,6 +40,7 @@ _BUILT_IN: tuple[type[Operation], ...] = (
     Prepend,
     Preprocess,
     Postprocess,
+    Tokenize,
     SetOpset,
     SetIrVersion,
     SetMetadata,

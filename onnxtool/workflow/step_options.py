@@ -198,6 +198,7 @@ EDIT_OPERATIONS = (
     *("set-shape", "name-dim", "rename-input", "rename-output", "add-output", "remove-output", "remove-input"),
     *("io-dtype", "layout", "extract", "append", "prepend", "connect", "opset", "ir-version", "metadata"),
     *("clear-metadata", "doc", "external-data", "operation", "pre", "post", "refit", "replace-weight", "strip-weights"),
+    "tokenizer",
 )
 # Steps that give a model; the others judge the model before them.
 PRODUCING = frozenset({"convert", "optimize", "quantize", "edit"})

@@ -98,7 +98,8 @@ def command(
             "pre",
             "WORDS",
             'Take pictures as they are: "image: u8 nhwc, resize=256, crop=224, scale=255, mean=A/B/C, std=A/B/C"; the '
-            "words of quantize --image, and fixed for pictures that have the model's size.",
+            "words of quantize --image, fixed for pictures that have the model's size, and encoded for the bytes of a "
+            "JPEG or PNG file (by onnxruntime-extensions).",
         ),
     ] = None,
     post: Annotated[
@@ -108,6 +109,14 @@ def command(
             "WORDS",
             "What is done with an output: softmax, argmax, topk=N, labels=FILE, "
             "nms=BOXES,SCORES,iou=0.45,score=0.25; OUTPUT: before it where there are several.",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        Texts,
+        _taking(
+            "tokenizer",
+            "FOLDER|FILE.json",
+            "Take text: the model makes input_ids (attention_mask, token_type_ids) of it, by onnxruntime-extensions.",
         ),
     ] = None,
     opset: Annotated[Texts, _taking("opset", "N", "Convert to another version of the operator set.")] = None,

@@ -1,6 +1,7 @@
-"""Pictures as they are at the input: resized, cropped and normalized by the model itself, with standard operators."""
+"""Pictures as they are at the input: resized, cropped and normalized by the model itself, with standard operators.
 
-# ruff: noqa: ARG002  (every operation has the same methods)
+Only `encoded` (the bytes of a JPEG or PNG file) takes an operator of onnxruntime-extensions.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +17,24 @@ from onnxtool.editing.names import find_input
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.operations.inputs import replace_input
 from onnxtool.editing.proofs import compare, probes_of
-from onnxtool.errors import UsageError, VerdictError
+from onnxtool.errors import UnsupportedError, UsageError, VerdictError
 from onnxtool.model.image_options import ImageOptions, parse_options
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.model.spec import Dim
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.report.edit import Proof
+from onnxtool.runtime.extensions import PICTURES
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import OnnxRunner
 
 _ANTIALIAS = 18  # the opset in which Resize got it
+# Measured with onnxruntime-extensions 0.15.2 and Pillow 13.0: JPEG files with halved colours (most of them) come out up
+# to 44 of 255 levels away at edges of colour (0.3 to 0.9 on average), for the colours are not smoothed; a file that is
+# cut off makes it wait for ever, and one that is neither JPEG nor PNG ends the process.
+_DECODER = (
+    "JPEG files with halved colours come out some levels away from Pillow at edges of colour; and the decoder of "
+    "onnxruntime-extensions ends or hangs the process on a broken file: let nobody send one unchecked"
+)
 Resize = Callable[[np.ndarray, tuple[int, int]], "np.ndarray | None"]
 
 
@@ -39,17 +48,20 @@ class Preprocess(Operation):
         super().__init__(text)
         name, found, words = text.rpartition(":")
         self._given = name.strip() if found else None
-        self._outside, self._fixed = "nhwc", False
+        self._outside, self._fixed, self._encoded = "nhwc", False, False
         rest = []
         for part in (p.strip() for p in words.split(",")):
             flags = part.split()
-            if all(f in ("u8", "uint8", "nhwc", "nchw", "fixed") for f in flags):
+            if all(f in ("u8", "uint8", "nhwc", "nchw", "fixed", "encoded") for f in flags):
                 self._outside = next((f for f in flags if f in ("nhwc", "nchw")), self._outside)
                 self._fixed = self._fixed or "fixed" in flags
+                self._encoded = self._encoded or "encoded" in flags
             else:
                 rest.append(part)
         self.options = parse_options(",".join(rest), f"--{self.name}")
         _verify(self.options, text)
+        if self._encoded and self._fixed:
+            raise UsageError(f"--{self.name} {text}: a file has any size; leave out fixed.")
         self._inner, self._size, self._layout, self._channels = "", (0, 0), "nchw", 3
         self._input = ""
 
@@ -64,7 +76,14 @@ class Preprocess(Operation):
             value = find_input(model, self._input, self.name)
         batch = spec.shape[0]
         sides: tuple[Dim, Dim] = self._size if self._fixed else (f"{self._input}_height", f"{self._input}_width")
-        shape = (batch, *sides, self._channels) if self._outside == "nhwc" else (batch, self._channels, *sides)
+        shape: tuple[Dim, ...] = (
+            (batch, *sides, self._channels) if self._outside == "nhwc" else (batch, self._channels, *sides)
+        )
+        if self._encoded:
+            if isinstance(batch, int) and batch != 1:
+                raise UnsupportedError(f"{self._input} takes {batch} pictures at once, and a file is one: --set-shape.")
+            context.use_extensions(f"--{self.name} encoded")
+            shape = (f"{self._input}_bytes",)
         new = replace_input(model, value, ir.TensorType(ir.DataType.UINT8), ir.Shape(shape))
         build = Builder(model, f"{self._input}_pre")
         made = self._built(build, new, spec.dtype)
@@ -74,6 +93,10 @@ class Preprocess(Operation):
         build.at_start()
         how = "of any size" if not self._fixed else f"of {self._size[0]}x{self._size[1]}"
         self.done = f"{self._input} takes uint8 pictures {how}, {self._outside}"
+        if self._encoded:
+            model.opset_imports[PICTURES] = 1
+            context.warnings.append(_DECODER)
+            self.done = f"{self._input} takes the bytes of a JPEG or PNG file"
         return model
 
     def _picture_input(self, model: ir.Model) -> ir.Value:
@@ -111,7 +134,9 @@ class Preprocess(Operation):
 
     def _built(self, build: Builder, source: ir.Value, dtype: np.dtype) -> ir.Value:
         data = source
-        if self._outside == "nhwc":
+        if self._encoded:
+            data = self._decoded(build, source)
+        elif self._outside == "nhwc":
             data = build.add("Transpose", [data], "planes", {"perm": [0, 3, 1, 2]}, ir.DataType.UINT8)
         if not self._fixed:
             # On floats: what the runtime does on uint8 rounds twice, and comes out up to 2/255 away from Pillow.
@@ -135,6 +160,28 @@ class Preprocess(Operation):
         if data is source:
             data = build.add("Identity", [data], "same", None, target)
         return data
+
+    def _decoded(self, build: Builder, source: ir.Value) -> ir.Value:
+        """One picture, uint8 [1, channels, height, width], red first, from the bytes of its file."""
+        byte = ir.DataType.UINT8
+        # [height, width, 1 or 3], blue first
+        data = build.add("DecodeImage", [source], "decoded", None, byte, PICTURES)
+        data = build.add("Expand", [data, build.constant([1, 1, 3], "colours", np.int64)], "coloured", None, byte)
+        data = build.add("Gather", [data, build.constant([2, 1, 0], "rgb", np.int64)], "red_first", {"axis": 2}, byte)
+        data = build.add("Transpose", [data], "planes", {"perm": [2, 0, 1]}, byte)
+        data = build.add("Unsqueeze", [data, build.constant([0], "first", np.int64)], "one_picture", None, byte)
+        if self._channels == 3:
+            return data
+        # Pillow's grey: ITU-R 601-2 in 16 bits of fraction (src/libImaging/Convert.c, L24).
+        whole = ir.DataType.INT32
+        data = build.add("Cast", [data], "colours_whole", {"to": int(whole)}, whole)
+        shares = build.constant(np.array([19595, 38470, 7471]).reshape(1, 3, 1, 1), "grey_shares", np.int32)
+        data = build.add("Mul", [data, shares], "grey_parts", None, whole)
+        channel = build.constant([1], "channel", np.int64)
+        data = build.add("ReduceSum", [data, channel], "grey_sum", {"keepdims": 1}, whole)
+        data = build.add("Add", [data, build.constant(32768, "grey_half", np.int32)], "grey_rounded", None, whole)
+        data = build.add("Div", [data, build.constant(65536, "grey_whole", np.int32)], "grey_level", None, whole)
+        return build.add("Cast", [data], "grey", {"to": int(byte)}, byte)
 
     def _resized(self, build: Builder, data: ir.Value) -> ir.Value:
         shape = build.add("Shape", [data], "shape", None, ir.DataType.INT64)
@@ -197,12 +244,16 @@ class Preprocess(Operation):
         watched.graph.outputs.append(inner)
         eye = OnnxRunner.open(watched, context.options)
         old = OnnxRunner.open(before, context.options)
-        probe = probes_of(before, context, old)[0]
+        probes = probes_of(before, context, old)
+        if self._encoded:
+            probes = [p for p in probes if p.feeds[self._input].shape[0] == 1]
+            if not probes:
+                raise UnsupportedError(f"{before.graph.name or 'the model'} does not run on one picture.")
+        probe = probes[0]
         count = probe.feeds[self._input].shape[0]
         cases, worst, judges = [], 0.0, set()
         for pixels in given:
-            own = pixels if self._outside == "nhwc" else pixels.transpose(2, 0, 1)
-            feeds = {**probe.feeds, self._input: np.ascontiguousarray(np.repeat(own[None], count, 0))}
+            feeds = {**probe.feeds, self._input: self._fed(pixels, count)}
             seen = eye.run(feeds)[self._inner]
             for judge, resize in (("NumPy", pictures.numpy_resize), ("Pillow", pictures.pillow_resize)):
                 off = self._levels_off(pixels, np.asarray(seen), resize)
@@ -220,6 +271,13 @@ class Preprocess(Operation):
             f"{'' if self._fixed else ' (bilinear, with antialias)'}, and the model gives for them what it gave"
         )
         return compare(after, cases, context, claim, exact=False)
+
+    def _fed(self, pixels: np.ndarray, count: int) -> np.ndarray:
+        """What the new input gets for a picture: `count` times the same, or the bytes of a PNG file."""
+        if self._encoded:
+            return np.frombuffer(pictures.png(pixels), np.uint8)
+        own = pixels if self._outside == "nhwc" else pixels.transpose(2, 0, 1)
+        return np.ascontiguousarray(np.repeat(own[None], count, 0))
 
     def _levels_off(self, pixels: np.ndarray, seen: np.ndarray, resize: Resize) -> float | None:
         """How many of 255 levels the model's own tensor is away from what it should be, at worst."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from onnxtool.editing import pictures
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.image_options import parse_options
+from onnxtool.runtime.extensions import extensions_library
 from tests.editing.conftest import Edited, Editor
 
 IMAGE = """
@@ -151,3 +154,36 @@ def test_nonsense_is_refused(edited: Editor, words: str, told: str) -> None:
 def test_what_is_not_a_picture_is_refused(edited: Editor) -> None:
     with pytest.raises(UsageError, match="is not a picture"):
         edited("g (float[2, 3] x) => (float[2, 3] y) { y = Neg(x) }", "pre=x: u8")
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_encoded_pictures_are_those_that_pillow_reads(edited: Editor, channels: int) -> None:
+    if find_spec("onnxruntime_extensions") is None:  # importing it changes the environment
+        pytest.skip("onnxruntime-extensions is not installed")
+    Image = pytest.importorskip("PIL.Image")
+    import onnxruntime
+
+    text = IMAGE.replace(" 3,", f" {channels},")
+    made = edited(text, "pre=image: encoded, resize=28, crop=20x24, scale=255")
+    assert str(made.report.inputs[0]) == "image: uint8[image_bytes]"
+    assert any("let nobody send one unchecked" in w for w in made.report.warnings)
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(str(extensions_library("a test")))
+    session = onnxruntime.InferenceSession(made.output, options, providers=["CPUExecutionProvider"])
+    for shown in ("RGB", "L", "RGBA", "P"):
+        held = io.BytesIO()
+        Image.fromarray(picture(70, 50)).convert(shown).save(held, "PNG")
+        pixels = np.asarray(Image.open(held).convert("RGB" if channels == 3 else "L")).reshape(70, 50, channels)
+        got = session.run(None, {"image": np.frombuffer(held.getvalue(), np.uint8)})[0][0].transpose(1, 2, 0)
+        off = np.abs(got - wanted(pixels, "resize=28, crop=20x24, scale=255")) * 255
+        # Pillow takes transparent and indexed pictures to grey by ways of its own.
+        assert off.max() < (1.01 if channels == 3 or shown in ("RGB", "L") else 2.01), shown
+
+
+def test_encoded_pictures_come_one_by_one(edited: Editor) -> None:
+    if find_spec("onnxruntime_extensions") is None:
+        pytest.skip("onnxruntime-extensions is not installed")
+    with pytest.raises(UnsupportedError, match="takes 2 pictures at once"):
+        edited(IMAGE.replace("[n,", "[2,"), "pre=image: encoded")
+    with pytest.raises(UsageError, match="leave out fixed"):
+        edited(IMAGE, "pre=image: encoded fixed")
