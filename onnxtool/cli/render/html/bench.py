@@ -29,7 +29,7 @@ def body(report: BenchReport) -> Iterator[str]:
     ]
     yield table(("model", "file", "load", "peak memory"), held, right=3)
     yield "<h2>Size of the files</h2>"
-    yield bars([Bar(m.model, m.bytes, size(m.bytes)) for m in report.models], horizontal=True)
+    yield bars([Bar(m.model, m.bytes, size(m.bytes)) for m in report.models])
     for batch, threads in dict.fromkeys((i.batch, i.threads) for i in report.latencies):
         items = [i for i in report.latencies if (i.batch, i.threads) == (batch, threads)]
         yield f"<h2>Latency at batch {batch}, {threads or 'all'} threads</h2>"
@@ -48,7 +48,7 @@ def body(report: BenchReport) -> Iterator[str]:
     for profile in report.profiles:
         yield f"<h2>{text(profile.model)}: time by operator</h2>"
         shown = profile.operators[:15]
-        yield bars([Bar(o.operator, o.seconds, f"{o.share:.1%}") for o in shown], horizontal=True)
+        yield bars([Bar(o.operator, o.seconds, f"{o.share:.1%}") for o in shown])
         yield from _slowest(profile)
     yield from (f'<p class="bad">{text(line)}</p>' for line in report.regressions)
 

@@ -28,7 +28,7 @@ def body(report: BuildReport) -> Iterator[str]:
     built = [m for m in report.models if m.bytes]
     if len(built) > 1 and len(built) <= _BARS:
         yield "<h2>Size of the outputs</h2>"
-        yield bars([Bar(m.name, m.bytes, size(m.bytes)) for m in built], horizontal=True)
+        yield bars([Bar(m.name, m.bytes, size(m.bytes)) for m in built])
 
 
 def page_name(model: ModelOutcome) -> str:

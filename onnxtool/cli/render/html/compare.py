@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.render.html.parts import table, text
-from onnxtool.cli.render.html.plots import Bar, bars, depth_plot
+from onnxtool.cli.render.html.plots import Bar, depth_plot, histogram
 from onnxtool.cli.render.text import cosine, number
 from onnxtool.report.compare import LOWEST_DECADE, CompareReport, TensorDifference
 from onnxtool.report.layers import Layers
@@ -40,7 +40,8 @@ def _histogram(output: TensorDifference) -> Iterator[str]:
         return
     yield f"<h2>{text(output.name)}: elements by their error</h2>"
     labels = ["0", *(f"1e{LOWEST_DECADE + i}" for i in range(len(output.error_decades) - 1))]
-    yield bars([Bar(label, n, str(n)) for label, n in zip(labels, output.error_decades, strict=True)])
+    counted = [Bar(label, n, str(n)) for label, n in zip(labels, output.error_decades, strict=True)]
+    yield histogram(counted, "absolute error, |a - b|, from", "elements, by their logarithm")
     if output.worst_index is not None:
         where = f"worst at {list(output.worst_index)}: {output.expected} against {output.actual}"
         yield f'<p class="dim">{text(where)}</p>'

@@ -21,10 +21,10 @@ class Bar:
     text: str
 
 
-def bars(items: Sequence[Bar], horizontal: bool = False) -> str:
-    """Bars from zero; upright for histograms, lying for named things."""
+def bars(items: Sequence[Bar]) -> str:
+    """Lying bars from zero, with their names on the left and their values at the end."""
     longest = max((i.value for i in items), default=0) or 1
-    return _lying(items, longest) if horizontal else _upright(items, longest)
+    return _lying(items, longest)
 
 
 def _lying(items: Sequence[Bar], longest: float) -> str:
@@ -63,8 +63,10 @@ def pairs(items: Sequence[Pair]) -> str:
     return _svg(row * len(items) + 4, parts)
 
 
-def _upright(items: Sequence[Bar], longest: float) -> str:
-    height, bottom = 160, 20
+def histogram(items: Sequence[Bar], across: str, up: str) -> str:
+    """Upright bars from zero, by the logarithm of their values; `across` and `up` say what the axes are."""
+    longest = max((i.value for i in items), default=0) or 1
+    height, bottom = 160, 40
     step = _WIDTH / max(len(items), 1)
     parts = [f'<line class="grid" x1="0" x2="{_WIDTH}" y1="{height}" y2="{height}"/>']
     for index, item in enumerate(items):
@@ -81,6 +83,8 @@ def _upright(items: Sequence[Bar], longest: float) -> str:
                 f'<text x="{x + step / 2:.1f}" y="{height - tall - 4:.1f}" text-anchor="middle">{item.text}</text>'
             )
         parts.append(f'<text x="{x + step / 2:.1f}" y="{height + 15}" text-anchor="middle">{escape(item.label)}</text>')
+    parts.append(f'<text x="{_WIDTH}" y="{height + 34}" text-anchor="end">{escape(across)} &rarr;</text>')
+    parts.append(f'<text x="0" y="12">&uarr; {escape(up)}</text>')
     return _svg(height + bottom, parts)
 
 
@@ -128,6 +132,7 @@ def box_plot(items: Sequence[tuple[str, Sequence[float]]]) -> str:
     bottom = len(items) * row
     parts.append(f'<line class="grid" x1="{left}" x2="{_WIDTH - 20}" y1="{bottom}" y2="{bottom}"/>')
     parts.append(f'<text x="{left}" y="{bottom + 15}">0</text>')
+    parts.append(f'<text x="{(left + _WIDTH) / 2}" y="{bottom + 15}" text-anchor="middle">latency &rarr;</text>')
     parts.append(f'<text x="{_WIDTH - 20}" y="{bottom + 15}" text-anchor="end">{duration(longest)}</text>')
     return _svg(bottom + 22, parts)
 
