@@ -28,6 +28,7 @@ from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.report.bundle import BundleReport, Perplexity, PromptProof, RuntimeProof, TextProof
 from onnxtool.runtime.isolation import ResourceAllowance, guarded
 
+_PERPLEXITY_TOKENS = 1024  # quantize measures all of the text
 # Frameworks are imported, a builder runs, the model runs some hundred times.
 _PACE = ResourceAllowance(seconds_per_byte=2e-5, most_seconds=36_000.0, bytes_per_byte=40.0, scale=60.0)
 
@@ -177,7 +178,9 @@ class _Conversion:
         chat = reference.chat(CHATS[0])
         ids = reference.encode(PROMPTS[1]) if chat is None else reference.encode(chat, special=False)
         runtime = prove_runtime(decoder, ids or [0])
-        measured = perplexity(decoder, tokenizer, *self.text)[0] if all(p.within(self.rtol) for p in prompts) else None
+        measured = None
+        if all(p.within(self.rtol) for p in prompts):
+            measured = perplexity(decoder, tokenizer, *self.text, tokens=_PERPLEXITY_TOKENS)[0]
         return _Proof(prompts, text, runtime, measured)
 
     def _finished(

@@ -8,19 +8,26 @@ from importlib.util import find_spec
 import numpy as np
 
 from onnxtool import progress
+from onnxtool.errors import OnnxToolError
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
+from onnxtool.generation.perplexity import load_text
 from onnxtool.generation.reference import Reference
-from onnxtool.generation.sampling import Sampler, Sampling
 from onnxtool.generation.tokenizer import BundleTokenizer, Message
 from onnxtool.report.bundle import PromptProof, RuntimeProof, TextProof
 
 NEW_TOKENS = 64
-# Continued by the model: one token alone, a sentence, a paragraph with figures and code, something long.
+_STEPS = 3  # tokens of a text that are given one by one
+_COMPARED = 256  # of the last tokens of a text: all logits of a long one may not fit into memory
+_BEYOND = 40  # tokens behind the end of a window of attention
+_MOST_READ = 8192
+# The first is a token alone; the others are continued by the model, cut to the length of the shortest: a sentence,
+# code, figures, a story.
 PROMPTS = (
     "The",
     "The capital of France is Paris, and the capital of Italy is",
     "def fibonacci(n):\n    if n < 2:\n        return n\n    return fibonacci(n - 1) +",
+    "Shopping list:\n1. 2 kg of potatoes, 3.50\n2. 12 eggs, 4.20\n3. bread, 2.95\n4.",
     "Once upon a time there was a small village between two rivers. In spring the water rose, and the people carried "
     "their goods up the hill, where 12 families had built a hall of oak and stone. Nobody remembered who had laid the "
     "first stone; the oldest woman of the village, who was 93, said that her grandmother had asked the same question. "
@@ -45,63 +52,115 @@ CHATS: tuple[tuple[Message, ...], ...] = (
 
 
 def prove_tokens(decoder: Decoder, reference: Reference, tokens: int = NEW_TOKENS) -> list[PromptProof]:
-    """Continue each prompt greedily, and let the source judge every step.
+    """Continue prompts greedily, and read texts of several lengths; let the source judge every step.
 
-    The source sees the prompt with the bundle's whole answer at once: its most probable token after every prefix is
-    what its own greedy search would have chosen there, so that one pass of it proves all steps.
+    The source sees a prompt with the bundle's whole answer at once: its most probable token after every prefix is what
+    its own greedy search would have chosen there, so that one pass of it proves all steps. The prompts are continued
+    side by side, which reads the weights once for all of them. Where attention ends at a window, or positions are
+    scaled otherwise from some length on, one of the texts is longer than that.
 
     Args:
         decoder: the bundle's.
         reference: the source.
         tokens: new tokens for each prompt; fewer where the context ends before.
     """
-    proofs = []
-    with progress.task("comparing tokens", len(PROMPTS)) as task:
-        for prompt in PROMPTS:
-            ids = reference.encode(prompt) or [0]
-            room = decoder.bundle.context - tokens
-            proofs.append(_prove_prompt(decoder, reference, ids[: max(1, room)], tokens))
+    context = decoder.bundle.context
+    prompts = [reference.encode(p) or [0] for p in PROMPTS[1:]]
+    together = max(1, min(*map(len, prompts), context - tokens))
+    lengths = _lengths(context, reference)
+    text = reference.encode(load_text(None)[1], special=False) or [0]
+    text = (text * (1 + max(lengths) // len(text)))[: max(lengths)]
+    with progress.task("comparing tokens", 1 + len(lengths)) as task:
+        proofs = _continued(decoder, reference, np.asarray([p[:together] for p in prompts]), min(tokens, context - 1))
+        task.advance()
+        for length in lengths:
+            proofs.append(_read(decoder, reference, text[:length]))
             task.advance()
     return proofs
 
 
-def _prove_prompt(decoder: Decoder, reference: Reference, ids: list[int], tokens: int) -> PromptProof:
-    tokens = min(tokens, decoder.bundle.context - len(ids))
-    greedy = Sampler(Sampling())
-    decoder.start(len(ids) + tokens)
-    first = decoder.run(np.asarray(ids))
-    steps = [first[-1]]
-    answer: list[int] = []
-    for _ in range(tokens):
-        answer.append(greedy.next(steps[-1]))
-        if len(answer) < tokens:
-            steps.append(decoder.run(np.asarray(answer[-1:]))[-1])
-    everything = np.asarray(ids + answer[:-1])
-    expected = reference.logits(everything.tolist())[:, : first.shape[-1]]
-    scale = float(np.abs(expected).max()) or 1.0
-    whole = _fresh(decoder, [everything])
-    half = max(1, len(everything) // 2)
-    chunked = _fresh(decoder, [everything[:half], everything[half:]])
-    stepped = np.stack(steps)
-    wanted = expected[len(ids) - 1 :]
-    equal = wanted.argmax(-1) == np.asarray(answer)
-    undecided = wanted.max(-1) - np.take_along_axis(wanted, np.asarray(answer)[:, None], -1)[:, 0] <= 1e-5 * scale
+def _lengths(context: int, reference: Reference) -> list[int]:
+    """Of the texts that are read: a few tokens, an odd number, many, more than a window of attention."""
+    lengths = {min(n, context) for n in (2, 47, 130)}
+    special = reference.special_length
+    if special is not None and special + _BEYOND < min(context, _MOST_READ):
+        lengths.add(special + _BEYOND)
+    return sorted(lengths)
+
+
+def _continued(decoder: Decoder, reference: Reference, prompts: np.ndarray, tokens: int) -> list[PromptProof]:
+    """Greedy answers to [prompts, length] of tokens."""
+    try:
+        steps, answers = _greedy(decoder, prompts, tokens)
+    except OnnxToolError:  # made for one sequence at a time
+        alone = [_greedy(decoder, p[None], tokens) for p in prompts]
+        steps, answers = (np.concatenate(parts) for parts in zip(*alone, strict=True))
+    everything = np.concatenate([prompts, answers[:, :-1]], axis=1)
+    expected = reference.batch_logits(everything)[..., : steps.shape[-1]]
+    half = everything.shape[1] // 2 + 1
+    proofs = []
+    for each, prompt in enumerate(prompts):
+        decoder.start(everything.shape[1])
+        first = decoder.run(everything[each, :half])
+        parts = np.concatenate([first, decoder.run(everything[each, half:])]) if half < everything.shape[1] else first
+        proofs.append(_proof(prompt.size, expected[each], first, steps[each], parts, answers[each]))
+    return proofs
+
+
+def _greedy(decoder: Decoder, prompts: np.ndarray, tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the steps, float32 [prompts, tokens, vocabulary], and the tokens, int64 [prompts, tokens]."""
+    count, length = prompts.shape
+    decoder.start(length + tokens, count)
+    steps = [decoder.run(prompts)[:, -1]]
+    for _ in range(tokens - 1):
+        steps.append(decoder.run(steps[-1].argmax(-1)[:, None])[:, -1])
+    stacked = np.stack(steps, axis=1)
+    return stacked, stacked.argmax(-1)
+
+
+def _read(decoder: Decoder, reference: Reference, text: list[int]) -> PromptProof:
+    """A text at once, in two parts, and its last tokens one by one; of long ones, only the last logits are compared."""
+    ids = np.asarray(text)
+    steps = min(_STEPS, ids.size - 1)
+    kept = min(ids.size, _COMPARED)
+    wanted = reference.logits(text, last=kept)
+    head = ids.size - steps
+    parts = [ids[:head], *(ids[i : i + 1] for i in range(head, ids.size))]
+    stepped = _last(decoder, parts, steps + 1)
+    whole = _last(decoder, [ids], kept)
+    half = ids.size // 2 + 1
+    wanted = wanted[:, : whole.shape[-1]]
+    chunked = _last(decoder, [ids[:half], ids[half:]], kept)
+    return _proof(head, wanted, whole, stepped, chunked, stepped.argmax(-1))
+
+
+def _proof(
+    prompt: int, wanted: np.ndarray, whole: np.ndarray, stepped: np.ndarray, chunked: np.ndarray, answer: np.ndarray
+) -> PromptProof:
+    scale = float(np.abs(wanted).max()) or 1.0
+    last = wanted[-len(stepped) :]
+    equal = last.argmax(-1) == answer
+    undecided = last.max(-1) - np.take_along_axis(last, answer[:, None], -1)[:, 0] <= 1e-5 * scale
     return PromptProof(
-        prompt_tokens=len(ids),
-        tokens=tokens,
+        prompt_tokens=prompt,
+        tokens=len(answer),
         equal=int(equal.sum()),
         undecided=int((undecided & ~equal).sum()),
-        prefill_error=_error(whole, expected, scale),
-        step_error=_error(stepped, wanted, scale),
-        chunk_error=_error(chunked, expected, scale),
-        cache_error=_error(stepped, whole[len(ids) - 1 :], scale),
+        prefill_error=_error(whole, wanted[: len(whole)], scale),
+        step_error=_error(stepped, last, scale),
+        chunk_error=_error(chunked, wanted, scale),
+        cache_error=_error(stepped, chunked[-len(stepped) :], scale),
     )
 
 
-def _fresh(decoder: Decoder, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Logits of all tokens, given in parts to an empty cache."""
+def _last(decoder: Decoder, parts: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """Logits of the last `count` tokens, given in parts to an empty cache."""
     decoder.start(sum(map(len, parts)))
-    return np.concatenate([decoder.run(p) for p in parts if len(p)])
+    found: list[np.ndarray] = []
+    for part in parts:
+        if len(part):
+            found = [*found, decoder.run(part)][-count:]
+    return np.concatenate(found)[-count:]
 
 
 def _error(actual: np.ndarray, expected: np.ndarray, scale: float) -> float:

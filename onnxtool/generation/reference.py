@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -98,14 +99,40 @@ class Reference:
         head, table = self.model.get_output_embeddings(), self.model.get_input_embeddings()
         return head is not None and table is not None and head.weight.data_ptr() == table.weight.data_ptr()
 
-    def logits(self, tokens: Sequence[int]) -> np.ndarray:
-        """Float32 logits [tokens, vocabulary] of one pass over all tokens, without a cache."""
+    @property
+    def special_length(self) -> int | None:
+        """The number of tokens from which on the model works otherwise: the window of attention ends, or positions are
+        scaled by other factors; None where there is no such number.
+        """
+        config = self.config
+        scaling = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+        if isinstance(scaling, dict) and "longrope" in (scaling.get("rope_type"), scaling.get("type")):
+            found = getattr(config, "original_max_position_embeddings", None)
+            found = found or scaling.get("original_max_position_embeddings")
+            if isinstance(found, int):
+                return found
+        window = getattr(config, "sliding_window", None)
+        used = getattr(config, "use_sliding_window", True) is not False
+        return window if isinstance(window, int) and window > 0 and used else None
+
+    def logits(self, tokens: Sequence[int], last: int | None = None) -> np.ndarray:
+        """Float32 logits [tokens, vocabulary] of one pass over all tokens, without a cache; of the `last` alone."""
+        found: np.ndarray = self.batch_logits(np.asarray([list(tokens)]), last)[0]
+        return found if last is None else found[-last:]
+
+    def batch_logits(self, tokens: np.ndarray, last: int | None = None) -> np.ndarray:
+        """Likewise of int64 [batch, tokens]; more than the `last` ones where the model gives all of them."""
         import torch
 
-        with torch.no_grad():
-            ids = torch.tensor([list(map(int, tokens))])
-            found: np.ndarray = self.model(input_ids=ids, use_cache=False).logits[0].float().numpy()
+        some = {} if last is None or last >= tokens.shape[1] or not self._keeps else {"logits_to_keep": last}
+        with torch.inference_mode():
+            logits = self.model(input_ids=torch.tensor(tokens), use_cache=False, **some).logits
+        found: np.ndarray = logits.float().numpy()
         return found
+
+    @property
+    def _keeps(self) -> bool:
+        return "logits_to_keep" in inspect.signature(self.model.forward).parameters
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Token ids of a text."""

@@ -11,18 +11,18 @@ from onnxtool.report.base import Report
 
 @dataclass(frozen=True)
 class PromptProof:
-    """One prompt, continued greedily by the bundle and judged by the source.
+    """A prompt that the bundle continues greedily, or a text that it reads, judged by the source.
 
     Attributes:
         prompt_tokens: its length.
-        tokens: how many new tokens were compared.
+        tokens: how many tokens after it were compared.
         equal: how many of them are the source's choice.
         undecided: how many others the source's own logits cannot tell apart within the tolerance.
         prefill_error: largest difference of the logits of one pass without a cache, as a share of the source's largest
             logit.
         step_error: likewise of single steps with the cache.
         chunk_error: likewise of a second pass of several tokens on top of a cache.
-        cache_error: largest difference between steps with the cache and one pass without, as the same share.
+        cache_error: largest difference between single steps and passes of several tokens, as the same share.
     """
 
     prompt_tokens: int
