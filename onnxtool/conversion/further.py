@@ -30,7 +30,7 @@ from onnxtool.validation.inputs.search import apart
 from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
 
 # Kinds on which a difference needs no second run of the source to be judged.
-_WITHOUT_SOURCE = ("size", "mask", "rows", "text")
+_WITHOUT_SOURCE = ("size", "mask", "empty mask", "rows", "text")
 
 
 class FurtherInputs:

@@ -9,6 +9,7 @@ KINDS = {
     "size": "other sizes",
     "values": "other values",
     "mask": "masks",
+    "empty mask": "masks that leave nothing in",
     "mask values": "masks of other numbers",
     "rows": "table rows",
     "thresholds": "at thresholds",

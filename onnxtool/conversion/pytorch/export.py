@@ -14,6 +14,7 @@ from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch import export_errors as blame
 from onnxtool.conversion.pytorch.cleanup import clean_up
 from onnxtool.conversion.pytorch.custom_operators import Table, with_custom_operators
+from onnxtool.conversion.pytorch.dynamic_quantized import in_standard_operators, rounding_of
 from onnxtool.conversion.pytorch.exported_program_inputs import dim_labels, relabel
 from onnxtool.conversion.pytorch.guards import recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
@@ -35,13 +36,19 @@ def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
     """
     opset = target_opset(options, max(DYNAMO_OPSETS[1], TORCHSCRIPT_OPSETS[1]))
     try:
-        graph = _export(model, options, opset)
+        with in_standard_operators(model.module) as replaced:
+            graph = _export(model, options, opset)
     except OnnxToolError:
         raise
     except Exception as error:
         if blame.is_memory(error):
             raise ResourceError("out of memory while exporting.") from error
         raise UnsupportedError(f"the model cannot be exported: {blame.reason(error)}") from error
+    if replaced:
+        # One range holds for all numbers: NaN, and what stands where a mask leaves nothing in, change every row.
+        model.limits = ("missing", "missing rows", "empty mask")
+        model.rounding = rounding_of(model.run(model.sample))
+        model.notes.append(f"{replaced} dynamically quantized linear layers in operators that round as they do")
     clean_up(graph, keep_metadata=options.keep_metadata)
     return graph
 
@@ -56,7 +63,8 @@ def export_otherwise(model: TorchModel, options: ConvertOptions) -> ir.Model | N
     if model.program is not None or model.guards is None or options.exporter != "auto":
         return None
     try:
-        graph = export_torchscript(model, options, opset)
+        with in_standard_operators(model.module):
+            graph = export_torchscript(model, options, opset)
     except OnnxToolError:
         raise
     except Exception:  # the first exporter's failure is what will be told

@@ -59,6 +59,9 @@ class Guard:
             return None
 
 
+_EXPORTER = "/onnxtool/conversion/pytorch/export.py"
+
+
 @contextmanager
 def recorded_guards() -> Iterator[list[Guard]]:
     """Inside the block, every comparison of sizes that torch.export decides is noted.
@@ -92,6 +95,8 @@ def _place() -> tuple[str, int, bool]:
     direct = True
     for frame in reversed(traceback.extract_stack()):
         name = frame.filename
+        if name.replace("\\", "/").endswith(_EXPORTER):  # what is further out called us
+            break
         own = not name.startswith((_TORCH, "<")) and "/onnxtool/" not in name and "/lib/python3" not in name
         if own or "/transformers/" in name:
             return name, frame.lineno or 0, direct

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from onnxtool.conversion.pytorch.dynamic_quantized import dynamic_layers, put_standard
 from onnxtool.conversion.pytorch.tensors import named_tensors, to_numpy, to_torch
 from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
@@ -73,6 +74,8 @@ def in_float64(model: TorchModel) -> WiderModel | None:
     if sum(t.nbytes for t in tensors) > _MOST_BYTES:
         return None
     try:
-        return WiderModel(model, copy.deepcopy(module).double().eval())
+        wider = copy.deepcopy(module)
+        put_standard(dynamic_layers(wider))
+        return WiderModel(model, wider.double().eval())
     except Exception:  # hooks and handles of other libraries cannot be copied
         return None

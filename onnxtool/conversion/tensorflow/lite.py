@@ -49,6 +49,7 @@ class LiteModel(SourceModel):
     notes: list[str] = field(default_factory=list)
     feeds_hint: Mapping[str, Domain] | None = None
     rounding: Mapping[str, float] = field(default_factory=dict)
+    limits: Sequence[str] = ("missing", "missing rows")  # what comparisons make of NaN differs from kernel to kernel
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One run of the interpreter.

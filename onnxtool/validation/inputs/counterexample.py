@@ -23,7 +23,7 @@ from onnxtool.validation.inputs.search import search
 from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
 
 # Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
-_EXACT = ("thresholds", "rows", "mask", "usual")
+_EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
 # Kinds beyond what an input means: a mask is there to hold ones and zeros.
 _SAID = ("mask values",)
 # The comparison on one trial; with a mask, only what it leaves in (KeptPositions).

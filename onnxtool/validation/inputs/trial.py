@@ -23,7 +23,9 @@ class Trial:
 
     Attributes:
         label: what is particular about it: "length 300", "mask padded on the left".
-        kind: "usual", "size", "values", "mask", "rows", "thresholds", "missing", "text", "branch" or "search".
+        kind: "usual", "size", "values", "mask", "empty mask" (rows of which nothing is left in), "mask values" (masks
+            that hold other numbers), "rows", "thresholds", "missing", "missing rows" (nothing but NaN in places),
+            "text", "branch" or "search".
         feeds: the inputs.
         outputs: what the reference gives; empty before it was run.
     """

@@ -180,7 +180,7 @@ def _masks(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
     own = [s for s in specs if is_mask(s)]
     for padding in _PADDINGS if own else ():
         made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
-        yield f"mask {padding}", "mask", {**feeds, **made}
+        yield f"mask {padding}", "empty mask" if padding.endswith("empty row") else "mask", {**feeds, **made}
     whole = [s for s in own if is_kind(s, "iu")]
     for number in (2, -1) if whole else ():
         made = {}
