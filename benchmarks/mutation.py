@@ -50,8 +50,13 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     **{
         f"validation/inputs/{name}.py": (f"validation/inputs/test_{name}.py",)
-        for name in ("sizes", "values", "noise", "conditions", "reach", "structure")
+        for name in ("sizes", "values", "noise", "conditions", "reach", "structure", "bodies", "tables")
     },
+    "validation/inputs/distances.py": ("validation/inputs/test_conditions.py",),
+    "validation/inputs/moves.py": ("validation/inputs/test_reach.py", "validation/inputs/test_tables.py"),
+    "validation/inputs/whole_numbers.py": ("validation/inputs/test_values.py",),
+    "conversion/source_code.py": ("conversion/test_source_code.py",),
+    "conversion/pytorch/dynamic_quantized.py": ("conversion/pytorch/test_dynamic_quantized.py",),
     "conversion/pytorch/decided_sizes.py": ("conversion/pytorch/test_decided_sizes.py",),
     "conversion/sklearn/exact_trees.py": ("conversion/sklearn/test_exact_trees.py",),
     "quantization/search/accuracy_budget.py": (
