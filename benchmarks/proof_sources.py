@@ -4,7 +4,7 @@
 
 Each source is run, apart from onnxtool, on inputs that take its other sides; what either way wrote is held against
 that. "right": equal on all of them; "wrong": a file that is not, without a word; "said": such a file with a warning
-that names where it may differ; "refused": no file.
+that names where it may differ; "refused": no file. Those whose name has "sound" in it hide nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import proof_source_further as further
 import proof_source_models as models
 import torch
 
@@ -30,6 +31,7 @@ from onnxtool.errors import OnnxToolError
 warnings.simplefilter("ignore")
 logging.disable(logging.ERROR)
 RANDOM = np.random.default_rng(0)
+Feeds = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -39,48 +41,35 @@ class Case:
     Attributes:
         name: what it hides.
         source: the model in memory, made anew.
-        shapes: of its inputs; none where the model knows them.
+        settings: arguments of `convert`.
         inputs: on which its answers are known.
         alone: its exporter writes a file.
-        run: its own answer.
-        sound: nothing is hidden; it should be converted.
+        run: its own answers.
     """
 
     name: str
     source: Callable[[], Any]
-    shapes: dict[str, tuple[int | str, ...]]
-    inputs: tuple[np.ndarray, ...]
-    alone: Callable[[Any, Path, Any], None]
-    run: Callable[[Any, np.ndarray], np.ndarray]
-    sound: bool = False
+    settings: dict[str, Any]
+    inputs: list[Feeds]
+    alone: Callable[[Any, Path, Case], None]
+    run: Callable[[Any, Feeds], Any]
 
 
 def torch_alone(net: torch.nn.Module, path: Path, case: Case) -> None:
     """torch.onnx.export as its documentation has it."""
-    (shape,) = case.shapes.values()
-    sample = torch.randn([d if isinstance(d, int) else 2 if not i else 16 for i, d in enumerate(shape)])
-    axes = {i: torch.export.Dim(f"d{i}") for i, d in enumerate(shape) if isinstance(d, str)}
-    torch.onnx.export(net, (sample,), str(path), dynamo=True, dynamic_shapes=(axes,), verbose=False)
+    samples, axes = [], []
+    for name, shape in case.settings["input_shapes"].items():
+        sizes = [d if isinstance(d, int) else 2 if not i else 16 for i, d in enumerate(shape)]
+        whole = case.inputs[0][name].dtype.kind in "iu"
+        samples.append(torch.randint(0, 2, sizes) if whole else torch.randn(sizes))
+        axes.append({i: torch.export.Dim(str(d)) for i, d in enumerate(shape) if isinstance(d, str)})
+    torch.onnx.export(net, tuple(samples), str(path), dynamo=True, dynamic_shapes=tuple(axes), verbose=False)
 
 
-def torch_run(net: torch.nn.Module, x: np.ndarray) -> np.ndarray:
+def torch_run(net: torch.nn.Module, feeds: Feeds) -> Any:
     """The module's own answer."""
     with torch.no_grad():
-        return np.asarray(net(torch.from_numpy(x.copy())))
-
-
-def of_torch(name: str, kind: type[torch.nn.Module], *inputs: np.ndarray, sound: bool = False) -> Case:
-    """A module whose input is named x, with all dims before the last dynamic."""
-    dims = ("batch", "length", "depth")[: inputs[0].ndim - 1]
-    return Case(
-        name,
-        lambda: kind().eval(),
-        {"x": (*dims, inputs[0].shape[-1])},
-        inputs,
-        torch_alone,
-        torch_run,
-        sound,
-    )
+        return net(*(torch.from_numpy(x.copy()) for x in feeds.values()))
 
 
 def classical_alone(estimator: Any, path: Path, case: Case) -> None:
@@ -90,30 +79,64 @@ def classical_alone(estimator: Any, path: Path, case: Case) -> None:
     from onnxtool.conversion.boosting.export import register_estimators
 
     register_estimators()
+    (rows,) = case.inputs[0].values()
     options = {id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None
-    model = to_onnx(
-        estimator, case.inputs[0][:2].astype(np.float32), options=options, target_opset={"": 15, "ai.onnx.ml": 3}
-    )
+    model = to_onnx(estimator, rows[:2].astype(np.float32), options=options, target_opset={"": 15, "ai.onnx.ml": 3})
     path.write_bytes(model.SerializeToString())
 
 
-def classical_run(estimator: Any, x: np.ndarray) -> np.ndarray:
+def classical_run(estimator: Any, feeds: Feeds) -> Any:
     """Probabilities, a prediction, or the transformed rows."""
+    (rows,) = feeds.values()
     name = next(n for n in ("predict_proba", "predict", "transform") if hasattr(estimator, n))
-    return np.asarray(getattr(estimator, name)(x.astype(np.float64)))
+    return np.asarray(getattr(estimator, name)(rows.astype(np.float64)))
 
 
-def classical(name: str, make: Callable[[], Any], *inputs: np.ndarray) -> Case:
-    """A fitted estimator."""
-    return Case(name, make, {}, tuple(i.astype(np.float32) for i in inputs), classical_alone, classical_run)
+def keras_alone(model: Any, path: Path, _: Case) -> None:
+    """Keras' own export."""
+    model.export(str(path), format="onnx", verbose=False)
+
+
+def keras_run(model: Any, feeds: Feeds) -> Any:
+    """The model's own answer."""
+    return model(*feeds.values(), training=False)
 
 
 def cases() -> Iterator[Case]:
     """All sources."""
     for name, kind, inputs in models.torch_sources():
-        yield of_torch(name, kind, *inputs, sound=name.startswith("sound"))
+        shape = (*("batch", "length", "depth")[: inputs[0].ndim - 1], inputs[0].shape[-1])
+        feeds = [{"x": x} for x in inputs]
+        settings = {"input_shapes": {"x": shape}}
+        yield Case(name, lambda kind=kind: kind().eval(), settings, feeds, torch_alone, torch_run)
     for name, make, inputs in models.classical_sources():
-        yield classical(name, make, *inputs)
+        feeds = [{"X": x.astype(np.float32)} for x in inputs]
+        yield Case(name, make, {}, feeds, classical_alone, classical_run)
+    for found in further.torch_further():
+        yield Case(*found, torch_alone, torch_run)
+    for found in further.classical_further():
+        yield Case(*found, classical_alone, classical_run)
+    for found in further.keras_further():
+        yield Case(*found, keras_alone, keras_run)
+
+
+def flat(value: Any) -> list[np.ndarray]:
+    """All tensors of an answer, in order."""
+    if isinstance(value, dict):
+        return [a for key in value for a in flat(value[key])]
+    if isinstance(value, (list, tuple)):
+        return [a for item in value for a in flat(item)]
+    return [value.detach().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)]
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether two outputs are equal but for rounding."""
+    if found.dtype.kind in "OUS" or found.size != expected.size:
+        return False
+    finite = expected[np.isfinite(expected)].astype(float)
+    scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 1.0
+    shaped = found.reshape(expected.shape)
+    return np.allclose(shaped, expected, 1e-3, 1e-4 * max(scale, 1e-30), equal_nan=True)
 
 
 def judged(case: Case, path: Path) -> str:
@@ -124,19 +147,22 @@ def judged(case: Case, path: Path) -> str:
         session = onnxruntime.InferenceSession(path)
     except Exception:
         return "refused"
-    for x in case.inputs:
+    names = [i.name for i in session.get_inputs()]
+    for feeds in case.inputs:
         try:
-            expected = case.run(case.source(), x)
+            expected = flat(case.run(case.source(), feeds))
         except Exception:  # the source does not take it
             continue
         try:
-            found = session.run(None, {session.get_inputs()[0].name: x})[-1]
+            given = {n: feeds.get(n, x) for n, x in zip(names, feeds.values(), strict=False)}
+            found = [np.asarray(a) for a in session.run(None, given)]
         except Exception:
             return "wrong"
-        if found.size != expected.size:
-            return "wrong"
-        scale = float(np.sqrt(np.nanmean(expected.astype(float) ** 2)))
-        if not np.allclose(found.reshape(expected.shape), expected, 1e-3, 1e-4 * max(scale, 1e-30), equal_nan=True):
+        if len(expected) == 1:  # a classifier gives labels beside probabilities
+            same = any(close(a, expected[0]) for a in found)
+        else:
+            same = len(found) == len(expected) and all(map(close, found, expected))
+        if not same:
             return "wrong"
     return "right"
 
@@ -157,7 +183,7 @@ def converted(case: Case, folder: Path) -> str:
     path = folder / "converted.onnx"
     path.unlink(missing_ok=True)
     try:
-        report = onnxtool.convert(case.source(), path, input_shapes=case.shapes)
+        report = onnxtool.convert(case.source(), path, **case.settings)
     except OnnxToolError:
         return "refused"
     verdict = judged(case, path)
