@@ -130,7 +130,7 @@ def write_blocks(model: ir.Model, plan: WeightPlan, store: BlockStore) -> dict[s
     if not nodes:
         raise UnsupportedError("the model has no products with float32 weights; is it quantized already?")
     head = head_of(model, nodes)
-    embedding = _embedding(model)
+    embedding = embedding_of(model)
     weights = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
     store.keep = weights < _KEEP_BELOW
     counts: dict[str, int] = {}
@@ -174,7 +174,7 @@ def _gives_logits(node: ir.Node, model: ir.Model) -> bool:
     return False
 
 
-def _embedding(model: ir.Model) -> tuple[ir.Node, ir.Value, bool] | None:
+def embedding_of(model: ir.Model) -> tuple[ir.Node, ir.Value, bool] | None:
     """The lookup of the input ids: its node, its weight, and whether it reads the weight transposed."""
     ids = next((i for i in model.graph.inputs if i.name == "input_ids"), None)
     for node in model.graph:

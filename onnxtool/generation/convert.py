@@ -12,22 +12,28 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 from onnxtool import progress
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.generation import builders
+from onnxtool.generation.block_weights import write_blocks
 from onnxtool.generation.bundle import CONFIG, Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.folder import check_output, staged_folder
-from onnxtool.generation.perplexity import load_text, perplexity
+from onnxtool.generation.kept_blocks import NEAR, KeptStore, kept_plan
+from onnxtool.generation.perplexity import load_text, perplexity, ratio
 from onnxtool.generation.proof import CHATS, PROMPTS, endless_text, prove_runtime, prove_text, prove_tokens
 from onnxtool.generation.provenance import record, source_digest
 from onnxtool.generation.reference import Reference
 from onnxtool.generation.repair import repair_config, repair_shapes, seal_model
 from onnxtool.generation.source import TextModelSource, open_source
 from onnxtool.generation.tokenizer import BundleTokenizer
+from onnxtool.model import io
 from onnxtool.report.bundle import BundleReport, Perplexity, PromptProof, RuntimeProof, TextProof
 from onnxtool.runtime.isolation import ResourceAllowance, guarded
 
+_MOST_KEPT_LOSS = 0.005  # of perplexity; what the runtime's rounding of activations may cost a GGUF file's own weights
 _PERPLEXITY_TOKENS = 1024  # quantize measures all of the text
 # Frameworks are imported, a builder runs, the model runs some hundred times.
 _PACE = ResourceAllowance(seconds_per_byte=2e-5, most_seconds=36_000.0, bytes_per_byte=40.0, scale=60.0)
@@ -39,6 +45,7 @@ class _Proof:
     text: TextProof
     runtime: RuntimeProof | None
     perplexity: Perplexity | None
+    losses: np.ndarray | None = None
 
     def fault(self, rtol: float) -> str:
         """What is wrong, in a few words; "" when nothing is."""
@@ -105,6 +112,7 @@ class _Conversion:
         self.text, self.rtol = text, rtol
         self.seconds: dict[str, float] = {}
         self.refused: list[str] = []
+        self.notes: list[str] = []
         self._last = time.perf_counter()
 
     def run(self, task: progress.Task) -> BundleReport:
@@ -146,6 +154,9 @@ class _Conversion:
                 self._clock("prove")
                 fault = proof.fault(self.rtol)
                 if not fault:
+                    if self.source.gguf and proof.losses is not None:
+                        self._keep_blocks(bundle, proof.losses, prepared)
+                        self._clock("keep blocks")
                     task.advance()
                     return self._finished(staged, bundle, reference, proof, builder.name)
                 self.refused.append(f"{builder.name}: {fault}")
@@ -178,10 +189,32 @@ class _Conversion:
         chat = reference.chat(CHATS[0])
         ids = reference.encode(PROMPTS[1]) if chat is None else reference.encode(chat, special=False)
         runtime = prove_runtime(decoder, ids or [0])
-        measured = None
+        measured = losses = None
         if all(p.within(self.rtol) for p in prompts):
-            measured = perplexity(decoder, tokenizer, *self.text, tokens=_PERPLEXITY_TOKENS)[0]
-        return _Proof(prompts, text, runtime, measured)
+            measured, losses = perplexity(decoder, tokenizer, *self.text, tokens=_PERPLEXITY_TOKENS)
+        return _Proof(prompts, text, runtime, measured, losses)
+
+    def _keep_blocks(self, bundle: Bundle, reference: np.ndarray, scratch: Path) -> None:
+        """Store a GGUF file's weights as the blocks that they were, where that predicts the text as well."""
+        folder = scratch / "blocks"
+        shutil.copytree(bundle.folder, folder, ignore=shutil.ignore_patterns(f"{bundle.model.name}*"))
+        model = io.load(bundle.model)
+        kept = kept_plan(model)
+        write_blocks(model, kept.plan, KeptStore())
+        io.save(model, folder / bundle.model.name, external=True)
+        found = Bundle.open(folder)
+        tokenizer = BundleTokenizer(bundle.folder)
+        losses = perplexity(Decoder(found), tokenizer, *self.text, tokens=_PERPLEXITY_TOKENS)[1]
+        middle, low, high = ratio(losses, reference)
+        change = f"perplexity {middle - 1:+.2%} [{low - 1:+.2%}, {high - 1:+.2%}] to the same weights in float32"
+        runtime = prove_runtime(Decoder(found), tokenizer.encode(PROMPTS[1]).tolist() or [0])
+        if middle > 1 + _MOST_KEPT_LOSS or (runtime is not None and runtime.fault):
+            self.notes.append(f"the weights are float32: as blocks, {change}; quantize BUNDLE makes them small again")
+            return
+        for file in folder.glob(f"{bundle.model.name}*"):
+            shutil.move(file, bundle.folder / file.name)
+        near = f", {kept.near} rounded to {NEAR}, for which the runtime has a kernel" if kept.near else ""
+        self.notes.append(f"of the file's weights {kept.exact} are kept bit by bit{near}; {change}")
 
     def _finished(
         self, staged: Path, bundle: Bundle, reference: Reference, proof: _Proof, builder: str
@@ -203,9 +236,7 @@ class _Conversion:
         warnings: tuple[str, ...] = (),
         written: int = 0,
     ) -> BundleReport:
-        notes = list(reference.notes)
-        if self.source.gguf:
-            notes.append("the GGUF file's weights are kept as float32; quantize BUNDLE makes them small again")
+        notes = [*reference.notes, *self.notes]
         return BundleReport(
             source=str(self.source.path),
             output=str(self.output),

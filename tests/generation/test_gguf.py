@@ -7,10 +7,15 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+import pytest
 
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.convert import convert_text_model
+from onnxtool.generation.kept_blocks import exact_blocks
 from onnxtool.generation.source import is_text_decoder
+from onnxtool.model import io
+from onnxtool.model.ir.queries import operator_counts
+from tests.generation.test_gptq import restored
 
 
 def written(path: Path, tokenizer: Path) -> Path:
@@ -64,6 +69,40 @@ def test_a_gguf_file_becomes_a_bundle(folder: Path, tmp_path: Path) -> None:
     assert is_text_decoder(source)
     report = convert_text_model(source, tmp_path / "bundle")
     assert report.ok and all(p.equal == p.tokens for p in report.prompts)
-    assert any("GGUF" in note for note in report.notes)
+    assert "kept bit by bit" in report.notes[-1] and "rounded" not in report.notes[-1]
     opened = Bundle.open(tmp_path / "bundle")
     assert (opened.layers, opened.kv_heads, opened.context, opened.eos) == (1, 2, 192, (2,))
+
+    model = io.load(opened.model)
+    counts = operator_counts(model)
+    assert "MatMul" not in counts and counts["com.microsoft.GatherBlockQuantized"] == 1
+    assert {n.attributes["bits"].as_int() for n in model.graph if n.op_type == "MatMulNBits"} == {8}
+    read = {t.name: t for t in gguf.GGUFReader(source).tensors}["blk.0.ffn_gate.weight"]
+    original = np.asarray(read.data).reshape(96, 2, 34)[..., 2:].view(np.int8)
+    node = next(n for n in model.graph if "gate_proj" in str(n.name))
+    value = node.inputs[1]
+    assert value is not None and value.const_value is not None
+    assert (value.const_value.numpy().astype(int) - 128 == original).all()
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q5_0", "Q8_0", "Q6_K"])
+def test_blocks_are_found_again_in_float_values(kind: str) -> None:
+    random = np.random.default_rng(3)
+    if kind == "Q6_K":  # the package has no quantizer for it
+        scales = random.integers(-127, 128, (40, 32, 1)) * random.uniform(1e-4, 1e-3, (40, 1, 1)).astype(np.float16)
+        weights = (scales * random.integers(-32, 32, (40, 32, 16))).astype(np.float32).reshape(40, 512)
+        weights[0] = 0
+    else:
+        of = gguf.GGMLQuantizationType[kind]
+        weights = gguf.quants.dequantize(gguf.quants.quantize(random.standard_normal((40, 512)).astype("f"), of), of)
+    bits, block = {"Q4_0": (4, 32), "Q6_K": (8, 16)}.get(kind, (8, 32))
+    found = exact_blocks(weights.T, bits, block)
+    assert found is not None
+    np.testing.assert_allclose(restored(found, 512, bits).T, weights, rtol=1e-6, atol=1e-12)
+
+
+def test_other_values_are_not_taken_for_blocks() -> None:
+    weights = np.random.default_rng(4).standard_normal((64, 8)).astype(np.float32)
+    assert exact_blocks(weights, 8, 32) is None and exact_blocks(weights[:60], 8, 32) is None
+    integers = np.random.default_rng(4).integers(-100, 100, (64, 8)).astype(np.float32)
+    assert exact_blocks(integers, 4, 32) is None and exact_blocks(integers, 8, 32) is not None
