@@ -37,6 +37,7 @@ def compare_latency(
     minimum: int = 10,
     maximum: int = 1000,
     warmup: int = 3,
+    enough: Callable[[Ratio], bool] | None = None,
 ) -> list[LatencyRatio]:
     """Run the float model and candidates in alternation on one sample.
 
@@ -51,6 +52,7 @@ def compare_latency(
         minimum: least number of rounds.
         maximum: largest number of rounds.
         warmup: rounds that are not counted, one at least.
+        enough: ends the measurement early when it holds for the ratio of every candidate.
     """
     calls = [_call(runner, fit_dtypes(runner, feeds)) for runner in (reference, *candidates)]
     began = time.perf_counter()
@@ -60,7 +62,15 @@ def compare_latency(
     minimum = max(_LEAST_ROUNDS, min(minimum, int(_PATIENCE * budget / once)))
     warmup = min(warmup - 1, int(budget / once))
     clock = clock_for(threads)
-    timings = measure(calls, budget=budget, minimum=minimum, maximum=maximum, warmup=warmup, clock=clock)
+    timings = measure(
+        calls,
+        budget=budget,
+        minimum=minimum,
+        maximum=maximum,
+        warmup=warmup,
+        clock=clock,
+        enough=None if enough is None else lambda found: all(enough(ratio(t, found[0])) for t in found[1:]),
+    )
     results = []
     for timing in timings[1:]:
         found = ratio(timing, timings[0])

@@ -51,6 +51,7 @@ def measure(
     maximum: int = 1000,
     warmup: int = 3,
     clock: Callable[[], float] = time.perf_counter,
+    enough: Callable[[list[Timing]], bool] | None = None,
 ) -> list[Timing]:
     """Time several callables in alternation, so that a slow moment of the machine hits all of them.
 
@@ -64,6 +65,7 @@ def measure(
         warmup: rounds that are not counted.
         clock: `time.perf_counter` for elapsed time; `time.thread_time`, for candidates that compute in the calling
             thread alone (one-thread sessions), leaves out the time that other processes took the processor away.
+        enough: is asked after `minimum` rounds, and whenever there are half as many again; True ends the measurement.
 
     Returns:
         One Timing for each candidate, in order; sample i of each comes from round i.
@@ -75,13 +77,17 @@ def measure(
     # A fixed order can fall in step with the scheduler's time slices: one candidate is then interrupted every time.
     orders = np.random.default_rng(0)
     deadline = time.perf_counter() + budget
-    rounds = 0
+    rounds, look = 0, minimum
     while rounds < maximum and (rounds < minimum or time.perf_counter() < deadline):
         for index in orders.permutation(len(candidates)):
             start = clock()
             candidates[index]()
             samples[index].append(clock() - start)
         rounds += 1
+        if enough is not None and rounds >= look:
+            look = rounds + max(rounds // 2, 1)
+            if enough([Timing(tuple(s)) for s in samples]):
+                break
     return [Timing(tuple(s)) for s in samples]
 
 

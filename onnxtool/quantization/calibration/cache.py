@@ -70,8 +70,7 @@ class CalibrationCache:
         """Of every tensor that some choice of static nodes may need."""
         assert self.data is not None
         graph = self.model(recipe).graph
-        products = [n.name or "" for n in graph if is_product(n) and n.name in (recipe.plan or {})]
-        names = [*(n.name or "" for n in graph if eligible(n)), *products]
+        names = [n.name or "" for n in graph if eligible(n) or is_product(n)]
         everything = replace(recipe, plan=dict.fromkeys(names, "static"))
         known = self._seen.get((recipe.smooth, recipe.equalize), {})
         needed = [name for name in live_tensors(placement_of(graph, everything)) if name not in known]

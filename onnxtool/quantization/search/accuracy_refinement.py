@@ -17,6 +17,7 @@ from onnxtool.quantization.search.latency_refinement import with_fusions
 from onnxtool.runtime.kernels import count_kernels
 
 _LESS_NOISE = 0.9  # what a change must bring the noise down to, to be kept
+_MOST_BY_FUSING = 1.6  # the most that fused operators were seen to gain over the same floats apart
 _NO_SLOWER = 1.05  # within the noise of a quick timing
 
 
@@ -35,14 +36,18 @@ def condition(
     Returns:
         The best of them; the candidate itself where nothing helps.
     """
-    best = trial
+    best, useless = trial, False
     for label, change in _changes(lab, trial.recipe, linear):
+        if useless and "smooth" in change:
+            continue  # a weaker one made it noisier
         if not in_time():
             break
         start = trial if "smooth" in change else best  # strengths of smoothing are alternatives
         tried = lab.try_out(f"{start.name}, {label}", replace(start.recipe, shifts=None, **change))
         if _better(tried, best, keeps):
             best = tried
+        elif "smooth" in change and tried.fidelity is not None and trial.fidelity is not None:
+            useless = noise_share(tried.fidelity) > noise_share(trial.fidelity)
     return best
 
 
@@ -83,13 +88,20 @@ def compacted(lab: CandidateEvaluator, winner: Trial, keeps: Callable[[Trial], b
 
 
 def with_float_kernels(
-    lab: CandidateEvaluator, base: QuantRecipe, keeps: Callable[[Trial], bool], in_time: Callable[[], bool]
+    lab: CandidateEvaluator,
+    base: QuantRecipe,
+    keeps: Callable[[Trial], bool],
+    in_time: Callable[[], bool],
+    fastest: float = float("inf"),
 ) -> Trial | None:
-    """The optimized float model, its weights stored in 8 or 16 bits: for where integers do not beat float."""
+    """The optimized float model, its weights stored in 8 or 16 bits: for where integers do not beat float.
+
+    Its fused operators are tried where they could still beat the `fastest` within the budget.
+    """
     if not compactable(lab.job.prepared.graph):
         return None
     for bits in (8, 16):
         tried = lab.try_out(f"float, weights in {bits} bits", replace(base, plan={}, compact=bits))
         if keeps(tried):
-            return with_fusions(lab, tried, in_time)
+            return with_fusions(lab, tried, in_time) if tried.speed < _MOST_BY_FUSING * fastest else tried
     return None

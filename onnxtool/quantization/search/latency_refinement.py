@@ -14,6 +14,7 @@ from onnxtool.quantization.recipe import Fusions, NodePlan
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 
 CLEARLY_FASTER = 0.985  # what a change must gain to be kept: above the noise of a quick timing
+_CLEARLY_SLOWER = 1.1  # what a change must cost for it not to be tried on another candidate
 _GATES = ("Sigmoid", "HardSigmoid")
 
 
@@ -28,13 +29,22 @@ def without_gates(lab: CandidateEvaluator, trial: Trial, in_time: Callable[[], b
 
 
 def with_attention(
-    lab: CandidateEvaluator, trial: Trial, products: Sequence[ir.Node], in_time: Callable[[], bool]
+    lab: CandidateEvaluator,
+    trial: Trial,
+    products: Sequence[ir.Node],
+    in_time: Callable[[], bool],
+    costly: set[frozenset[str]],
 ) -> Trial:
-    """Products of two activations on integers too; by far not every processor or length of input gains."""
-    if not products or not in_time():
+    """Products of two activations on integers too; by far not every processor or length of input gains.
+
+    `costly` has the changes that made another candidate clearly slower, which are not tried again; this adds to it.
+    """
+    names = frozenset(n.name or "" for n in products)
+    if not products or names in costly or not in_time():
         return trial
-    plan: dict[str, NodePlan] = {**(trial.recipe.plan or {}), **{n.name or "": "static" for n in products}}
+    plan: dict[str, NodePlan] = {**(trial.recipe.plan or {}), **dict.fromkeys(sorted(names), "static")}
     tried = lab.try_out(f"{trial.name}, with attention", replace(trial.recipe, plan=plan))
+    _note(tried, trial, names, costly)
     return tried if tried.speed < trial.speed * CLEARLY_FASTER else trial
 
 
@@ -66,16 +76,31 @@ def _fusable(prepared: ir.Model, fusions: Fusions) -> bool:
 
 
 def without_groups(
-    lab: CandidateEvaluator, trial: Trial, groups: Sequence[tuple[str, set[str]]], in_time: Callable[[], bool]
+    lab: CandidateEvaluator,
+    trial: Trial,
+    groups: Sequence[tuple[str, set[str]]],
+    in_time: Callable[[], bool],
+    costly: set[frozenset[str]],
 ) -> Trial:
-    """Groups of nodes in float, one after the other; what is clearly faster is kept."""
+    """Groups of nodes in float, one by one; what is clearly faster is kept. `costly` is as of `with_attention`."""
     best = trial
     for label, group in groups:
         plan = dict(best.recipe.plan or {})
         left = {k: v for k, v in plan.items() if k not in group}
-        if len(left) == len(plan) or not left or not in_time():
+        put_back = frozenset(plan.keys() - left.keys())
+        if not put_back or not left or put_back in costly or not in_time():
             continue
         tried = lab.try_out(f"{best.name}, {label} float", replace(best.recipe, plan=left))
+        _note(tried, best, put_back, costly)
         if tried.speed < best.speed * CLEARLY_FASTER:
             best = tried
     return best
+
+
+def _note(tried: Trial, before: Trial, changed: frozenset[str], costly: set[frozenset[str]]) -> None:
+    if tried.latency is not None and before.latency is not None:
+        slower = tried.latency.low > _CLEARLY_SLOWER * before.latency.value
+    else:
+        slower = tried.estimate is not None and tried.speed > _CLEARLY_SLOWER * before.speed
+    if slower:
+        costly.add(changed)

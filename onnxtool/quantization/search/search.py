@@ -49,7 +49,7 @@ from onnxtool.quantization.search.choice import (
     surely_faster,
     undominated,
 )
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import TOO_CLOSE, CandidateEvaluator, Trial
 from onnxtool.quantization.search.latency_refinement import (
     CLEARLY_FASTER,
     with_attention,
@@ -65,7 +65,6 @@ from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
 
 _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
-_TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 _AS_SMALL = 1.05  # of files about as small, the fastest
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
@@ -123,6 +122,7 @@ class RecipeSearch:
         self.cost = macs(nodes, lab.seen)
         self.repaired: list[Trial] = []
         self.replaced: list[Trial] = []
+        self.costly: set[frozenset[str]] = set()  # changes that made a candidate clearly slower
         self.stage = "searching recipes"
 
     def run(self) -> Outcome:
@@ -199,7 +199,13 @@ class RecipeSearch:
 
     def _condition(self) -> None:
         """Lessen the error of what may win, where it costs no time; what that replaces is out of the race."""
+        conditioned: list[QuantRecipe] = []
         for trial in self._promising() if self.static_possible else []:
+            # Fused operators do not change what rounding costs.
+            integers = replace(trial.recipe, fuse="")
+            if integers in conditioned:
+                continue
+            conditioned.append(integers)
             accurate = trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
             if not (accurate and self._keeps(trial)):
                 linear = share_of_linear(self.nodes, self.cost) > MINOR
@@ -219,10 +225,10 @@ class RecipeSearch:
         best = without_gates(self.lab, trial, in_time)
         if self.static_possible:
             products = [n for n in self.lab.job.prepared.graph if is_product(n) and chosen_by(self.base, n)]
-            best = with_attention(self.lab, best, products, in_time)
+            best = with_attention(self.lab, best, products, in_time, self.costly)
         # What breaks the budget is to be repaired, and stretches would take the time for that.
         groups = group_nodes(self.nodes, self.cost, stretches=self._keeps(trial))
-        without_groups(self.lab, best, groups, in_time)
+        without_groups(self.lab, best, groups, in_time, self.costly)
 
     def _repairs(self) -> None:
         """Bring the fastest that break the budget back within it, as long as they could still win."""
@@ -256,7 +262,9 @@ class RecipeSearch:
         """The float model itself; the last resort where nothing else keeps the budget, so that it may come late."""
         in_time = self._timely("floats", "float kernels")
         if in_time() or (self._winner() is None and self.lab.clock.spent < _LAST_RESORT * self.lab.clock.seconds):
-            with_float_kernels(self.lab, self.base, self._keeps, in_time)
+            winner = self._winner()
+            fastest = winner.speed if winner is not None else float("inf")
+            with_float_kernels(self.lab, self.base, self._keeps, in_time, fastest)
 
     def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
         timed = [
@@ -291,7 +299,7 @@ class RecipeSearch:
         fastest = winner.latency.value if winner is not None and winner.latency is not None else None
         if fastest is not None and clock.allows("choice", "the last timing", TIMING_AGAIN + COMPACTING):
             # Quick timings have misled: the leaders once more, all in one alternation.
-            near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= fastest * _TOO_CLOSE]
+            near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= fastest * TOO_CLOSE]
             close = [t for t in near if self._keeps(t)]
             self.lab.time_again(close[:FINALISTS])
             winner = surely_faster(self.lab, close[:FINALISTS], self._winner)
@@ -363,7 +371,9 @@ def search(
         raise UnsupportedError(f"{job.source}: {nothing_to_quantize(job.prepared)}")
     seen = {}
     if measured is not None:
-        everything = replace(base, plan=natural_plan(nodes))
+        # Products of two activations are tried later: what these need is seen in the same pass over the samples.
+        products = [n.name or "" for n in job.prepared.graph if is_product(n) and chosen_by(base, n)]
+        everything = replace(base, plan={**natural_plan(nodes), **dict.fromkeys(products, "static")})
         needed = live_tensors(placement_of(job.prepared.graph, everything))
         seen = observe(job.prepared, needed, _timely(measured, clock, "calibration"), histogram=True)
     shown = held_out.limited(HELD_OUT_SAMPLES).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
