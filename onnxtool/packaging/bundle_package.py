@@ -18,6 +18,7 @@ from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.provenance.sbom import sbom
 from onnxtool.packaging.kind import constants, filled
 from onnxtool.packaging.kinds.fastapi import application_command, slug
+from onnxtool.packaging.kinds.kserve import KServe
 from onnxtool.packaging.manifest import Manifest, write_manifest
 from onnxtool.packaging.package import package_name, verify_output
 from onnxtool.packaging.server_process import ServerProcess
@@ -37,9 +38,16 @@ _PACKAGES = (
     "httptools",
     "uvloop",
 )
+_PLACES = {
+    "fastapi": ("fastapi/compose.yaml", "fastapi/kubernetes.yaml"),
+    "kserve": ("kserve/inference-service.yaml",),
+}
 _PROMPTS = ("The", "Once upon a time", "1 2 3 4")
 _TOKENS = 16
-_COMMANDS = ("pip install -r requirements.txt && uvicorn app:app", "python smoke_test.py http://127.0.0.1:8000")
+_COMMANDS = {
+    "fastapi": ("pip install -r requirements.txt && uvicorn app:app", "python smoke_test.py http://127.0.0.1:8000"),
+    "kserve": KServe.commands,
+}
 
 
 def package_bundle(
@@ -50,7 +58,7 @@ def package_bundle(
     Args:
         bundle: the folder.
         output: the folder to write.
-        kinds: "fastapi" alone.
+        kinds: "fastapi" or "kserve", one of them.
         name: of the model; that of the folder unless given.
         fresh: prove it in a fresh virtual environment.
 
@@ -58,26 +66,28 @@ def package_bundle(
         UnsupportedError: another kind.
         VerdictError: the endpoint gives another text; nothing is written.
     """
-    if list(dict.fromkeys(kinds)) != ["fastapi"]:
-        raise UnsupportedError("a bundle is packaged --for fastapi; other places take no key-value cache.")
+    asked = list(dict.fromkeys(kinds))
+    if len(asked) != 1 or asked[0] not in _COMMANDS:
+        raise UnsupportedError("a bundle is packaged --for fastapi or kserve; other places take no key-value cache.")
+    kind = asked[0]
     verify_output(output)
     opened, called = Bundle.open(bundle), package_name(bundle, name)
     golden = [_case(bundle, prompt) for prompt in _PROMPTS]
     with staged_folder(output) as staged:
         shutil.copytree(bundle, staged / "model")
-        _write(staged, opened, called, golden)
+        _write(staged, opened, called, golden, kind)
         started = _prove(staged, golden, fresh)
         files = sorted(f for f in staged.rglob("*") if f.is_file())
         made = WrittenPackage(
-            kind="fastapi",
+            kind=kind,
             folder=str(output),
             files=tuple(f.relative_to(staged).as_posix() for f in files),
             bytes=sum(f.stat().st_size for f in files),
             proof=PackageProof(started, len(golden), (), True),
-            commands=_COMMANDS,
+            commands=_COMMANDS[kind],
         )
         report = PackageReport(str(bundle), (made,), workers=1, threads=cpu.usable_cores())
-        record_provenance(staged, "package --for fastapi", bundle, report, earlier=bundle)
+        record_provenance(staged, f"package --for {kind}", bundle, report, earlier=bundle)
     return report
 
 
@@ -86,7 +96,7 @@ def _case(bundle: Path, prompt: str) -> dict[str, Any]:
     return {"prompt": prompt, "max_tokens": _TOKENS, "text": found.text, "tokens": list(found.tokens)}
 
 
-def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, Any]]) -> None:
+def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, Any]], kind: str) -> None:
     app = constants("fastapi/bundle_app.py", {"NAME": json.dumps(name)})
     (folder / "app.py").write_text(app, encoding="utf-8")
     (folder / "smoke_test.py").write_text(filled("fastapi/bundle_smoke_test.py", {}), encoding="utf-8")
@@ -105,12 +115,12 @@ def _write(folder: Path, bundle: Bundle, name: str, golden: Sequence[dict[str, A
         "MEMORY": bundle.size // 1_000_000 * 2 + 512,
         "NAME": name,
         "TITLE": "a language model in the form of OpenAI's API (FastAPI, onnxruntime-genai)",
-        "COMMANDS": "\n".join(f"    {c}" for c in _COMMANDS),
+        "COMMANDS": "\n".join(f"    {c}" for c in _COMMANDS[kind]),
         "TENSORS": f"| context | {bundle.context} tokens |\n| vocabulary | {bundle.vocabulary} |",
         "NOTE": "",
     }
-    for file in ("Dockerfile", "compose.yaml", "kubernetes.yaml"):
-        (folder / file).write_text(filled(f"fastapi/{file}", values), encoding="utf-8")
+    for file in ("fastapi/Dockerfile", *_PLACES[kind]):
+        (folder / file.rpartition("/")[2]).write_text(filled(file, values), encoding="utf-8")
     dockerfile = (folder / "Dockerfile").read_text(encoding="utf-8")
     # A folder is copied into the image under its own name.
     dockerfile = dockerfile.replace("COPY app.py model model/ ./", "COPY app.py ./\nCOPY model ./model")

@@ -96,6 +96,15 @@ def test_another_text_is_not_written(bundle: Path, tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "out").exists()
 
 
+def test_kserve_gets_its_own_description(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle_package, "_prove", lambda *_: None)  # as with fastapi: the application is the same
+    made = package(bundle, tmp_path / "out", kinds=["kserve"]).packages[0]
+    assert "inference-service.yaml" in made.files and not {"compose.yaml", "kubernetes.yaml"} & set(made.files)
+    assert "kubectl apply -f inference-service.yaml" in " ".join(made.commands)
+    text = (tmp_path / "out" / "inference-service.yaml").read_text()
+    assert "kind: InferenceService" in text and "@" not in text
+
+
 def test_other_places_take_no_bundle(bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="fastapi"):
         package(bundle, tmp_path / "out", kinds=["triton"])

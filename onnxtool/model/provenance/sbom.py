@@ -2,8 +2,8 @@
 
 Source: CycloneDX specification 1.6, https://cyclonedx.org/docs/1.6/json/ (ML-BOM capability).
 
-Not by cyclonedx-python-lib: version 11.12 has no model cards (`model_card` is commented out in its Component), which are
-what a bill of materials says of a model's inputs and outputs; and `inspect --sbom` works on the base install.
+Not by cyclonedx-python-lib: version 11.12 has no model cards (`model_card` is commented out in its Component), which
+tell a model's inputs and outputs; and `inspect --sbom` works on the base install.
 """
 
 from __future__ import annotations
