@@ -31,3 +31,14 @@ def test_ratio_of_twins_is_same_and_a_slower_one_is_named() -> None:
     assert slow.verdict == "slower"
     assert slow.low <= slow.value <= slow.high
     assert ratio(Timing(tuple(noise * 0.8)), base).verdict == "faster"
+
+
+def test_a_measurement_ends_as_soon_as_there_is_enough() -> None:
+    asked: list[int] = []
+
+    def enough(found: list[Timing]) -> bool:
+        asked.append(len(found[0].samples))
+        return len(found[0].samples) >= 9
+
+    found = measure([lambda: None], budget=60.0, minimum=4, warmup=0, enough=enough)
+    assert asked == [4, 6, 9] and len(found[0].samples) == 9

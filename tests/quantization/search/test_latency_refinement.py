@@ -1,0 +1,63 @@
+"""What is changed to make a candidate faster, and what is not tried twice."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.latency_refinement import with_attention, without_groups
+from onnxtool.report.latency import LatencyRatio
+
+GROUPS = [("first", {"a"}), ("second", {"b"})]
+
+
+class Lab:
+    """A candidate's latency is told by the nodes that it leaves in float."""
+
+    def __init__(self, **ratios: float) -> None:
+        self.ratios, self.tried = ratios, []  # type: ignore[var-annotated]
+
+    def try_out(self, name: str, recipe: QuantRecipe) -> Trial:
+        self.tried.append(name)
+        label = name.rpartition(", ")[2].split(" ")[0]
+        ratio = self.ratios[label]
+        return Trial(name, recipe, latency=LatencyRatio(ratio, ratio - 0.01, ratio + 0.01, 1.0, ratio, 1))
+
+
+def base(name: str = "base") -> Trial:
+    plan: Any = dict.fromkeys("abc", "static")
+    return Trial(name, QuantRecipe(mode="auto", plan=plan), latency=LatencyRatio(0.5, 0.49, 0.51, 1.0, 0.5, 1))
+
+
+def always() -> bool:
+    return True
+
+
+def test_a_group_that_is_faster_in_float_stays_there() -> None:
+    lab = Lab(first=0.4, second=0.5)
+    best = without_groups(cast(Any, lab), base(), GROUPS, always, set())
+    assert best.name == "base, first float" and set(best.recipe.plan or {}) == {"b", "c"}
+    assert lab.tried == ["base, first float", "base, first float, second float"]
+
+
+@pytest.mark.parametrize(("ratio", "again"), [(0.6, False), (0.555, True), (0.5, True)])
+def test_only_what_was_clearly_slower_is_not_tried_on_another(ratio: float, again: bool) -> None:
+    costly: set[frozenset[str]] = set()
+    lab = Lab(first=ratio, second=0.6)
+    without_groups(cast(Any, lab), base(), GROUPS, always, costly)
+    without_groups(cast(Any, lab), base("other"), GROUPS, always, costly)
+    assert ("other, first float" in lab.tried) == again
+    assert "other, second float" not in lab.tried
+
+
+def test_products_that_were_clearly_slower_on_integers_are_not_tried_again() -> None:
+    costly: set[frozenset[str]] = set()
+    lab = Lab(**{"with": 0.7})
+    products = cast(Any, [SimpleNamespace(name="p")])
+    assert with_attention(cast(Any, lab), base(), products, always, costly).name == "base"
+    assert with_attention(cast(Any, lab), base("other"), products, always, costly).name == "other"
+    assert lab.tried == ["base, with attention"]
