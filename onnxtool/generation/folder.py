@@ -22,7 +22,7 @@ def check_output(output: Path) -> None:
     """
     if output.is_file():
         raise UsageError(f"{output}: is a file; a bundle is a folder.")
-    if output.is_dir() and any(output.iterdir()) and not is_bundle(output):
+    if output.is_dir() and any(output.iterdir()) and not (is_bundle(output) or (output / PROVENANCE).is_file()):
         raise UsageError(f"{output}: is not empty and not a bundle; choose another folder.")
     parent = output.absolute().parent
     if not parent.is_dir():

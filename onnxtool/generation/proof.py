@@ -103,7 +103,7 @@ def _continued(decoder: Decoder, reference: Reference, prompts: np.ndarray, toke
         decoder.start(everything.shape[1])
         first = decoder.run(everything[each, :half])
         parts = np.concatenate([first, decoder.run(everything[each, half:])]) if half < everything.shape[1] else first
-        proofs.append(_proof(prompt.size, expected[each], first, steps[each], parts, answers[each]))
+        proofs.append(token_proof(prompt.size, expected[each], first, steps[each], parts, answers[each]))
     return proofs
 
 
@@ -131,12 +131,22 @@ def _read(decoder: Decoder, reference: Reference, text: list[int]) -> PromptProo
     half = ids.size // 2 + 1
     wanted = wanted[:, : whole.shape[-1]]
     chunked = _last(decoder, [ids[:half], ids[half:]], kept)
-    return _proof(head, wanted, whole, stepped, chunked, stepped.argmax(-1))
+    return token_proof(head, wanted, whole, stepped, chunked, stepped.argmax(-1))
 
 
-def _proof(
+def token_proof(
     prompt: int, wanted: np.ndarray, whole: np.ndarray, stepped: np.ndarray, chunked: np.ndarray, answer: np.ndarray
 ) -> PromptProof:
+    """What two ways to compute logits have in common with the source's, for the tokens that end a text.
+
+    Args:
+        prompt: tokens before the first that is judged.
+        wanted: the source's logits, float32 [tokens, vocabulary].
+        whole: of one pass, for the first tokens of `wanted`.
+        stepped: of single steps, for the last tokens of `wanted`.
+        chunked: of several tokens on top of a cache, for all of `wanted`.
+        answer: int64 tokens that were chosen after each step.
+    """
     scale = float(np.abs(wanted).max()) or 1.0
     last = wanted[-len(stepped) :]
     equal = last.argmax(-1) == answer

@@ -87,7 +87,7 @@ def open_source(path: Path, *, trust: bool = False) -> TextModelSource:
             f"{path}: its config.json names {names!r}, which is not a decoder that generates text "
             f"(a class ending in {' or '.join(_DECODERS)})."
         )
-    pickled = _verify_weights(path)
+    pickled = verify_weights(path)
     if pickled and not trust:
         raise UnsafeError(
             f"{path}: its weights are pickled (.bin), which can run code when loaded. Pass --trust if you trust them, "
@@ -98,7 +98,7 @@ def open_source(path: Path, *, trust: bool = False) -> TextModelSource:
     return TextModelSource(path, False, config, pickled)
 
 
-def _verify_weights(folder: Path) -> bool:
+def verify_weights(folder: Path) -> bool:
     """Every file of weights is there and whole; True when they are pickled."""
     index = folder / _INDEX
     if index.is_file():

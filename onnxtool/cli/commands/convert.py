@@ -170,6 +170,11 @@ def command(
 
             out.emit(convert_text_model(source, output, trust=trust, adapter=adapter, eval_text=eval_text, rtol=rtol))
             return
+        from onnxtool.generation.encoder_decoder import convert_encoder_decoder, wants_encoder_decoder
+
+        if source is not None and wants_encoder_decoder(source, output, task):
+            out.emit(convert_encoder_decoder(source, output, task=task, trust=trust, rtol=rtol))
+            return
         if adapter is not None or eval_text is not None:
             from onnxtool.errors import UsageError
 

@@ -1,0 +1,154 @@
+"""The three graphs of an encoder-decoder, exported from PyTorch: encoder, decoder, decoder with a cache.
+
+Names are those that optimum and transformers.js read: `encoder_hidden_states`, `past_key_values.0.decoder.key`,
+`present.0.decoder.key`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.pytorch.cleanup import clean_up
+from onnxtool.conversion.quiet import quiet
+from onnxtool.model import io
+
+ENCODER, DECODER, WITH_PAST = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
+_EXTERNAL_ABOVE = 1 << 30  # bytes of weights; a protobuf file ends at 2 GB
+_OPSET = 20
+_TEXT_LENGTH = 7
+
+
+def export_graphs(model: Any, folder: Path, sample: np.ndarray) -> None:
+    """Write the three graphs.
+
+    Args:
+        model: of transformers, in float32.
+        folder: where to write them.
+        sample: what the encoder takes, [2, ...]; int64 for text.
+    """
+    import torch
+
+    auto = torch.export.Dim.AUTO
+    text = sample.dtype == np.int64
+    batch, both = {0: auto}, {0: auto, 1: auto}
+    first: tuple[Any, ...] = (torch.from_numpy(sample[:, :_TEXT_LENGTH] if text else sample),)
+    mask = torch.ones(2, _TEXT_LENGTH, dtype=torch.int64) if text else None
+    masks, mask_names, mask_dims = ((mask,), ["attention_mask"], (both,)) if text else ((), [], ())
+    encoder = _encoder(model, text)
+    names = [str(model.main_input_name), *mask_names]
+    long = both if text else batch
+    _export(encoder, (*first, *masks), (long, *mask_dims), names, ["last_hidden_state"], folder / ENCODER)
+    with torch.no_grad():
+        hidden = encoder(*first, *masks)
+        decoder = _decoder(model, text)
+        ids = torch.full((2, 5), 3)
+        outputs = decoder(ids, hidden, *masks)
+    layers = (len(outputs) - 1) // 4
+    mask_names = [f"encoder_{n}" for n in mask_names]
+    common = ["input_ids", "encoder_hidden_states", *mask_names]
+    present = ["logits", *_cache("present", layers)]
+    _export(decoder, (ids, hidden, *masks), (both, long, *mask_dims), common, present, folder / DECODER)
+    past = outputs[1:]
+    dims = [{0: auto, 2: auto} if text or i % 4 < 2 else batch for i in range(4 * layers)]
+    _export(
+        _decoder(model, text),
+        (ids[:, :1], hidden, *masks, *past),
+        (batch, long, *mask_dims, *dims),
+        [*common, *_cache("past_key_values", layers)],
+        [n for n in present if ".encoder." not in n],
+        folder / WITH_PAST,
+    )
+
+
+def _cache(prefix: str, layers: int) -> list[str]:
+    kinds = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")
+    return [f"{prefix}.{layer}.{kind}" for layer in range(layers) for kind in kinds]
+
+
+def _encoder(model: Any, text: bool) -> Any:
+    import torch
+
+    class Encoder(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = model.get_encoder()
+
+        def forward(self, inputs: Any, *mask: Any) -> Any:
+            given = {"attention_mask": mask[0]} if text else {}
+            return self.encoder(inputs, **given).last_hidden_state
+
+    return Encoder().eval()
+
+
+def _decoder(model: Any, text: bool) -> Any:
+    import torch
+    from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+    from transformers.modeling_outputs import BaseModelOutput
+
+    class Decoder(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids: Any, hidden: Any, *others: Any) -> Any:
+            past = others[1:] if text else others
+            own, cross = DynamicCache(), DynamicCache()
+            for layer in range(len(past) // 4):
+                own.update(past[4 * layer], past[4 * layer + 1], layer)
+                cross.update(past[4 * layer + 2], past[4 * layer + 3], layer)
+            found = self.model(
+                decoder_input_ids=ids,
+                encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
+                past_key_values=EncoderDecoderCache(own, cross),
+                use_cache=True,
+                **({"attention_mask": others[0]} if text else {}),
+            )
+            cache = found.past_key_values
+            values = [found.logits]
+            layers = zip(cache.self_attention_cache.layers, cache.cross_attention_cache.layers, strict=True)
+            for mine, encoders in layers:
+                values += [mine.keys, mine.values]
+                if not past:
+                    values += [encoders.keys, encoders.values]
+            return tuple(values)
+
+    return Decoder().eval()
+
+
+def _export(
+    module: Any,
+    inputs: tuple[Any, ...],
+    dims: tuple[Any, ...],
+    names: list[str],
+    outputs: list[str],
+    path: Path,
+) -> None:
+    import torch
+
+    # What a function takes as *others has its shapes in a tuple of its own.
+    spread = 2 if "input_ids" in names and "encoder_hidden_states" in names else 1
+    shapes = (*dims[:spread], tuple(dims[spread:])) if len(inputs) > spread else dims
+    with quiet(0), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module,
+            inputs,
+            None,
+            dynamo=True,
+            dynamic_shapes=shapes,
+            input_names=names,
+            output_names=outputs,
+            opset_version=_OPSET,
+            verbose=False,
+        )
+    assert program is not None
+    graph = program.model
+    clean_up(graph)
+    for value in [v for v in graph.graph.inputs if not v.uses()]:
+        graph.graph.inputs.remove(value)  # the keys and values of the encoder's states are in the cache
+    size = sum(v.const_value.nbytes for v in graph.graph.initializers.values() if v.const_value is not None)
+    io.save(graph, path, external=size > _EXTERNAL_ABOVE)
