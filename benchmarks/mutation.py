@@ -50,9 +50,11 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     **{
         f"validation/inputs/{name}.py": (f"validation/inputs/test_{name}.py",)
-        for name in ("sizes", "values", "noise", "conditions", "reach", "structure", "bodies", "tables")
+        for name in ("sizes", "values", "noise", "reach", "structure", "tables")
     },
-    "validation/inputs/distances.py": ("validation/inputs/test_conditions.py",),
+    "validation/inputs/conditions.py": ("validation/inputs/test_conditions.py", "validation/inputs/test_bodies.py"),
+    "validation/inputs/bodies.py": ("validation/inputs/test_bodies.py", "validation/inputs/test_conditions.py"),
+    "validation/inputs/distances.py": ("validation/inputs/test_conditions.py", "validation/inputs/test_bodies.py"),
     "validation/inputs/moves.py": ("validation/inputs/test_reach.py", "validation/inputs/test_tables.py"),
     "validation/inputs/whole_numbers.py": ("validation/inputs/test_values.py",),
     "conversion/source_code.py": ("conversion/test_source_code.py",),

@@ -128,3 +128,40 @@ def test_a_bound_beyond_all_numbers_decides_nothing() -> None:
     bounded = graph("h = Constant <value_float = 3.0e38> ()  y = Min(x, h)")
     missed = ConditionWatch(bounded, SessionOptions()).outcomes[:1]
     assert told_apart(missed, bounded, graph("y = Identity(x)")) == []
+
+
+def test_what_hangs_on_constants_alone_is_no_condition() -> None:
+    body = f"{FIVE}{TWO}q = Greater(five, two)  n = Neg(x)  y = Where(q, n, x)"
+    assert ConditionWatch(graph(body), SessionOptions()).outcomes == []
+
+
+def test_no_more_conditions_are_watched_than_there_is_room_for() -> None:
+    many = "".join(f"c{i} = Constant <value_float = {i}.5> ()  q{i} = Greater(x, c{i})  " for i in range(90))
+    inner = "s = ReduceSum <keepdims = 0> (x)  c = Greater(s, c3)  "
+    inner += "y = If (c) <then_branch = t () => (p) { i0 = Less(x, c4)  p = Where(i0, x, s) }, "
+    inner += "else_branch = e () => (r) { r = Identity(x) }>"
+    assert len(ConditionWatch(graph(many + inner), SessionOptions()).outcomes) == 128
+
+
+@pytest.mark.parametrize(
+    ("body", "of_sizes"),
+    [
+        ("s = Shape <start = 0, end = 1> (x)  c = Constant <value_ints = [7]> ()  q = Greater(s, c)", True),
+        ("i = NonZero(x)  s = Size(i)  c = Constant <value = int64 {7}> ()  q = Greater(s, c)", False),
+        ("n = IsNaN(x)  f = Cast <to = 7> (n)  s = ReduceSum <keepdims = 0> (f)  "
+         "c = Constant <value = int64 {7}> ()  q = Greater(s, c)", False),
+    ],
+)  # fmt: skip
+def test_what_hangs_on_sizes_is_told_from_what_hangs_on_values(body: str, of_sizes: bool) -> None:
+    watch = ConditionWatch(graph(f"{body}  n0 = Neg(x)  y = Where(q, n0, x)"), SessionOptions())
+    (found,) = {o.of_sizes for o in watch.outcomes if o.value == "q"}
+    assert found is of_sizes
+
+
+def test_tests_that_decide_by_themselves_are_conditions() -> None:
+    watch = ConditionWatch(graph("q = IsNaN(x)  n = Neg(x)  y = Where(q, n, x)"), SessionOptions())
+    assert [o.value for o in watch.outcomes] == ["q", "q"]
+    x = np.zeros((1, 4), np.float32)
+    assert watch.distances({"x": x}).tolist() == [1.0, 0.0]
+    x[0, 2] = np.nan
+    assert watch.distances({"x": x}).tolist() == [0.0, 0.0]

@@ -212,3 +212,29 @@ def test_equal_numbers_alone_are_not_enough() -> None:
     found, missed = reach(watch, specs, runs, dynamic_dims(specs, runs), facts, Budget("normal"))
     assert missed == []
     assert any(((f.feeds["x"] == 2 * f.feeds["z"]) & (f.feeds["x"] != 0)).any() for f in found)
+
+
+def test_a_straight_line_leads_where_no_constant_of_the_graph_does() -> None:
+    body = (
+        "a = Constant <value_float = 37.5> ()  d = Constant <value_float = 11.3> ()  c = Mul(a, d)  "
+        "m = ReduceMean <keepdims = 0> (x)  q = Greater(m, c)"
+    )
+    model, found, missed = sought(f"g (float[b,4] x) => (bool q) {{ {body} }}")
+    assert missed == []
+    runner = OnnxRunner.open(model, SessionOptions())
+    assert any(runner.run(item.feeds)["q"] for item in found)
+
+
+def test_what_nothing_reaches_takes_no_more_runs_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    plain = ConditionWatch.distances
+
+    def counted(self: ConditionWatch, feeds: dict[str, np.ndarray]) -> np.ndarray:
+        runs.append(1)
+        return plain(self, feeds)
+
+    monkeypatch.setattr(ConditionWatch, "distances", counted)
+    body = "z = Constant <value_float = -1.0> ()  s = Mul(x, x)  m = ReduceMin <keepdims = 0> (s)  q = Less(m, z)"
+    _, _, missed = sought(f"g (float[b,n] x) => (bool q) {{ {body} }}")
+    assert missed == ["the true outcome of 'q'"]
+    assert 100 < len(runs) < 1500
