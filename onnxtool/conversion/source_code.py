@@ -60,7 +60,7 @@ def read_code(run: Callable[[], Any]) -> CodeRead:
     def watch(frame: FrameType, event: str, called: Any) -> None:
         if event == "call" and frame.f_code not in seen and _is_telling(frame.f_code):
             seen[frame.f_code] = frame.f_locals.get("self")
-        if event == "c_call" and _is_clock(called) and _is_telling(frame.f_code):
+        if event == "c_call" and _is_clock(called) and _is_own(frame.f_code):
             machine[f"the clock ({_place(frame)})"] = None
         if event == "call" and frame.f_locals.get("self") is os.environ and (asker := _asker(frame)) is not None:
             machine[f"an environment variable ({_place(asker)})"] = None
@@ -102,7 +102,12 @@ def _asker(frame: FrameType) -> FrameType | None:
     caller = frame.f_back
     while caller is not None and caller.f_code.co_filename.replace("\\", "/").endswith(_LOOKUPS):
         caller = caller.f_back
-    return caller if caller is not None and _is_telling(caller.f_code) else None
+    return caller if caller is not None and _is_own(caller.f_code) else None
+
+
+def _is_own(code: CodeType) -> bool:
+    """Whether code is the user's: libraries ask the machine for reasons of their own."""
+    return _is_telling(code) and not _installed(code.co_filename)
 
 
 def _place(frame: FrameType) -> str:
