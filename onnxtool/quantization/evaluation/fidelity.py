@@ -7,7 +7,8 @@ Several views, because no one of them fits every output; `output_kind` says what
   holds for equally likely costs nothing, one away from a sure class costs much.
 - classes of a sequence with a blank (CTC, text and speech recognisers): edit distance of the texts that are read off,
   because a character may move by a step without being another one.
-- scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold.
+- scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold; where the first four columns
+  are boxes, what exceeds it and overlaps with where it was.
 - vectors that are compared with one another (embeddings, hidden states): cosine, and neighbours kept.
 - anything else: the signal-to-noise ratio, column by column and channel by channel, each on its own scale with its mean
   taken off, so that large box coordinates do not drown small scores; the worst one that carries information counts.
@@ -22,6 +23,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import InputError
+from onnxtool.quantization.evaluation.box_match import boxes_kept
 from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis
 from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
@@ -36,6 +38,7 @@ from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 _THRESHOLD = 0.3
 _MOST_TARGETS = 64
 _MIN_DETECTIONS = 20
+_BOX = 4  # columns of a box
 _BLANK_SHARE = 0.3
 Outputs = Mapping[str, np.ndarray]
 
@@ -241,16 +244,20 @@ class _OutputStatistics:
         return 1 - self.agreement if self.is_ctc else self.lost / self.total
 
     def _add_scores(self, right: np.ndarray, actual: np.ndarray) -> None:
-        # Only channels that look like scores: within [0, 1], on either side of the threshold.
-        axis = 1 if right.ndim >= 3 else right.ndim - 1
+        # Only columns that look like scores: within [0, 1], on either side of the threshold.
+        axis = column_axis(right.shape) or 0
         a, b = (np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1) for x in (right, actual))
         scores = (a.min(axis=1) >= 0) & (a.max(axis=1) <= 1)
+        matching = boxes_kept(a, b) if right.ndim == 3 and scores[_BOX:].any() else None
+        if matching is not None:
+            scores[:_BOX] = False
         if not scores.any():
             return
         expected, found = a[scores] > _THRESHOLD, b[scores] > _THRESHOLD
         self.true += int(expected.sum())
         self.found += int(found.sum())
-        self.both += int((expected & found).sum())
+        same = expected & found if matching is None else expected & found & matching
+        self.both += int(same.sum())
 
     @property
     def worst_column(self) -> tuple[str, int | None, float] | None:

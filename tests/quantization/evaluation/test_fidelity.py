@@ -225,3 +225,20 @@ def test_constant_outputs_are_judged_without_a_warning() -> None:
     noise.add(np.zeros((4, 3)), np.zeros((4, 3)), 1)
     noise.add(np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([[0.0, 0.0], [0.1, 0.0]]), 1)
     assert [column for column, _ in noise.decibels()] == [0]
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_detections_count_as_kept_by_score_and_overlap(by_columns: bool) -> None:
+    rng = np.random.default_rng(0)
+    low = rng.uniform(0, 500, (8, 20, 2))
+    score = np.full((8, 20, 1), 0.9)
+    score[:, ::2] = 0.1
+    right = np.concatenate([low, low + rng.uniform(40, 100, low.shape), score], -1).astype(np.float32)
+    wrong = right.copy()
+    wrong[:, 1, 0] += 60  # one of ten sure boxes of each picture
+    if by_columns:
+        right, wrong = right.swapaxes(1, 2), wrong.swapaxes(1, 2)
+    found = judged(right, wrong, "Relu")
+    assert found.detection_f1 == pytest.approx(0.9)
+    assert not Budget().allows(found)
+    assert judged(right, right, "Relu").detection_f1 == 1
