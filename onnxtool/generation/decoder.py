@@ -16,7 +16,16 @@ from onnxtool.runtime.session import SessionOptions, classify, create_session
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _HUGE_PAGES_ABOVE = 64 << 20  # bytes of the model; a smaller one is in the processor's caches anyway
+_MAPPED_ABOVE = 2 << 30  # bytes of the model
 _FED = {"input_ids", "attention_mask", "position_ids"}
+
+
+def sparing(bundle: Bundle) -> SessionOptions:
+    """Options under which the weights of a large bundle stay in the mapped file, and are read anew for each run.
+
+    Rearranged for speed they would take as much memory once more.
+    """
+    return SessionOptions(prepack=bundle.model_bytes <= _MAPPED_ABOVE, arena=bundle.model_bytes <= _MAPPED_ABOVE)
 
 
 class Decoder:

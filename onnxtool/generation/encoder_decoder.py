@@ -205,7 +205,7 @@ def _run(session: Any, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _report(
     source: Path, output: Path, model: Any, proofs: tuple[PromptProof, ...], rtol: float, seconds: dict[str, float]
 ) -> BundleReport:
-    decoder = model.config.get_text_config(decoder=True)
+    decoder = getattr(model.config, "decoder", model.config)  # of a pair of models, else one configuration for both
     heads = _first(decoder, "decoder_attention_heads", "num_heads", "num_attention_heads")
     width = _first(decoder, "d_model", "hidden_size")
     end = getattr(model.generation_config, "eos_token_id", None)

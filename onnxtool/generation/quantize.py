@@ -27,7 +27,7 @@ from onnxtool.generation.block_weights import (
 )
 from onnxtool.generation.bundle import PROVENANCE, Bundle
 from onnxtool.generation.calibration import input_moments, sampled_tokens
-from onnxtool.generation.decoder import Decoder
+from onnxtool.generation.decoder import Decoder, sparing
 from onnxtool.generation.folder import check_output, staged_folder
 from onnxtool.generation.perplexity import divergence, load_text, perplexity, ratio
 from onnxtool.generation.proof import PROMPTS, prove_runtime
@@ -143,11 +143,11 @@ def quantize_bundle(
 def _written(report: BundleQuantizeReport, source: Bundle, chosen: _Measured, staged: Path) -> BundleQuantizeReport:
     for file in chosen.bundle.folder.iterdir():
         shutil.copyfile(file, staged / file.name)
-    decoder = Decoder(chosen.bundle)
+    decoder = Decoder(chosen.bundle, sparing(chosen.bundle))
     ids = BundleTokenizer(source.folder).encode(PROMPTS[1])
     report = replace(
         report,
-        agreement=_agreement(Decoder(source), decoder, ids),
+        agreement=_agreement(Decoder(source, sparing(source)), decoder, ids),
         runtime=prove_runtime(decoder, ids.tolist() or [0]),
     )
     if report.runtime is not None and not report.runtime.ok and report.runtime.fault:
@@ -204,7 +204,7 @@ class _Search:
         self.store = BlockStore()
         self.float, self.smoothed = bundle, False
         self.sensitivities: tuple[GroupSensitivity, ...] = ()
-        self.perplexity, self.losses = perplexity(Decoder(bundle), self.tokenizer, *text)
+        self.perplexity, self.losses = perplexity(Decoder(bundle, sparing(bundle)), self.tokenizer, *text)
         self._number = 0
 
     def run(self, mode: str, late: Callable[..., bool], task: progress.Task) -> list[_Measured]:
@@ -244,7 +244,7 @@ class _Search:
     def measure(self, plan: WeightPlan) -> _Measured:
         """Write a candidate to the scratch folder and measure its perplexity."""
         bundle = self._write(plan)
-        losses = perplexity(Decoder(bundle), self.tokenizer, *self.text)[1]
+        losses = perplexity(Decoder(bundle, sparing(bundle)), self.tokenizer, *self.text)[1]
         release_memory()
         return _Measured(plan, bundle, ratio(losses, self.losses), bundle.model_bytes)
 
@@ -303,7 +303,7 @@ class _Search:
 
     @staticmethod
     def _logits(bundle: Bundle, ids: np.ndarray) -> np.ndarray:
-        decoder = Decoder(bundle)
+        decoder = Decoder(bundle, sparing(bundle))
         decoder.start(ids.size)
         logits = decoder.run(ids)
         release_memory()

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from onnxtool.generation.bundle import Bundle
-from onnxtool.generation.decoder import Decoder
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.generation.decoder import Decoder, sparing
+from onnxtool.runtime.memory import release_memory
 
 _ROUNDS = 6
 _STEPS = 6
 _CONTEXT = 32
+_TOGETHER = 4 << 30  # bytes of all models
 
 
 def decode_speeds(bundles: Sequence[Bundle], threads: int | None) -> list[float]:
     """Tokens per second of each bundle, one token after the other.
 
-    They take turns, so that a busy moment of the machine hits all of them; the figure is of the median step.
+    They take turns, so that a busy moment of the machine hits all of them; the figure is of the median step. Large ones
+    are measured one after the other instead: together they would not fit into memory.
     """
-    decoders = [Decoder(b, SessionOptions(threads=threads, stop_spinning=True), generates=True) for b in bundles]
+    if sum(b.model_bytes for b in bundles) <= _TOGETHER or len(bundles) < 2:
+        return _together(bundles, threads)
+    found = []
+    for bundle in bundles:
+        found += _together([bundle], threads)
+        release_memory()
+    return found
+
+
+def _together(bundles: Sequence[Bundle], threads: int | None) -> list[float]:
+    options = [replace(sparing(b), threads=threads, stop_spinning=True) for b in bundles]
+    decoders = [Decoder(b, o, generates=o.prepack) for b, o in zip(bundles, options, strict=True)]
     room = _CONTEXT + 1 + _ROUNDS * _STEPS
     times: list[list[float]] = [[] for _ in decoders]
     for decoder in decoders:

@@ -90,6 +90,7 @@ def test_speech_is_answered_and_a_wrong_cache_is_refused(tmp_path: Path, monkeyp
         io.save(model, path)
 
     report = convert_encoder_decoder(source, tmp_path / "out")
+    assert (report.layers, report.heads, report.head_size, report.context) == (1, 4, 8, 32)
     assert report.ok and len(report.prompts) == 4 and all(p.within(1e-5) for p in report.prompts)
     monkeypatch.setattr(encoder_decoder, "export_graphs", swapped)
     wrong = convert_encoder_decoder(source, tmp_path / "wrong")
