@@ -104,11 +104,17 @@ def main() -> None:
         print(f"convert: {'equal' if convert_text_model(folder, ours).ok else 'FAILED'}", flush=True)
         seconds["convert, proof included"] = time.perf_counter() - began
     paths["**onnxtool convert**"] = ours
+    kept = work / "bundle-gguf"
+    if not (kept / "provenance.json").is_file():
+        began = time.perf_counter()
+        print(f"convert of the GGUF file: {convert_text_model(gguf, kept).notes}", flush=True)
+        seconds["convert of the GGUF file"] = time.perf_counter() - began
+    paths["**onnxtool convert MODEL.gguf**"] = kept
     for label, budget, mode in (("quantize", 0.01, "auto"), ("quantize --max-perplexity 3%", 0.03, "auto")):
         target = work / f"bundle-{budget}"
         if not (target / "provenance.json").is_file():
             began = time.perf_counter()
-            report = quantize_bundle(ours, target, mode=mode, max_perplexity=budget, threads=1, time_limit=400)
+            report = quantize_bundle(ours, target, mode=mode, max_perplexity=budget, threads=1, time_limit=240)
             seconds[label] = time.perf_counter() - began
             print(f"{label}: {report.chosen.plan if report.chosen else 'nothing keeps the budget'}", flush=True)
         if (target / "provenance.json").is_file():
@@ -138,7 +144,7 @@ def main() -> None:
         for count in threads:
             bundles = [p for k, p in paths.items() if (p / "genai_config.json").is_file()]
             peers = [p for p in paths.values() if p not in bundles]
-            report = bench_bundles(bundles, peers=peers, threads=count, contexts=CONTEXTS)
+            report = bench_bundles(bundles, peers=peers, threads=(count,), contexts=CONTEXTS)
             for label, path in paths.items():
                 found = next(g for g in report.generators if g.name == str(path))
                 for speed in found.speeds:

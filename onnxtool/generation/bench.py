@@ -31,41 +31,46 @@ CONTEXTS = (16, 512, 2048)
 _STEPS = 24
 _LIMIT = 1800.0
 
-# Takes a prompt, gives the next token's id; then takes one token, gives the next.
-Step = Callable[[Sequence[int]], int]
+# Takes prompts [batch, tokens], gives the id of each one's next token; then takes one token of each, gives the next.
+Step = Callable[[np.ndarray], np.ndarray]
+Restart = Callable[[int], None]  # empties the cache for a number of prompts
 
 
 def bench_bundles(
     folders: Sequence[Path],
     *,
     peers: Sequence[Path] = (),
-    threads: int | None = None,
+    threads: Sequence[int] = (),
     contexts: Sequence[int] = CONTEXTS,
+    batches: Sequence[int] = (),
 ) -> BundleBenchReport:
     """Measure bundles and peers, each in a fresh process.
 
     Args:
         folders: bundles.
         peers: a Hugging Face folder (run by transformers) or a GGUF file (run by llama.cpp).
-        threads: of each runtime; None for all cores.
+        threads: numbers of threads of each runtime; () for all cores.
         contexts: lengths of the prompt; those beyond a model's context are left out.
+        batches: numbers of prompts that are continued side by side; () for one.
 
     Raises:
         InputError: not a bundle.
     """
     bundles = [Bundle.open(f) for f in folders]
     lengths = [c for c in contexts if all(c + _STEPS < b.context for b in bundles)] or [1]
+    counts: list[int | None] = list(threads) or [None]
     found = []
-    with progress.task("measuring", len(folders) + len(peers)) as task:
-        for path in (*folders, *peers):
-            found.append(_measured(path, threads, lengths))
-            task.advance()
+    with progress.task("measuring", len(counts) * (len(folders) + len(peers))) as task:
+        for count in counts:
+            for path in (*folders, *peers):
+                found.append(_measured(path, count, lengths, list(batches) or [1]))
+                task.advance()
     cores = usable_cores()
-    return BundleBenchReport(tuple(found), cache_bytes_per_token(bundles[0]), threads, model_name(), cores)
+    return BundleBenchReport(tuple(found), cache_bytes_per_token(bundles[0]), counts[0], model_name(), cores)
 
 
-def _measured(path: Path, threads: int | None, contexts: Sequence[int]) -> GeneratorSpeed:
-    request = {"path": str(path), "threads": threads, "contexts": list(contexts)}
+def _measured(path: Path, threads: int | None, contexts: Sequence[int], batches: Sequence[int]) -> GeneratorSpeed:
+    request = {"path": str(path), "threads": threads, "contexts": list(contexts), "batches": list(batches)}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "onnxtool.generation.bench"],
@@ -79,65 +84,68 @@ def _measured(path: Path, threads: int | None, contexts: Sequence[int]) -> Gener
         if done.returncode == 0:
             answer = json.loads(done.stdout.splitlines()[-1])
             speeds = tuple(ContextSpeed(**s) for s in answer.pop("speeds"))
-            return GeneratorSpeed(name=str(path), speeds=speeds, **answer)
+            return GeneratorSpeed(name=str(path), speeds=speeds, threads=threads, **answer)
         fault = (done.stderr.strip().splitlines() or [f"ended with code {done.returncode}"])[-1][:300]
     except subprocess.TimeoutExpired:
         fault = f"took longer than {_LIMIT:.0f} s"
-    return GeneratorSpeed(str(path), "", 0.0, None, (), fault)
+    return GeneratorSpeed(str(path), "", 0.0, None, (), fault, threads)
 
 
 def _measure(request: dict[str, Any]) -> dict[str, Any]:
     path, threads = Path(request["path"]), request["threads"]
     room = max(request["contexts"]) + _STEPS + 1
+    sizes = request["batches"]
     began = time.perf_counter()
     if is_bundle(path):
         name, restart, step, size = _bundle(path, threads, room)
     elif path.suffix.lower() == ".gguf":
         name, restart, step, size = _llama(path, threads, room)
+        sizes = [1]  # the package's interface takes one sequence
     else:
         name, restart, step, size = _transformers(path, threads)
     loaded = time.perf_counter() - began
-    restart()
-    step([1] * 4)  # what is made on first use is part of no figure
-    speeds = [_speed(restart, step, context, size) for context in request["contexts"]]
+    restart(1)
+    step(np.ones((1, 4), np.int64))  # what is made on first use is part of no figure
+    speeds = [_speed(restart, step, c, b, size) for b in request["batches"] if b in sizes for c in request["contexts"]]
     return {"runtime": name, "load_seconds": loaded, "peak_bytes": peak_bytes(), "speeds": speeds}
 
 
-def _speed(restart: Callable[[], None], step: Step, context: int, vocabulary: int) -> dict[str, float]:
-    prompt = np.random.default_rng(0).integers(3, vocabulary, context).tolist()
+def _speed(restart: Restart, step: Step, context: int, batch: int, vocabulary: int) -> dict[str, float]:
+    prompt = np.random.default_rng(0).integers(3, vocabulary, (batch, context))
     firsts, times = [], []
     for _ in range(3 if context < 256 else 1):
-        restart()
+        restart(batch)
         began = time.perf_counter()
-        token = step(prompt)
+        tokens = step(prompt)
         firsts.append(time.perf_counter() - began)
     for _ in range(_STEPS):
         began = time.perf_counter()
-        token = step([token])
+        tokens = step(tokens[:, None])
         times.append(time.perf_counter() - began)
     first = statistics.median(firsts)
     return {
         "context": context,
+        "batch": batch,
         "first_token_seconds": first,
-        "prefill_per_second": context / first,
-        "decode_per_second": 1 / statistics.median(times),
+        "prefill_per_second": batch * context / first,
+        "decode_per_second": batch / statistics.median(times),
     }
 
 
-def _bundle(path: Path, threads: int | None, room: int) -> tuple[str, Callable[[], None], Step, int]:
+def _bundle(path: Path, threads: int | None, room: int) -> tuple[str, Restart, Step, int]:
     bundle = Bundle.open(path)
     decoder = Decoder(bundle, SessionOptions(threads=threads), generates=True)
 
-    def step(tokens: Sequence[int]) -> int:
-        return int(decoder.run(np.asarray(tokens))[-1].argmax())
+    def step(tokens: np.ndarray) -> np.ndarray:
+        return np.asarray(decoder.run(tokens)[:, -1].argmax(-1))
 
-    def restart() -> None:
-        decoder.start(min(room, bundle.context))
+    def restart(batch: int) -> None:
+        decoder.start(min(room, bundle.context), batch)
 
     return f"onnxruntime {version('onnxruntime')}", restart, step, bundle.vocabulary
 
 
-def _transformers(path: Path, threads: int | None) -> tuple[str, Callable[[], None], Step, int]:
+def _transformers(path: Path, threads: int | None) -> tuple[str, Restart, Step, int]:
     import torch
 
     from onnxtool.generation.reference import Reference
@@ -148,16 +156,21 @@ def _transformers(path: Path, threads: int | None) -> tuple[str, Callable[[], No
     model = Reference(open_source(path)).model
     cache: list[Any] = [None]
 
-    def step(tokens: Sequence[int]) -> int:
+    def step(tokens: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            found = model(input_ids=torch.tensor([list(tokens)]), past_key_values=cache[0], use_cache=True)
+            found = model(input_ids=torch.from_numpy(tokens), past_key_values=cache[0], use_cache=True)
         cache[0] = found.past_key_values
-        return int(found.logits[0, -1].argmax())
+        return np.asarray(found.logits[:, -1].argmax(-1).numpy())
 
-    return f"transformers {version('transformers')}", lambda: cache.__setitem__(0, None), step, model.config.vocab_size
+    return (
+        f"transformers {version('transformers')}",
+        lambda _: cache.__setitem__(0, None),
+        step,
+        model.config.vocab_size,
+    )
 
 
-def _llama(path: Path, threads: int | None, room: int) -> tuple[str, Callable[[], None], Step, int]:
+def _llama(path: Path, threads: int | None, room: int) -> tuple[str, Restart, Step, int]:
     try:
         import llama_cpp
     except ImportError as error:
@@ -165,11 +178,16 @@ def _llama(path: Path, threads: int | None, room: int) -> tuple[str, Callable[[]
     count = threads or usable_cores()
     model = llama_cpp.Llama(str(path), n_ctx=room, n_threads=count, n_threads_batch=count, verbose=False)
 
-    def step(tokens: Sequence[int]) -> int:
-        model.eval(list(tokens))
-        return int(model.sample(temp=0.0))
+    def step(tokens: np.ndarray) -> np.ndarray:
+        model.eval(tokens[0].tolist())
+        return np.asarray([model.sample(temp=0.0)])
 
-    return f"llama.cpp of llama-cpp-python {version('llama-cpp-python')}", model.reset, step, model.n_vocab()
+    return (
+        f"llama.cpp of llama-cpp-python {version('llama-cpp-python')}",
+        lambda _: model.reset(),
+        step,
+        model.n_vocab(),
+    )
 
 
 if __name__ == "__main__":

@@ -13,16 +13,18 @@ class ContextSpeed:
     """Speed at one length of the prompt.
 
     Attributes:
-        context: tokens of the prompt.
+        context: tokens of each prompt.
         first_token_seconds: from the prompt to the first new token.
-        prefill_per_second: tokens of the prompt per second.
-        decode_per_second: new tokens per second after the first, of the median step.
+        prefill_per_second: tokens of the prompts per second.
+        decode_per_second: new tokens per second after the first, of the median step, of all prompts together.
+        batch: prompts that are continued side by side.
     """
 
     context: int
     first_token_seconds: float
     prefill_per_second: float
     decode_per_second: float
+    batch: int = 1
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class GeneratorSpeed:
         peak_bytes: peak memory of the process; None where the system does not tell.
         speeds: at each length.
         fault: why it could not be measured; "" when it was.
+        threads: of the runtime; None is all cores.
     """
 
     name: str
@@ -44,6 +47,7 @@ class GeneratorSpeed:
     peak_bytes: int | None
     speeds: tuple[ContextSpeed, ...]
     fault: str = ""
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class BundleBenchReport(Report):
     Attributes:
         generators: each of them.
         cache_bytes_per_token: of the first bundle.
-        threads: of each runtime; None is all cores.
+        threads: of the first runtime; None is all cores.
         cpu: what the processor calls itself.
         cores: that this process may use.
     """

@@ -110,9 +110,9 @@ def test_memory_is_model_and_cache(bundle: Path) -> None:
 
 
 def test_a_bundle_is_measured_in_a_process_of_its_own(bundle: Path) -> None:
-    report = bench_bundles([bundle], contexts=(16,), threads=1)
+    report = bench_bundles([bundle], contexts=(16,), threads=(1,), batches=(1, 3))
     (measured,) = report.generators
-    assert report.ok and [s.context for s in measured.speeds] == [16]
+    assert report.ok and [(s.context, s.batch) for s in measured.speeds] == [(16, 1), (16, 3)] and measured.threads == 1
     assert measured.speeds[0].decode_per_second > 0 and measured.runtime.startswith("onnxruntime")
 
 

@@ -163,8 +163,8 @@ def command(
         if is_bundle(models[0]):
             from onnxtool.generation.bench import bench_bundles
 
-            counts = whole_numbers("--threads", threads)
-            out.emit(bench_bundles(models, peers=peer or (), threads=counts[0] if counts else None))
+            counts, sizes = whole_numbers("--threads", threads), whole_numbers("--batch", batch)
+            out.emit(bench_bundles(models, peers=peer or (), threads=counts, batches=sizes))
             return
         from onnxtool.validation.benchmark.bench import bench
 
