@@ -28,7 +28,6 @@ _QUICK_SECONDS = 0.7
 _QUICK_ROUNDS = 7
 _FINAL_SECONDS = 3.0
 _MOST_ROUNDS = 250
-_SHARP = 0.02  # width of an interval, as a share of the ratio, beyond which a quick timing gains nothing
 TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 
 
@@ -165,7 +164,7 @@ class CandidateEvaluator:
             trial.fidelity = self.judge.judge(self.job.runner(self.build(trial.recipe)))
 
     def time(self, runner: OnnxRunner) -> LatencyRatio:
-        """Latency beside the float model's, quickly: until it is clear that it cannot win, or how fast it is."""
+        """Latency beside the float model's, quickly, or only until it is clear that it cannot win."""
         kept = [t.latency.high for t in self.trials if t.latency is not None and self.within(t)]
         lost = TOO_CLOSE * min(kept, default=float("inf"))
         (found,) = compare_latency(
@@ -176,7 +175,7 @@ class CandidateEvaluator:
             budget=_QUICK_SECONDS,
             minimum=_QUICK_ROUNDS,
             maximum=_MOST_ROUNDS,
-            enough=lambda ratio: ratio.low > lost or ratio.high - ratio.low < _SHARP * ratio.value,
+            enough=lambda ratio: ratio.low > lost,
         )
         return found
 

@@ -116,7 +116,7 @@ def _csharp(settings: Mapping[str, Any], providers: list[ResolvedProvider], mode
 
 
 def _cpp(settings: Mapping[str, Any], providers: list[ResolvedProvider], model: str) -> str:
-    lines = ["#include <onnxruntime_cxx_api.h>", "#include <string>", "#include <unordered_map>", ""]
+    lines = [f"#include <{header}>" for header in ("onnxruntime_cxx_api.h", "string", "unordered_map", "vector")] + [""]
     lines += ["Ort::Env environment;", "Ort::SessionOptions options;"]
     lines.append(f"options.SetIntraOpNumThreads({settings['intra_op_num_threads']});")
     lines.append(f"options.SetGraphOptimizationLevel(ORT_{settings['graph_optimization_level']});")
