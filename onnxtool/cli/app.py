@@ -13,13 +13,15 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command as build_command
 
 from onnxtool import __version__
-from onnxtool.cli import output, streams
+from onnxtool.cli import output, plain_values, streams
 from onnxtool.cli.process_options import LIMIT, NO_ISOLATION, Given, sort
 from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model.safety import limits
 
 if TYPE_CHECKING:
     from onnxtool.cli.help_pages import Types
+
+plain_values.install()
 
 # The commands in the order of their use, each with the line that `onnxtool --help` shows.
 COMMANDS = {
