@@ -16,7 +16,7 @@ from onnxtool.cli import plain_values
 
 
 class Colour(Enum):
-    """Not a plain type."""
+    """A choice."""
 
     RED = "red"
 
@@ -53,6 +53,7 @@ CASES += [(list[int] | None, ["--value", "1", "--value", "2"], {}), (list[int] |
 CASES += [(list[str] | None, [], {}), (list[Path] | None, ["--value", "a"], {})]
 CASES += [(bool, ["--value"], {"default": False}), (bool, [], {"default": False})]
 CASES += [(Colour | None, ["--value", "red"], {}), (Colour | None, ["--value", "blue"], {})]
+CASES += [(Colour, [], {"default": Colour.RED}), (Colour | None, ["--value", "RED"], {"case_sensitive": False})]
 
 
 @pytest.mark.parametrize(("annotation", "words", "settings"), CASES, ids=lambda v: str(v)[:40])

@@ -16,7 +16,6 @@ from onnxtool.report.check import (
     Severity,
     Stage,
 )
-from onnxtool.runtime.providers.place import place
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.session import DEFAULT, SessionOptions, requested_providers
 from onnxtool.validation.lint.catalog import RULES, rule, selected, static_findings
@@ -92,6 +91,8 @@ def _fallbacks(
     path: Path, data: str | os.PathLike[str] | None, seed: int, options: SessionOptions, required: bool
 ) -> list[Finding]:
     """One finding for each operator and reason."""
+    from onnxtool.runtime.providers.place import place  # not for every check: it takes as long as the rules
+
     groups: dict[tuple[str, str, str], list[str]] = {}
     for node in place(path, data=data, seed=seed, options=options).placement.fallbacks:
         groups.setdefault((node.operator, node.provider, node.reason), []).append(node.node)

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from onnxtool.errors import InputError, UsageError
 from onnxtool.report.check import Severity
 from onnxtool.report.placement import NodePlacement, Placement, PlacementReport
+from onnxtool.runtime.providers import place as place_module
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.validation.lint import check as check_module
 from onnxtool.validation.lint.catalog import RULES, rule
@@ -211,7 +212,7 @@ def test_nodes_that_fall_back_are_found(
     )
     kept = NodePlacement("d", "Shape", CPU, "runs", "arithmetic on sizes", False)
     placed = Placement("m", ("NpuExecutionProvider",), (*nodes, kept), (), 0, 0.0, 0)
-    monkeypatch.setattr(check_module, "place", lambda *_, **__: PlacementReport(placed, "random", "onnxruntime"))
+    monkeypatch.setattr(place_module, "place", lambda *_, **__: PlacementReport(placed, "random", "onnxruntime"))
     monkeypatch.setattr(check_module, "requested_providers", lambda _: ("NpuExecutionProvider",))
     report = check(digits_onnx, require_provider=required)
     found = [f for f in report.findings if f.id == "OT116"]
@@ -221,5 +222,5 @@ def test_nodes_that_fall_back_are_found(
 
 
 def test_the_cpu_itself_has_no_fallbacks(digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_module, "place", lambda *_, **__: pytest.fail("nothing is to be placed"))
+    monkeypatch.setattr(place_module, "place", lambda *_, **__: pytest.fail("nothing is to be placed"))
     assert not [f for f in check(digits_onnx).findings if f.id == "OT116"]
