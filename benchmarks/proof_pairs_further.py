@@ -57,6 +57,7 @@ def pairs() -> Iterator[tuple[Pair, Pair]]:
     yield from _sizes()
     yield from _steps()
     yield from _tables()
+    yield from _narrow()
 
 
 def _bodies() -> Iterator[tuple[Pair, Pair]]:
@@ -760,4 +761,86 @@ def _tables() -> Iterator[tuple[Pair, Pair]]:
     yield (
         Pair("two rows that changed places", head, plain, halves, {"w": wide, "w6": moved}),
         Pair("two rows that changed places, twin", head, plain, halves, {"w": wide, "w6": wide.copy()}),
+    )
+
+
+def _narrow() -> Iterator[tuple[Pair, Pair]]:
+    """Several conditions at once, and narrow ranges, in bodies too."""
+    scan = (
+        "st = Constant <value = float[8] {0,0,0,0,0,0,0,0}> ()  f, y = Scan <num_scan_inputs = 1, body = s (float[8] a, float[8] v) "
+        "=> (float[8] a2, float[8] o) { a2 = Add(a, v)  BODY }> (st, x)"
+    )
+    for low, high in ((77.0, 77.2), (-1234.0, -1233.0), (0.731, 0.7312)):
+        condition = f"l1 = Constant <value_float = {low}> ()  l2 = Constant <value_float = {high}> ()  q1 = Greater(a2, l1)  q2 = Less(a2, l2)  q = And(q1, q2)  "
+        one, other = (
+            condition + "n = Neg(v)  o = Where(q, n, v)",
+            condition + "z9 = Constant <value_float = 0.0> ()  n = Sub(z9, v)  o = Where(q, n, v)",
+        )
+        name = f"a running sum from {low:g} to {high:g}"
+        yield (
+            Pair(name, X8, scan.replace("BODY", "o = Identity(v)"), scan.replace("BODY", one)),
+            Pair(f"{name}, twin", X8, scan.replace("BODY", one), scan.replace("BODY", other)),
+        )
+    table = RANDOM.standard_normal((30_000, 8)).astype(np.float32)
+    five = whole("nil", 0) + "e = Gather(w, ids)  "
+    for place, token in enumerate((101, 7592, 2088, 999, 102)):
+        five += (
+            whole(f"k{place}", token)
+            + f"a{place} = Equal(ids, k{place})  f{place} = Cast <to = 7> (a{place})  s{place} = ReduceSum <keepdims = 0> (f{place})  g{place} = Greater(s{place}, nil)  "
+        )
+    long = (
+        "e = Gather(w, ids)  s = Shape <start = 1, end = 2> (ids)  " + listed("c", 200) + "q1 = Greater(s, c)  " + whole("k", 4711)
+        + "a = Equal(ids, k)  f = Cast <to = 7> (a)  t = ReduceSum <keepdims = 0> (f)  " + whole("nil", 0) + "q2 = Greater(t, nil)  q = And(q1, q2)  "
+    )  # fmt: skip
+    for name, condition in (
+        ("five tokens in one text", five + "h0 = And(g0, g1)  h1 = And(g2, g3)  h2 = And(h0, h1)  q = And(h2, g4)  "),
+        ("token 4711 in a long text", long),
+    ):
+        plain = condition.replace("e = Gather(w, ids)  ", "")
+        for wrong, twin in flipped(name, IDS, plain, "e", "e = Gather(w, ids)  "):
+            yield (
+                Pair(wrong.name, wrong.head, wrong.a, wrong.b, {"w": table}),
+                Pair(twin.name, twin.head, twin.a, twin.b, {"w": table}),
+            )
+    three = (
+        "s = Shape <start = 1, end = 2> (x)  r = Shape <start = 0, end = 1> (x)  "
+        + listed("c", 100)
+        + listed("d", 5)
+        + "q1 = Greater(s, c)  q2 = Greater(r, d)  "
+    )
+    yield from flipped(
+        "long, of many rows, with a large value",
+        SEQUENCE,
+        three
+        + constant("v", 444.0)
+        + "m = ReduceMax <keepdims = 0> (x)  q3 = Greater(m, v)  q4 = And(q1, q2)  q = And(q3, q4)  ",
+    )
+    yield from flipped(
+        "rounded values by 17",
+        X4,
+        constant("o1", 17.0) + "r = Round(x)  m = Mod <fmod = 1> (r, o1)  " + constant("c", 13.0) + "q = Equal(m, c)  ",
+    )
+    dates = "l = Constant <value = int64 {1704067200}> ()  h = Constant <value = int64 {1735689600}> ()  q1 = GreaterOrEqual(x, l)  q2 = Less(x, h)  q = And(q1, q2)  "
+    yield from flipped("a date of 2024", "g (int64[b,n] x) => (int64[b,n] y)", dates)
+    words = 's1 = Constant <value_string = "DE"> ()  s2 = Constant <value_string = "premium"> ()  q1 = Equal(x, s1)  q2 = Equal(v, s2)  q = And(q1, q2)  '
+    yield from flipped("two columns of words", "g (string[b] x, string[b] v, float[b] u) => (float[b] y)", words, "u")
+    tiny = constant("l", 1e-5) + constant("h", 1.1e-5) + "q1 = Greater(x, l)  q2 = Less(x, h)  q = And(q1, q2)  "
+    yield from flipped("values from 1e-5 to 1.1e-5", X4, tiny, "y0", constant("k", 1e5) + "y0 = Mul(x, k)  ")
+    ratio = (
+        listed("i0", 0)
+        + listed("i1", 1)
+        + "f = Gather <axis = 1> (x, i0)  s = Gather <axis = 1> (x, i1)  r = Div(f, s)  "
+    )
+    yield from flipped(
+        "a ratio from 7 to 7.01",
+        X4,
+        ratio + constant("l", 7.0) + constant("h", 7.01) + "q1 = Greater(r, l)  q2 = Less(r, h)  q = And(q1, q2)  ",
+    )
+    box = "".join(
+        listed(f"i{k}", k) + f"f{k} = Gather <axis = 1> (x, i{k})  " + constant(f"l{k}", 3.0 * k + 10) + constant(f"h{k}", 3.0 * k + 10.5)
+        + f"a{k} = Greater(f{k}, l{k})  b{k} = Less(f{k}, h{k})  c{k} = And(a{k}, b{k})  "
+        for k in range(4)
+    )  # fmt: skip
+    yield from flipped(
+        "inside a box of four features", X4, box + "d0 = And(c0, c1)  d1 = And(c2, c3)  q = And(d0, d1)  "
     )

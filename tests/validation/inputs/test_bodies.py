@@ -82,3 +82,10 @@ def test_an_outcome_in_a_body_is_told_apart_by_the_whole_body() -> None:
     assert len(inner) == 2
     assert told_apart(inner, model, other) == inner
     assert told_apart(inner, model, graph(IF)) == []
+
+
+def test_a_scan_that_lists_its_outputs_is_left_alone() -> None:
+    model = graph(SCAN.replace("num_scan_inputs = 1", "num_scan_inputs = 1, scan_output_directions = [1]"))
+    watch = ConditionWatch(model, SessionOptions())
+    assert [o.value for o in watch.outcomes] == []
+    assert len(list(bodies(model.graph))) == 1

@@ -84,3 +84,37 @@ def test_which_result_a_body_gives_counts() -> None:
         "else_branch = e () => (q) {{ q = Identity(x) }}>"
     )
     assert digest(body.format("a")) != digest(body.format("d"))
+
+
+def test_weights_and_tensors_inside_a_body_count() -> None:
+    def of(weight: float, constant: float) -> bytes:
+        from onnx import TensorProto, helper, numpy_helper
+
+        one = numpy_helper.from_array(np.array(weight, np.float32), "inner")
+        two = numpy_helper.from_array(np.array(constant, np.float32), "tensor")
+        kind = helper.make_tensor_type_proto(TensorProto.FLOAT, ["b", 4])
+        then = helper.make_graph(
+            [
+                helper.make_node("Constant", [], ["k"], value=two),
+                helper.make_node("Mul", ["x", "inner"], ["m"]),
+                helper.make_node("Add", ["m", "k"], ["p"]),
+            ],
+            "then",
+            [],
+            [helper.make_value_info("p", kind)],
+            [one],
+        )
+        other = helper.make_graph(
+            [helper.make_node("Neg", ["x"], ["q"])], "else", [], [helper.make_value_info("q", kind)]
+        )
+        node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+        flag = helper.make_value_info("c", helper.make_tensor_type_proto(TensorProto.BOOL, []))
+        made = helper.make_graph(
+            [node], "g", [helper.make_value_info("x", kind), flag], [helper.make_value_info("y", kind)]
+        )
+        model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        return digests(ir.from_proto(model))["y"]
+
+    assert of(1.0, 2.0) == of(1.0, 2.0)
+    assert of(1.0, 2.0) != of(1.5, 2.0)
+    assert of(1.0, 2.0) != of(1.0, 2.5)
