@@ -100,3 +100,17 @@ def test_a_target_is_named_in_the_report(onnxtool, digits_onnx: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     assert re.search(r"chosen for +arm64", done.stdout)
     assert "fuse-skip-layernorm (by the table for arm64)" in " ".join(done.stdout.split())
+
+
+def test_the_latency_is_said_in_words_that_its_interval_allows() -> None:
+    from types import SimpleNamespace
+    from typing import Any, cast
+
+    from onnxtool.cli.render.terminal.optimize import _summary
+    from onnxtool.report.latency import LatencyRatio
+
+    size = SimpleNamespace(nodes=3)
+    for low, high, said in ((0.4, 0.6, "faster"), (1.005, 1.02, "slower"), (0.98, 1.02, "as fast")):
+        latency = LatencyRatio((low + high) / 2, low, high, 1.0, 1.0, 1)
+        report = SimpleNamespace(before=size, after=size, latency=latency, comparison=None, dropped=())
+        assert f"x ({low:g} to {high:.3g}), {said}" in _summary(cast(Any, report))

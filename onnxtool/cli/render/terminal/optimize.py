@@ -68,7 +68,8 @@ def _summary(report: OptimizeReport) -> str:
     parts = [f"{report.before.nodes} -> {report.after.nodes} nodes"]
     if report.latency is not None:
         lat = report.latency
-        parts.append(f"latency x{number(lat.value)} ({number(lat.low)} to {number(lat.high)})")
+        said = "faster" if lat.high < 1 else "slower" if lat.low > 1 else "as fast"
+        parts.append(f"latency {number(lat.value)}x ({number(lat.low)} to {number(lat.high)}), {said}")
     if report.comparison is None:
         parts.append("not compared")
     elif report.comparison.ok:
