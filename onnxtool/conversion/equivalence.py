@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,8 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
 from onnxtool.validation.equivalence.equivalence_check import precision_of
-from onnxtool.validation.equivalence.evidence import evidence_of_source
+from onnxtool.validation.equivalence.evidence import evidence_of_model, evidence_of_source
+from onnxtool.validation.equivalence.ties import ConfirmedTies
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 # Sizes for batches, and for other dynamic dims: odd ones first, then multiples of 32 and of 224, which networks with
@@ -103,7 +104,7 @@ class SourceProof:
         session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled, fold=not spilled)
         runner = self._open(graph, session)
         origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
-        evidence = evidence_of_source(model, precision_of(graph))
+        evidence = replace(evidence_of_source(model, precision_of(graph)), ties=self._ties(graph, session))
         remembered = Remembered(model, self.probes)
         feeds = [p.feeds for p in self.probes]
         try:
@@ -118,6 +119,11 @@ class SourceProof:
             ) from error
         model.notes.extend(w for w in report.warnings if w not in model.notes)
         return report
+
+    def _ties(self, graph: ir.Model, session: SessionOptions) -> ConfirmedTies | None:
+        """Outputs that are indices of the largest: where scores tie, rounding decides in source and graph."""
+        found = evidence_of_model(graph, graph.clone, session).ties
+        return None if found is None else ConfirmedTies(found.choices, found.open, source=self._model)
 
     def _advised(self, trouble: str) -> str:
         """What went wrong, and what the adapter knows to do about it."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,7 +15,7 @@ from onnxtool.model import io
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
 from onnxtool.validation.equivalence.evidence import evidence_on
-from onnxtool.validation.equivalence.ties import Choice, choices, tied
+from onnxtool.validation.equivalence.ties import Choice, ConfirmedTies, choices, tied
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 LAST = Choice("s", -1, False)
@@ -110,3 +112,49 @@ def test_a_tie_of_the_reference_is_excused_and_another_choice_is_not(tmp_path: P
     ok, note = verdict(nudged)
     assert ok and "indices differ where the reference's own scores tie" in (note or "")
     assert not verdict(wrong)[0]
+
+
+class _Source:
+    """Chooses the larger of x and x * x, a tie at 1 (and at 0)."""
+
+    inputs = outputs = ()
+
+    def __init__(self, tilt: float = 0.0) -> None:
+        self.tilt = tilt
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        x = np.asarray(feeds["x"], np.float32)
+        return {"best": np.stack([x, x * x + np.float32(self.tilt)], -1).argmax(-1)}
+
+
+class _Scores:
+    """The graph's own scores, as they may be: right, or all alike."""
+
+    inputs = outputs = ()
+
+    def __init__(self, same: bool) -> None:
+        self.same = same
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        x = np.asarray(feeds["x"], np.float32)
+        scores = np.stack([x, x * x], -1)
+        return {"scores": np.zeros_like(scores) if self.same else scores}
+
+
+@pytest.mark.parametrize(
+    ("x", "same", "tilt", "excused"),
+    [
+        (1.0, False, 0.0, 1),
+        (0.0, False, 0.0, 0),  # both are zero there, and moving x by a rounding step of zero moves nothing
+        (2.0, False, 0.0, 0),  # no tie
+        (2.0, True, 0.0, 0),  # the graph's scores tie everywhere, the source's do not
+        (1.0, False, 0.1, 0),  # the source has other scores: no rounding takes it to the graph's choice
+    ],
+)
+def test_a_tie_in_the_graph_has_to_be_confirmed_by_the_source(x: float, same: bool, tilt: float, excused: int) -> None:
+    source: Any = _Source(tilt)
+    runners: Any = (_Scores(same), _Scores(same))
+    ties = ConfirmedTies({"best": Choice("scores", -1, False)}, lambda _: runners, source=source)
+    feeds = {"x": np.array([x], np.float32)}
+    chosen = source.run(feeds)["best"]
+    assert ties.excused(feeds, "best", chosen, 1 - chosen) == excused
