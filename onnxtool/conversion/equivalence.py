@@ -24,7 +24,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
 from onnxtool.validation.equivalence.equivalence_check import precision_of
-from onnxtool.validation.equivalence.evidence import evidence_of_model, evidence_of_source
+from onnxtool.validation.equivalence.evidence import evidence_of_source, ties_of_model
 from onnxtool.validation.equivalence.ties import ConfirmedTies
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
@@ -121,8 +121,8 @@ class SourceProof:
         return report
 
     def _ties(self, graph: ir.Model, session: SessionOptions) -> ConfirmedTies | None:
-        """Outputs that are indices of the largest: where scores tie, rounding decides in source and graph."""
-        found = evidence_of_model(graph, graph.clone, session).ties
+        """As of the graph, for what the source confirms."""
+        found = ties_of_model(graph, graph.clone, session)
         return None if found is None else ConfirmedTies(found.choices, found.open, source=self._model)
 
     def _advised(self, trouble: str) -> str:

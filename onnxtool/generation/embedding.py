@@ -14,6 +14,7 @@ from onnxtool.conversion.convert import convert
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError
+from onnxtool.generation.source import verify_code, verify_unpickled
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.isolation import ResourceAllowance, guarded
 
@@ -74,11 +75,8 @@ def _load(folder: Path, trust: bool) -> tuple[Any, dict[str, np.ndarray], list[s
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     stages = _stages(folder)
     main = stages[0][1]
-    config = _json(main / "config.json")
-    if config.get("auto_map") and not trust:
-        raise UnsafeError(f"{folder}: this model brings its own Python code. Pass --trust if you trust it.")
-    if not any(main.glob("*.safetensors")) and not trust:
-        raise UnsafeError(f"{folder}: its weights are pickled (.bin). Pass --trust if you trust them.")
+    verify_code(folder, _json(main / "config.json"), trust)
+    verify_unpickled(folder, not any(main.glob("*.safetensors")), trust)
     try:
         with quiet(0):
             transformers.logging.set_verbosity_error()

@@ -18,13 +18,13 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.conversion.quiet import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
 from onnxtool.generation.bundle import read_json
 from onnxtool.generation.folder import check_output, staged_folder
 from onnxtool.generation.proof import PROMPTS, token_proof
 from onnxtool.generation.provenance import record
 from onnxtool.generation.seq2seq_graphs import DECODER, ENCODER, WITH_PAST, export_graphs
-from onnxtool.generation.source import verify_weights
+from onnxtool.generation.source import verify_code, verify_unpickled, verify_weights
 from onnxtool.report.bundle import BundleReport, PromptProof, TextProof
 from onnxtool.runtime.isolation import ResourceAllowance, guarded
 from onnxtool.runtime.session import create_session
@@ -74,10 +74,8 @@ def convert_encoder_decoder(
         UsageError: the output is a file, or a folder with something else in it.
     """
     check_output(output)
-    if read_json(source / "config.json").get("auto_map") and not trust:
-        raise UnsafeError(f"{source}: this model brings its own Python code. Pass --trust if you trust it.")
-    if verify_weights(source) and not trust:
-        raise UnsafeError(f"{source}: its weights are pickled (.bin). Pass --trust if you trust them.")
+    verify_code(source, read_json(source / "config.json"), trust)
+    verify_unpickled(source, verify_weights(source), trust)
     size = sum(f.stat().st_size for f in source.glob("*.safetensors"))
     seconds: dict[str, float] = {}
     with (

@@ -79,8 +79,7 @@ def open_source(path: Path, *, trust: bool = False) -> TextModelSource:
     if not path.is_dir():
         raise InputError(f"{path}: no such file or folder.")
     config = read_json(path / "config.json")
-    if config.get("auto_map") and not trust:
-        raise UnsafeError(f"{path}: this model brings its own Python code. Pass --trust if you trust it.")
+    verify_code(path, config, trust)
     names = config.get("architectures")
     if not isinstance(names, list) or not names or not str(names[0]).endswith(_DECODERS):
         raise UnsupportedError(
@@ -88,14 +87,33 @@ def open_source(path: Path, *, trust: bool = False) -> TextModelSource:
             f"(a class ending in {' or '.join(_DECODERS)})."
         )
     pickled = verify_weights(path)
+    verify_unpickled(path, pickled, trust)
+    if not any((path / n).is_file() for n in ("tokenizer.json", "tokenizer.model", "vocab.json")):
+        raise InputError(f"{path}: has no tokenizer (tokenizer.json, tokenizer.model or vocab.json).")
+    return TextModelSource(path, False, config, pickled)
+
+
+def verify_code(path: Path, config: dict[str, Any], trust: bool) -> None:
+    """Code that a folder brings is not run.
+
+    Raises:
+        UnsafeError: its config.json names some, without `trust`.
+    """
+    if config.get("auto_map") and not trust:
+        raise UnsafeError(f"{path}: this model brings its own Python code. Pass --trust if you trust it.")
+
+
+def verify_unpickled(path: Path, pickled: bool, trust: bool) -> None:
+    """Pickled weights are not loaded.
+
+    Raises:
+        UnsafeError: they are pickled, without `trust`.
+    """
     if pickled and not trust:
         raise UnsafeError(
             f"{path}: its weights are pickled (.bin), which can run code when loaded. Pass --trust if you trust them, "
             "or save them as safetensors."
         )
-    if not any((path / n).is_file() for n in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-        raise InputError(f"{path}: has no tokenizer (tokenizer.json, tokenizer.model or vocab.json).")
-    return TextModelSource(path, False, config, pickled)
 
 
 def verify_weights(folder: Path) -> bool:

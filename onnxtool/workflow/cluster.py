@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock as ThreadLock
 from typing import Any
 
-from onnxtool.errors import ResourceError, UnsupportedError
+from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.workflow import digests
 from onnxtool.workflow.digests import MEASURE
 from onnxtool.workflow.run_step import StepResult, StepTask, run_step
@@ -229,3 +231,64 @@ def accept(task: StepTask, delivery: Delivery) -> StepResult:
     kept = Entry(entry.key, entry.command, entry.files, entry.report, entry.seconds, entry.uses)
     store.put(kept)
     return replace(delivery.result, entry=kept)
+
+
+class ClusterExecutor(ABC):
+    """Runs steps on the workers of a cluster that is there already; an engine brings them there and back.
+
+    Attributes:
+        name: the cluster's address, as on the command line.
+        jobs: how many steps may be under way.
+    """
+
+    name: str
+    jobs: int
+    _workers: Workers
+
+    def processor(self, tags: Sequence[str]) -> str:
+        """The processor that a measured step with these tags runs on.
+
+        Raises:
+            UnsupportedError: no worker has these tags, or those that have them are of several kinds.
+        """
+        return self._workers.processor(tags)
+
+    def submit(self, task: StepTask) -> Future[StepResult]:
+        """Send a step with its files; the result is held against its digests when it arrives."""
+        done: Future[StepResult] = Future()
+        try:
+            package, needed = pack(task), self._workers.needed(task.tags)
+        except OSError as error:
+            done.set_result(StepResult(None, f"{error.filename}: {error.strerror}.", 3))
+            return done
+        except OnnxToolError as error:
+            done.set_result(StepResult(None, str(error), error.exit_code))
+            return done
+        self._send(package, needed).add_done_callback(lambda future: done.set_result(self._received(task, future)))
+        return done
+
+    def _received(self, task: StepTask, future: Any) -> StepResult:
+        try:
+            delivery: Delivery = future.result()
+        except Exception as error:  # the engine's own, and whatever it raises again from the worker
+            reason = " ".join(str(error).split())[:300]
+            return StepResult(None, f"lost on the cluster: {type(error).__name__}: {reason}", ResourceError.exit_code)
+        finally:
+            self._release(future)
+        return accept(task, delivery)
+
+    @abstractmethod
+    def _send(self, package: Package, needed: dict[str, float]) -> Any:
+        """Hand `run_package(package)` to the engine, to a worker with these resources.
+
+        Returns:
+            The engine's future of a Delivery, with `result` and `add_done_callback`.
+        """
+
+    @abstractmethod
+    def _release(self, future: Any) -> None:
+        """Let the engine forget a result that has been read."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the cluster; it stays."""

@@ -17,6 +17,7 @@ from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.safety import limits
 from onnxtool.runtime import isolation
 from onnxtool.workflow import digests
+from onnxtool.workflow.cluster import ClusterExecutor
 from onnxtool.workflow.run_step import StepResult, StepTask, run_step
 
 _PATIENCE = 2.0  # seconds
@@ -30,13 +31,6 @@ class Executor(Protocol):
 
     def submit(self, task: StepTask) -> Future[StepResult]:
         """Begin a step."""
-
-    def processor(self, tags: Sequence[str]) -> str:
-        """The processor that a measured step with these tags runs on.
-
-        Raises:
-            UnsupportedError: no machine has these tags.
-        """
 
     def close(self) -> None:
         """End everything that is under way."""
@@ -60,8 +54,17 @@ class LazyExecutor:
         return self.opened
 
     def processor(self, tags: Sequence[str]) -> str:
-        """As of the executor; this machine's needs none."""
-        return self.get().processor(tags) if "://" in self._name else own_processor(tags)
+        """The processor that a measured step with these tags runs on.
+
+        Raises:
+            UnsupportedError: no machine has these tags, or those that have them are of several kinds.
+            MissingExtraError, ResourceError: the cluster cannot be reached.
+        """
+        if "://" not in self._name:
+            return own_processor(tags)
+        cluster = self.get()
+        assert isinstance(cluster, ClusterExecutor)
+        return cluster.processor(tags)
 
     def close(self) -> None:
         """End everything that is under way."""
@@ -118,10 +121,6 @@ class LocalExecutor:
         done.set_result(run_step(task))
         return done
 
-    def processor(self, tags: Sequence[str]) -> str:
-        """This machine's."""
-        return own_processor(tags)
-
     def close(self) -> None:
         """There is nothing to end."""
 
@@ -147,10 +146,6 @@ class ProcessExecutor:
             worker = self._own.worker = _Worker()
             self._workers.append(worker)
         return worker.run(task)
-
-    def processor(self, tags: Sequence[str]) -> str:
-        """This machine's."""
-        return own_processor(tags)
 
     def close(self) -> None:
         """End the processes."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any
 
 from onnxtool.errors import MissingExtraError, OnnxToolError, ResourceError
-from onnxtool.workflow.cluster import RETRIES, Delivery, Worker, Workers, accept, describe_worker, pack, run_package
-from onnxtool.workflow.run_step import StepResult, StepTask
+from onnxtool.workflow.cluster import RETRIES, ClusterExecutor, Package, Worker, Workers, describe_worker, run_package
 
 _OWN = ("CPU", "GPU", "memory", "object_store_memory")  # resources that Ray counts by itself
 
 
-class RayExecutor:
+class RayExecutor(ClusterExecutor):
     """Runs steps on the nodes of a Ray cluster that is there already."""
 
     def __init__(self, address: str) -> None:
@@ -34,7 +31,7 @@ class RayExecutor:
             raise MissingExtraError(f"--executor {self.name}", "Ray", "ray") from error
         self._ray = ray
         try:
-            self._context = ray.init(self.name, log_to_driver=False, logging_level="ERROR")
+            ray.init(self.name, log_to_driver=False, logging_level="ERROR")
         except Exception as error:  # Ray's own, grpc's, and the system's
             raise ResourceError(f"{self.name}: no Ray head answers there ({type(error).__name__}).") from error
         try:
@@ -59,34 +56,16 @@ class RayExecutor:
             reason = " ".join(str(error).split())[:300]
             raise ResourceError(f"{self.name}: a node cannot run onnxtool ({reason}).") from error
 
-    def processor(self, tags: Sequence[str]) -> str:
-        """The processor that a measured step with these tags runs on.
-
-        Raises:
-            UnsupportedError: no node has these tags, or those that have them are of several kinds.
-        """
-        return self._workers.processor(tags)
-
-    def submit(self, task: StepTask) -> Future[StepResult]:
-        """Send a step with its files; the result is held against its digests when it arrives."""
-        done: Future[StepResult] = Future()
-        try:
-            package, needed = pack(task), self._workers.needed(task.tags)
-        except OSError as error:
-            done.set_result(StepResult(None, f"{error.filename}: {error.strerror}.", 3))
-            return done
-        except OnnxToolError as error:
-            done.set_result(StepResult(None, str(error), error.exit_code))
-            return done
+    def _send(self, package: Package, needed: dict[str, float]) -> Any:
         graphics = needed.pop("gpu", 0)  # Ray's own name for it, so that it also chooses the device
         remote = self._ray.remote(run_package).options(
             num_cpus=1, num_gpus=graphics, resources=needed, max_retries=RETRIES
         )
         # By `put`, for the client warns of large arguments.
-        remote.remote(self._ray.put(package)).future().add_done_callback(
-            lambda future: done.set_result(_received(task, future))
-        )
-        return done
+        return remote.remote(self._ray.put(package)).future()
+
+    def _release(self, future: Any) -> None:
+        """Ray counts who holds a result."""
 
     def close(self) -> None:
         """Leave the cluster; it stays."""
@@ -97,12 +76,3 @@ def _tags(node: Any) -> frozenset[str]:
     resources = node["Resources"]
     declared = {n for n in resources if n not in _OWN and not n.startswith(("node:", "accelerator_type:"))}
     return frozenset(declared | ({"gpu"} if resources.get("GPU") else set()))
-
-
-def _received(task: StepTask, future: Future[Delivery]) -> StepResult:
-    try:
-        delivery = future.result()
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        return StepResult(None, f"lost on the cluster: {type(error).__name__}: {reason}", ResourceError.exit_code)
-    return accept(task, delivery)

@@ -135,7 +135,7 @@ def command(
     ] = None,
     time_limit: Annotated[
         float, typer.Option("--time-limit", min=1.0, help="auto: seconds to search for (a bundle: 300).")
-    ] = (100.0),
+    ] = 100.0,
     smallest: Annotated[
         bool, typer.Option("--smallest", help="auto: when nothing beats float, write the smallest within the budget.")
     ] = False,

@@ -98,9 +98,6 @@ def without_groups(
 
 
 def _note(tried: Trial, before: Trial, changed: frozenset[str], costly: set[frozenset[str]]) -> None:
-    if tried.latency is not None and before.latency is not None:
-        slower = tried.latency.low > _CLEARLY_SLOWER * before.latency.value
-    else:
-        slower = tried.estimate is not None and tried.speed > _CLEARLY_SLOWER * before.speed
-    if slower:
+    lowest = tried.latency.low if tried.latency is not None else tried.estimate
+    if lowest is not None and lowest > _CLEARLY_SLOWER * before.speed:
         costly.add(changed)

@@ -54,6 +54,15 @@ def evidence_of_model(model: ir.Model, load: Callable[[], ir.Model], options: Se
         load: gives it again, where its inner tensors are asked for.
         options: how it is run.
     """
+    return Evidence(ties=ties_of_model(model, load, options), precision=precision_of(model))
+
+
+def ties_of_model(model: ir.Model, load: Callable[[], ir.Model], options: SessionOptions) -> TiedScores | None:
+    """Outputs that are indices of the largest: where their scores tie, rounding decides; None where there are none.
+
+    Args:
+        model, load, options: as of `evidence_of_model`.
+    """
     found = choices(model)
 
     def with_scores(names: list[str]) -> tuple[Runner, Runner]:
@@ -64,7 +73,7 @@ def evidence_of_model(model: ir.Model, load: Callable[[], ir.Model], options: Se
         other = replace(options, optimization="off" if options.optimization != "off" else "basic")
         return OnnxRunner.open(wider, options), OnnxRunner.open(wider, other)
 
-    return Evidence(ties=TiedScores(found, with_scores) if found else None, precision=precision_of(model))
+    return TiedScores(found, with_scores) if found else None
 
 
 def evidence_of_source(source: Runner, precision: str | None) -> Evidence:

@@ -24,10 +24,6 @@ class Bar:
 def bars(items: Sequence[Bar]) -> str:
     """Lying bars from zero, with their names on the left and their values at the end."""
     longest = max((i.value for i in items), default=0) or 1
-    return _lying(items, longest)
-
-
-def _lying(items: Sequence[Bar], longest: float) -> str:
     left, row = 260, 22
     parts = []
     for index, item in enumerate(items):
