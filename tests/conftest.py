@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does; see onnxtool/cli/app.py
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
 Result = subprocess.CompletedProcess[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -146,6 +147,10 @@ def main(args: Sequence[str] | None = None) -> None:
     """The console script: run the command line and exit with its code."""
     streams.prepare()
     given = sort(sys.argv[1:] if args is None else args)
+    if given.rest and given.rest[0] != "bench":  # which times a framework as its users run it
+        # Threads of PyTorch's and scikit-learn's OpenMP wait busily for each other; beside any other work, a second
+        # session of our own for one, PyTorch was 10 times slower by that on 2 cores. Read when they are imported.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     def fail(message: str, code: int) -> None:
         output.print_error(message, code, as_json="--json=-" in given.rest)

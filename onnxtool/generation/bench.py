@@ -134,7 +134,7 @@ def _speed(restart: Restart, step: Step, context: int, batch: int, vocabulary: i
 
 def _bundle(path: Path, threads: int | None, room: int) -> tuple[str, Restart, Step, int]:
     bundle = Bundle.open(path)
-    decoder = Decoder(bundle, SessionOptions(threads=threads), generates=True)
+    decoder = Decoder(bundle, SessionOptions(threads=threads, spinning="always"), generates=True)
 
     def step(tokens: np.ndarray) -> np.ndarray:
         return np.asarray(decoder.run(tokens)[:, -1].argmax(-1))

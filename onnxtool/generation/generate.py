@@ -58,7 +58,7 @@ def generate(
         raise InputError("the prompt has no tokens.")
     _verify_room(bundle, ids)
     began = time.perf_counter()
-    decoder = Decoder(bundle, SessionOptions(threads=threads), generates=max_tokens > _MANY)
+    decoder = Decoder(bundle, SessionOptions(threads=threads, spinning="always"), generates=max_tokens > _MANY)
     loaded = time.perf_counter()
     stream = TextStream(tokenizer, stop, write or (lambda _: None))
     tokens, ended, first = continue_tokens(

@@ -34,7 +34,7 @@ def decode_speeds(bundles: Sequence[Bundle], threads: int | None) -> list[float]
 
 
 def _together(bundles: Sequence[Bundle], threads: int | None) -> list[float]:
-    options = [replace(sparing(b), threads=threads, stop_spinning=True) for b in bundles]
+    options = [replace(sparing(b), threads=threads, spinning="runs") for b in bundles]
     decoders = [Decoder(b, o, generates=o.prepack) for b, o in zip(bundles, options, strict=True)]
     room = _CONTEXT + 1 + _ROUNDS * _STEPS
     times: list[list[float]] = [[] for _ in decoders]

@@ -61,7 +61,7 @@ def select_fusions(
         options: how to run; on one thread unless it says otherwise, as where the report's latency is measured.
         max_folded_bytes: for the pipeline.
     """
-    options = dataclasses.replace(options, threads=options.threads or 1)
+    options = dataclasses.replace(options, threads=options.threads or 1, spinning="runs")
     candidates = fusion_passes(names)
     kept = [n for n in names if n not in candidates]
     portable = fresh()

@@ -53,7 +53,7 @@ def measure_figures(model: Path, feeds: Mapping[str, np.ndarray], options: Sessi
     """
     cores = max(1, cpu.usable_cores())
     per_process = max(1, io.total_bytes(model) // 1_000_000 * 2)
-    quiet = replace(options, stop_spinning=True)
+    quiet = replace(options, spinning="runs")
     whole = OnnxRunner.open(model, replace(quiet, threads=cores))
     single = OnnxRunner.open(model, replace(quiet, threads=1))
     for runner in (whole, single):

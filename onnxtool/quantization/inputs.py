@@ -132,7 +132,8 @@ def open_inputs(
     elif labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
     prepared = _prepared(Path(source), original, level)
-    return QuantizationInputs(Path(source), original, prepared, opened, task, threads, session, kinds)
+    timed = replace(session, spinning="runs")
+    return QuantizationInputs(Path(source), original, prepared, opened, task, threads, timed, kinds)
 
 
 def _open(

@@ -185,7 +185,7 @@ def estimate_by(
 
 def _row(kind: str, channels: int, size: int, threads: int) -> KernelTime:
     forms = ["float32", "static"] + (["dynamic"] if kind == LINEAR else [])
-    options = SessionOptions(threads=threads)
+    options = SessionOptions(threads=threads, spinning="runs")
     shape = (size, channels) if kind == LINEAR else (1, channels, size, size)
     feeds = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
     runners = [OnnxRunner.open(_model(kind, channels, shape, form), options) for form in forms]

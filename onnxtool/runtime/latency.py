@@ -105,7 +105,7 @@ def measure_ratio(
 ) -> LatencyRatio:
     """Latency of the result over that of the source, with the runtime's own optimizations on for both."""
     # Unless asked otherwise one thread: the steadiest measure on a machine that does other things too.
-    options = dataclasses.replace(options, threads=options.threads or 1)
+    options = dataclasses.replace(options, threads=options.threads or 1, spinning="runs")
     before, after = OnnxRunner.open(source, options), OnnxRunner.open(result, options)
     start = time.perf_counter()
     before.run(feeds)
@@ -125,7 +125,7 @@ def confirmed_ratio(
     source: Path | ir.Model, result: ir.Model, feeds: dict[str, np.ndarray], options: SessionOptions
 ) -> LatencyRatio:
     """The same, measured longer with fresh sessions several times: two sessions of one file differ by chance."""
-    options = dataclasses.replace(options, threads=options.threads or 1)
+    options = dataclasses.replace(options, threads=options.threads or 1, spinning="runs")
     blocks: list[list[Timing]] = []
     with progress.task("measuring once more", _BLOCKS) as task:
         for _ in range(_BLOCKS):

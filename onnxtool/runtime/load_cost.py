@@ -98,6 +98,7 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
         memory_pattern=request["memory_pattern"],
         parallel=request["parallel"],
         prepack=request["prepack"],
+        spinning="always",
     )
     arrays = read_npz(request["data"])
     before = resident_bytes()

@@ -51,6 +51,7 @@ def profile(
         InputError: the model does not load or run.
         UsageError: `trace` cannot be written.
     """
+    options = replace(options, spinning="always")
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         graph = Path(scratch) / "graph.onnx" if io.total_bytes(model) < _LARGEST else None
         prefix = str(Path(scratch) / "profile")

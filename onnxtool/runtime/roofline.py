@@ -28,7 +28,7 @@ def measure_peaks(options: SessionOptions = DEFAULT) -> Peaks:
 
     Source: Williams, Waterman, Patterson 2009, "Roofline: an insightful visual performance model".
     """
-    plain = replace(options, profile_prefix=None, optimized_path=None, custom_op_libraries=())
+    plain = replace(options, spinning="always", profile_prefix=None, optimized_path=None, custom_op_libraries=())
     generator = np.random.default_rng(0)
     weight = numpy_helper.from_array(generator.standard_normal((_WIDTH, _WIDTH), np.float32), "w")
     product = _best("MatMul", ["x", "w"], [weight], generator.standard_normal((_ROWS, _WIDTH), np.float32), plain)

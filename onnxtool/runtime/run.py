@@ -7,6 +7,7 @@ import os
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def run(
         io.check_output(Path(output))
     io.read_proto(model)  # refuses what is unsafe or damaged before the runtime sees it
     began = time.perf_counter()
-    runner = OnnxRunner.open(model, options)
+    runner = OnnxRunner.open(model, replace(options, spinning="always"))
     loaded = time.perf_counter()
     given = chosen_feeds(runner, data, inputs, batch, seed, images)
     started = time.perf_counter()

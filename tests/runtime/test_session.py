@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
 from onnxtool.errors import InputError
-from onnxtool.runtime.session import SessionOptions, create_session, first_line
+from onnxtool.runtime.session import SessionOptions, Spinning, create_session, first_line
 
 CASES = {
     "[ONNXRuntimeError] : 1 : FAIL : Load model from a failed:/onnxruntime_src/onnxruntime/core/graph/load.h:46 void "
@@ -94,3 +95,23 @@ def test_without_folding_a_transposed_weight_is_not_copied(tmp_path: Path) -> No
         x = np.ones((2, 3, 64), np.float32)
         np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weight.T, rtol=1e-4, atol=1e-5)
     assert shapes == {True: (64, 32), False: (32, 64)}
+
+
+@pytest.mark.parametrize(
+    ("spinning", "busy", "stopped"), [("never", "0", None), ("runs", None, "1"), ("always", None, None)]
+)
+def test_threads_wait_busily_as_asked(
+    spinning: Spinning, busy: str | None, stopped: str | None, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries: dict[str, str] = {}
+    monkeypatch.setattr(ort.SessionOptions, "add_session_config_entry", lambda _, k, v: entries.update({k: v}))
+    create_session(digits_onnx, SessionOptions(spinning=spinning))
+    assert entries.get("session.intra_op.allow_spinning") == busy
+    assert entries.get("session.force_spinning_stop") == stopped
+
+
+def test_a_setting_of_the_user_counts_more_than_the_default(digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries: dict[str, str] = {}
+    monkeypatch.setattr(ort.SessionOptions, "add_session_config_entry", lambda _, k, v: entries.update({k: v}))
+    create_session(digits_onnx, SessionOptions(settings=(("session.intra_op.allow_spinning", "1"),)))
+    assert entries["session.intra_op.allow_spinning"] == "1"

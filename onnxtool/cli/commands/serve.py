@@ -114,7 +114,7 @@ def command(
             certificate=tls_cert,
             key=tls_key,
             limits=limits,
-            session=replace(session_options(provider, threads, custom_op_library, ep_library), stop_spinning=True),
+            session=replace(session_options(provider, threads, custom_op_library, ep_library), spinning="runs"),
             concurrency=concurrency,
             batching=batching.value,
             reload=reload.value,

@@ -13,6 +13,7 @@ from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.server_process import ServerRunner, free_port
 from onnxtool.report.package import Started
 from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.session import SessionOptions
 from onnxtool.runtime.v2_tensors import datatype
 from onnxtool.validation.benchmark.batching import BatchChoice, choose_batch
 
@@ -36,7 +37,9 @@ class Triton(PackageKind):
 
     def write(self, folder: Path, subject: Subject) -> None:
         """The configuration and the smoke test."""
-        choice = choose_batch(OnnxRunner.open(subject.path), concurrency=subject.figures.runs)
+        choice = choose_batch(
+            OnnxRunner.open(subject.path, SessionOptions(spinning="runs")), concurrency=subject.figures.runs
+        )
         text = config(subject, choice)
         (folder / "models" / subject.name / "config.pbtxt").write_text(text, encoding="utf-8")
         name = json.dumps(subject.name)

@@ -139,7 +139,7 @@ def bench(
 
 def _quiet(options: SessionOptions, threads: int | None) -> SessionOptions:
     # Threads that keep spinning after their session's run would slow the other model's next run.
-    return replace(options, threads=threads, stop_spinning=True)
+    return replace(options, threads=threads, spinning="runs")
 
 
 def _setting(

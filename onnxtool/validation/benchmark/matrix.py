@@ -209,7 +209,7 @@ def _open_all(settings: Sequence[_Setting], feeds: Feeds) -> list[Callable[[], o
     calls = []
     for setting in settings:
         # Threads that keep spinning after their session's run would slow the next one's.
-        runner = OnnxRunner.open(setting.path, replace(setting.options, stop_spinning=True))
+        runner = OnnxRunner.open(setting.path, replace(setting.options, spinning="runs"))
         runner.run(feeds)
         calls.append(session_call(runner, feeds))
     return calls
