@@ -16,6 +16,7 @@ LAYERS = {
     "_lazy_imports": 0,
     "bundled_data": 1,
     "user_code": 1,
+    "keyword_options": 1,
     "model": 1,
     "runtime": 2,
     "validation": 3,

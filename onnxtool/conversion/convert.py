@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,14 @@ from onnxtool import progress
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.factory import adapter_for, choose_adapter
 from onnxtool.conversion.graph_interface import align, observe_output_dims
-from onnxtool.conversion.options import ConvertOptions, options_as_keywords
+from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.provenance import record
 from onnxtool.conversion.registry import find_adapter
 from onnxtool.conversion.routes import SPILL, Routes, refuse_blamed, release
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import declared_bytes, supervised
 from onnxtool.errors import UsageError
+from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import as_path, takes_models
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
@@ -35,7 +36,7 @@ from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 _IMPORTING = replace(FRAMEWORK, scale=6.0)
 
 
-@options_as_keywords
+@options_as_keywords(ConvertOptions)
 @takes_models(output="output")
 def convert(
     source: Any,
@@ -61,8 +62,8 @@ def convert(
         verify_result: False skips the comparison; the file's metadata says so.
         keep_failed: where to keep a file that failed the comparison.
         reproducible: leave measured values out of the file's metadata, so that every run gives the same bytes.
-        settings: fields of ConvertOptions by name: `convert(a, b, factory="net.py:make", trust=True)`, which says what
-            each is for. `sample` may be the path of an .npz file.
+        settings: fields of ConvertOptions by name, as in `convert(a, b, factory="net.py:make", trust=True)`; `sample`
+            may be the path of an .npz file:
 
     Returns:
         A report; with `ok` False (outputs differ) nothing was written to `output`.
@@ -72,7 +73,7 @@ def convert(
     """
     output = as_path(output)
     io.check_output(output)
-    options = with_settings(options, settings)
+    options = _with_settings(options, settings)
     clock = _Clock()
     with progress.task("converting", 4) as task:
         opened, adapter, model = _open(source, options)
@@ -143,7 +144,7 @@ def open_source(
     Raises:
         InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
     """
-    opened, adapter, model, pace = load_source(source, with_settings(options, settings))
+    opened, adapter, model, pace = load_source(source, _with_settings(options, settings))
     return supervised(model, f"running the model with {adapter.name}", opened.size, pace)
 
 
@@ -160,16 +161,12 @@ def load_source(source: Any, options: ConvertOptions) -> tuple[Source, Adapter, 
     return opened, adapter, model, _pace(adapter, options, opened)
 
 
-def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
+def _with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> ConvertOptions:
     """`options` with single fields replaced; the path of a sample is read, and dtypes may be words or numpy's.
 
     Raises:
         UsageError: no such option.
     """
-    known = {f.name for f in fields(ConvertOptions)}
-    unknown = sorted(set(settings) - known)
-    if unknown:
-        raise UsageError(f"convert has no option {unknown[0]!r}; it has {', '.join(sorted(known))}.")
     sample = settings.get("sample")
     if isinstance(sample, (str, os.PathLike)):
         settings = {**settings, "sample": read_npz(sample)}
@@ -179,7 +176,7 @@ def with_settings(options: ConvertOptions, settings: Mapping[str, Any]) -> Conve
             name: parse_dtype(dtype) if isinstance(dtype, str) else np.dtype(dtype) for name, dtype in dtypes.items()
         }
         settings = {**settings, "input_dtypes": named}
-    return replace(options, **settings)
+    return with_settings(options, settings, "convert")
 
 
 def _open(source: Any, options: ConvertOptions) -> tuple[Source, Adapter, SourceModel]:

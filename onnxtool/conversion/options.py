@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
 from onnxtool.model.spec import Dim
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -76,24 +72,3 @@ class ConvertOptions:
     effort: Literal["quick", "normal", "thorough"] = "normal"
     strict: bool = False
     keep_counterexample: Path | None = None
-
-
-def options_as_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Show the fields of ConvertOptions as keyword arguments in `help()` and `inspect.signature`.
-
-    The function takes them as **settings, so that they are written down once, in the dataclass.
-    """
-    signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    named = [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default={} if option.default is MISSING else option.default,
-            annotation=option.type,
-        )
-        for option in fields(ConvertOptions)
-    ]
-    shown: Any = function
-    shown.__signature__ = signature.replace(parameters=[*own, *named])
-    return function

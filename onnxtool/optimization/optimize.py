@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import UsageError, VerdictError
+from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
@@ -20,7 +19,6 @@ from onnxtool.model.io.protobuf_stream import serialized_size
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
 from onnxtool.model.provenance.digest import DIGEST_BYTES, DIGEST_KEY
 from onnxtool.model.provenance.metadata import add_history, versions
-from onnxtool.model.spec import Dim
 from onnxtool.optimization.equivalence import OptimizationProof
 from onnxtool.optimization.freeze import freeze_initializers as freeze_weights
 from onnxtool.optimization.freeze import freeze_inputs
@@ -28,6 +26,7 @@ from onnxtool.optimization.fusion_selection import FusionChoice, select_fusions
 from onnxtool.optimization.fusion_table import by_table
 from onnxtool.optimization.normalize import drop_labels
 from onnxtool.optimization.opset import convert_opset
+from onnxtool.optimization.options import OptimizeOptions, PathLike
 from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
 from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
@@ -44,31 +43,16 @@ from onnxtool.validation.equivalence.provider_proof import prove_on_provider
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 _LARGE_EXTERNAL = 256_000_000  # bytes
-PathLike = str | os.PathLike[str]
 
 
+@options_as_keywords(OptimizeOptions)
 @takes_models("source", output="output")
 def optimize(
     source: ModelLike,
     output: PathLike | None = None,
     *,
-    level: Level | str = Level.EXTENDED,
-    passes: Collection[str] = (),
-    skip: Collection[str] = (),
-    data: PathLike | Mapping[str, np.ndarray] | None = None,
-    input_shapes: Mapping[str | None, tuple[Dim, ...]] | None = None,
-    freeze_initializers: bool = False,
-    max_folded_bytes: int | None = None,
-    opset: int | None = None,
-    rtol: float = 1e-3,
-    atol: float = 1e-5,
-    seed: int = 0,
-    verify: bool = True,
-    bench: bool = True,
-    strict: bool = False,
-    target: str | None = None,
     options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
-    compiled: str | os.PathLike[str] | None = None,
+    **settings: Any,
 ) -> OptimizeReport:
     """Optimize a model file, and write the result only when it is equal to the source.
 
@@ -78,26 +62,8 @@ def optimize(
     Args:
         source: an .onnx file, or a model in memory.
         output: the file to write; may be the source. None: the report carries the result as a model.
-        level: "basic" (nothing computed differently), "extended" (floats may round differently) or "all" (the
-            runtime's own fused operators too).
-        passes: run just these; see `list_passes`.
-        skip: leave these out.
-        data: inputs to compare on, as an .npz file or named arrays; random ones otherwise.
-        input_shapes: dims to freeze, by input name (None: the only input).
-        freeze_initializers: graph inputs with a default become constants.
-        max_folded_bytes: a folded tensor may be larger than what it replaces by this many bytes; without it,
-            folding never makes the file larger.
-        opset: convert the model to this version of the standard operators first, with ONNX's own converter.
-        rtol: relative tolerance for floats.
-        atol: absolute tolerance for floats, as a share of an output's largest value where that is above 1.
-        seed: of the random inputs.
-        verify: compare; without it the result is written unchecked.
-        bench: measure the latency ratio, and at level all which fusions pay; without it all of them stay.
-        strict: a pass that had to be dropped makes the report's verdict bad.
-        target: choose the fusions of level all for this kind of processor, by a table (see `runtime.cpu.TARGETS`),
-            instead of by timing them on this machine.
         options: provider, threads and custom operators for running the models.
-        compiled: another file to write: the result as the provider has compiled it (EPContext).
+        settings: fields of OptimizeOptions by name:
 
     Raises:
         InputError: the source cannot be read or run.
@@ -107,11 +73,12 @@ def optimize(
     """
     source, output = as_path(source), as_path(output)
     io.check_output(output)
-    level = parse_level(level)
-    _check_options(level, target, compiled, options)
-    chosen = select(level, passes or None, skip)
+    asked = with_settings(OptimizeOptions(), settings, "optimize")
+    level = parse_level(asked.level)
+    _check_options(level, asked, options)
+    chosen = select(level, asked.passes or None, asked.skip)
     names = [p.name for p in chosen]
-    exact = opset is None and not freeze_initializers and all(p.level is Level.BASIC for p in chosen)
+    exact = asked.opset is None and not asked.freeze_initializers and all(p.level is Level.BASIC for p in chosen)
 
     loaded: list[ir.Model] = []
     untrue_names = False
@@ -120,10 +87,10 @@ def optimize(
         if loaded:
             return loaded.pop()  # so far it has only been looked at
         model = io.load(source, in_place=True)
-        freeze_inputs(model, input_shapes or {})
-        if freeze_initializers:
+        freeze_inputs(model, asked.input_shapes or {})
+        if asked.freeze_initializers:
             freeze_weights(model)
-        model = model if opset is None else convert_opset(model, opset)
+        model = model if asked.opset is None else convert_opset(model, asked.opset)
         if untrue_names:
             distrust_names(model.graph.inputs)
         return model
@@ -131,54 +98,45 @@ def optimize(
     model = fresh()
     loaded.append(model)
     before = _size(model, io.total_bytes(source))
-    inputs, outputs, domains = input_specs(model), output_specs(model), input_domains(model)
+    inputs, outputs = input_specs(model), output_specs(model)
     digest = io.sha256(source)
-    judgement = (
-        OptimizationProof(source, model, data, Tolerance(rtol, atol), seed, options, exact=exact) if verify else None
-    )
+    judgement = None
+    if asked.verify:
+        tolerance = Tolerance(asked.rtol, asked.atol)
+        judgement = OptimizationProof(source, model, asked.data, tolerance, asked.seed, options, exact=exact)
     untrue_names = judgement is not None and judgement.further.untrue_names
     if untrue_names:
         distrust_names(model.graph.inputs)
-    choice = FusionChoice(tuple(names), ())
-    if target is not None:
-        choice = by_table(names, target)
-    elif level is Level.ALL and judgement is not None and bench:
-        feeds = [p.feeds for p in judgement.probes[:2]]
-        if data is None:
-            feeds = timing_feeds(inputs, seed, domains, judgement.probes)
-        with suppress(
-            FaultyPassError
-        ):  # then nothing can be timed, and `drop_faulty_passes` finds it again and drops it
-            choice = select_fusions(fresh, names, feeds, options, max_folded_bytes)
+    choice = _chosen_fusions(fresh, names, asked, judgement, options)
     names = list(choice.names)
-    attempt, dropped = drop_faulty_passes(fresh, judgement or _unjudged, level, names, max_folded_bytes)
+    attempt, dropped = drop_faulty_passes(fresh, judgement or _unjudged, level, names, asked.max_folded_bytes)
     if attempt.fault is not None and judgement is not None and judgement.relax():
-        attempt, dropped = drop_faulty_passes(fresh, judgement, level, names, max_folded_bytes)
+        attempt, dropped = drop_faulty_passes(fresh, judgement, level, names, asked.max_folded_bytes)
     if attempt.fault is not None:
         raise VerdictError(f"{source}: even without any pass, {attempt.fault}. Nothing was written.")
     warnings = list(judgement.warnings) if judgement is not None else []
     warnings += [f"{d.name} was left out: {d.reason}" for d in dropped]
     latency = None
-    if bench and judgement is not None:
+    if asked.bench and judgement is not None:
 
         def simpler() -> Attempt | None:
-            if level is Level.BASIC or passes:
+            if level is Level.BASIC or asked.passes:
                 return None
             basic = [p.name for p in chosen if p.level is Level.BASIC]
-            return drop_faulty_passes(fresh, judgement, Level.BASIC, basic, max_folded_bytes)[0]
+            return drop_faulty_passes(fresh, judgement, Level.BASIC, basic, asked.max_folded_bytes)[0]
 
         timed = judgement.probes[0].feeds
         latency = measure_ratio(source, attempt.model, timed, options)
         attempt, latency, slower = without_regression(source, attempt, latency, timed, options, simpler)
         warnings += [slower] if slower else []
-    as_asked = opset is None and not freeze_initializers and not input_shapes
+    as_asked = asked.opset is None and not asked.freeze_initializers and not asked.input_shapes
     verdict = _no_gain(attempt, latency, source, output) if as_asked else ""
     if verdict:
         io.copy_model(source, output)
         latency = _as_its_source(latency)
     else:
         _write(attempt, output, before, level, digest, dropped)
-    form = None if compiled is None else write_compiled(output, Path(compiled), options)
+    form = None if asked.compiled is None else write_compiled(output, Path(asked.compiled), options)
     slow = (DroppedPass(t.name, t.reason, fault=False) for t in choice.trials if not t.kept)
     return OptimizeReport(
         source=str(source),
@@ -195,22 +153,44 @@ def optimize(
         latency=latency,
         dropped=(*slow, *dropped),
         families=choice.trials,
-        target=target,
-        strict=strict,
+        target=asked.target,
+        strict=asked.strict,
         verdict=verdict,
         warnings=tuple(warnings),
-        providers=_on_providers(output, judgement, options, Tolerance(rtol, atol), form),
+        providers=_on_providers(output, judgement, options, Tolerance(asked.rtol, asked.atol), form),
         compiled=form,
     )
 
 
-def _check_options(level: Level, target: str | None, compiled: PathLike | None, options: SessionOptions) -> None:
+def _chosen_fusions(
+    fresh: Callable[[], ir.Model],
+    names: list[str],
+    asked: OptimizeOptions,
+    judgement: OptimizationProof | None,
+    options: SessionOptions,
+) -> FusionChoice:
+    """The passes without the fusions that do not pay: by the target's table, or timed here."""
+    if asked.target is not None:
+        return by_table(names, asked.target)
+    if parse_level(asked.level) is not Level.ALL or judgement is None or not asked.bench:
+        return FusionChoice(tuple(names), ())
+    feeds = [p.feeds for p in judgement.probes[:2]]
+    if asked.data is None:
+        model = fresh()
+        feeds = timing_feeds(input_specs(model), asked.seed, input_domains(model), judgement.probes)
+    try:
+        return select_fusions(fresh, names, feeds, options, asked.max_folded_bytes)
+    except FaultyPassError:  # then nothing can be timed, and `drop_faulty_passes` finds it again and drops it
+        return FusionChoice(tuple(names), ())
+
+
+def _check_options(level: Level, asked: OptimizeOptions, options: SessionOptions) -> None:
     """Raises UsageError for options that do not fit together, or an output that cannot be a file."""
-    if compiled is not None:
+    if asked.compiled is not None:
         if requested_providers(options) == (CPU,):
             raise UsageError("--compile needs a --provider that compiles models; the CPU does not.")
-        io.check_output(Path(compiled))
-    if target is not None and level is not Level.ALL:
+        io.check_output(Path(asked.compiled))
+    if asked.target is not None and level is not Level.ALL:
         raise UsageError("--target chooses fusions of --level all; the other levels are the same for every processor.")
 
 

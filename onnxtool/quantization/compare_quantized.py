@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.model.header import read_header
-from onnxtool.model.image_options import parse_options
 from onnxtool.model.io import read_proto
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import open_inputs
+from onnxtool.quantization.options import QuantizeOptions
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
 from onnxtool.report.compare import CompareReport
 
@@ -64,7 +64,8 @@ def judged_by_budget(
     Raises:
         InputError: a model or the data cannot be used.
     """
-    job = open_inputs(Path(a), data, samples, None, None, "accuracy", threads, "basic", parse_options(images))
+    asked = QuantizeOptions(data=data, samples=samples, threads=threads, images=images)
+    job = open_inputs(Path(a), asked, "basic")
     judge = FidelityEvaluator(job.original, job.runner(job.source), job.probes(), batch=1)
     fidelity = judge.judge(job.runner(Path(b)), detailed=True)
     budget = Budget(DEFAULT_DROP)

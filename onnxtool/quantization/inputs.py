@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
-from onnxtool.model.image_options import ImageOptions
+from onnxtool.model.image_options import ImageOptions, parse_options
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.evaluation.output_kind import OutputKind, parse_kinds
 from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task
+from onnxtool.quantization.options import QuantizeOptions
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.runtime.casting_runner import CastingRunner
@@ -99,67 +97,55 @@ class QuantizationInputs:
 
 
 def open_inputs(
-    source: str | os.PathLike[str],
-    data: Any,
-    samples: int | None,
-    eval_data: Any,
-    labels: str | np.ndarray | None,
-    metric: Any,
-    threads: int,
-    level: str,
-    images: ImageOptions = ImageOptions(),  # noqa: B008  (frozen)
-    session: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
-    output_kinds: Sequence[str] = (),
-    steps: int | None = None,
-    states: Sequence[str] = (),
+    source: Path, asked: QuantizeOptions, level: str, session: SessionOptions = DEFAULT
 ) -> QuantizationInputs:
     """Load the model and open the data; all that can be wrong with either is said here.
+
+    Args:
+        source: an .onnx file.
+        asked: which data, labels, metric, kinds of outputs, states, threads.
+        level: of the graph optimization before quantizing.
+        session: how models are run.
 
     Raises:
         InputError: model or data cannot be used.
         UsageError: labels without data or the other way round.
     """
     original = io.load(source)
-    kinds = parse_kinds(output_kinds, [v.name or "" for v in original.graph.outputs])
+    kinds = parse_kinds(asked.output_kinds, [v.name or "" for v in original.graph.outputs])
     specs = input_specs(original)
-    opened = _open(source, original, data, samples, images, steps, states)
+    images = parse_options(asked.images) if isinstance(asked.images, str) else asked.images
+    opened = _open(source, original, asked, images)
     if opened is not None:
         opened.first()
     task = None
-    if eval_data is not None:
-        column = labels if isinstance(labels, str) else None
-        task = open_task(eval_data, open_data(eval_data, specs, images=images, label=column), labels, metric)
-    elif labels is not None:
+    if asked.eval_data is not None:
+        column = asked.labels if isinstance(asked.labels, str) else None
+        labelled = open_data(asked.eval_data, specs, images=images, label=column)
+        task = open_task(asked.eval_data, labelled, asked.labels, asked.metric)
+    elif asked.labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
-    prepared = _prepared(Path(source), original, level)
+    prepared = _prepared(source, original, level)
     timed = replace(session, spinning="runs")
-    return QuantizationInputs(Path(source), original, prepared, opened, task, threads, timed, kinds)
+    return QuantizationInputs(source, original, prepared, opened, task, asked.threads, timed, kinds)
 
 
-def _open(
-    source: str | os.PathLike[str],
-    original: ir.Model,
-    data: Any,
-    samples: int | None,
-    images: ImageOptions,
-    steps: int | None,
-    states: Sequence[str],
-) -> DataSource | None:
+def _open(source: Path, original: ir.Model, asked: QuantizeOptions, images: ImageOptions) -> DataSource | None:
     """The calibration samples; with `steps`, those of a model whose outputs are fed back into its states."""
     specs = input_specs(original)
-    if steps is None:
-        if states:
+    if asked.steps is None:
+        if asked.states:
             raise UsageError("--state goes with --steps N: how many samples follow one another.")
-        return None if data is None else open_data(data, specs, samples=samples, images=images)
-    if data is None:
+        return None if asked.data is None else open_data(asked.data, specs, samples=asked.samples, images=images)
+    if asked.data is None:
         raise UsageError("--steps goes with --data: the samples that follow one another.")
-    runner = OnnxRunner.open(Path(source))
-    pairs = state_pairs(states, specs, runner.outputs)
+    runner = OnnxRunner.open(source)
+    pairs = state_pairs(asked.states, specs, runner.outputs)
     others = [s for s in specs if s.name not in pairs]
-    opened = open_data(data, others, images=images)
-    walked = with_states(opened, tuple(specs), pairs, steps, runner.run)
+    opened = open_data(asked.data, others, images=images)
+    walked = with_states(opened, tuple(specs), pairs, asked.steps, runner.run)
     # The states of a step come of those before it: only the first samples can be taken alone.
-    return walked if samples is None else replace(walked, count=None).limited(samples)
+    return walked if asked.samples is None else replace(walked, count=None).limited(asked.samples)
 
 
 def _prepared(source: Path, original: ir.Model, level: str) -> ir.Model:
