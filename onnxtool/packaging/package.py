@@ -34,7 +34,7 @@ from onnxtool.validation.equivalence.golden import record
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 _PINNED = (
-    *("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop"),
+    *("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop", "orjson"),
     *("onnx", "mlflow", "mlflow-skinny", "pandas", "pillow"),
 )
 

@@ -7,7 +7,6 @@ Source: https://github.com/kserve/open-inference-protocol and Triton's extension
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime import fast_json
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 BYTES = "BYTES"
@@ -106,7 +106,7 @@ def load_json(text: bytes | memoryview) -> dict[str, Any]:
         InputError: not JSON, nested too deeply, or no object.
     """
     try:
-        found = json.loads(bytes(text))
+        found = fast_json.loads(bytes(text))
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid JSON: {str(error)[:200]}.") from error
     if not isinstance(found, dict):
@@ -349,7 +349,7 @@ def _encode(
         else:
             entry["data"] = to_lists(name, array.reshape(-1))
         entries.append(entry)
-    text_head = json.dumps({**head, key: entries}, separators=(",", ":"), allow_nan=False).encode()
+    text_head = fast_json.dumps({**head, key: entries})
     return [text_head, *parts], len(text_head)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnxtool.runtime import fast_json
 from onnxtool.serving.body import BodyReader, ClientGoneError, Receive
 from onnxtool.serving.faults import HttpError, as_http
 from onnxtool.serving.logs import Log
@@ -43,7 +43,7 @@ class Answer:
 
 def json_answer(value: Any, status: int = 200, headers: Headers = ()) -> Answer:
     """A JSON body."""
-    return Answer([json.dumps(value, allow_nan=False).encode()], status, (_JSON, *headers))
+    return Answer([fast_json.dumps(value)], status, (_JSON, *headers))
 
 
 @dataclass

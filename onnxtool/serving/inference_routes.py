@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import numpy as np
 
 from onnxtool import __version__
 from onnxtool.errors import InputError
+from onnxtool.runtime import fast_json
 from onnxtool.runtime.v2_tensors import (
     HEADER_LENGTH,
     decode_request,
@@ -153,7 +153,7 @@ def _header_length(request: Request) -> int | None:
 def _read_plain(body: bytes, specs: Any) -> dict[str, np.ndarray]:
     """{"input": [[...]]}, or the bare list for a model with one input."""
     try:
-        found = json.loads(body)
+        found = fast_json.loads(body)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid JSON: {str(error)[:200]}.") from error
     if not isinstance(found, dict):

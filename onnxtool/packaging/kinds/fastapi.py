@@ -17,7 +17,7 @@ from onnxtool.runtime.input_kinds import takes_image, takes_table
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.v2_tensors import tensor_metadata
 
-PACKAGES = ("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop")
+PACKAGES = ("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop", "orjson")
 
 
 class FastApi(PackageKind):
@@ -129,7 +129,7 @@ def application_command(folder: Path, fresh: bool) -> tuple[list[str], int, str]
         MissingExtraError: fastapi is not installed here, and no fresh environment was asked for.
     """
     if not fresh:
-        for needed in ("fastapi", "uvicorn", "prometheus-client"):
+        for needed in ("fastapi", "uvicorn", "prometheus-client", "orjson"):
             if not versions(needed):
                 raise MissingExtraError("package", needed, "serve")
     python, words = interpreter(folder, fresh)

@@ -6,7 +6,6 @@ uvicorn app:app
 import asyncio
 import csv  # [table]
 import io  # [image or table]
-import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
+import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
 from PIL import Image  # [image]
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
@@ -132,7 +132,7 @@ def decode(body: bytes, header_length: str | None) -> tuple[Arrays, dict[str, An
         end = len(body) if header_length is None else int(header_length)
         if not 0 < end <= len(body):
             raise bad("the header length does not fit the body")
-        header = json.loads(body[:end])
+        header = orjson.loads(body[:end])
         raw, feeds = memoryview(body)[end:], {}
         for entry in header["inputs"]:
             name, dtype, shape = str(entry["name"]), DTYPES[entry["datatype"]], [int(d) for d in entry["shape"]]
@@ -198,6 +198,11 @@ def plain(name: str, array: np.ndarray) -> Any:
     return array.tolist()
 
 
+def as_json(outputs: Arrays) -> Response:
+    text = orjson.dumps({name: plain(name, array) for name, array in outputs.items()})
+    return Response(text, media_type="application/json")
+
+
 def encode(outputs: Arrays, header: dict[str, Any]) -> Response:
     """The answer: JSON, or a JSON header and raw bytes where these were asked for."""
     usual = bool((header.get("parameters") or {}).get("binary_data_output"))
@@ -221,7 +226,7 @@ def encode(outputs: Arrays, header: dict[str, Any]) -> Response:
     answer = {"model_name": NAME, "model_version": VERSION, "outputs": entries}
     if "id" in header:
         answer["id"] = header["id"]
-    text = json.dumps(answer).encode()
+    text = orjson.dumps(answer)
     if not raw:
         return Response(text, media_type="application/json")
     headers = {HEADER_LENGTH: str(len(text))}
@@ -283,24 +288,24 @@ def from_table(body: bytes) -> Arrays:
 
 # [/table]
 @app.post("/predict")
-async def predict(request: Request) -> dict[str, Any]:
+async def predict(request: Request) -> Response:
     """{"input": [[...]]} -> {"output": [[...]]}."""
     body = await read_body(request)
     # [image]
     if request.headers.get("content-type", "").startswith("image/"):
-        return {name: plain(name, array) for name, array in (await run(from_image(body))).items()}
+        return as_json(await run(from_image(body)))
     # [/image]
     # [table]
     if request.headers.get("content-type", "").startswith("text/csv"):
-        return {name: plain(name, array) for name, array in (await run(from_table(body))).items()}
+        return as_json(await run(from_table(body)))
     # [/table]
     try:
-        found = json.loads(body)
+        found = orjson.loads(body)
         found = found if isinstance(found, dict) else {INPUTS[0]["name"]: found}
         feeds = {i["name"]: from_json(i["name"], found[i["name"]], DTYPES[i["datatype"]]) for i in INPUTS}
     except (ValueError, KeyError, RecursionError) as error:
         raise bad(f"the JSON must have {', '.join(i['name'] for i in INPUTS)} ({type(error).__name__})") from None
-    return {name: plain(name, array) for name, array in (await run(feeds)).items()}
+    return as_json(await run(feeds))
 
 
 @app.get("/v2/health/live")
