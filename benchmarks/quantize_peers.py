@@ -1,6 +1,6 @@
 """Other quantizers' versions of one model, for `quantize_zoo.py --peers`: whatever this interpreter has.
 
-    python benchmarks/quantize_peers.py MODEL CALIB.npz FOLDER [--seconds 120]
+    python benchmarks/quantize_peers.py MODEL CALIB.npz|FOLDER FOLDER [--seconds 120]
 
 Writes FOLDER/NAME.onnx for every configuration that works and prints JSON: name -> file and seconds, or the error.
 onnxruntime's quantizer runs after its own pre-processing in 13 configurations; NNCF, in an interpreter that has it
@@ -29,9 +29,13 @@ Maker = Callable[[Path, Path, list[dict[str, np.ndarray]]], None]
 
 
 def feeds_of(model: Path, data: Path) -> list[dict[str, np.ndarray]]:
-    """One sample each, in the dtypes that the model takes."""
+    """One sample each, in the dtypes that the model takes: slices of arrays in a file, or the files of a folder."""
     import onnxruntime as ort
 
+    if data.is_dir():
+        paths = sorted(data.glob("*.npz"))
+        chosen = np.linspace(0, len(paths) - 1, min(SAMPLES, len(paths))).astype(int)
+        return [dict(np.load(paths[i])) for i in chosen]
     session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     with np.load(data) as archive:
         arrays = {i.name: archive[i.name] for i in session.get_inputs()}
