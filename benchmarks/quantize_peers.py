@@ -1,6 +1,6 @@
 """Other quantizers' versions of one model, for `quantize_zoo.py --peers`: whatever this interpreter has.
 
-    python benchmarks/quantize_peers.py MODEL CALIB.npz|FOLDER FOLDER [--seconds 120]
+    python benchmarks/quantize_peers.py MODEL CALIB.npz|FOLDER FOLDER [--seconds 120] [--without WORD ...]
 
 Writes FOLDER/NAME.onnx for every configuration that works and prints JSON: name -> file and seconds, or the error.
 onnxruntime's quantizer runs after its own pre-processing in 13 configurations; NNCF, in an interpreter that has it
@@ -151,6 +151,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=int, default=120, help="for one configuration")
+    parser.add_argument("--without", nargs="*", default=[], help="leave out configurations with these words in them")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
@@ -163,6 +164,8 @@ def main() -> None:
         results |= {"pre-processing": {"error": why}} if why else {}
     signal.signal(signal.SIGALRM, expire)
     for name, make in (NNCF if has_nncf else ONNXRUNTIME).items():
+        if any(word in name for word in options.without):
+            continue
         target = options.folder / f"peer {name}.onnx".replace(" ", "_")
         began, used = time.perf_counter(), time.process_time()
         signal.alarm(options.seconds)

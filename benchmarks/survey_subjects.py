@@ -161,9 +161,8 @@ def nudenet(packages: Path, _: Path) -> Subject:
         return np.concatenate([o[:, :2] - o[:, 2:4] / 2, o[:, :2] + o[:, 2:4] / 2], axis=1), o[:, 4:]
 
     feeds = [{"images": _planes(p, 0.0, 1.0)} for p in data.pictures(packages, 320, 96)]
-    options = {"output_kinds": ["output0:boxes"]}
     path = packages / "nudenet/nudenet/320n.onnx"
-    return Subject(path, *_apart(feeds, 32), judge.detections(boxes, 0.2), loss=0.05, options=options)
+    return Subject(path, *_apart(feeds, 32), judge.detections(boxes, 0.2), loss=0.05)
 
 
 def opennsfw(packages: Path, _: Path) -> Subject:

@@ -129,7 +129,7 @@ def voice_vectors(packages: Path, scratch: Path) -> Subject:
         frames = np.lib.stride_tricks.sliding_window_view(sound, 400)[::160][:160] * np.hanning(400)
         power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
         feeds.append({"mels": (power @ banks.T)[None].astype(np.float32)})
-    return Subject(path, *_apart(feeds, 48), judge.neighbours, loss=0.1, options={"output_kinds": ["output:embedding"]})
+    return Subject(path, *_apart(feeds, 48), judge.neighbours, loss=0.1)
 
 
 def _triangles(count: int, bins: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from onnxtool import progress
 from onnxtool.errors import UsageError
 from onnxtool.model.ir.editing import append, new_initializer
 from onnxtool.quantization.algorithms.cross_layer_equalization import equalize
-from onnxtool.quantization.algorithms.smooth_quant import Group, smooth, smoothable
+from onnxtool.quantization.algorithms.smooth_quant import Divided, Group, smooth, smoothable
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
@@ -25,14 +25,17 @@ def conditioned(prepared: ir.Model, recipe: QuantRecipe) -> ir.Model:
         prepared: of `prepare`; left as it is, and given back when there is nothing to do.
         recipe: with `channels`, where it smooths.
     """
+    return conditioned_and_divided(prepared, recipe)[0]
+
+
+def conditioned_and_divided(prepared: ir.Model, recipe: QuantRecipe) -> tuple[ir.Model, dict[str, Divided]]:
+    """`conditioned`, and which of its tensors smoothing has divided, by name (see `smooth`)."""
     if not recipe.equalize and not recipe.smooth:
-        return prepared
+        return prepared, {}
     model = prepared.clone()
     if recipe.equalize:
         equalize(model)
-    if recipe.smooth:
-        smooth(model, recipe.channels or {}, recipe.smooth)
-    return model
+    return model, smooth(model, recipe.channels or {}, recipe.smooth) if recipe.smooth else {}
 
 
 def with_channels(

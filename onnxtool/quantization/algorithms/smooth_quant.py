@@ -45,6 +45,14 @@ class Group:
     channels: int = 0
 
 
+@dataclass(frozen=True)
+class Divided:
+    """A tensor of a smoothed model: `tensor` of the model before, divided by `scales`, channel by channel."""
+
+    tensor: str
+    scales: np.ndarray
+
+
 def smoothable(graph: ir.Graph) -> list[Group]:
     """Tensors that eligible MatMul and Gemm nodes read, in graph order."""
     groups: dict[ir.Value, Group] = {}
@@ -79,7 +87,7 @@ def smoothing_scales(extremes: np.ndarray, weights: Sequence[np.ndarray], alpha:
     return np.clip(scales, 1 / _LARGEST, _LARGEST).astype(np.float32)
 
 
-def smooth(model: ir.Model, extremes: Mapping[str, Collection[float]], alpha: float) -> int:
+def smooth(model: ir.Model, extremes: Mapping[str, Collection[float]], alpha: float) -> dict[str, Divided]:
     """Smooth what the linear layers of a prepared model read; what it computes stays the same but for rounding.
 
     Args:
@@ -88,9 +96,10 @@ def smooth(model: ir.Model, extremes: Mapping[str, Collection[float]], alpha: fl
         alpha: see `smoothing_scales`.
 
     Returns:
-        Number of tensors smoothed.
+        What tensors of the model are divided by now, channel by channel, by name: those that the layers read, and those
+        on the way there; the others are what they were.
     """
-    done = 0
+    divided: dict[str, Divided] = {}
     for group in smoothable(model.graph):
         seen = np.asarray(list(extremes.get(group.value.name or "", ())), np.float64)
         if len(seen) != group.channels:
@@ -101,16 +110,16 @@ def smooth(model: ir.Model, extremes: Mapping[str, Collection[float]], alpha: fl
             continue
         steps = _steps(group.value, {*group.nodes}, group.channels)
         if steps is not None:
-            for step in steps:
+            for step in steps.constants:
                 _divide_constant(model.graph, *step, scales)
+            divided |= {name: Divided(name, scales) for name in steps.tensors}
         elif seen.max() > _OUTLIERS * max(float(np.median(seen)), 1e-30):
-            _insert_mul(model.graph, group, scales)
+            divided[_insert_mul(model.graph, group, scales)] = Divided(group.value.name or "", scales)
         else:
             continue
         for node in group.nodes:
             _multiply_rows(model.graph, node, scales)
-        done += 1
-    return done
+    return divided
 
 
 def _rows(node: ir.Node) -> int:
@@ -136,39 +145,48 @@ def _multiply_rows(graph: ir.Graph, node: ir.Node, scales: np.ndarray) -> None:
 _Step = tuple[ir.Node, int, int]
 
 
-def _steps(value: ir.Value, readers: set[ir.Node], channels: int) -> list[_Step] | None:
+@dataclass(frozen=True)
+class _Steps:
+    """How a tensor comes to be divided: the constants to divide, and the names of the tensors that are divided then."""
+
+    constants: list[_Step]
+    tensors: list[str]
+
+
+def _steps(value: ir.Value, readers: set[ir.Node], channels: int) -> _Steps | None:
     """The constants to divide so that `value` is divided channel by channel; None where there is no such way.
 
     Whoever reads the value on the way must be among `readers`, for all of them get the divided one. Through x + b (both
     are divided) and x * g (g alone is); of two live factors, the first that can be divided.
     """
-    alternatives: list[tuple[ir.Value | None, set[ir.Node], list[_Step]]] = [(value, readers, [])]
+    alternatives: list[tuple[ir.Value | None, set[ir.Node], list[_Step], list[str]]] = [(value, readers, [], [])]
     while alternatives:
-        live, readers, steps = alternatives.pop()
+        live, readers, steps, behind = alternatives.pop()
         if live is None or live.is_graph_output() or any(use.node not in readers for use in live.uses()):
             continue
         node = live.producer()
         if node is None:
             continue
+        names = [*behind, live.name or ""]
         if node.op_type in _NORMS or (node.op_type in _SKIP_NORMS and live is node.outputs[0]):
             own = _norm_steps(node, channels)
             if own is not None:
-                return own + steps
+                return _Steps(own + steps, names)
         elif is_op(node, "Relu", "LeakyRelu"):
-            alternatives.append((node.inputs[0], {node}, steps))
+            alternatives.append((node.inputs[0], {node}, steps, names))
         elif is_op(node, "MatMul", "Gemm") and eligible(node):
             own = _linear_steps(node, channels)
             if own is not None:
-                return own + steps
+                return _Steps(own + steps, names)
         elif is_op(node, "Add", "Mul"):
             constants = [i for i, v in enumerate(node.inputs) if float_constant(v) is not None]
             if len(constants) == 1 and _is_vector(node.inputs[constants[0]], channels):
                 step: _Step = (node, constants[0], -1)
                 if node.op_type == "Mul":
-                    return [step, *steps]
-                alternatives.append((node.inputs[1 - constants[0]], {node}, [step, *steps]))
+                    return _Steps([step, *steps], names)
+                alternatives.append((node.inputs[1 - constants[0]], {node}, [step, *steps], names))
             elif node.op_type == "Mul" and not constants and len(set(node.inputs)) == 2:
-                alternatives += [(v, {node}, steps) for v in reversed(node.inputs)]
+                alternatives += [(v, {node}, steps, names) for v in reversed(node.inputs)]
     return None
 
 
@@ -208,10 +226,12 @@ def _divide_constant(graph: ir.Graph, node: ir.Node, index: int, axis: int, scal
     node.replace_input_with(index, new_initializer(graph, f"{value.name}_smoothed", array / scales.reshape(shape)))
 
 
-def _insert_mul(graph: ir.Graph, group: Group, scales: np.ndarray) -> None:
+def _insert_mul(graph: ir.Graph, group: Group, scales: np.ndarray) -> str:
+    """Divide by a Mul; the name of the tensor that comes out of it."""
     value = group.value
     factors = new_initializer(graph, f"{value.name}_smoothing", 1 / scales)
     (divided,) = insert(group.nodes[0], "Mul", [value, factors], [f"{value.name}_smooth"])
     divided.type, divided.shape = value.type, value.shape
     for node in group.nodes:
         node.replace_input_with(0, divided)
+    return divided.name or ""

@@ -8,14 +8,19 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnxtool.quantization.algorithms.bias_correction import correctable, measure_shifts
-from onnxtool.quantization.algorithms.preprocessing import conditioned, with_channels
+from onnxtool.quantization.algorithms.preprocessing import conditioned_and_divided, with_channels
 from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product, live_tensors
+from onnxtool.quantization.algorithms.smooth_quant import Divided, smoothable
 from onnxtool.quantization.apply_recipe import placement_of
+from onnxtool.quantization.calibration.channel_ranges import ObservedChannels
 from onnxtool.quantization.calibration.observer import observe
 from onnxtool.quantization.calibration.range_estimators import Observed, Range
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
 
+# What a mean or a range of an equalized model is measured on: it settles sooner than the ranges of all others.
+_SHIFT_SAMPLES = 32
+_EQUALIZED_SAMPLES = 64
 _Condition = tuple[float, bool]
 Shifts = Mapping[str, tuple[float, ...]]
 
@@ -27,7 +32,7 @@ class CalibrationCache:
         """Take the model as it is and what was seen of it; without `data` nothing else can be measured."""
         self.prepared = prepared
         self.data = data
-        self._models: dict[_Condition, ir.Model] = {}
+        self._models: dict[_Condition, tuple[ir.Model, dict[str, Divided]]] = {}
         self._seen: dict[_Condition, Mapping[str, Observed]] = {(0.0, False): seen}
         self._channels: Mapping[str, tuple[float, ...]] | None = None
         self._shifts: dict[tuple[object, ...], Shifts] = {}
@@ -47,24 +52,52 @@ class CalibrationCache:
         if not recipe.smooth:
             return replace(recipe, channels=None)
         if self._channels is None:
+            self._channels = self._seen_channels()
+        if self._channels is None:
             self._channels = with_channels(self.prepared, replace(recipe, channels=None), self.data).channels  # type: ignore[assignment]
         return recipe.with_channels(self._channels or {})
 
+    def _seen_channels(self) -> Mapping[str, tuple[float, ...]] | None:
+        """Their magnitudes, where the first pass over the samples has looked at all of them."""
+        found = {}
+        for group in smoothable(self.prepared.graph):
+            seen = self._seen[0.0, False].get(group.value.name or "")
+            if not isinstance(seen, ObservedChannels) or len(seen.lows) != group.channels:
+                return None
+            found[group.value.name or ""] = tuple(map(float, seen.magnitudes))
+        return found
+
     def model(self, recipe: QuantRecipe) -> ir.Model:
         """The conditioned float model that a recipe (with its channels) quantizes."""
+        return self._conditioned(recipe)[0]
+
+    def _conditioned(self, recipe: QuantRecipe) -> tuple[ir.Model, dict[str, Divided]]:
         key = (recipe.smooth, recipe.equalize)
         if key not in self._models:
-            self._models[key] = conditioned(self.prepared, recipe)
+            self._models[key] = conditioned_and_divided(self.prepared, recipe)
         return self._models[key]
 
     def _range(self, name: str, recipe: QuantRecipe) -> Range:
         condition = (recipe.smooth, recipe.equalize)
         key = (condition, name, recipe.method, recipe.coverage)
         if key not in self._ranges:
-            if name not in self._seen.get(condition, {}):
-                self._seen[condition] = {**self._seen.get(condition, {}), **self._observe(recipe)}
+            if condition not in self._seen:
+                self._seen[condition] = {} if recipe.equalize else self._derived(recipe)
+            if name not in self._seen[condition]:
+                self._seen[condition] = {**self._seen[condition], **self._observe(recipe)}
             self._ranges[key] = self._seen[condition][name].range(recipe.method, recipe.coverage)
         return self._ranges[key]
+
+    def _derived(self, recipe: QuantRecipe) -> dict[str, Observed]:
+        """What follows for a smoothed model from what was seen of the model as it is, without another pass."""
+        divided = self._conditioned(recipe)[1]
+        plain = self._seen[0.0, False]
+        known: dict[str, Observed] = {name: seen for name, seen in plain.items() if name not in divided}
+        for name, how in divided.items():
+            seen = plain.get(how.tensor)
+            if isinstance(seen, ObservedChannels) and seen.complete and len(seen.lows) == len(how.scales):
+                known[name] = seen.divided(how.scales)
+        return known
 
     def _observe(self, recipe: QuantRecipe) -> Mapping[str, Observed]:
         """Of every tensor that some choice of static nodes may need."""
@@ -74,7 +107,7 @@ class CalibrationCache:
         everything = replace(recipe, plan=dict.fromkeys(names, "static"))
         known = self._seen.get((recipe.smooth, recipe.equalize), {})
         needed = [name for name in live_tensors(placement_of(graph, everything)) if name not in known]
-        return observe(self.model(recipe), needed, self.data, histogram=True)
+        return observe(self.model(recipe), needed, self.data.limited(_EQUALIZED_SAMPLES), histogram=True)
 
     def _measured_shifts(self, recipe: QuantRecipe) -> Shifts:
         key = (
@@ -89,5 +122,5 @@ class CalibrationCache:
             assert self.data is not None
             model = self.model(recipe)
             nodes = {n.name or "": "static" for n in model.graph if eligible(n) and correctable(n)}
-            self._shifts[key] = measure_shifts(model, nodes, recipe, self.data)  # type: ignore[arg-type]
+            self._shifts[key] = measure_shifts(model, nodes, recipe, self.data.limited(_SHIFT_SAMPLES))  # type: ignore[arg-type]
         return self._shifts[key]

@@ -21,6 +21,7 @@ from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import float_constant, is_op
+from onnxtool.quantization.calibration.channel_ranges import ObservedChannels
 from onnxtool.quantization.calibration.range_estimators import Observed, Range
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.recipe import QuantRecipe
@@ -36,6 +37,7 @@ _WORTH_THREADS = 2.0  # seconds; for less, threads that wait for one another cos
 _LARGE = 5_000_000  # bytes of weights from which on all threads begin: the memory is then the same for any data
 _NEVER_NEGATIVE = ("Relu", "Sigmoid", "HardSigmoid", "Softmax", "Exp", "Sqrt", "Abs", "Softplus", "ReduceL2")
 _START = "onnxtool_start_"
+AXES_ARE_INPUTS = 18  # of ReduceMax and ReduceMin, from this opset
 Feeds = Mapping[str, np.ndarray]
 
 
@@ -46,6 +48,7 @@ def observe(
     *,
     histogram: bool = False,
     threads: int | None = None,
+    channels: Mapping[str, int] | None = None,
 ) -> dict[str, Observed]:
     """Run `model` over `data` and watch `tensors`.
 
@@ -55,20 +58,23 @@ def observe(
         data: calibration samples.
         histogram: keep histograms too (for percentile, mse and entropy), and how many elements a tensor has.
         threads: of the runtime; None: one, or all where that saves time.
+        channels: with `histogram`, how many channels (last axis) those of them have that are to be known channel by
+            channel.
 
     Returns:
-        What was seen, by tensor name.
+        What was seen, by tensor name; `ObservedChannels` of those in `channels`.
 
     Raises:
         InputError: there are no samples, or the float model itself gives NaN or infinity on one.
     """
-    seen = {name: Observed(histogram) for name in tensors}
+    channels = dict(channels or {})
+    seen = {n: ObservedChannels(channels[n]) if n in channels else Observed(histogram) for n in tensors}
     if not tensors:
         return seen
     strides = _strides(model, tensors, data, seen, threads) if histogram else {}
     known = _known_ranges(model, tensors)
     tensors = [name for name in tensors if name not in known]
-    watch = _Watch(model, tensors, strides)
+    watch = _Watch(model, tensors, strides, channels)
     on_one = threads is None and io.weight_bytes(model) < _LARGE
     runner = watch.open(_options(1 if on_one else threads))
     watched = {name: seen[name] for name in tensors}
@@ -82,7 +88,7 @@ def observe(
                 if expected > _WORTH_THREADS:
                     del runner  # the memory of one session at a time
                     runner = watch.open(_options(None))
-            if watch.take(found, watched):
+            if watch.take(found, watched, index):
                 _blame(model, tensors, feeds, f"{data.label}, sample {index}", threads)
             count += 1
             task.advance()
@@ -165,7 +171,7 @@ class _Probe:
         self._made_of = model
 
     def step(
-        self, op_type: str, inputs: list[ir.Value], name: str, attributes: dict[str, int] | None = None
+        self, op_type: str, inputs: list[ir.Value], name: str, attributes: dict[str, int | list[int]] | None = None
     ) -> ir.Value:
         """A node more at the end."""
         node = ir.node(op_type, inputs, attributes, name=f"onnxtool_{name}")
@@ -173,9 +179,17 @@ class _Probe:
         self.graph.append(node)
         return node.outputs[0]
 
+    def rows(self, op_type: str, value: ir.Value, shape: ir.Value, name: str) -> str:
+        """An output more: a reduction of each column of a tensor, made a matrix of this shape."""
+        matrix = self.step("Reshape", [value, shape], f"{name}_matrix")
+        if self.model.opset_imports.get("", 0) >= AXES_ARE_INPUTS:
+            axis = new_initializer(self.graph, f"onnxtool_{name}_axis", np.array([0], np.int64))
+            return self.output(self.step(op_type, [matrix, axis], name, {"keepdims": 0}))
+        return self.output(self.step(op_type, [matrix], name, {"keepdims": 0, "axes": [0]}))
+
     def add(self, op_type: str, value: ir.Value, name: str, dtype: ir.DataType = ir.DataType.FLOAT) -> str:
         """An output more: a reduction of a tensor to one number."""
-        attributes = {"keepdims": 0} if op_type.startswith("Reduce") else None
+        attributes: dict[str, int | list[int]] | None = {"keepdims": 0} if op_type.startswith("Reduce") else None
         return self.output(self.step(op_type, [value], name, attributes), dtype)
 
     def output(self, result: ir.Value, dtype: ir.DataType = ir.DataType.FLOAT) -> str:
@@ -194,8 +208,11 @@ class _Probe:
 class _Watch(_Probe):
     """A model whose outputs are statistics of some of its tensors."""
 
-    def __init__(self, model: ir.Model, tensors: Sequence[str], strides: Mapping[str, int]) -> None:
+    def __init__(
+        self, model: ir.Model, tensors: Sequence[str], strides: Mapping[str, int], channels: Mapping[str, int]
+    ) -> None:
         super().__init__(model)
+        self._strides = strides
         self.lows: dict[str, str] = {}
         self.highs: dict[str, str] = {}
         self.sampled: dict[str, str] = {}
@@ -206,8 +223,14 @@ class _Watch(_Probe):
         }
         for position, name in enumerate(tensors):
             value = self.values[name]
-            self.highs[name] = self.add("ReduceMax", value, f"high_{position}")
-            if not _never_negative(value):
+            if name in channels:
+                width = np.array([-1, channels[name]], np.int64)
+                shape = new_initializer(self.graph, f"onnxtool_shape_{position}", width)
+                self.highs[name] = self.rows("ReduceMax", value, shape, f"high_{position}")
+                self.lows[name] = self.rows("ReduceMin", value, shape, f"low_{position}")
+            else:
+                self.highs[name] = self.add("ReduceMax", value, f"high_{position}")
+            if name not in channels and not _never_negative(value):
                 self.lows[name] = self.add("ReduceMin", value, f"low_{position}")
             if name in strides:
                 self.sampled[name] = self.output(self._sample(value, strides[name], f"values_{position}"))
@@ -218,10 +241,11 @@ class _Watch(_Probe):
         """Feeds that move the first sampled value from sample to sample."""
         return {f"{_START}{s}": np.array([index % s], np.int64) for s in self._starts}
 
-    def take(self, found: Mapping[str, np.ndarray], seen: Mapping[str, Observed]) -> bool:
-        """Take in one sample; True when some value may be NaN or infinity, and then `seen` is of no use."""
+    def take(self, found: Mapping[str, np.ndarray], seen: Mapping[str, Observed], index: int) -> bool:
+        """Take in a sample, the `index`-th; True when a value may be NaN or infinity, and then `seen` is of no use."""
         extremes = [
-            (n, float(found[self.lows[n]]) if n in self.lows else 0.0, float(found[self.highs[n]])) for n in seen
+            (n, float(found[self.lows[n]].min()) if n in self.lows else 0.0, float(found[self.highs[n]].max()))
+            for n in seen
         ]
         with np.errstate(invalid="ignore"):
             suspect = any(np.isnan(found[s]) for s in self._sums)
@@ -232,7 +256,13 @@ class _Watch(_Probe):
                 continue
             if not (np.isfinite(low) and np.isfinite(high)):
                 return True
-            seen[name].add(low, high, found[self.sampled[name]] if name in self.sampled else None)
+            known = seen[name]
+            values = found[self.sampled[name]] if name in self.sampled else None
+            known.add(low, high, values)
+            if isinstance(known, ObservedChannels):
+                known.add_channels(found[self.lows[name]], found[self.highs[name]])
+                if values is not None:
+                    known.keep(values, index % self._strides[name], self._strides[name])
         return suspect
 
     def _start(self, stride: int) -> ir.Value:

@@ -10,6 +10,9 @@ import numpy as np
 # the mean, below which float32 itself has hardly a digit, and the least share of values that are not the usual one.
 _VARIES = 1e-5
 _LEAST_SHARE = 0.02
+# Of many columns, one that varies so much less than the median one is a dead feature: rounding of what was added up.
+_MANY = 32
+_DEAD = 1e-5
 
 
 @dataclass
@@ -50,7 +53,8 @@ class ColumnNoise:
     def decibels(self) -> list[tuple[int, float]]:
         """(column, signal-to-noise ratio in dB) of every column that carries information, the worst first.
 
-        A column's mean is not a signal. Columns that are constant in the float model are left out.
+        A column's mean is not a signal. Columns that are constant in the float model are left out, and of many those
+        that are next to constant beside the others.
         """
         found = []
         for count, total, squares, noise, filled in self.sums.values():
@@ -58,6 +62,8 @@ class ColumnNoise:
             variance = np.maximum(squares / count - mean**2, 0)
             telling = (variance > (_VARIES * np.abs(mean)) ** 2) & (filled >= _LEAST_SHARE * count)
             telling &= variance > 0
+            if len(variance) >= _MANY:
+                telling &= variance > _DEAD**2 * np.median(variance)
             with np.errstate(divide="ignore", invalid="ignore"):  # of columns that are left out
                 ratio = 10 * np.log10(variance / (noise / count))
             found += [(int(i), float(ratio[i])) for i in np.flatnonzero(telling)]

@@ -43,6 +43,14 @@ _BLANK_SHARE = 0.3
 Outputs = Mapping[str, np.ndarray]
 
 
+@dataclass
+class Judgement:
+    """What was seen of a candidate so far: statistics of its outputs, over the first so many batches."""
+
+    views: dict[str, _OutputStatistics] = field(default_factory=dict)
+    batches: int = 0
+
+
 class FidelityEvaluator:
     """The float model's outputs on some samples, kept to judge many candidates against.
 
@@ -90,6 +98,7 @@ class FidelityEvaluator:
         *,
         detailed: bool = False,
         check: Callable[[Outputs, Outputs], None] | None = None,
+        begun: Judgement | None = None,
     ) -> Fidelity:
         """Run a candidate on the same samples (or the first few batches of them).
 
@@ -98,9 +107,11 @@ class FidelityEvaluator:
             batches: how many.
             detailed: each output's full difference goes into the result; it takes several times as long.
             check: called with the float model's outputs and the candidate's; may raise.
+            begun: what an earlier call has seen of the same candidate, which is gone on with.
         """
-        views: dict[str, _OutputStatistics] = {}
-        for feeds, expected in zip(self.feeds[:batches], self.outputs[:batches], strict=True):
+        judgement = Judgement() if begun is None else begun
+        views, first = judgement.views, judgement.batches
+        for feeds, expected in zip(self.feeds[first:batches], self.outputs[first:batches], strict=True):
             actual = runner.run(feeds)
             if check is not None:
                 check(expected, actual)
@@ -109,7 +120,8 @@ class FidelityEvaluator:
                     name, _OutputStatistics(name, self.kinds.get(name, OutputKind.VALUES), detailed)
                 )
                 view.add(right, np.asarray(actual[name]))
-        samples = self.samples if batches is None else sum(_rows(f) for f in self.feeds[:batches])
+            judgement.batches += 1
+        samples = sum(_rows(f) for f in self.feeds[: judgement.batches])
         return _summary(list(views.values()), samples)
 
 

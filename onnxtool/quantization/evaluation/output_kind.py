@@ -9,10 +9,12 @@ from enum import Enum
 import onnx_ir as ir
 
 from onnxtool.errors import UsageError
-from onnxtool.model.ir.queries import is_op
+from onnxtool.model.ir.queries import constant_array, is_op
 
-_PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div")
+_PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div", "Gather")
 _STEPS = 8
+_NORMS = ("ReduceL2", "ReduceSumSquare")
+_TO_NORM = ("Clip", "Max", "Expand", "Add", "Sqrt", "Unsqueeze", "Cast", "Reshape", "Identity", "Pow")
 _CHOOSING = ("ArgMax", "TopK")
 _POOLED = ("ReduceMean", "GlobalAveragePool", "LpNormalization", "LayerNormalization", "RMSNormalization", "ReduceL2")
 _CLASS_NAMES = re.compile(r"logit|prob|class|label|cls_score|softmax", re.IGNORECASE)
@@ -78,6 +80,8 @@ def kind_of(output: ir.Value) -> OutputKind:
     behind = list(_behind(output))
     if rank >= 2 and (_CLASS_NAMES.search(name) or any(_is_chosen_from(v) for v in behind)):
         return OutputKind.CLASSES
+    if rank in (2, 3) and _is_long(output) and any(_is_normalised(v) or _is_mean(v) for v in behind):
+        return OutputKind.VECTORS
     makers = [node for v in behind if (node := v.producer()) is not None]
     for node in makers:
         if is_op(node, "Softmax", "LogSoftmax"):
@@ -101,6 +105,46 @@ def _behind(output: ir.Value) -> Iterator[ir.Value]:
         if node is None or not is_op(node, *_PASSED_ON):
             return
         value = next((v for v in node.inputs if v is not None and v.const_value is None), None)
+
+
+def _is_normalised(value: ir.Value) -> bool:
+    """X over the norm of x."""
+    node = value.producer()
+    if node is None or not is_op(node, "Div"):
+        return False
+    divisor = node.inputs[1]
+    for _ in range(_STEPS):
+        maker = divisor.producer() if divisor is not None else None
+        if maker is None:
+            return False
+        squares = is_op(maker, "ReduceSum") and _is_square(maker.inputs[0], node.inputs[0])
+        if squares or (is_op(maker, *_NORMS) and maker.inputs[0] is node.inputs[0]):
+            return True
+        if not is_op(maker, *_TO_NORM):
+            return False
+        divisor = next((v for v in maker.inputs if v is not None and v.const_value is None), None)
+    return False
+
+
+def _is_square(value: ir.Value | None, of: ir.Value | None) -> bool:
+    node = value.producer() if value is not None else None
+    return node is not None and is_op(node, "Mul", "Pow") and node.inputs[0] is of
+
+
+def _is_mean(value: ir.Value) -> bool:
+    """A sum over tokens (any but the last axis) over how many there are."""
+    node = value.producer()
+    above = (
+        node.inputs[0].producer() if node is not None and is_op(node, "Div") and node.inputs[0] is not None else None
+    )
+    if above is None or not is_op(above, "ReduceSum"):
+        return False
+    axes = above.attributes.get_ints("axes", [])
+    if not axes and len(above.inputs) > 1:
+        given = constant_array(above.inputs[1])
+        axes = [] if given is None else [int(a) for a in given.ravel()]
+    rank = len(above.inputs[0].shape) if above.inputs[0] is not None and above.inputs[0].shape is not None else 0
+    return bool(axes) and -1 not in axes and rank - 1 not in axes
 
 
 def _is_chosen_from(value: ir.Value) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
@@ -13,7 +13,7 @@ from onnxtool.model import io
 from onnxtool.quantization.apply_recipe import apply_conditioned
 from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.range_estimators import Observed
-from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, noise_share
+from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
@@ -22,9 +22,11 @@ from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
 from onnxtool.runtime.latency import compare_latency
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.timing import Ratio
 
 FIRST_LOOK = 2  # batches of held-out samples
-_QUICK_SECONDS = 0.7
+_QUICK_SECONDS = 0.5
+_SETTLED = 0.02  # width of an interval, relative to the ratio, from which on more rounds tell nothing that matters
 _QUICK_ROUNDS = 7
 _FINAL_SECONDS = 3.0
 _MOST_ROUNDS = 250
@@ -45,6 +47,7 @@ class Trial:
         metric: on labelled data; None when it was not measured.
         note: why it was dropped.
         judged_on_few: `fidelity` is of the first few samples alone.
+        judgement: what it was read off, to go on from there.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Trial:
     metric: TaskMetric | None = None
     note: str = ""
     judged_on_few: bool = False
+    judgement: Judgement = field(default_factory=Judgement, repr=False)
 
     @property
     def speed(self) -> float:
@@ -123,20 +127,24 @@ class CandidateEvaluator:
         if known is not None:
             return known
         trial = Trial(name, recipe)
+        looked_at = next((t for t in self.trials if t.recipe == recipe and t.fidelity is not None), None)
+        if looked_at is not None:
+            trial.judgement = looked_at.judgement
         self.trials.append(trial)
         began = time.perf_counter()
         try:
             payload = io.to_proto(self.build(recipe)).SerializeToString()
             trial.bytes = len(payload)
             runner = self.job.runner(payload)
-            trial.fidelity = self.judge.judge(runner, FIRST_LOOK)
+            trial.fidelity = self.judge.judge(runner, FIRST_LOOK, begun=trial.judgement)
             if timed and self.estimate is not None:
                 trial.estimate = self.estimate(recipe)
             elif timed:
                 trial.latency = self.time(runner)
             if not self.budget.hopeless(trial.fidelity):
                 trial.judged_on_few = not timed or self._beaten(trial)
-                trial.fidelity = trial.fidelity if trial.judged_on_few else self.judge.judge(runner)
+                if not trial.judged_on_few:
+                    trial.fidelity = self.judge.judge(runner, begun=trial.judgement)
         except OnnxToolError as error:
             trial.note = str(error)
         self.clock.took(time.perf_counter() - began)
@@ -161,7 +169,8 @@ class CandidateEvaluator:
         """Judge a candidate on all samples that was only judged_on_few at."""
         if trial.judged_on_few:
             trial.judged_on_few = False
-            trial.fidelity = self.judge.judge(self.job.runner(self.build(trial.recipe)))
+            runner = self.job.runner(self.build(trial.recipe))
+            trial.fidelity = self.judge.judge(runner, begun=trial.judgement)
 
     def time(self, runner: OnnxRunner) -> LatencyRatio:
         """Latency beside the float model's, quickly, or only until it is clear that it cannot win."""
@@ -175,7 +184,7 @@ class CandidateEvaluator:
             budget=_QUICK_SECONDS,
             minimum=_QUICK_ROUNDS,
             maximum=_MOST_ROUNDS,
-            enough=lambda ratio: ratio.low > lost,
+            enough=lambda ratio: ratio.low > lost or _settled(ratio),
         )
         return found
 
@@ -189,7 +198,13 @@ class CandidateEvaluator:
         runners = [self.job.runner(self.build(t.recipe)) for t in trials]
         seconds = min(patience * _FINAL_SECONDS, max(self.clock.left / 2, _QUICK_SECONDS))
         found = compare_latency(
-            self.reference, runners, self._sample, threads=self.job.threads, budget=seconds, minimum=20
+            self.reference,
+            runners,
+            self._sample,
+            threads=self.job.threads,
+            budget=seconds,
+            minimum=20,
+            enough=lambda ratio: _settled(ratio, _SETTLED / 2),
         )
         for trial, latency in zip(trials, found, strict=True):
             trial.latency = latency
@@ -212,3 +227,7 @@ class CandidateEvaluator:
         value = task.score(self.job.runner(self.build(trial.recipe)))
         trial.metric = TaskMetric(task.name, self._float_metric, value, len(task.labels))
         return trial.metric
+
+
+def _settled(ratio: Ratio, width: float = _SETTLED) -> bool:
+    return ratio.high - ratio.low < width * ratio.value

@@ -8,6 +8,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
+from onnxtool.model.ir.queries import float_constant
 from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
 from onnxtool.quantization.apply_recipe import placement_of
 from onnxtool.quantization.recipe import Fusions, NodePlan
@@ -82,19 +83,33 @@ def without_groups(
     in_time: Callable[[], bool],
     costly: set[frozenset[str]],
 ) -> Trial:
-    """Groups of nodes in float, one by one; what is clearly faster is kept. `costly` is as of `with_attention`."""
+    """Groups of nodes in float, one by one; what is clearly faster is kept. `costly` is as of `with_attention`.
+
+    Layers of the same shapes gain or lose alike: once one group of them has lost, another is not tried.
+    """
     best = trial
+    nodes = {n.name or "": n for n in lab.job.prepared.graph}
+    alike: set[frozenset[tuple[str, tuple[int, ...]]]] = set()
     for label, group in groups:
         plan = dict(best.recipe.plan or {})
         left = {k: v for k, v in plan.items() if k not in group}
         put_back = frozenset(plan.keys() - left.keys())
-        if not put_back or not left or put_back in costly or not in_time():
+        shapes = frozenset(_shape(nodes[name]) for name in put_back if name in nodes)
+        if not put_back or not left or put_back in costly or shapes in alike or not in_time():
             continue
         tried = lab.try_out(f"{best.name}, {label} float", replace(best.recipe, plan=left))
         _note(tried, best, put_back, costly)
+        if put_back in costly:
+            alike.add(shapes)
         if tried.speed < best.speed * CLEARLY_FASTER:
             best = tried
     return best
+
+
+def _shape(node: ir.Node) -> tuple[str, tuple[int, ...]]:
+    """What a node's kernel is chosen by, next to: its operator and the shape of its weights."""
+    weight = float_constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    return node.op_type, () if weight is None else weight.shape
 
 
 def _note(tried: Trial, before: Trial, changed: frozenset[str], costly: set[frozenset[str]]) -> None:

@@ -23,6 +23,7 @@ from onnxtool.model.ir.queries import inner_nodes
 from onnxtool.quantization.algorithms.dynamic import DYNAMIC
 from onnxtool.quantization.algorithms.dynamic_lstm import is_recurrent
 from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product, live_tensors
+from onnxtool.quantization.algorithms.smooth_quant import smoothable
 from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.apply_recipe import excluded, placement_of
 from onnxtool.quantization.calibration.cache import CalibrationCache
@@ -375,7 +376,10 @@ def search(
         products = [n.name or "" for n in job.prepared.graph if is_product(n) and chosen_by(base, n)]
         everything = replace(base, plan={**natural_plan(nodes), **dict.fromkeys(products, "static")})
         needed = live_tensors(placement_of(job.prepared.graph, everything))
-        seen = observe(job.prepared, needed, _timely(measured, clock, "calibration"), histogram=True)
+        channels = {g.value.name or "": g.channels for g in smoothable(job.prepared.graph)}
+        needed += [name for name in channels if name not in needed]
+        shown = _timely(measured, clock, "calibration")
+        seen = observe(job.prepared, needed, shown, histogram=True, channels=channels)
     shown = held_out.limited(HELD_OUT_SAMPLES).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
     judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds)
     table = None if target is None else table_named(target)

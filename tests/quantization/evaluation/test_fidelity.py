@@ -160,6 +160,49 @@ def test_knows_what_an_output_is_for(op: str, rank: int, name: str, expected: st
     assert kind_of(io.from_proto(proto).graph.outputs[0]).value == expected
 
 
+@pytest.mark.parametrize("width", [32, 4])
+@pytest.mark.parametrize("form", ["ReduceL2", "squares", "mean of tokens", "another's norm", "mean of columns"])
+def test_what_is_divided_by_its_norm_or_is_a_mean_of_tokens_is_a_vector(form: str, width: int) -> None:
+    node = helper.make_node
+    parts = {
+        "ReduceL2": [node("ReduceL2", ["x", "last"], ["n"]), node("Clip", ["n", "least"], ["d"])],
+        "squares": [
+            node("Mul", ["x", "x"], ["s"]),
+            node("ReduceSum", ["s", "last"], ["q"]),
+            node("Sqrt", ["q"], ["r"]),
+            node("Add", ["r", "least"], ["d"]),
+        ],
+        "another's norm": [node("Exp", ["x"], ["e"]), node("ReduceL2", ["e", "last"], ["d"])],
+    }
+    arrays = {"last": np.array([-1]), "least": np.array(1e-9, np.float32), "tokens": np.array([0])}
+    if form in parts:
+        nodes, source = [*parts[form], node("Div", ["x", "d"], ["y"])], [8, width]
+    else:
+        axis = "tokens" if form == "mean of tokens" else "last"
+        nodes = [node("ReduceSum", ["x", axis], ["s"], keepdims=int(axis == "last")), node("Div", ["s", "c"], ["y"])]
+        nodes, source = [*nodes], [8, 8, width]
+        arrays["c"] = np.ones(1, np.float32)
+    proto = build(nodes, arrays, {"x": source}, {"y": [8, width]})
+    vector = form in ("ReduceL2", "squares", "mean of tokens") and width == 32
+    assert kind_of(
+        io.from_proto(
+            proto,
+        ).graph.outputs[0]
+    ).value == ("vectors" if vector else "values")
+
+
+def test_a_dead_column_among_many_is_no_signal() -> None:
+    right = np.random.default_rng(0).standard_normal((50, 40))
+    right[:, 7] *= 1e-8
+    noise = np.full((50, 40), 1e-4)
+    found = ColumnNoise()
+    found.add(right, noise, 1)
+    assert 7 not in [column for column, _ in found.decibels()]
+    few = ColumnNoise()
+    few.add(right[:, 4:10], noise[:, 4:10], 1)
+    assert few.decibels()[0][0] == 3, "of a few targets, each may have a unit of its own"
+
+
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [((5,), None), ((8, 4), 1), ((1, 84, 8400), 1), ((1, 8400, 84), 2), ((1, 64, 8, 8), 1), ((1, 32, 32, 3), 3)],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+import onnx_ir as ir
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
@@ -15,11 +17,18 @@ from onnxtool.report.latency import LatencyRatio
 GROUPS = [("first", {"a"}), ("second", {"b"})]
 
 
+def layer(name: str, width: int) -> ir.Node:
+    weight = ir.Value(name=f"w{name}", const_value=ir.tensor(np.ones((4, width), np.float32)))
+    return ir.node("MatMul", [ir.Value(name="x"), weight], name=name)
+
+
 class Lab:
     """A candidate's latency is told by the nodes that it leaves in float."""
 
-    def __init__(self, **ratios: float) -> None:
+    def __init__(self, widths: str = "123", **ratios: float) -> None:
         self.ratios, self.tried = ratios, []  # type: ignore[var-annotated]
+        layers = [layer(name, int(width)) for name, width in zip("abc", widths, strict=True)]
+        self.job = SimpleNamespace(prepared=SimpleNamespace(graph=layers))
 
     def try_out(self, name: str, recipe: QuantRecipe) -> Trial:
         self.tried.append(name)
@@ -52,6 +61,15 @@ def test_only_what_was_clearly_slower_is_not_tried_on_another(ratio: float, agai
     without_groups(cast(Any, lab), base("other"), GROUPS, always, costly)
     assert ("other, first float" in lab.tried) == again
     assert "other, second float" not in lab.tried
+
+
+@pytest.mark.parametrize(("widths", "ratio", "tried"), [("223", 0.6, False), ("233", 0.6, True), ("223", 0.52, True)])
+def test_a_group_of_the_same_shapes_as_one_that_was_clearly_slower_is_not_tried(
+    widths: str, ratio: float, tried: bool
+) -> None:
+    lab = Lab(widths, first=ratio, second=0.6)
+    without_groups(cast(Any, lab), base(), GROUPS, always, set())
+    assert ("base, second float" in lab.tried) == tried
 
 
 def test_products_that_were_clearly_slower_on_integers_are_not_tried_again() -> None:
