@@ -197,10 +197,12 @@ class RichProgress:
         self._depth = 0
 
     def start(self, label: str, total: int | None) -> _Bar:
+        """Show a bar, below those that are there."""
         self._depth += 1
         return _Bar(self, label, total)
 
     def finish(self, task: progress.Task) -> None:
+        """Take a bar away; with the last one the display goes."""
         assert isinstance(task, _Bar)
         self._depth -= 1
         if self._bars is not None:

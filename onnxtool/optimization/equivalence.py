@@ -102,6 +102,7 @@ class OptimizationProof:
         return given_probes(runner, list(read_feeds(data, runner.inputs).feeds))
 
     def __call__(self, candidate: ir.Model) -> str | None:
+        """What is wrong with a candidate, in a few words; None where it is equal to the source."""
         try:
             runner = OnnxRunner.open(candidate, self._plain)
             report = self._compare(runner)

@@ -20,6 +20,7 @@ class Connection(HttpToolsProtocol):
     header_seconds = 10.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client is there: its headers have so many seconds."""
         super().connection_made(transport)
         self._header_bytes = 0
         self._in_headers = True
@@ -27,10 +28,12 @@ class Connection(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = self.loop.call_later(self.header_seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
         self._end_deadline()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Bytes of a request; headers are counted."""
         if self._in_headers:
             self._header_bytes += len(data)
             if self._deadline is None:  # the first bytes of a later request on this connection
@@ -40,11 +43,13 @@ class Connection(HttpToolsProtocol):
             self._refuse(431, "the headers are larger than 64 KB.")
 
     def on_headers_complete(self) -> None:
+        """What follows is the body, which has limits of its own."""
         self._in_headers, self._header_bytes = False, 0
         self._end_deadline()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        """What follows are the headers of the next request."""
         super().on_message_complete()
         self._in_headers = True
 

@@ -26,6 +26,7 @@ _HUGE = 1 << 30
 
 
 def axis_of(node: ir.Node, rank: int, default: int) -> int:
+    """The attribute `axis`, counted from the first dim."""
     axis = int(attribute(node, "axis", default))
     return axis + rank if axis < 0 else axis
 

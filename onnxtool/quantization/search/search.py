@@ -127,6 +127,7 @@ class RecipeSearch:
         self.stage = "searching recipes"
 
     def run(self) -> Outcome:
+        """All stages, as far as there is time."""
         with progress.task("searching recipes") as task:
             self.lab.after_trial = partial(self._tell, task)
             self._tell(task, "choosing how ranges are measured")

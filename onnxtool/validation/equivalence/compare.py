@@ -34,7 +34,7 @@ from onnxtool.validation.inputs.trial import Effort
 
 
 @takes_models("a", "b")
-def compare(
+def compare(  # noqa: PLR0913  (its options are its keywords)
     a: ModelLike | Runner,
     b: ModelLike | Runner,
     *,

@@ -23,6 +23,7 @@ _MOST_COUNT = 4096  # of something that an input says how much there is of
 def integer_values(
     specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
 ) -> Iterator[Changed]:
+    """Integers over their meaning: rows of the tables that they index, counts, else signed and large ones."""
     own = [s for s in specs if is_kind(s, "iu") and s.name not in facts.structural and not is_mask(s)]
     free = [s for s in own if s.name not in facts.domains]
     if free:
