@@ -1,8 +1,8 @@
 """What the proof of equality finds: pairs of models that differ on some inputs only, and pairs that are equal.
 
-    python benchmarks/proof_matrix.py [--json FILE]
+    python benchmarks/proof_matrix.py [--swapped] [--json FILE]
 
-Prints how many of the wrong pairs are accepted, how many of the sound ones are refused, and the time of both. It needs
+With --swapped the second of the two is the reference: mostly the one that decides something. Prints how many of the wrong pairs are accepted, how many of the sound ones are refused, and the time of both. It needs
 nothing of onnxtool but `compare`, so that PYTHONPATH may name an older version.
 """
 
@@ -20,6 +20,7 @@ import onnx
 from proof_pairs import Pair, graph, sound_pairs, wrong_pairs
 from proof_pairs_further import pairs as further_pairs
 from proof_pairs_hidden import hidden_pairs
+from proof_pairs_operators import further_operators
 
 import onnxtool
 from onnxtool.errors import OnnxToolError
@@ -29,11 +30,13 @@ from onnxtool.validation.equivalence.compare import compare
 logging.getLogger("onnx_ir").setLevel(logging.CRITICAL)
 
 
-def verdict(pair: Pair, folder: Path) -> tuple[str, float]:
+def verdict(pair: Pair, folder: Path, *, swapped: bool = False) -> tuple[str, float]:
     """Whether the two are accepted as equal without a word, are refused, or what is said; and the seconds that took."""
+    names = ("b.onnx", "a.onnx") if swapped else ("a.onnx", "b.onnx")
+    first, second = folder / names[0], folder / names[1]
+    io.save(graph(pair.head, pair.a, pair.weights), first)
+    io.save(graph(pair.head, pair.b, {**pair.weights, **pair.changed}), second)
     paths = (folder / "a.onnx", folder / "b.onnx")
-    io.save(graph(pair.head, pair.a, pair.weights), paths[0])
-    io.save(graph(pair.head, pair.b, {**pair.weights, **pair.changed}), paths[1])
     onnx.checker.check_model(str(paths[0]))
     start = time.perf_counter()
     try:
@@ -47,15 +50,16 @@ def verdict(pair: Pair, folder: Path) -> tuple[str, float]:
 def main() -> None:
     """Run all pairs and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--swapped", action="store_true")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results: dict[str, list[tuple[str, str, float]]] = {"wrong": [], "sound": []}
-        wrong, twins = zip(*further_pairs(), strict=True)
+        wrong, twins = zip(*further_pairs(), *further_operators(), strict=True)
         groups = {"wrong": [*wrong_pairs(), *hidden_pairs(), *wrong], "sound": [*sound_pairs(), *twins]}
         for kind, pairs in groups.items():
             for pair in pairs:
-                results[kind].append((pair.name, *verdict(pair, Path(folder))))
+                results[kind].append((pair.name, *verdict(pair, Path(folder), swapped=chosen.swapped)))
     accepted = [name for name, found, _ in results["wrong"] if found == "equal"]
     refused = [name for name, found, _ in results["sound"] if found == "refused"]
     said = {kind: [name for name, found, _ in rows if found == "said"] for kind, rows in results.items()}

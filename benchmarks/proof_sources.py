@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import proof_source_frozen as frozen
 import proof_source_further as further
 import proof_source_models as models
 import torch
@@ -113,6 +114,8 @@ def cases() -> Iterator[Case]:
         feeds = [{"X": x.astype(np.float32)} for x in inputs]
         yield Case(name, make, {}, feeds, classical_alone, classical_run)
     for found in further.torch_further():
+        yield Case(*found, torch_alone, torch_run)
+    for found in frozen.torch_frozen():
         yield Case(*found, torch_alone, torch_run)
     for found in further.classical_further():
         yield Case(*found, classical_alone, classical_run)

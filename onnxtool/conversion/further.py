@@ -24,7 +24,7 @@ from onnxtool.validation.inputs.counterexample import Findings, Judge, climb, ho
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.graphs import facts_of, reach_conditions, unreached_branches, watch_branches
 from onnxtool.validation.inputs.keep import keep
-from onnxtool.validation.inputs.masked import KeptPositions
+from onnxtool.validation.inputs.masked import Kept, KeptPositions
 from onnxtool.validation.inputs.observe import Observed, observe
 from onnxtool.validation.inputs.search import apart
 from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
@@ -181,7 +181,7 @@ def replace_trials(observed: Observed) -> Observed:
 
 
 def _judge(model: SourceModel, runner: OnnxRunner, rule: tuple[Tolerance, Evidence], names: tuple[str, str]) -> Judge:
-    def judge(trial: Trial, kept: np.ndarray | None) -> CompareReport:
+    def judge(trial: Trial, kept: Kept | None) -> CompareReport:
         known: Any = SimpleNamespace(inputs=model.inputs, outputs=model.outputs, run=lambda _: dict(trial.outputs))
         source, graph = (known, runner) if kept is None else (KeptPositions(known, kept), KeptPositions(runner, kept))
         tolerance, evidence = rule

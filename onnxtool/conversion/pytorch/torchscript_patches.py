@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from torch.nn import functional
 _ATTENTION = 14
 _OWN_ATTENTION = functional.scaled_dot_product_attention
 _UNFLATTEN = torch.Tensor.unflatten
+_EQUAL = torch.equal
 
 
 @contextmanager
@@ -36,6 +38,8 @@ def plain_operators(module: torch.nn.Module, opset: int) -> Iterator[None]:
         with (
             mock.patch.object(torch.Tensor, "unflatten", _unflatten),
             mock.patch.object(torch, "unflatten", _unflatten),
+            mock.patch.object(torch, "equal", _equal),
+            mock.patch.object(torch.Tensor, "equal", _equal),
         ):
             yield
     finally:
@@ -57,6 +61,13 @@ def _unflatten(tensor: torch.Tensor, dim: Any, sizes: Any) -> torch.Tensor:
         return _UNFLATTEN(tensor, dim, sizes)
     axis = dim % tensor.dim()
     return tensor.reshape((*tensor.shape[:axis], *sizes, *tensor.shape[axis + 1 :]))
+
+
+def _equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """torch.equal, with the warning that the tracer gives for all other conditions on values."""
+    text = "torch.equal converts a tensor to a Python boolean"
+    warnings.warn(text, torch.jit.TracerWarning, stacklevel=2)
+    return bool(_EQUAL(tensor, other))
 
 
 def _attention_of_groups(*args: Any, **kwargs: Any) -> torch.Tensor:

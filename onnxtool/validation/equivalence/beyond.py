@@ -31,7 +31,7 @@ from onnxtool.validation.inputs.graphs import (
     watch_branches,
 )
 from onnxtool.validation.inputs.keep import keep
-from onnxtool.validation.inputs.masked import KeptPositions
+from onnxtool.validation.inputs.masked import Kept, KeptPositions
 from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
 
 Model = str | os.PathLike[str] | Runner
@@ -55,7 +55,7 @@ class Rule:
     top_k: int
     evidence: Evidence
 
-    def __call__(self, a: Runner, b: Runner, trial: Trial, kept: np.ndarray | None = None) -> CompareReport:
+    def __call__(self, a: Runner, b: Runner, trial: Trial, kept: Kept | None = None) -> CompareReport:
         """The comparison on one trial, whose outputs of `a` are known; only at `kept` positions, where given."""
         known = _Known(a, trial)
         return compare_runners(

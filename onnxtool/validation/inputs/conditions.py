@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
-from onnxtool.model.ir.queries import STANDARD, constant_array, walk
+from onnxtool.model.ir.queries import STANDARD, attribute, constant_array, walk
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.inputs.bodies import Body, HandedOut, bodies, inlined
@@ -25,6 +26,11 @@ _TESTS = ("IsNaN", "IsInf", "RegexFullMatch")
 # Operators whose outputs are as long as the values say.
 _COUNTING = ("NonZero", "Unique", "Compress", "NonMaxSuppression", "StringSplit")
 _MOST = 64  # conditions that are watched
+# Integer types that large numbers do not fit into, and what they hold.
+_NARROW = {
+    getattr(ir.DataType, name.upper()): (float(np.iinfo(name).min), float(np.iinfo(name).max))
+    for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class Outcome:
         of_sizes: it depends on the sizes of inputs only.
         owner: of a condition inside a body: the first output of the main graph's node that holds the body.
         row: the row of a table that is to be read; None where it is no matter of a table.
+        beyond: a number is to lie above what an integer type holds, or below; whether any can is not known.
     """
 
     node: str
@@ -46,6 +53,7 @@ class Outcome:
     of_sizes: bool
     owner: str | None = None
     row: int | None = None
+    beyond: bool = False
 
     def __str__(self) -> str:
         return f"the {self.part} of {self.node!r}"
@@ -66,7 +74,11 @@ class ConditionWatch:
     """
 
     def __init__(
-        self, model: ir.Model, options: SessionOptions, rows: Mapping[str, Sequence[int]] | None = None
+        self,
+        model: ir.Model,
+        options: SessionOptions,
+        rows: Mapping[str, Sequence[int]] | None = None,
+        casts: Collection[str] = (),
     ) -> None:
         """Make an instrumented copy.
 
@@ -74,6 +86,7 @@ class ConditionWatch:
             model: not changed.
             options: how the copy is run.
             rows: table -> rows that are to be read.
+            casts: outputs of casts to integers that numbers are to be too large for.
 
         Raises:
             OnnxToolError: the runtime refuses it.
@@ -85,7 +98,8 @@ class ConditionWatch:
         handed_out = HandedOut(HUGE)
         for place, body in enumerate(list(bodies(graph))):
             fields = Fields(body.graph, f".{place}" if place else "")
-            for outcome, field in [*_decided(body, fields, rows or {})][: max(0, _MOST * 2 - len(found))]:
+            decided = [*_decided(body, fields, rows or {}), *_overflowing(body, fields, casts)]
+            for outcome, field in decided[: max(0, _MOST * 2 - len(found))]:
                 self.outcomes.append(outcome)
                 found.append(handed_out(fields.least(field), body))
         graph.outputs.clear()
@@ -135,6 +149,38 @@ def _decided(body: Body, fields: Fields, rows: Mapping[str, Sequence[int]]) -> l
     return found
 
 
+def _overflowing(body: Body, fields: Fields, casts: Collection[str]) -> Iterator[tuple[Outcome, ir.Value]]:
+    """Outcomes of casts to integer types: a number above what the type holds, and one below."""
+    owner = body.owner.outputs[0].name if body.owner is not None else None
+    for node in [n for n in body.graph if n.op_type == "Cast" and n.outputs[0].name in casts]:
+        number, value = node.inputs[0], node.outputs[0].name or ""
+        limits = _NARROW.get(ir.DataType(attribute(node, "to")))
+        if number is None or limits is None:
+            continue
+        for side, field in zip((False, True), fields.outside(number, *limits), strict=True):
+            yield Outcome(node.name or value, side, value, False, owner, beyond=True), field
+
+
+def differing_casts(graphs: Mapping[str, ir.Model]) -> dict[str, set[str]]:
+    """Casts to narrow integer types that the other of two graphs does not have in the same form, by their outputs."""
+    found: dict[str, set[str]] = {name: set() for name in graphs}
+    if len(graphs) != 2:
+        return found
+    models = {name: inlined(graph) for name, graph in graphs.items()}
+    if not any(_narrowing(n) for model in models.values() for n in model.graph):
+        return found
+    known = {name: digests(model) for name, model in models.items()}
+    for name, other in permutations(graphs):
+        theirs = set(known[other].values())
+        outputs = [n.outputs[0].name or "" for n in models[name].graph if _narrowing(n)]
+        found[name] = {output for output in outputs if known[name].get(output) not in theirs}
+    return found
+
+
+def _narrowing(node: ir.Node) -> bool:
+    return node.op_type == "Cast" and node.domain in STANDARD and ir.DataType(attribute(node, "to")) in _NARROW
+
+
 def _conditions(body: Body) -> list[tuple[ir.Node, bool]]:
     """Nodes whose outcome depends on an input, and whether on its size only; comparisons before choices."""
     graph = body.graph
@@ -182,7 +228,7 @@ def told_apart(missed: Sequence[Outcome], model: ir.Model, other: ir.Model) -> l
     found = []
     for outcome in missed:
         node = nodes.get(outcome.owner or outcome.value)
-        if node is None or _is_unbounded(node):
+        if node is None or outcome.beyond or _is_unbounded(node):
             continue
         if node.op_type in _CHOICES or outcome.owner is not None or outcome.row is not None:
             consequences = list(node.outputs)

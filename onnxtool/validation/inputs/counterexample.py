@@ -15,7 +15,7 @@ from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, Counterexample, Coverage
 from onnxtool.runtime.runner import Runner
 from onnxtool.validation.inputs.facts import Facts
-from onnxtool.validation.inputs.masked import kept_positions
+from onnxtool.validation.inputs.masked import Kept, kept_positions, steady_outputs
 from onnxtool.validation.inputs.minimise import minimised
 from onnxtool.validation.inputs.noise import rounding_explains
 from onnxtool.validation.inputs.observe import Observed, observe
@@ -24,10 +24,11 @@ from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
 
 # Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
 _EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
+_LONG_ENOUGH = 4  # positions of a mask, to say what a model makes of them
 # Kinds beyond what an input means: a mask is there to hold ones and zeros.
 _SAID = ("mask values",)
-# The comparison on one trial; with a mask, only what it leaves in (KeptPositions).
-Judge = Callable[[Trial, np.ndarray | None], CompareReport]
+# The comparison on one trial; of what counts only, where that is given (KeptPositions).
+Judge = Callable[[Trial, Kept | None], CompareReport]
 
 
 @dataclass
@@ -120,7 +121,7 @@ def hold(
         if trial.kind in (*into.limits, *_SAID):
             into.said.append(trial.label)
             continue
-        if _only_at_masked(trial, judge, into.specs):
+        if _only_at_masked(trial, judge, into.specs, reference, candidate):
             into.masked.append(trial.label)
             continue
         if _excused(trial, report, reference, candidate):
@@ -130,11 +131,21 @@ def hold(
         return
 
 
-def _only_at_masked(trial: Trial, judge: Judge, specs: Sequence[TensorSpec]) -> bool:
+def _only_at_masked(
+    trial: Trial, judge: Judge, specs: Sequence[TensorSpec], reference: Runner | None, candidate: Runner | None
+) -> bool:
     kept = kept_positions(specs, trial.feeds)
-    if kept is None or kept.all() or not kept.any():
+    if kept is None or kept.all():
         return False
-    return judge(trial, kept).ok
+    if kept.any() and judge(trial, Kept(kept)).ok:
+        return True
+    if reference is None or candidate is None or kept.shape[1] < _LONG_ENOUGH:
+        return False
+    try:
+        steady = steady_outputs(reference, _as_reference(reference, candidate), specs, trial.feeds, kept)
+    except OnnxToolError:
+        return False
+    return any(s is not None and not s.all() for s in steady) and judge(trial, Kept(kept, steady)).ok
 
 
 def _excused(trial: Trial, report: CompareReport, reference: Runner | None, candidate: Runner | None) -> bool:
@@ -148,7 +159,7 @@ def _excused(trial: Trial, report: CompareReport, reference: Runner | None, cand
     except OnnxToolError:
         return False
     names = {o.name: o.other_name or o.name for o in report.outputs}
-    return rounding_explains(reference, trial, actual, names)
+    return rounding_explains(reference, trial, actual, names, _as_reference(reference, candidate))
 
 
 def look(
@@ -222,7 +233,7 @@ def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> 
         report = judge(trial, None)
     except OnnxToolError:
         return True
-    if report.ok or _only_at_masked(trial, judge, reference.inputs):
+    if report.ok or _only_at_masked(trial, judge, reference.inputs, reference, candidate):
         return False
     return not _excused(trial, report, reference, candidate)
 
@@ -238,6 +249,11 @@ def shrink(reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], ju
         hold([smaller], judge, reference, candidate, again)
         if again.failure is not None:
             findings.failure, findings.report, findings.error = again.failure, again.report, again.error
+
+
+def _as_reference(reference: Runner, candidate: Runner) -> Callable[[Feeds], Mapping[str, Any]]:
+    """The candidate on inputs that bear the reference's names."""
+    return lambda feeds: candidate.run(renamed(feeds, reference, candidate))
 
 
 def renamed(feeds: Mapping[str, Any], reference: Runner, candidate: Runner) -> Feeds:

@@ -71,6 +71,14 @@ class Fields:
             found.append((self._clean(more), self._clean(less)))
         return found
 
+    def outside(self, value: ir.Value, low: float, high: float) -> tuple[ir.Value, ir.Value]:
+        """How far each number is from lying below a range, and above it."""
+        number, zero, step = self._double(value), self._constant(0.0), self._constant(NOT_YET)
+        below = self._add("Sub", number, self._constant(low))
+        above = self._add("Sub", self._constant(high), number)
+        distances = [self._add("Max", self._add("Add", d, step), zero) for d in (below, above)]
+        return self._clean(distances[0]), self._clean(distances[1])
+
     def of_row(self, indices: ir.Value, row: int) -> ir.Value:
         """How far the nearest of some indices is from a row of a table."""
         return self._add("Abs", self._add("Sub", self._double(indices), self._constant(float(row))))
@@ -81,7 +89,7 @@ class Fields:
 
     def _made(self, value: ir.Value, node: ir.Node | None) -> tuple[ir.Value, ir.Value] | None:
         if node is None or node.graph is not self._graph:
-            return None
+            return self._plain(value) if value.dtype == ir.DataType.BOOL else None
         if node.op_type in COMPARISONS:
             return self._comparison(value, node)
         pairs = [self._known.get(id(p)) for p in _parents(node)]

@@ -19,7 +19,13 @@ from onnxtool.report.proof import Branch
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.inputs.branches import BranchWatch, Part, forced, has_branches
-from onnxtool.validation.inputs.conditions import ConditionWatch, Outcome, has_conditions, told_apart
+from onnxtool.validation.inputs.conditions import (
+    ConditionWatch,
+    Outcome,
+    differing_casts,
+    has_conditions,
+    told_apart,
+)
 from onnxtool.validation.inputs.counterexample import Findings, hold
 from onnxtool.validation.inputs.facts import Facts, read_facts
 from onnxtool.validation.inputs.observe import takes_doubles, telling
@@ -72,12 +78,12 @@ def reach_conditions(
     trials: list[Trial] = []
     missed: dict[str, list[Outcome]] = {}
     dims = dynamic_dims(specs, runs[:3])
-    rows = differing_reads(graphs)
-    watched = {name: graph for name, graph in graphs.items() if has_conditions(graph) or rows[name]}
+    rows, casts = differing_reads(graphs), differing_casts(graphs)
+    watched = {n: graph for n, graph in graphs.items() if has_conditions(graph) or rows[n] or casts[n]}
     pace: float | None = None
     for name, graph in watched.items():
         try:
-            watch = ConditionWatch(graph, options, rows[name])
+            watch = ConditionWatch(graph, options, rows[name], casts[name])
         except OnnxToolError:
             continue
         tried = [*runs, *(t.feeds for t in trials)]

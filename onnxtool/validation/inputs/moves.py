@@ -12,7 +12,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.kinds import is_mask
-from onnxtool.validation.inputs.sizes import DynamicDims
+from onnxtool.validation.inputs.sizes import DynamicDims, of_the_past
 from onnxtool.validation.inputs.trial import Feeds
 
 Part = tuple[np.ndarray | slice | int, ...]
@@ -43,6 +43,7 @@ class Moves:
         self, specs: Sequence[TensorSpec], dims: DynamicDims, facts: Facts, generator: np.random.Generator
     ) -> None:
         self._specs, self._dims, self._facts, self._generator = specs, dims, facts, generator
+        self._past = of_the_past(specs)
 
     def shifts(self, feeds: Feeds) -> Iterator[Move]:
         """Parts of inputs that move together: all of one, a row, a column, an element."""
@@ -177,7 +178,7 @@ class Moves:
                         sizes[dim] = size + int(by) if dim in group else size
                     elif dim is None:
                         batch, length = (size, length) if axis == 0 else (batch, size)
-            if min(sizes.values(), default=1) < 1 or not by:
+            if any(size < (name not in self._past) for name, size in sizes.items()) or not by:
                 return feeds if not by else None
             total = 0.0
             for spec in self._specs:

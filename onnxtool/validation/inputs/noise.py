@@ -6,7 +6,7 @@ last bits. A second model that is no further off there has shown nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,20 @@ _TIE = 1e-5  # scores this close pick the label by rounding
 FACTOR = 4.0
 # What roundings of numbers around one inside the model add up to in float32: 8 steps of 2^-23.
 _ROUNDED = 1e-6
+# One of two models may be so many times steadier than the other: a variance by squares is that much worse than one by
+# differences.
+_STEADIER = 256.0
+_ANY = 1e30
 # A search towards larger differences picks the input on which rounding happens to do most, of all that it tries.
 SEARCHED = 4.0
 
 
 def rounding_explains(
-    reference: Runner, trial: Trial, actual: Mapping[str, Any], names: Mapping[str, str] | None = None
+    reference: Runner,
+    trial: Trial,
+    actual: Mapping[str, Any],
+    names: Mapping[str, str] | None = None,
+    candidate: Callable[[Feeds], Mapping[str, Any]] | None = None,
 ) -> bool:
     """Whether every difference on this input is one that the reference shows beside its own inputs.
 
@@ -38,15 +46,23 @@ def rounding_explains(
         trial: with the reference's outputs.
         actual: what the other model gives.
         names: output of the reference -> output of the other model, where they differ.
+        candidate: runs the other model on inputs of the reference.
     """
     expected = flatten(trial.outputs)
-    given = flatten(actual)
+    given = {own: v for own, v in _by_own_names(flatten(actual), expected, names).items() if v is not None}
     factor = FACTOR * (SEARCHED if trial.kind == "search" else 1.0)
-    moved = [m for m in (_moved(reference, trial.feeds, seed) for seed in range(_DRAWS)) if m is not None]
+    beside = [made for seed in range(_DRAWS) if (made := _beside(trial.feeds, seed)) is not None]
+    runs = [(made, out) for made in beside if (out := _tried(reference.run, made)) is not None]
+    moved = [out for _, out in runs]
     if not moved:
         return False
+    if candidate is not None:
+        others = [_tried(candidate, made) for made, _ in runs]
+        theirs = [_by_own_names(out, expected, names) for out in others if out is not None]
+        if len(theirs) == len(moved) and _only_here(expected, given, moved, theirs):
+            return False
     for name, array in expected.items():
-        other = np.asarray(given.get((names or {}).get(name, name)))
+        other = np.asarray(given.get(name))
         own = np.asarray(array)
         if other.shape != own.shape or (own.dtype.kind in "OUS") != (other.dtype.kind in "OUS"):
             return False
@@ -54,6 +70,39 @@ def rounding_explains(
         if not _explained(own, other, draws, factor) and not _tied(own, other, expected):
             return False
     return True
+
+
+def _by_own_names(
+    outputs: Mapping[str, Any], expected: Mapping[str, Any], names: Mapping[str, str] | None
+) -> dict[str, Any]:
+    return {own: outputs.get((names or {}).get(own, own)) for own in expected}
+
+
+def _only_here(
+    expected: Mapping[str, Any],
+    given: Mapping[str, Any],
+    moved: list[dict[str, Any]],
+    theirs: list[dict[str, Any]],
+) -> bool:
+    """Whether the reference decides something at exactly this input that the other model does not decide: its outputs
+    jump there, and those of the other hardly move. Where both decide, rounding may well part them.
+    """
+    for name, array in expected.items():
+        own, other = np.asarray(array), np.asarray(given.get(name))
+        pairs = [(np.asarray(a.get(name)), np.asarray(b.get(name))) for a, b in zip(moved, theirs, strict=True)]
+        if other.shape != own.shape or any(x.shape != own.shape for pair in pairs for x in pair):
+            continue
+        if own.dtype.kind == "f" and other.dtype.kind == "f":
+            wide = own.astype(np.float64)
+            with np.errstate(all="ignore"):
+                # Where the other gives NaN, it is anything but steady.
+                steps = [np.nan_to_num(b.astype(np.float64) - other, nan=_ANY, posinf=_ANY) for _, b in pairs]
+                draws = [wide + _STEADIER * step for step in steps]
+            if not _explained(own, other, draws):
+                return True
+        elif all(_explained(a, b, []) for a, b in pairs) and not _explained(own, other, [b for _, b in pairs]):
+            return True
+    return False
 
 
 def _explained(own: np.ndarray, other: np.ndarray, draws: list[np.ndarray], factor: float = FACTOR) -> bool:
@@ -88,15 +137,21 @@ def _tied(own: np.ndarray, other: np.ndarray, expected: Mapping[str, Any]) -> bo
     return False
 
 
-def _moved(reference: Runner, feeds: Feeds, seed: int) -> dict[str, Any] | None:
+def _beside(feeds: Feeds, seed: int) -> Feeds | None:
+    """Inputs moved by a few units in the last place; None where nothing can be moved."""
     generator = np.random.default_rng(seed)
-    made, changed = {}, False
+    made: Feeds = {}
+    changed = False
     for name, array in feeds.items():
         values = np.asarray(array)
         if values.dtype.kind not in "fV":
             made[name] = array
             continue
         changed = True
+        same = next((n for n in made if _same(feeds[n], values)), None)
+        if same is not None:  # that two inputs are equal is no matter of rounding
+            made[name] = made[same]
+            continue
         step = _UNITS * _step(values.dtype)
         wide = values.astype(np.float64)
         finite = wide[np.isfinite(wide)]
@@ -106,13 +161,19 @@ def _moved(reference: Runner, feeds: Feeds, seed: int) -> dict[str, Any] | None:
             size = np.where(wide == 0, 0.0, np.abs(wide) + max(spread, 1e-3))
             shift = step * generator.uniform(-1, 1, wide.shape) * size
             made[name] = (wide + shift).astype(values.dtype)
-    if not changed:
-        return None
+    return made if changed else None
+
+
+def _tried(run: Callable[[Feeds], Mapping[str, Any]], feeds: Feeds) -> dict[str, Any] | None:
     try:
         with np.errstate(all="ignore"):
-            return flatten(reference.run(made))
+            return flatten(run(feeds))
     except OnnxToolError:
         return None
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.shape(a) == np.shape(b) and np.asarray(a).dtype == b.dtype and bool(np.array_equal(a, b))
 
 
 def _step(dtype: np.dtype) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.isolation import crashed_before, guarded
 from onnxtool.runtime.runner import Runner
 from onnxtool.validation.inputs.facts import Facts
-from onnxtool.validation.inputs.sizes import DynamicDims, Sizes, dynamic_dims, sizes_to_try
+from onnxtool.validation.inputs.sizes import DynamicDims, Sizes, dynamic_dims, of_the_past, sizes_to_try
 from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
 from onnxtool.validation.inputs.values import value_changes
 
@@ -148,6 +149,10 @@ def _candidates(
     generator = np.random.default_rng(seed + 1)
     roomy = max(runs, key=lambda feeds: _elements(feeds) if _elements(feeds) < 1 << 20 else 0.0)
     other_sizes = sizes_to_try(dims, facts.sizes) if sizes and dims.any and not crashed_before() else iter(())
+    if sizes and (past := of_the_past(specs)):
+        other_sizes = chain(
+            [Sizes("no past", {**dims.usual, **dict.fromkeys(past, 0)}, dims.batch, dims.length)], other_sizes
+        )
     other_values = value_changes(specs, roomy, facts, generator) if values else iter(())
     streams: list[Iterator[tuple[str, str, Feeds]]] = [
         _sized(specs, other_sizes, dims, facts, seed, pace, budget),

@@ -6,7 +6,7 @@ at a time is moved, by what a straight line through two distances says (Newton's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ _FURTHER = (1.5, 3.0)  # a found input is moved on, so that the outcome is no ma
 _MORE = 1.0001  # a little more than what a straight line says: comparisons may be strict
 _COARSE = 100  # so much larger is a probe where small ones change nothing: what is rounded has steps
 _ROUNDED = 1e-4  # by so much the slope of a straight line in float32 may be off
+_ALMOST = 1e-3  # of a whole number
 _VARIED = 16  # outcomes that only inputs of equal numbers reached, for which others are sought
 
 
@@ -79,12 +80,14 @@ def reach(
     missed = [watch.outcomes[p] for p in walk.open()]
     # Zeros and equal numbers reach much, and show little of what follows.
     plain = [p for p, (distance, _) in enumerate(walk.varied) if distance > 0 and walk.best[p][0] == 0]
+    freed = [*walk.redrawn(plain, runs[:3])]
     walk.best = walk.varied
     for place in sorted(plain, key=lambda place: walk.best[place][0])[:_VARIED]:
         walk.towards(place, varied=True)
         if walk.best[place][0] == 0:
             found.append(Found(watch.outcomes[place], walk.best[place][1]))
-    return found, missed
+    edges = [Found(watch.outcomes[place], feeds) for place, feeds in walk.edges.items()]
+    return [*found, *edges, *freed], missed
 
 
 class _Walk:
@@ -93,6 +96,7 @@ class _Walk:
     Attributes:
         best: of each outcome, the smallest distance and the input that has it.
         varied: the same, of inputs whose numbers differ among themselves.
+        edges: of outcomes that depend on sizes, the first size at which they came about on the way.
     """
 
     def __init__(self, watch: ConditionWatch, moves: Moves, budget: Budget) -> None:
@@ -100,6 +104,7 @@ class _Walk:
         self._each, self._left = _RUNS[budget.effort]
         self.best: list[tuple[float, Feeds]] = [(np.inf, {}) for _ in watch.outcomes]
         self.varied = list(self.best)
+        self.edges: dict[int, Feeds] = {}
 
     def open(self) -> list[int]:
         """Places of the outcomes that nothing has reached."""
@@ -184,6 +189,7 @@ class _Walk:
             if slope == 0:
                 continue
             flat = False
+            before = (probe, near)
             for _ in range(6):
                 to, there = at, np.inf
                 for by in _where_zero(at, distance, _whole_slope(slope), whole=move.whole):
@@ -192,8 +198,15 @@ class _Walk:
                     if found == 0:
                         return count + self._beyond(place, feeds, move, by)
                     to, there = min((to, there), (by, found), key=lambda pair: pair[1])
+                lowest = None if there < distance or move.whole else _lowest(before, (at, distance), (to, there))
+                if lowest is not None:  # too far, past where the distance is smallest
+                    to, there = lowest, self._at(place, feeds, move, lowest)
+                    count += 1
+                    if there == 0:
+                        return count + self._beyond(place, feeds, move, to)
                 if not there < distance or to == at:
                     break
+                before = at, distance
                 slope = (there - distance) / (to - at)
                 at, distance = to, there
                 if slope == 0:
@@ -202,7 +215,25 @@ class _Walk:
                 break
         return count
 
+    def redrawn(self, places: Iterable[int], usual: Sequence[Feeds]) -> Iterator[Found]:
+        """Inputs that reach outcomes still, with usual numbers wherever equal ones are not what it takes."""
+        for place in places:
+            feeds = made = self.best[place][1]
+            for name, array in feeds.items():
+                if is_varied({name: array}):
+                    continue
+                for run in usual if self._budget.left > 0 else ():
+                    other = {**made, name: np.resize(run[name], np.shape(array))}
+                    if self._watch.distances(other)[place] == 0:
+                        made = other
+                        break
+            if made is not feeds:
+                yield Found(self._watch.outcomes[place], made)
+
     def _beyond(self, place: int, feeds: Feeds, move: Move, to: float) -> int:
+        edge = move.moved(feeds, to) if self._watch.outcomes[place].of_sizes else None
+        if edge is not None:
+            self.edges.setdefault(place, edge)
         for factor in _FURTHER:
             further = move.moved(feeds, to * factor)
             if further is None or self._watch.distances(further)[place] > 0:
@@ -221,9 +252,20 @@ def _whole_slope(slope: float) -> float:
     return near if near and abs(slope / near - 1) < _ROUNDED else slope
 
 
+def _lowest(*points: tuple[float, float]) -> float | None:
+    """Where the parabola through three points is lowest; None where it has no such place."""
+    (a, da), (b, db), (c, dc) = points
+    if len({a, b, c}) < 3 or not np.isfinite([da, db, dc]).all():
+        return None
+    first, second = (db - da) / (b - a), (dc - db) / (c - b)
+    curve = (second - first) / (c - a)
+    return (a + b) / 2 - first / (2 * curve) if curve > 0 else None
+
+
 def _where_zero(at: float, distance: float, slope: float, *, whole: bool) -> tuple[float, ...]:
     """Where a straight line says that a distance is zero: exactly there, and a little further."""
     step = -distance / slope
-    if whole:
-        return (at + float(np.sign(step) * np.ceil(abs(step))),)
+    if whole:  # an equality is there at the nearest whole number, a strict comparison one further
+        steps = dict.fromkeys((np.ceil(max(0.0, abs(step) - _ALMOST)), np.ceil(abs(step))))
+        return tuple(at + float(np.sign(step) * by) for by in steps if by)
     return (at - max(0.0, distance - NOT_YET) / slope, at + step * _MORE)

@@ -138,7 +138,7 @@ def _changed(spec: TensorSpec, array: np.ndarray, facts: Facts, generator: np.ra
     if domain is not None and domain.values:
         return generator.permutation(array.reshape(-1)).reshape(array.shape)
     with np.errstate(all="ignore"):
-        wide = np.clip(np.nan_to_num(array.astype(np.float64)), -1e30, 1e30)
+        wide = np.array(np.clip(np.nan_to_num(array.astype(np.float64)), -1e30, 1e30))
     kind = int(generator.integers(9))
     place = tuple(int(generator.integers(d)) for d in wide.shape)
     if kind == 0:

@@ -61,6 +61,12 @@ class DynamicDims:
         return bool(self.batches or self.lengths or self.unnamed_batch or self.unnamed_length)
 
 
+def of_the_past(specs: Sequence[TensorSpec]) -> tuple[str, ...]:
+    """Dims of what earlier steps left behind, which at the first step is nothing: lengths of caches."""
+    kept = [s for s in specs if "past" in s.name.lower() or "cache" in s.name.lower()]
+    return tuple(dict.fromkeys(d for s in kept for d in (s.shape or ())[1:] if isinstance(d, str)))
+
+
 def dynamic_dims(specs: Sequence[TensorSpec], runs: Sequence[Feeds]) -> DynamicDims:
     """Read the dynamic dims off the inputs and off runs that worked: dims of one size in all of them go together.
 

@@ -21,6 +21,22 @@ def _uniform(array: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(-1.7 * array)))
 
 
+def _nearly_alike(array: np.ndarray) -> np.ndarray:
+    """Each second number a little larger than the one before it: which of them is the largest is a matter of digits."""
+    if not array.ndim:
+        return array
+    made = array.copy()
+    pairs = made.shape[-1] // 2 * 2
+    made[..., 1:pairs:2] = made[..., 0:pairs:2] * (1 + _NEAR)
+    return made
+
+
+def _shares(array: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to 1 that add up to 1 along the last dim, as probabilities do."""
+    powers = np.exp(2 * array)
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True)) if array.ndim and array.size else array
+
+
 # (label, what becomes of standard normal numbers)
 _FLOATS = (
     ("values of scale 30", lambda x: 30 * x),
@@ -37,9 +53,12 @@ _FLOATS = (
     ("values below zero, of scale 100", lambda x: -100 * np.abs(x)),
     ("equal values", np.ones_like),
     ("values of scale 100,000", lambda x: 1e5 * x),
-    ("values in ascending order", lambda x: np.sort(x, axis=-1)),
+    ("values in ascending order", lambda x: np.sort(x, axis=-1) if x.ndim else x),
     ("values of scale 1e-7", lambda x: 1e-7 * x),
-    ("values in descending order", lambda x: -np.sort(-x, axis=-1)),
+    ("values in pairs nearly alike", _nearly_alike),
+    ("values that end on a half", lambda x: np.floor(4 * x) + 0.5),
+    ("probabilities", _shares),
+    ("values in descending order", lambda x: -np.sort(-x, axis=-1) if x.ndim else x),
     ("rows in ascending order", lambda x: np.sort(x, axis=0) if x.ndim else x),
     ("zeros below zero", lambda x: -np.zeros_like(x)),
 )
@@ -55,7 +74,8 @@ _NAN_PLACES: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("a column of NaN", (..., 0)),
     ("nothing but NaN", ()),
 )
-_PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row")
+_PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row", "of every other one")
+_NEAR = 2.0**-12  # of a number: far more than float32 rounds away, less than float16 can tell
 _ROWS = 512  # of a batch that holds thresholds
 
 
@@ -206,6 +226,8 @@ def padded(shape: tuple[int, ...], padding: str) -> np.ndarray:
         elif padding == "of random ones":
             rows[row] = generator.integers(0, 2, length)
             rows[row, row % length] = 1
+    if padding == "of every other one":
+        rows[:, 1::2] = 0
     if padding == "with an empty row":
         rows[-1] = 0
     return mask
@@ -271,6 +293,12 @@ def _missing(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Gen
                 made[spec.name] = array
             where = "" if chosen is own else f"{chosen[0].name}: "
             yield f"{where}some values {label}", "missing", {**feeds, **made}
+    mixed = {s.name: np.array(feeds[s.name]) for s in own}
+    for array in mixed.values():
+        drawn = generator.random(array.shape)
+        array[drawn < 0.2], array[drawn > 0.85], array[drawn > 0.95] = np.nan, np.inf, -np.inf
+    if own:
+        yield "some values NaN and infinity", "missing", {**feeds, **mixed}
     wide = [s for s in own if np.ndim(feeds[s.name]) > 1 and np.size(feeds[s.name])]
     for label, place in _NAN_PLACES if wide else ():
         made = {s.name: np.array(feeds[s.name]) for s in wide}
