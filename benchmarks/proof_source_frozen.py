@@ -1,6 +1,6 @@
 """More modules for `proof_sources.py`: what a tracer makes a constant, indices that repeat, large integers, caches."""
 
-# ruff: noqa: ARG001, ARG005, E501  (methods that need nothing of their object; a table)
+# ruff: noqa: ARG001, ARG004, ARG005, E501  (methods that need nothing of their object; a table)
 from __future__ import annotations
 
 import math
