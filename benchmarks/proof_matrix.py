@@ -2,8 +2,9 @@
 
     python benchmarks/proof_matrix.py [--swapped] [--json FILE]
 
-With --swapped the second of the two is the reference: mostly the one that decides something. Prints how many of the wrong pairs are accepted, how many of the sound ones are refused, and the time of both. It needs
-nothing of onnxtool but `compare`, so that PYTHONPATH may name an older version.
+With --swapped the second of the two is the reference: mostly the one that decides something. Prints how many of the
+wrong pairs are accepted, how many of the sound ones are refused, and the time of both. It needs nothing of onnxtool but
+`compare`, so that PYTHONPATH may name an older version.
 """
 
 from __future__ import annotations
