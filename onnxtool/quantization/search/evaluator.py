@@ -108,6 +108,11 @@ class CandidateEvaluator:
         self._sample = job.probes().first()
         self.conditions = conditions or CalibrationCache(job.prepared, seen, None)
 
+    @property
+    def times(self) -> bool:
+        """True where candidates are timed, not estimated."""
+        return self.estimate is None
+
     def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
         """The recipe with what it needs to know of activations, from what was observed."""
         return self.conditions.calibrated(recipe)

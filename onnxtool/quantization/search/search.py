@@ -5,7 +5,8 @@
 2. Conditioning: smoothing, equalization and bias correction, where accuracy is short and they help.
 3. Paying: in the fastest ones, groups of nodes are put back to float where that is faster.
 4. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do.
-5. The winner is the fastest within the budget; among equally fast ones the most accurate. It is timed once more, and
+5. What differs from the best in one choice is tried, so that two searches end at the same.
+6. The winner is the fastest within the budget; among equally fast ones the most accurate. It is timed once more, and
    nothing is written unless it beats float.
 """
 
@@ -58,6 +59,7 @@ from onnxtool.quantization.search.latency_refinement import (
     without_gates,
     without_groups,
 )
+from onnxtool.quantization.search.neighbourhood import neighbours
 from onnxtool.quantization.search.node_cost import group_nodes, macs, weight_count
 from onnxtool.quantization.search.sensitivity import repair
 from onnxtool.quantization.search.time_budget import TimeBudget
@@ -70,6 +72,7 @@ _AS_SMALL = 1.05  # of files about as small, the fastest
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
 _WORTH_FUSING = 2
+_STEPS = 2  # from the best to what is next to it
 _LOST_DB = 4.0  # so noisy that leaving nodes in float is not a repair
 _METHODS: tuple[tuple[str, float], ...] = (
     ("minmax", 1.0),
@@ -147,6 +150,8 @@ class RecipeSearch:
             self._repairs()
             # The optimized float model may itself be faster than what integers give.
             self._float_kernels()
+            self._tell(task, "trying what is next to the best")
+            self._neighbours()
             self._tell(task, "choosing")
             return self._choose()
 
@@ -267,6 +272,21 @@ class RecipeSearch:
             winner = self._winner()
             fastest = winner.speed if winner is not None else float("inf")
             with_float_kernels(self.lab, self.base, self._keeps, in_time, fastest)
+
+    def _neighbours(self) -> None:
+        """What differs from the best in one choice, until none of these steps is clearly faster."""
+        in_time = self._timely("neighbours", "what is next to the best")
+        for _ in range(_STEPS):
+            winner = self._winner()
+            if winner is None or not self.lab.times:
+                return
+            for name, recipe in neighbours(winner, self.lab.trials):
+                if not in_time():
+                    return
+                self.lab.try_out(name, recipe)
+            found = self._winner()
+            if found is None or found.speed > CLEARLY_FASTER * winner.speed:
+                return
 
     def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
         timed = [

@@ -12,10 +12,13 @@ _SHARES = {
     "families": 0.35,
     "condition": 0.5,
     "paying": 0.65,
-    "repair": 0.8,
-    "floats": 0.85,
+    "repair": 0.75,
+    "floats": 0.8,
+    "neighbours": 0.9,
     "choice": 1.0,
 }
+# Candidates' worth of time that the other stages leave to the choice: timing the leaders, smaller float weights.
+_LEFT_TO_CHOOSE = 2
 _RECENT = 3  # candidates, whose cost the next one is expected to have
 
 
@@ -53,7 +56,7 @@ class TimeBudget:
         return max(self._costs[-_RECENT:], default=0.0)
 
     def allows(self, stage: str, doing: str = "", tries: int = 1) -> bool:
-        """True when a stage is not over, and so many candidates more and the writing of the winner fit into the limit.
+        """True when a stage is not over, and so many candidates more, the choice and the writing fit into the limit.
 
         Args:
             stage: of `moment`.
@@ -61,7 +64,8 @@ class TimeBudget:
             tries: candidates to build.
         """
         now = time.perf_counter()
-        fits = now < self.moment(stage) and now + (tries + 1) * self.next_cost < self.began + self.seconds
+        reserve = 1 if stage == "choice" else 1 + _LEFT_TO_CHOOSE
+        fits = now < self.moment(stage) and now + (tries + reserve) * self.next_cost < self.began + self.seconds
         if not fits:
             self.cut(doing)
         return fits

@@ -29,13 +29,20 @@ def test_a_stage_ends_at_its_share_of_the_limit() -> None:
 
 
 def test_what_a_candidate_costs_has_to_fit_before_the_end_and_the_writing_of_the_winner_too() -> None:
-    clock = started(79)
+    clock = started(70)
     assert clock.allows("repair", tries=30)
     clock.took(4.5)
     assert clock.allows("repair", tries=3)
-    assert not clock.allows("repair", tries=4), "4 x 4.5 s and as much to write the winner"
+    assert not clock.allows("repair", tries=4), "4 x 4.5 s, as much to write the winner, and twice that to choose it"
     clock.took(11.0)
     assert not clock.allows("repair"), "candidates have become dearer"
+
+
+def test_the_choice_leaves_time_for_writing_alone() -> None:
+    clock = started(89)
+    clock.took(4.9)
+    assert clock.allows("choice")
+    assert not clock.allows("choice", tries=2)
 
 
 def test_half_of_what_a_stage_has_left() -> None:
