@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import proof_source_fitted as fitted
 import proof_source_frozen as frozen
 import proof_source_further as further
 import proof_source_models as models
@@ -117,9 +118,9 @@ def cases() -> Iterator[Case]:
         yield Case(*found, torch_alone, torch_run)
     for found in frozen.torch_frozen():
         yield Case(*found, torch_alone, torch_run)
-    for found in further.classical_further():
+    for found in (*further.classical_further(), *fitted.classical_fitted()):
         yield Case(*found, classical_alone, classical_run)
-    for found in further.keras_further():
+    for found in (*further.keras_further(), *fitted.keras_fitted()):
         yield Case(*found, keras_alone, keras_run)
 
 

@@ -76,7 +76,9 @@ class Moves:
             keep: repeat the values that are there, instead of drawing others.
         """
         everything = [*self._dims.lengths, *self._dims.batches]
-        for group in everything:
+        # Dims that have always had one size may have others all the same.
+        single = [(name,) for group in everything if len(group) > 1 for name in group]
+        for group in (*everything, *single):
             yield Move(self._resized(group, keep=keep), 1.0, True)
         if len(everything) > 1:
             yield Move(self._resized(tuple(n for g in everything for n in g), keep=keep), 1.0, True)

@@ -100,7 +100,11 @@ def _only_here(
                 draws = [wide + _STEADIER * step for step in steps]
             if not _explained(own, other, draws):
                 return True
-        elif all(_explained(a, b, []) for a, b in pairs) and not _explained(own, other, [b for _, b in pairs]):
+            continue
+        differs = own.astype(str) != other.astype(str)
+        agree = sum(bool((a.astype(str) == b.astype(str))[differs].all()) for a, b in pairs)
+        steady = all(bool((b.astype(str) == other.astype(str))[differs].all()) for _, b in pairs)
+        if differs.any() and steady and 2 * agree > len(pairs):
             return True
     return False
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.inputs.conditions import ConditionWatch, has_conditions, told_apart
+from onnxtool.validation.inputs.conditions import ConditionWatch, differing_casts, has_conditions, told_apart
 
 X = "g (float[b,4] x) => (float[b,4] y)"
 FIVE = "five = Constant <value_float = 5.0> ()  "
@@ -165,3 +165,21 @@ def test_tests_that_decide_by_themselves_are_conditions() -> None:
     assert watch.distances({"x": x}).tolist() == [1.0, 0.0]
     x[0, 2] = np.nan
     assert watch.distances({"x": x}).tolist() == [0.0, 0.0]
+
+
+def test_a_cast_that_the_other_graph_lacks_is_watched() -> None:
+    narrow, plain = "i = Cast <to = 5> (x)  y = Cast <to = 1> (i)", "y = Identity(x)"
+    assert differing_casts({"A": graph(plain), "B": graph(narrow)}) == {"A": set(), "B": {"i"}}
+    assert differing_casts({"A": graph(narrow), "B": graph(narrow)}) == {"A": set(), "B": set()}
+    assert differing_casts({"A": graph(narrow)}) == {"A": set()}
+    wide = "i = Cast <to = 7> (x)  y = Cast <to = 1> (i)"
+    assert differing_casts({"A": graph(plain), "B": graph(wide)}) == {"A": set(), "B": set()}
+
+
+def test_a_cast_is_as_far_as_its_largest_number_from_what_the_type_holds() -> None:
+    watch = ConditionWatch(graph("i = Cast <to = 5> (x)  y = Cast <to = 1> (i)"), SessionOptions(), None, {"i"})
+    below, above = watch.distances({"x": np.array([[0.0, -100.0, 30_000.0, 5.0]], np.float32)})
+    assert (below, above) == pytest.approx((32_668.0, 2_767.0), abs=1e-3)
+    over = watch.distances({"x": np.array([[0.0, -40_000.0, 40_000.0, 5.0]], np.float32)})
+    assert over.tolist() == [0.0, 0.0]
+    assert told_apart(watch.outcomes, graph("i = Cast <to = 5> (x)  y = Cast <to = 1> (i)"), graph("y = Abs(x)")) == []

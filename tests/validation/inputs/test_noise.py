@@ -121,3 +121,62 @@ def test_labels_may_flip_where_the_reference_flips() -> None:
     flipped = expected.copy()
     flipped[1] = "b"
     assert not explained(label, flipped, x)
+
+
+def between(reference: Callable[[np.ndarray], np.ndarray], other: Callable[[np.ndarray], np.ndarray], x: Any) -> bool:
+    """Whether rounding explains how two functions differ."""
+    own, given = Reference(reference), Reference(other)
+    array = np.asarray(x, np.float32)
+    trial = Trial("one", "values", {"x": array}, own.run({"x": array}))
+    return rounding_explains(own, trial, given.run({"x": array}), None, given.run)
+
+
+def only_at_five(x: np.ndarray) -> np.ndarray:
+    return np.where(x == 5, -x, x)
+
+
+EXACT = [[1.0, 2.0, 5.0], [3.0, 4.0, 6.0]]
+
+
+def test_what_the_reference_alone_decides_is_no_rounding() -> None:
+    assert not between(only_at_five, lambda x: x, EXACT)
+
+
+def test_what_both_decide_a_little_apart_is_rounding() -> None:
+    assert between(np.floor, lambda x: np.floor(x * np.float32(1 - 2**-24)), EXACT)
+
+
+def test_labels_that_the_reference_alone_decides_are_no_rounding() -> None:
+    assert not between(lambda x: (x == 5).astype(np.int64), lambda x: np.zeros(x.shape, np.int64), EXACT)
+
+
+def test_a_reference_that_is_worse_by_its_method_is_excused() -> None:
+    """A variance by squares loses digits that one by differences keeps."""
+    x = 300 + np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32)
+
+    def by_squares(x: np.ndarray) -> np.ndarray:
+        return np.mean(x * x, axis=1, keepdims=True) - np.mean(x, axis=1, keepdims=True) ** 2
+
+    def by_differences(x: np.ndarray) -> np.ndarray:
+        return np.mean((x - x.mean(axis=1, keepdims=True)) ** 2, axis=1, keepdims=True)
+
+    assert between(by_squares, by_differences, x)
+
+
+def test_one_that_gives_nan_beside_its_input_is_not_steady() -> None:
+    def broken(x: np.ndarray) -> np.ndarray:
+        return np.where(x == np.round(x), x, np.float32("nan"))
+
+    assert between(only_at_five, broken, EXACT)
+
+
+def test_inputs_that_are_equal_stay_equal() -> None:
+    class Two(Reference):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            alike = np.array_equal(feeds["x"], feeds["z"])
+            return {"y": feeds["x"] * (10 if alike else 2)}
+
+    reference = Two(lambda x: x)
+    feeds = {"x": ROWS, "z": ROWS.copy()}
+    trial = Trial("one", "values", feeds, reference.run(feeds))
+    assert not rounding_explains(reference, trial, {"y": ROWS * 2})

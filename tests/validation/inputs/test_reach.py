@@ -238,3 +238,73 @@ def test_what_nothing_reaches_takes_no_more_runs_than_it_may(monkeypatch: pytest
     _, _, missed = sought(f"g (float[b,n] x) => (bool q) {{ {body} }}")
     assert missed == ["the true outcome of 'q'"]
     assert 100 < len(runs) < 1500
+
+
+def outputs(model: ir.Model, found: list[Found], name: str = "q") -> list[np.ndarray]:
+    runner = OnnxRunner.open(model, SessionOptions())
+    return [runner.run(item.feeds)[name] for item in found]
+
+
+def test_reaches_a_size_that_is_exactly_three_times_another() -> None:
+    body = (
+        "s = Shape <start = 2, end = 3> (x)  r = Shape <start = 3, end = 4> (x)  k = Constant <value_ints = [3]> ()  "
+        "t = Mul(s, k)  q = Equal(t, r)"
+    )
+    model, found, missed = sought(f"g (float[b,3,h,w] x) => (bool[k] q) {{ {body} }}")
+    assert missed == []
+    assert any(o.any() for o in outputs(model, found))
+
+
+def test_the_first_size_beyond_a_bound_is_tried_too() -> None:
+    body = "s = Shape <start = 1, end = 2> (x)  c = Constant <value_ints = [60]> ()  q = Greater(s, c)"
+    _, found, _ = sought(f"g (float[b,n] x) => (bool[k] q) {{ {body} }}")
+    lengths = {item.feeds["x"].shape[1] for item in found}
+    assert 61 in lengths and max(lengths) > 61
+
+
+def test_reaches_a_ball_around_a_point() -> None:
+    body = (
+        "p = Constant <value = float[4] {1.0, -2.0, 7.0, 0.5}> ()  d = Sub(x, p)  e = Mul(d, d)  "
+        "o = Constant <value_ints = [1]> ()  m = ReduceSum(e, o)  l = Constant <value_float = 0.01> ()  q = Less(m, l)"
+    )
+    _, _, missed = sought(f"g (float[b,4] x) => (bool[b,1] q) {{ {body} }}")
+    assert missed == []
+
+
+def test_flags_and_a_number_are_sought_together() -> None:
+    body = (
+        "n = Not(second)  c = And(first, n)  m = ReduceMax <keepdims = 0> (x)  l = Constant <value_float = 90.0> ()  "
+        "g = Greater(m, l)  q = And(c, g)"
+    )
+    model, found, missed = sought(f"g (float[b,4] x, bool[1] first, bool[1] second) => (bool[1] q) {{ {body} }}")
+    assert missed == []
+    assert any(o.any() for o in outputs(model, found))
+
+
+def test_inputs_that_a_condition_leaves_free_are_drawn_again() -> None:
+    """That two states are zero says nothing of a third input, which must not be zero as well."""
+    body = (
+        "z = Constant <value_float = 0.0> ()  a = Abs(h)  m = ReduceMax <keepdims = 0> (a)  q1 = Equal(m, z)  "
+        "b2 = Abs(c)  m2 = ReduceMax <keepdims = 0> (b2)  q2 = Equal(m2, z)  q = And(q1, q2)"
+    )
+    text = f"g (float[b,4] x, float[b,4] h, float[b,4] c) => (bool q) {{ {body} }}"
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    specs, facts = input_specs(model), read_facts(model)
+    runs = [random_feeds(specs, b, batch=b) for b in (2, 5)]
+    zeros = {s.name: np.zeros((2, 4), np.float32) for s in specs}
+    found, _ = reach(
+        ConditionWatch(model, SessionOptions()),
+        specs,
+        [*runs, zeros],
+        dynamic_dims(specs, runs),
+        facts,
+        Budget("normal"),
+    )
+    assert any(item.feeds["x"].any() and not item.feeds["h"].any() and not item.feeds["c"].any() for item in found)
+
+
+def test_a_past_may_be_empty() -> None:
+    body = "s = Shape <start = 1, end = 2> (past)  z = Constant <value_ints = [0]> ()  q = Equal(s, z)"
+    _, found, missed = sought(f"g (float[b,p,4] past, float[b,n,4] x) => (bool[k] q) {{ {body} }}")
+    assert missed == []
+    assert any(item.feeds["past"].shape[1] == 0 for item in found)
