@@ -1,7 +1,8 @@
 """Encoder-decoders (T5, BART, Whisper, TrOCR): a folder with encoder, decoder and decoder with cache, proven by tokens.
 
-The layout is the one that optimum reads. The proof: the three graphs together write greedy answers, for inputs of
-several lengths and two at a time, and transformers judges each token in one pass without a cache.
+The layout is the one that optimum and transformers.js read. The proof: the graphs together write greedy answers, for
+inputs of several lengths and two at a time, and transformers judges each token in one pass without a cache; the merged
+decoder takes the same tokens.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
 from onnxtool.generation.bundle import read_json
 from onnxtool.generation.folder import check_output, staged_folder
+from onnxtool.generation.merged_decoder import MERGED
 from onnxtool.generation.proof import PROMPTS, token_proof
 from onnxtool.generation.provenance import record
 from onnxtool.generation.seq2seq_graphs import DECODER, ENCODER, WITH_PAST, export_graphs
@@ -153,7 +155,7 @@ def _inputs(model: Any, source: Path, length: int) -> np.ndarray:
 
 
 def _proven(folder: Path, model: Any, source: Path) -> Iterator[PromptProof]:
-    sessions = {name: create_session(folder / name) for name in (ENCODER, DECODER, WITH_PAST)}
+    sessions = {name: create_session(folder / name) for name in (ENCODER, DECODER, WITH_PAST, MERGED)}
     text = model.main_input_name == "input_ids"
     for length in (9, 3, 40) if text else (1, 2):
         taken = _inputs(model, source, length)
@@ -175,6 +177,7 @@ def _answers(sessions: dict[str, Any], model: Any, taken: np.ndarray, mask: np.n
     if mask is not None:
         feeds |= {"attention_mask": mask, "encoder_attention_mask": mask}
     feeds["encoder_hidden_states"] = _run(sessions[ENCODER], feeds)["last_hidden_state"]
+    encoded = dict(feeds)
     ids = np.full((len(taken), 1), start if start is not None else 0, np.int64)
     answer, logits, name = [ids], [], DECODER
     for _ in range(steps):
@@ -190,9 +193,27 @@ def _answers(sessions: dict[str, Any], model: Any, taken: np.ndarray, mask: np.n
         if mask is not None:
             inputs["attention_mask"] = torch.from_numpy(mask)
         expected = model(**inputs, decoder_input_ids=torch.from_numpy(given), use_cache=False).logits.numpy()
-    stepped = np.stack(logits, axis=1)
+    stepped, merged = np.stack(logits, axis=1), _merged_steps(sessions[MERGED], encoded, given)
     for row in range(len(taken)):
-        yield token_proof(taken.shape[-1], expected[row], whole[row], stepped[row], whole[row], tokens[row])
+        yield token_proof(taken.shape[-1], expected[row], whole[row], stepped[row], merged[row], tokens[row])
+
+
+def _merged_steps(session: Any, feeds: dict[str, np.ndarray], given: np.ndarray) -> np.ndarray:
+    """Logits [batch, tokens, vocabulary] of the merged decoder, token by token."""
+    feeds = dict(feeds)
+    for value in session.get_inputs():
+        if value.name.startswith("past_key_values"):
+            shape = [len(given), *(d if isinstance(d, int) else 0 for d in value.shape[1:])]
+            feeds[value.name] = np.zeros(shape, np.float32)
+    logits = []
+    for step in range(given.shape[1]):
+        found = _run(
+            session, feeds | {"input_ids": given[:, step : step + 1], "use_cache_branch": np.array([step > 0])}
+        )
+        logits.append(found["logits"][:, -1])
+        present = {k: v for k, v in found.items() if k.startswith("present") and (step == 0 or ".encoder." not in k)}
+        feeds |= {k.replace("present", "past_key_values"): v for k, v in present.items()}
+    return np.stack(logits, axis=1)
 
 
 def _run(session: Any, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -227,7 +248,7 @@ def _report(
         text=TextProof(0, 0, ends),
         runtime=None,
         perplexity=None,
-        notes=(f"{ENCODER}, {DECODER} and {WITH_PAST} with the source's configuration and tokenizer",),
+        notes=(f"{ENCODER}, {DECODER}, {WITH_PAST} and {MERGED} with the source's configuration and tokenizer",),
         seconds=seconds,
     )
 

@@ -1,4 +1,4 @@
-"""The three graphs of an encoder-decoder, exported from PyTorch: encoder, decoder, decoder with a cache.
+"""The graphs of an encoder-decoder, exported from PyTorch: encoder, decoder, decoder with a cache, and both in one.
 
 Names are those that optimum and transformers.js read: `encoder_hidden_states`, `past_key_values.0.decoder.key`,
 `present.0.decoder.key`.
@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxtool.conversion.pytorch.cleanup import clean_up
 from onnxtool.conversion.quiet import quiet
+from onnxtool.generation.merged_decoder import MERGED, merged_decoder
 from onnxtool.model import io
 
 ENCODER, DECODER, WITH_PAST = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
@@ -23,7 +25,7 @@ _TEXT_LENGTH = 7
 
 
 def export_graphs(model: Any, folder: Path, sample: np.ndarray) -> None:
-    """Write the three graphs.
+    """Write the four graphs.
 
     Args:
         model: of transformers, in float32.
@@ -62,6 +64,7 @@ def export_graphs(model: Any, folder: Path, sample: np.ndarray) -> None:
         [n for n in present if ".encoder." not in n],
         folder / WITH_PAST,
     )
+    _save(merged_decoder(io.load(folder / DECODER), io.load(folder / WITH_PAST)), folder / MERGED)
 
 
 def _cache(prefix: str, layers: int) -> list[str]:
@@ -150,5 +153,9 @@ def _export(
     clean_up(graph)
     for value in [v for v in graph.graph.inputs if not v.uses()]:
         graph.graph.inputs.remove(value)  # the keys and values of the encoder's states are in the cache
-    size = sum(v.const_value.nbytes for v in graph.graph.initializers.values() if v.const_value is not None)
-    io.save(graph, path, external=size > _EXTERNAL_ABOVE)
+    _save(graph, path)
+
+
+def _save(model: ir.Model, path: Path) -> None:
+    size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
+    io.save(model, path, external=size > _EXTERNAL_ABOVE)

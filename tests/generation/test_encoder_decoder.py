@@ -57,6 +57,9 @@ def test_text_is_answered_as_the_source_answers(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     names = {f.name for f in (tmp_path / "out").iterdir()}
     assert {"encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"} <= names
+    merged = tmp_path / "out" / "decoder_model_merged.onnx"
+    weights = sum(v.const_value.nbytes for v in io.load(merged).graph.initializers.values() if v.const_value)
+    assert weights < 1.1 * (tmp_path / "out" / "decoder_model.onnx").stat().st_size  # both branches share them
     assert {"config.json", "tokenizer.json", "provenance.json"} <= names and "model.safetensors" not in names
     step = io.load(tmp_path / "out" / "decoder_with_past_model.onnx").graph
     assert [i.name for i in step.inputs] == [
@@ -95,6 +98,21 @@ def test_speech_is_answered_and_a_wrong_cache_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setattr(encoder_decoder, "export_graphs", swapped)
     wrong = convert_encoder_decoder(source, tmp_path / "wrong")
     assert not wrong.ok and not (tmp_path / "wrong").exists()
+
+
+def test_a_merged_decoder_that_answers_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = seq2seq_graphs.merged_decoder
+
+    def ignorant(first: ir.Model, cached: ir.Model) -> ir.Model:
+        """The branch with the cache takes the encoder's keys for its values."""
+        merged = merge(first, cached)
+        key, value = (v for v in merged.graph.inputs if ".0.encoder." in str(v.name))
+        value.replace_all_uses_with(key)
+        return merged
+
+    monkeypatch.setattr(seq2seq_graphs, "merged_decoder", ignorant)
+    report = convert_encoder_decoder(t5(tmp_path / "t5"), tmp_path / "out")
+    assert not report.ok and not (tmp_path / "out").exists()
 
 
 def test_strangers_code_and_files_are_left_alone(tmp_path: Path) -> None:
