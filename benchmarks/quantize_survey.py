@@ -114,7 +114,9 @@ def quantized(subject: Subject, data: Path, output: Path, limit: float) -> dict[
     arguments = [str(subject.model), str(data), str(output), str(limit), json.dumps(subject.options)]
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        return {"written": False, "recipe": "", "verdict": f"CRASH {done.stderr.strip().splitlines()[-1][:300]}"}
+        last = done.stderr.strip().splitlines()[-1][:300]
+        refused = last.startswith("onnxtool.errors.")
+        return {"written": False, "recipe": "", "verdict": f"{'REFUSED' if refused else 'CRASH'} {last}"}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -165,6 +167,8 @@ def lost(told: Mapping[str, Any]) -> str:
     peer = told.get("peer_ratio") or 1.0
     if str(told["verdict"]).startswith("CRASH"):
         return "crash"
+    if str(told["verdict"]).startswith("REFUSED") and told.get("peer_ratio") is not None:
+        return "refused"
     if told.get("ratio") is None:
         return "a peer is faster than float, ours writes nothing" if peer < 1 / EQUAL else ""
     if not told["accurate"]:

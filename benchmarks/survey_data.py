@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 RATE = 16000
-_VOICES = ("en-us", "en-gb+f3", "de", "fr", "en-us+m5", "es", "it", "en-gb")
+VOICES = ("en-us", "en-gb+f3", "de", "fr", "en-us+m5", "es", "it", "en-gb")
 
 
 @cache
@@ -51,7 +51,7 @@ def speech(count: int = 32) -> tuple[np.ndarray, ...]:
     """Spoken sentences, 16 kHz, in [-1, 1], half of them with noise; needs espeak-ng."""
     noise, spoken = np.random.default_rng(0), []
     for index, (text, _) in enumerate(sentences()[:count]):
-        command = ["espeak-ng", "-v", _VOICES[index % len(_VOICES)], "-s", str(130 + 7 * (index % 9)), "--stdout", text]
+        command = ["espeak-ng", "-v", VOICES[index % len(VOICES)], "-s", str(130 + 7 * (index % 9)), "--stdout", text]
         with wave.open(io.BytesIO(subprocess.run(command, capture_output=True, check=True).stdout)) as file:
             # What espeak-ng pipes has no length in its header.
             raw = np.frombuffer(file.readframes(1 << 24), np.int16).astype(np.float32) / 32768

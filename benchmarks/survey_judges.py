@@ -61,6 +61,16 @@ def neighbours(found: Outputs, right: Outputs, _: Sequence[Any]) -> float:
     return float(np.mean([len(set(a) & set(b)) / 5 for a, b in zip(*near, strict=True)]))
 
 
+def same_voice(found: Outputs, _: Outputs, labels: Sequence[Any]) -> float:
+    """Share of samples whose nearest other one, by cosine, is of the same label."""
+    vectors = np.array([o[0].ravel() for o in found], np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True) + 1e-30
+    likeness = vectors @ vectors.T
+    np.fill_diagonal(likeness, -2)
+    kinds = np.asarray(labels)
+    return float((kinds[likeness.argmax(axis=1)] == kinds).mean())
+
+
 def explained(found: Outputs, right: Outputs, labels: Sequence[Any]) -> float:
     """R2 of the weakest column of the first output, to labels where there are any, else to float; 1 at the most."""
     truth = np.array(labels, np.float64) if len(labels) else _rows(right)

@@ -127,7 +127,7 @@ def ddddocr_reader(packages: Path, _: Path) -> Subject:
     for index, text in enumerate(data.words(128)):
         grey = data.printed(text[:8], 160, 64, index).mean(axis=2) / 255
         feeds.append({"input1": grey[None, None].astype(np.float32)})
-    return Subject(packages / "ddddocr/ddddocr/common_old.onnx", *_apart(feeds, 48), judge.same_text)
+    return Subject(packages / "ddddocr/ddddocr/common.onnx", *_apart(feeds, 48), judge.same_text)
 
 
 def ddddocr_finder(packages: Path, _: Path) -> Subject:

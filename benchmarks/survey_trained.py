@@ -124,12 +124,19 @@ def voice_vectors(packages: Path, scratch: Path) -> Subject:
     path = scratch / "model.onnx"
     _export(model, (torch.zeros(1, 160, 40),), path, ["mels"], {})
     banks = _triangles(40, 201)
-    feeds = []
-    for sound in data.windows(160 * 160 + 400, 200):
-        frames = np.lib.stride_tricks.sliding_window_view(sound, 400)[::160][:160] * np.hanning(400)
-        power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
-        feeds.append({"mels": (power @ banks.T)[None].astype(np.float32)})
-    return Subject(path, *_apart(feeds, 48), judge.neighbours, loss=0.1)
+    feeds, voices = [], []
+    length = 160 * 160 + 400
+    for index, sound in enumerate(data.speech(96)):
+        for at in range(8000, len(sound) - length, length // 2):
+            frames = np.lib.stride_tricks.sliding_window_view(sound[at : at + length], 400)[::160][:160] * np.hanning(
+                400
+            )
+            power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
+            feeds.append({"mels": (power @ banks.T)[None].astype(np.float32)})
+            voices.append(index % len(data.VOICES))
+    order = np.random.default_rng(0).permutation(len(feeds))[:400]
+    calibration, evaluation = _apart([feeds[i] for i in order], 64)
+    return Subject(path, calibration, evaluation, judge.same_voice, [voices[i] for i in order[64:]])
 
 
 def _triangles(count: int, bins: int) -> np.ndarray:

@@ -18,6 +18,8 @@ from onnxtool.runtime.kernels import count_kernels
 
 _LESS_NOISE = 0.9  # what a change must bring the noise down to, to be kept
 _MOST_BY_FUSING = 1.6  # the most that fused operators were seen to gain over the same floats apart
+_TWICE = 2.0
+_FINE_DB = 30.0  # from here on a smaller file is worth more
 _NO_SLOWER = 1.05  # within the noise of a quick timing
 
 
@@ -81,10 +83,21 @@ def compacted(lab: CandidateEvaluator, winner: Trial, keeps: Callable[[Trial], b
     for bits in (8, 16):
         recipe = replace(winner.recipe, compact=bits)
         tried = lab.try_out(f"{winner.name}, float weights in {bits} bits", recipe, timed=False)
-        if keeps(tried) and count_kernels(lab.build(tried.recipe)) == count_kernels(model):
+        if (
+            keeps(tried)
+            and (bits == 16 or _as_accurate(tried, winner))
+            and count_kernels(lab.build(tried.recipe)) == count_kernels(model)
+        ):
             tried.latency, tried.estimate = winner.latency, winner.estimate  # the same kernels take the same time
             return tried
     return winner
+
+
+def _as_accurate(tried: Trial, winner: Trial) -> bool:
+    """True where a smaller file costs no accuracy to speak of: what it adds is no more than what was there."""
+    if tried.fidelity is None or winner.fidelity is None or tried.fidelity.channel_db >= _FINE_DB:
+        return True
+    return noise_share(tried.fidelity) <= _TWICE * noise_share(winner.fidelity)
 
 
 def with_float_kernels(

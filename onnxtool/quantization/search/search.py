@@ -71,6 +71,7 @@ _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _AS_SMALL = 1.05  # of files about as small, the fastest
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
+_REPAIRED_STILL_FASTER = 0.93  # of the winner's latency: nodes that go back to float take some of what is gained
 _WORTH_FUSING = 2
 _STEPS = 2  # from the best to what is next to it
 _LOST_DB = 4.0  # so noisy that leaving nodes in float is not a repair
@@ -220,9 +221,9 @@ class RecipeSearch:
                 best = condition(self.lab, trial, self._keeps, in_time, linear=linear)
                 self.replaced += [] if best is trial else [trial]
 
-    def _broken(self, winner: Trial | None) -> list[Trial]:
-        """Faster than the winner but beyond the budget, not hopelessly; the fastest first."""
-        limit = winner.speed * CLEARLY_FASTER if winner is not None else float("inf")
+    def _broken(self, winner: Trial | None, by: float = CLEARLY_FASTER) -> list[Trial]:
+        """Faster than the winner (`by` so much) but beyond the budget, not hopelessly; the fastest first."""
+        limit = winner.speed * by if winner is not None else float("inf")
         repairable = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
         return [t for t in repairable if t.speed < limit and not self._keeps(t)]
 
@@ -241,7 +242,7 @@ class RecipeSearch:
         """Bring the fastest that break the budget back within it, as long as they could still win."""
         in_time = self._timely("repair", "the repair of accuracy")
         for _ in range(_WORTH_REPAIRING):
-            untried = [t for t in self._broken(self._winner()) if t not in self.repaired]
+            untried = [t for t in self._broken(self._winner(), _REPAIRED_STILL_FASTER) if t not in self.repaired]
             if not untried or not in_time():
                 break
             self.repaired.append(untried[0])

@@ -14,7 +14,7 @@ _SHARES = {
     "paying": 0.65,
     "repair": 0.75,
     "floats": 0.8,
-    "neighbours": 0.9,
+    "neighbours": 0.87,
     "choice": 1.0,
 }
 # Candidates' worth of time that the other stages leave to the choice: timing the leaders, smaller float weights.

@@ -9,6 +9,7 @@ import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import search as search_module
+from onnxtool.quantization.search.accuracy_refinement import _as_accurate
 from onnxtool.quantization.search.choice import dominates, not_faster, surely_faster, undominated
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.search import RecipeSearch
@@ -111,3 +112,8 @@ def test_hopeless_candidates_are_repaired_only_where_nothing_is_faster(
     found._keeps = lambda _: False
     found._rescue(lambda: True)
     assert asked == (["noisy"] if rescued else [])
+
+
+@pytest.mark.parametrize(("before", "after", "kept"), [(20.0, 17.5, True), (20.0, 16.5, False), (45.0, 31.0, True)])
+def test_weights_in_8_bits_may_add_as_much_noise_as_there_was(before: float, after: float, kept: bool) -> None:
+    assert _as_accurate(trial("compact", db=after), trial("winner", db=before)) == kept
