@@ -88,12 +88,17 @@ class QuantizationInputs:
         return open_data(feeds, specs)
 
     def split(self) -> tuple[DataSource, DataSource]:
-        """Calibration samples and held-out ones; the same where there are too few to split."""
+        """Calibration samples, and those to judge on: held-out ones first, and where they are few, the others behind.
+
+        A range is hardly a thing to fit too closely: to judge on a handful of samples errs more.
+        """
         assert self.data is not None
         if self.data.count is not None and self.data.count < _MIN_TO_SPLIT:
             return self.data, self.data
         measured = self.data.subset(lambda i: i % _HELD_OUT != _HELD_OUT - 1)
-        return measured, self.data.subset(lambda i: i % _HELD_OUT == _HELD_OUT - 1)
+        held_out = self.data.subset(lambda i: i % _HELD_OUT == _HELD_OUT - 1)
+        missing = FIDELITY_SAMPLES - (held_out.count if held_out.count is not None else FIDELITY_SAMPLES)
+        return measured, held_out if missing <= 0 else held_out.followed_by(measured.limited(missing))
 
 
 def open_inputs(

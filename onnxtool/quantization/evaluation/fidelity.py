@@ -7,7 +7,7 @@ Several views, because no one of them fits every output; `output_kind` says what
   holds for equally likely costs nothing, one away from a sure class costs much.
 - classes of a sequence with a blank (CTC, text and speech recognisers): edit distance of the texts that are read off,
   because a character may move by a step without being another one.
-- scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold; where the first four columns
+- scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold (0.3, 0.5 and 0.7); where the first four columns
   are boxes, what exceeds it and overlaps with where it was.
 - vectors that are compared with one another (embeddings, hidden states): cosine, and neighbours kept.
 - anything else: the signal-to-noise ratio, column by column and channel by channel, each on its own scale with its mean
@@ -35,7 +35,7 @@ from onnxtool.runtime.runner import Runner
 from onnxtool.validation.equivalence.difference import Difference
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
-_THRESHOLD = 0.3
+_THRESHOLDS = np.array([0.3, 0.5, 0.7])  # of a score, from which on people act on it
 _MOST_TARGETS = 64
 _MIN_DETECTIONS = 20
 _BOX = 4  # columns of a box
@@ -177,9 +177,9 @@ class _OutputStatistics:
     blank: dict[int, int] = field(default_factory=dict)
     edits: int = 0
     characters: int = 0
-    true: int = 0
-    both: int = 0
-    found: int = 0
+    true: np.ndarray = field(default_factory=lambda: np.zeros(len(_THRESHOLDS), int))  # at each threshold
+    both: np.ndarray = field(default_factory=lambda: np.zeros(len(_THRESHOLDS), int))
+    found: np.ndarray = field(default_factory=lambda: np.zeros(len(_THRESHOLDS), int))
 
     def __post_init__(self) -> None:
         self.difference = Difference(self.name, Tolerance())
@@ -265,11 +265,12 @@ class _OutputStatistics:
             scores[:_BOX] = False
         if not scores.any():
             return
-        expected, found = a[scores] > _THRESHOLD, b[scores] > _THRESHOLD
-        self.true += int(expected.sum())
-        self.found += int(found.sum())
-        same = expected & found if matching is None else expected & found & matching
-        self.both += int(same.sum())
+        for index, threshold in enumerate(_THRESHOLDS):
+            expected, found = a[scores] > threshold, b[scores] > threshold
+            self.true[index] += int(expected.sum())
+            self.found[index] += int(found.sum())
+            same = expected & found if matching is None else expected & found & matching
+            self.both[index] += int(same.sum())
 
     @property
     def worst_column(self) -> tuple[str, int | None, float] | None:
@@ -296,10 +297,11 @@ class _OutputStatistics:
 
     @property
     def detection_f1(self) -> float | None:
-        """F1 of scores over the threshold; None with too few of them to tell."""
-        if self.true < _MIN_DETECTIONS or self.true == 0:
+        """F1 of scores over a threshold, the worst one; None with too few of them to tell."""
+        enough = self.true >= _MIN_DETECTIONS
+        if not enough.any():
             return None
-        return 2 * self.both / (self.true + self.found)
+        return float((2 * self.both[enough] / (self.true + self.found)[enough]).min())
 
 
 def noise_share(fidelity: Fidelity) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -63,6 +64,11 @@ class DataSource:
             return (raw for i, raw in enumerate(self.open()) if keep(i))
 
         return replace(self, label=label or self.label, count=count, open=chosen)
+
+    def followed_by(self, other: DataSource) -> DataSource:
+        """These samples and then those of another source for the same model."""
+        count = None if self.count is None or other.count is None else self.count + other.count
+        return replace(self, count=count, open=lambda: itertools.chain(self.open(), other.open()))
 
     def limited(self, number: int | None) -> DataSource:
         """At most `number` samples: spread evenly when the count is known (data is often sorted), else the first."""

@@ -79,8 +79,12 @@ def test_detections_are_counted() -> None:
     scores = np.linspace(0, 1, 1000).reshape(1, 1, 1000)
     moved = np.clip(scores + np.where(scores > 0.65, -0.6, 0.0), 0, 1)
     found = judged(scores, moved, "Sigmoid")
-    true, kept = (scores > 0.3).sum(), ((scores > 0.3) & (moved > 0.3)).sum()
-    assert found.detection_f1 == pytest.approx(2 * kept / (true + (moved > 0.3).sum()))
+    true, kept = (scores > 0.7).sum(), ((scores > 0.7) & (moved > 0.7)).sum()
+    assert found.detection_f1 == pytest.approx(2 * kept / (true + (moved > 0.7).sum())), "at the worst threshold"
+    low = np.where((scores > 0.3) & (scores < 0.4), scores - 0.2, scores)
+    assert judged(scores, low, "Sigmoid").detection_f1 == pytest.approx(2 * 600 / (700 + 600), abs=0.005)
+    few = np.where(scores > 0.65, scores, scores * 0.2)[:, :, :715]
+    assert judged(few, few * 0.9, "Sigmoid").detection_f1 == 1, "of scores over 0.7 there are too few to tell"
 
 
 def test_a_target_of_its_own_unit_that_became_noise_is_the_weakest() -> None:
