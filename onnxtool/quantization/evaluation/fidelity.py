@@ -7,8 +7,8 @@ Several views, because no one of them fits every output; `output_kind` says what
   holds for equally likely costs nothing, one away from a sure class costs much.
 - classes of a sequence with a blank (CTC, text and speech recognisers): edit distance of the texts that are read off,
   because a character may move by a step without being another one.
-- scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold (0.3, 0.5 and 0.7); where the first four columns
-  are boxes, what exceeds it and overlaps with where it was.
+- scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold (0.3, 0.5, 0.7; the worst);
+  where the first four columns are boxes, what exceeds it and overlaps with where it was.
 - vectors that are compared with one another (embeddings, hidden states): cosine, and neighbours kept.
 - anything else: the signal-to-noise ratio, column by column and channel by channel, each on its own scale with its mean
   taken off, so that large box coordinates do not drown small scores; the worst one that carries information counts.
