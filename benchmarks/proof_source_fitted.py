@@ -91,7 +91,7 @@ def classical_fitted() -> Iterator[Further]:
         "naive Bayes of categories": (naive_bayes.CategoricalNB(), counts.clip(0, 5), classes, [{"X": counts.clip(0, 5).astype(np.float32)}]),
         "complement naive Bayes": (naive_bayes.ComplementNB(norm=True), counts, classes, whole),
         "sound: a perceptron": (neural_network.MLPClassifier((8,), max_iter=30, random_state=0), rows, classes, near),
-        "a perceptron of logistic units": (neural_network.MLPRegressor((8,), activation="logistic", max_iter=30, random_state=0), rows, target, near),
+        "a perceptron of logistic units": (neural_network.MLPRegressor(hidden_layer_sizes=(8,), activation="logistic", max_iter=30, random_state=0), rows, target, near),
         "sound: quantiles to a normal": (pipeline.make_pipeline(preprocessing.StandardScaler(), linear_model.HuberRegressor()), rows, target, usual[:2]),
         "quantiles": (preprocessing.QuantileTransformer(n_quantiles=20), rows, None, usual),
         "sound: powers": (preprocessing.PowerTransformer(), rows, None, near),
@@ -103,7 +103,7 @@ def classical_fitted() -> Iterator[Further]:
         "AdaBoost that predicts numbers": (ensemble.AdaBoostRegressor(n_estimators=5, random_state=0), rows, target, usual),
         "sound: bagging": (ensemble.BaggingClassifier(n_estimators=4, max_features=0.6, random_state=0), rows, classes, usual),
         "sound: extra trees": (ensemble.ExtraTreesRegressor(n_estimators=5, random_state=0), rows, target, usual),
-        "sound: gradient boosting with a start": (ensemble.GradientBoostingClassifier(n_estimators=5, init="zero"), rows, classes, usual),
+        "gradient boosting with a start": (ensemble.GradientBoostingClassifier(n_estimators=5, init="zero"), rows, classes, usual),
         "gradient boosting from an estimator": (ensemble.GradientBoostingRegressor(n_estimators=5, init=linear_model.Ridge()), rows, target, usual[:2]),
         "histogram boosting of missing values": (ensemble.HistGradientBoostingRegressor(max_iter=5), holed, target, with_holes),
         "histogram boosting of categories": (ensemble.HistGradientBoostingRegressor(max_iter=5, categorical_features=[0]), np.column_stack([counts[:, 0], rows[:, 1:]]), target, [{"X": np.column_stack([counts[:, 0], rows[:, 1:]]).astype(np.float32)}]),
@@ -232,7 +232,9 @@ def keras_fitted() -> Iterator[Further]:
         "sound: separable convolution": lambda x: layers.SeparableConv1D(4, 3, padding="same")(x),
         "an LSTM that goes backwards": lambda x: layers.LSTM(4, go_backwards=True, return_sequences=True)(x),
         "sound: cumulative sums": lambda x: ops.cumsum(x, axis=1),
-        "positions by hand": lambda x: x + ops.cast(ops.arange(ops.shape(x)[1]), "float32")[None, :, None],
+        "positions by hand": lambda x: (
+            x + ops.cast(ops.arange(ops.shape(x)[1], dtype="int32"), "float32")[None, :, None]
+        ),
         "group attention": lambda x: layers.GroupQueryAttention(4, 4, 2)(x, x, use_causal_mask=True),
     }
     of_rows: dict[str, Callable[[Any], Any]] = {

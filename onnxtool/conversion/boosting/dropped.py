@@ -51,6 +51,12 @@ def dropped_options(estimator: Any) -> list[str]:
     return []
 
 
+def missing_number(estimator: Any) -> float | None:
+    """The number that an estimator of XGBoost takes for a missing value, besides NaN."""
+    missing = getattr(estimator, "missing", None)
+    return float(missing) if isinstance(missing, (int, float)) and not np.isnan(missing) else None
+
+
 def _lightgbm(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
     text = _text(estimator)
     objective = _objective(text)
@@ -123,7 +129,7 @@ def _xgboost(estimator: Any) -> list[str]:
         found.append(f"booster={kind}")
     if int(learner["learner_model_param"].get("num_target", "1")) > 1:
         found.append("several targets")
-    missing = getattr(estimator, "missing", np.nan)
-    if missing is not None and not np.isnan(missing):
-        found.append(f"missing={missing:g}")
+    gap = missing_number(estimator)
+    if gap is not None:
+        found.append(f"missing={gap:g}")
     return [*found, f"objective={learner['objective']['name']}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import tempfile
 from functools import cache
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxtool.conversion.boosting.dropped import dropped_options, put_right
+from onnxtool.conversion.boosting.dropped import dropped_options, missing_number, put_right
+from onnxtool.conversion.boosting.linear_booster import add_linear, export_linear, is_linear
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.tensorflow.environment import quiet
@@ -36,7 +38,10 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     package = type(model.estimator).__module__.split(".")[0]
     with quiet(verbose):
         try:
-            proto = _catboost(model.estimator) if package == "catboost" else _onnxmltools(model, package, opset)
+            if package == "xgboost" and is_linear(model.estimator):
+                proto = export_linear(model.estimator, missing_number(model.estimator), opset)
+            else:
+                proto = _catboost(model.estimator) if package == "catboost" else _onnxmltools(model, package, opset)
         except OnnxToolError:
             raise
         except Exception as error:
@@ -177,14 +182,54 @@ def _parse_classifier(scope: Any, model: Any, inputs: Any, custom_parsers: Any =
 
 def _converter(package: str) -> Any:
     if package == "xgboost":
-        from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
-
-        return convert_xgboost
+        return _convert_xgboost_step
     if package == "lightgbm":
         from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
 
         return convert_lightgbm
     return _convert_catboost_step
+
+
+def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
+    """Trees by onnxmltools, with NaN for the number that stands for a missing value; a linear model by ourselves."""
+    from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
+
+    estimator, inputs = operator.raw_operator, operator.inputs
+    gap = missing_number(estimator)
+    if is_linear(estimator):
+        add_linear(scope, operator, container, export_linear(estimator, gap, NEWEST_OPSET))
+        return
+    if gap is not None:
+        operator.inputs = [_with_nan(scope, inputs[0], container, gap)]
+        operator.raw_operator = copy.copy(estimator)
+        operator.raw_operator.missing = np.nan
+    try:
+        convert_xgboost(scope, operator, container)
+    finally:
+        operator.raw_operator, operator.inputs = estimator, inputs
+
+
+def _with_nan(scope: Any, given: Any, container: Any, gap: float) -> Any:
+    """What a step is given, with NaN in the place of a number."""
+    from skl2onnx.common import data_types
+
+    doubles = isinstance(given.type, data_types.DoubleTensorType)
+    type_of = data_types.DoubleTensorType if doubles else data_types.FloatTensorType
+    kind = 11 if doubles else 1  # as onnx.TensorProto counts them
+    names = {what: scope.get_unique_variable_name(what) for what in ("gap", "nan", "is_gap", "floats")}
+    for what, value in (("gap", gap), ("nan", np.nan)):
+        container.add_initializer(names[what], kind, [1], [value])
+    filled = scope.declare_local_variable("with_nan", type_of(given.type.shape))
+    for operator, inputs, output, attributes in (
+        ("Cast", [given.full_name], names["floats"], {"to": kind}),
+        ("Equal", [names["floats"], names["gap"]], names["is_gap"], {}),
+        ("Where", [names["is_gap"], names["nan"], names["floats"]], filled.full_name, {}),
+    ):
+        own = scope.get_unique_operator_name(operator)
+        container.add_node(
+            operator, inputs, [output], op_version=13 if operator == "Cast" else 9, name=own, **attributes
+        )
+    return filled
 
 
 def _convert_catboost_step(scope: Any, operator: Any, container: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxtool.conversion.boosting.dropped import dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
+from onnxtool.conversion.sklearn import nearest_imputer
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
@@ -65,6 +66,8 @@ def _convert(
     estimator, notes = convertible(model.estimator)
     if any(type(s).__module__.split(".")[0] in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
+    if any(type(s).__name__ == "KNNImputer" for s in steps_of(estimator)):
+        nearest_imputer.register()
     model.notes.extend(notes)
     failure: Exception | None = None
     for options in choices:

@@ -158,7 +158,7 @@ def _candidates(
         _sized(specs, other_sizes, dims, facts, seed, pace, budget),
         other_values,
     ]
-    if values and sizes and dims.lengths:
+    if values and sizes and (dims.lengths or dims.batches):
         streams.append(_masked_long(specs, dims, facts, seed, generator))
     while streams:
         for stream in list(streams):
@@ -198,11 +198,12 @@ def _masked_long(
     specs: Sequence[TensorSpec], dims: DynamicDims, facts: Facts, seed: int, generator: np.random.Generator
 ) -> Iterator[tuple[str, str, Feeds]]:
     """Other values at other sizes than the usual ones."""
-    for batch, length in ((3, 40), (2, 130)):
+    for batch, length in ((3, 40), (2, 130)) if dims.lengths else ((130, 1),):
         chosen = {n: batch for group in dims.batches for n in group}
         for place, group in enumerate(dims.lengths):
             chosen |= dict.fromkeys(group, length + place)
-        sizes = Sizes(f"batch {batch}, length {length}", chosen, batch, length)
+        label = f"batch {batch}, length {length}" if dims.lengths else f"batch {batch}"
+        sizes = Sizes(label, chosen, batch, length)
         feeds = _of_size(specs, sizes, facts, seed + length)
         if feeds is None or _elements(feeds) > _ELEMENTS:
             continue

@@ -37,6 +37,7 @@ def _shares(array: np.ndarray) -> np.ndarray:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True)) if array.ndim and array.size else array
 
 
+_HALVES = "values that end on a half"  # which ways of rounding take to either side, and rounding errors do not
 # (label, what becomes of standard normal numbers)
 _FLOATS = (
     ("values of scale 30", lambda x: 30 * x),
@@ -56,7 +57,7 @@ _FLOATS = (
     ("values in ascending order", lambda x: np.sort(x, axis=-1) if x.ndim else x),
     ("values of scale 1e-7", lambda x: 1e-7 * x),
     ("values in pairs nearly alike", _nearly_alike),
-    ("values that end on a half", lambda x: np.floor(4 * x) + 0.5),
+    (_HALVES, lambda x: np.floor(4 * x) + 0.5),
     ("probabilities", _shares),
     ("values in descending order", lambda x: -np.sort(-x, axis=-1) if x.ndim else x),
     ("rows in ascending order", lambda x: np.sort(x, axis=0) if x.ndim else x),
@@ -122,7 +123,7 @@ def _floats(
     base = {s.name: generator.standard_normal(np.shape(feeds[s.name])) for s in own}
     for label, change in _FLOATS:
         made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name)) for s in own}
-        yield label, "values", {**feeds, **cast(own, made)}
+        yield label, "thresholds" if label == _HALVES else "values", {**feeds, **cast(own, made)}
     for value in facts.values:
         for word, shift in (("around", 0.0), ("above", 1.0), ("below", -1.0)):
             step = 0.2 * max(1.0, abs(value))

@@ -144,3 +144,20 @@ def test_a_branch_that_no_input_takes_is_refused_with_its_line(tmp_path: Path) -
             exporter="torchscript",
         )
     assert not (tmp_path / "o.onnx").exists()
+
+
+class Alike(torch.nn.Module):
+    def forward(self, x, z):
+        if torch.equal(x, z):
+            return x * 10
+        return x + z
+
+
+def test_equal_of_whole_tensors_is_refused_by_one_exporter_and_found_wrong_of_the_other(tmp_path: Path) -> None:
+    shapes = {"x": ("b", 3), "z": ("b", 3)}
+    with pytest.raises(UnsupportedError, match="depends on the data"):
+        convert(Alike(), tmp_path / "out.onnx", input_shapes=shapes)
+    report = convert(Alike(), tmp_path / "out.onnx", input_shapes=shapes, exporter="torchscript")
+    assert not report.ok
+    assert any("tracing kept one side" in note for note in report.notes)
+    assert torch.equal(torch.ones(2), torch.ones(2))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxtool.model.spec import TensorSpec
-from onnxtool.validation.inputs.sizes import DynamicDims, dynamic_dims, sizes_to_try
+from onnxtool.validation.inputs.sizes import DynamicDims, dynamic_dims, of_the_past, sizes_to_try
 
 FLOAT = np.dtype("float32")
 
@@ -95,3 +95,12 @@ def test_nothing_is_tried_twice_before_the_dims_alone() -> None:
 
 def test_sizes_are_at_least_one() -> None:
     assert all(min(s.dims.values()) >= 1 for s in sizes_to_try(dims(), [1, 2]))
+
+
+def test_dims_of_what_earlier_steps_left_behind() -> None:
+    specs = [
+        TensorSpec("past_key.0", FLOAT, ("b", 2, "past", 8)),
+        TensorSpec("cache", FLOAT, ("b", "kept")),
+        TensorSpec("x", FLOAT, ("b", "n")),
+    ]
+    assert of_the_past(specs) == ("past", "kept")

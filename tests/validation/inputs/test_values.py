@@ -266,3 +266,49 @@ def test_masks_of_other_numbers_are_of_a_kind_of_their_own() -> None:
     found = value_changes(input_specs(model), feeds, read_facts(model), np.random.default_rng(0))
     held = {set(made["attention_mask"].ravel()) == {0, 2} for _, kind, made in found if kind == "mask values"}
     assert held == {True, False}
+
+
+def test_numbers_nearly_alike_shares_and_halves() -> None:
+    made = floats()
+    pairs = made["values in pairs nearly alike"]
+    np.testing.assert_allclose(pairs[:, 1::2] / pairs[:, 0::2], 1 + 2.0**-12, rtol=1e-6)
+    assert (pairs[:, 1::2] != pairs[:, 0::2]).all()
+    shares = made["probabilities"]
+    assert shares.min() > 0
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    halves = made["values that end on a half"]
+    assert (np.abs(halves - np.trunc(halves)) == 0.5).all()
+    assert len(np.unique(halves)) > 3
+
+
+def test_an_odd_last_number_stays() -> None:
+    assert floats(shape=(4, 3))["values in pairs nearly alike"].shape == (4, 3)
+
+
+def test_a_number_without_dims_is_changed_too() -> None:
+    spec = TensorSpec("t", FLOAT, ())
+    made = {label: feeds["t"] for label, feeds in changes([spec], {"t": np.array(1.0, np.float32)}).items()}
+    assert {a.shape for a in made.values()} == {()}
+    assert made["zeros"] == 0
+    assert "values in ascending order" in made
+
+
+def test_halves_are_exact_whatever_rounding_does() -> None:
+    spec = TensorSpec("x", FLOAT, ("b", 4))
+    kinds = {
+        label: kind
+        for label, kind, _ in value_changes(
+            [spec], {"x": np.ones((2, 4), np.float32)}, Facts(), np.random.default_rng(0)
+        )
+    }
+    assert kinds["values that end on a half"] == "thresholds"
+    assert kinds["values of scale 30"] == "values"
+
+
+def test_nan_and_both_infinities_stand_beside_one_another() -> None:
+    array = floats(shape=(16, 8))["some values NaN and infinity"]
+    assert np.isnan(array).any() and np.isposinf(array).any() and np.isneginf(array).any() and np.isfinite(array).any()
+
+
+def test_a_mask_of_every_other_position() -> None:
+    assert padded((2, 5), "of every other one").tolist() == [[1, 0, 1, 0, 1]] * 2

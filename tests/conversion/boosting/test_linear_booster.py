@@ -1,0 +1,80 @@
+"""XGBoost's linear booster, and numbers that stand for missing values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import onnxtool
+from onnxtool.conversion.boosting.linear_booster import is_linear
+from onnxtool.errors import UnsupportedError
+
+xgboost = pytest.importorskip("xgboost")
+pytest.importorskip("onnxmltools")
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.standard_normal((200, 3)).astype(np.float32)
+TARGET = ROWS[:, 0] - 2 * ROWS[:, 1]
+CLASSES = np.digitize(ROWS[:, 0], [-0.5, 0.5])
+HOLED = np.where(RANDOM.random(ROWS.shape) < 0.2, np.nan, ROWS).astype(np.float32)
+
+
+def answers(model: Any, rows: np.ndarray, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """What the file gives, and the model."""
+    assert onnxtool.convert(model, path).ok
+    session = onnxruntime.InferenceSession(path)
+    found = np.asarray(session.run(None, {session.get_inputs()[0].name: rows})[-1])
+    expected = model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
+    return found.reshape(expected.shape), expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "options"),
+    [
+        ("XGBRegressor", TARGET, {}),
+        ("XGBRegressor", np.stack([TARGET, -TARGET], 1), {}),
+        ("XGBRegressor", np.abs(TARGET), {"objective": "count:poisson", "base_score": 2.0}),
+        ("XGBClassifier", (CLASSES > 0).astype(int), {}),
+        ("XGBClassifier", CLASSES, {}),
+    ],
+)
+def test_a_linear_booster_adds_up_what_is_there(
+    kind: str, target: np.ndarray, options: dict[str, Any], tmp_path: Path
+) -> None:
+    model = getattr(xgboost, kind)(n_estimators=3, booster="gblinear", **options).fit(ROWS, target)
+    assert is_linear(model)
+    np.testing.assert_allclose(*answers(model, HOLED, tmp_path / "out.onnx"), rtol=1e-4, atol=1e-5)
+
+
+def test_a_native_linear_booster(tmp_path: Path) -> None:
+    options = {"booster": "gblinear", "objective": "binary:logistic"}
+    booster = xgboost.train(options, xgboost.DMatrix(ROWS, CLASSES > 0), 3)
+    booster.save_model(tmp_path / "model.json")
+    assert onnxtool.convert(tmp_path / "model.json", tmp_path / "out.onnx").ok
+
+
+def test_another_objective_is_refused_by_its_name(tmp_path: Path) -> None:
+    model = xgboost.XGBRegressor(n_estimators=2, booster="gblinear", objective="survival:cox").fit(ROWS, TARGET + 9)
+    with pytest.raises(UnsupportedError, match="survival:cox"):
+        onnxtool.convert(model, tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("booster", ["gbtree", "gblinear"])
+def test_a_number_stands_for_a_missing_value(booster: str, tmp_path: Path) -> None:
+    rows = np.round(ROWS)
+    model = xgboost.XGBRegressor(n_estimators=3, missing=-1.0, booster=booster).fit(rows, TARGET)
+    assert np.count_nonzero(rows == -1) > 20
+    np.testing.assert_allclose(*answers(model, rows, tmp_path / "out.onnx"), rtol=1e-4, atol=1e-5)
+
+
+def test_so_it_does_in_a_pipeline(tmp_path: Path) -> None:
+    pipeline, preprocessing = pytest.importorskip("sklearn.pipeline"), pytest.importorskip("sklearn.preprocessing")
+    rows = np.round(ROWS)
+    model = xgboost.XGBRegressor(n_estimators=3, missing=-2.0)
+    steps = pipeline.make_pipeline(preprocessing.MaxAbsScaler(), model)
+    scaled = preprocessing.MaxAbsScaler().fit_transform(rows)
+    model.set_params(missing=float(np.unique(scaled[:, 0])[1]))
+    np.testing.assert_allclose(*answers(steps.fit(rows, TARGET), rows, tmp_path / "out.onnx"), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,54 @@
+"""KNNImputer at all sizes of a batch, with and without anything missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import onnxtool
+from onnxtool.errors import UnsupportedError
+
+impute = pytest.importorskip("sklearn.impute")
+pytest.importorskip("skl2onnx")
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.standard_normal((60, 3)).astype(np.float32)
+HOLED = np.where(RANDOM.random(ROWS.shape) < 0.3, np.nan, ROWS).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"weights": "distance", "n_neighbors": 2}, {"missing_values": -9.0}, {"n_neighbors": 500}],
+    ids=["usual", "distance", "number", "more neighbours than rows"],
+)
+def test_gaps_are_filled_as_scikit_learn_does(options: dict[str, Any], tmp_path: Path) -> None:
+    gap = options.get("missing_values", np.nan)
+    known = np.where(np.isnan(HOLED), np.float32(gap), HOLED)
+    imputer = impute.KNNImputer(**options).fit(known.astype(np.float64))
+    assert onnxtool.convert(imputer, tmp_path / "out.onnx").ok
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
+    name = session.get_inputs()[0].name
+    for rows in (known, ROWS, known[:1], np.full((2, 3), gap, np.float32)):
+        (found,) = session.run(None, {name: rows})
+        np.testing.assert_allclose(found, imputer.transform(rows.astype(np.float64)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_column_that_was_empty(keep: bool, tmp_path: Path) -> None:
+    empty = HOLED.copy()
+    empty[:, 1] = np.nan
+    imputer = impute.KNNImputer(keep_empty_features=keep).fit(empty.astype(np.float64))
+    assert onnxtool.convert(imputer, tmp_path / "out.onnx").ok
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: empty})
+    np.testing.assert_allclose(found, imputer.transform(empty.astype(np.float64)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"weights": lambda d: d}, {"add_indicator": True}])
+def test_what_has_no_form_is_refused_with_the_reason(options: dict[str, Any], tmp_path: Path) -> None:
+    imputer = impute.KNNImputer(**options).fit(HOLED.astype(np.float64))
+    with pytest.raises(UnsupportedError, match="KNNImputer: "):
+        onnxtool.convert(imputer, tmp_path / "out.onnx")
