@@ -58,7 +58,8 @@ class GraphBuilder:
         script = Path(spec.submodule_search_locations[0]) / "models" / "builder.py"
         extra = ["hf_token=false", *(["shared_embeddings=true"] if tied else [])]
         paths = ["-i", str(source), "-o", str(output), "-c", str(scratch / "cache")]
-        return [sys.executable, str(script), *paths, "-p", "fp32", "-e", "cpu", "--extra_options", *extra]
+        run = [sys.executable, "-m", "onnxtool.generation.genai_builder", str(script)]
+        return [*run, *paths, "-p", "fp32", "-e", "cpu", "--extra_options", *extra]
 
 
 GENAI = GraphBuilder("onnxruntime-genai's builder", "onnxruntime-genai", "onnxruntime_genai")

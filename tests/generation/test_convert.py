@@ -46,6 +46,20 @@ def test_an_architecture_that_one_builder_refuses_is_built_by_the_other(tmp_path
     assert Bundle.open(tmp_path / "bundle").context == 128
 
 
+def test_gemma_3_with_rotations_by_kind_of_attention(tmp_path: Path) -> None:
+    sizes = {
+        **tiny.SIZES,
+        "num_hidden_layers": 6,
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "query_pre_attn_scalar": 16,
+    }
+    config = transformers.Gemma3TextConfig(**sizes, sliding_window=16)
+    assert set(config.layer_types) == {"full_attention", "sliding_attention"}
+    report = convert_text_model(tiny.write_model(tmp_path / "gemma3", config), tmp_path / "bundle")
+    assert report.ok and report.builder == builders.GENAI.name and not report.refused
+
+
 def test_a_graph_that_is_built_wrong_is_not_written(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
