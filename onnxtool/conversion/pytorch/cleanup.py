@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxtool.conversion.pytorch.floor_division import round_down
 from onnxtool.model.ir.queries import all_nodes
 
 _WRAPPER = "onnxtool_source."
@@ -15,6 +16,7 @@ _WRAPPER = "onnxtool_source."
 
 def clean_up(model: ir.Model, *, keep_metadata: bool = False) -> None:
     """Clean an exported graph in place."""
+    round_down(model)
     if not keep_metadata:
         strip_metadata(model)
     _drop_wrapper_names(model)

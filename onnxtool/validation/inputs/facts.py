@@ -34,6 +34,7 @@ _MOST_TEXTS = 4096
 _SMALL = 64  # elements of a constant that may hold sizes or thresholds
 _LONGEST = 8192
 _MOST_VALUES = 64
+_MOST_STEPS = 1 << 24  # of a loop: more is no limit
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Facts:
         structural: integer inputs that say how large something is.
         rows: input name -> rows of its table that must be tried, because two models differ there.
         missing: NaN means something to the graph.
+        endless: a loop goes on until values say so, which infinity may never do.
     """
 
     domains: dict[str, Domain] = field(default_factory=dict)
@@ -63,6 +65,7 @@ class Facts:
     structural: set[str] = field(default_factory=set)
     rows: dict[str, list[int]] = field(default_factory=dict)
     missing: bool = False
+    endless: bool = False
 
     def merged(self, other: Facts) -> Facts:
         """Both; where they disagree on a domain, this one's holds."""
@@ -77,6 +80,7 @@ class Facts:
             self.structural | other.structural,
             {**other.rows, **self.rows},
             self.missing or other.missing,
+            self.endless or other.endless,
         )
 
     def told(self, sizes: Iterable[int] = (), values: Iterable[float] = ()) -> Facts:
@@ -101,6 +105,7 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
         facts.integers += _integers(node)
         facts.texts += _texts(node)
         facts.missing |= node.op_type == "IsNaN"
+        facts.endless |= node.op_type == "Loop" and _is_endless(node)
         if node.op_type in _TREES:
             _add_trees(node, facts)
     facts.sizes = sorted(sizes, key=lambda s: (-sizes[s], s))
@@ -116,6 +121,13 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
             if domain is not None and domain.low == 0 and not domain.values and domain.high > 1:
                 facts.tables[name] = int(domain.high)
     return facts
+
+
+def _is_endless(node: ir.Node) -> bool:
+    """Whether nothing but its own condition ends a loop."""
+    count = constant_array(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
+    unlimited = not node.inputs or node.inputs[0] is None or (count is not None and int(count.max()) > _MOST_STEPS)
+    return unlimited and len(node.inputs) > 1 and node.inputs[1] is not None
 
 
 def _sizes(node: ir.Node) -> list[tuple[int, int]]:

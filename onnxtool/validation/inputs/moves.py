@@ -18,6 +18,7 @@ from onnxtool.validation.inputs.trial import Feeds
 Part = tuple[np.ndarray | slice | int, ...]
 _SINGLE = 48  # elements of an input that are moved one by one
 _SET = 12  # values that elements are set to
+_COUNTED = 1e4  # values of inputs that a loop may count up to
 _ELEMENTS = 1 << 18  # of inputs at sizes that are sought
 
 
@@ -164,7 +165,7 @@ class Moves:
             if spec.name in self._facts.structural:
                 return max(low, 0.0), 4096.0
             return low, high
-        most = {2: 6e4, 8: 1e290}.get(array.dtype.itemsize, 1e30)
+        most = {2: 6e4, 8: 1e290}.get(array.dtype.itemsize, 1e30) if not self._facts.endless else _COUNTED
         if domain is not None and domain.low > 0:
             return domain.low * 1e-3, most
         return -most, most

@@ -102,7 +102,7 @@ def value_changes(
         _alike(specs, feeds),
         counts(specs, feeds, facts),
         _texts(specs, feeds, facts, generator),
-        _missing(specs, feeds, generator),
+        _missing(specs, feeds, generator) if not facts.endless else iter(()),
     ]
     while kinds:
         for kind in list(kinds):
