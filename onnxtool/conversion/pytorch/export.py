@@ -18,6 +18,7 @@ from onnxtool.conversion.pytorch.dynamic_quantized import in_standard_operators,
 from onnxtool.conversion.pytorch.exported_program_inputs import dim_labels, relabel
 from onnxtool.conversion.pytorch.guards import recorded_guards
 from onnxtool.conversion.pytorch.model import TorchModel
+from onnxtool.conversion.pytorch.static_quantized import on_standard_steps, rounds_inside, steps_of
 from onnxtool.conversion.pytorch.torchscript import ADVICE, TORCHSCRIPT_OPSETS, export_torchscript, scripted
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
@@ -36,8 +37,10 @@ def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
     """
     opset = target_opset(options, max(DYNAMO_OPSETS[1], TORCHSCRIPT_OPSETS[1]))
     try:
-        with in_standard_operators(model.module) as replaced:
+        with in_standard_operators(model.module) as replaced, on_standard_steps(model.module) as static:
             graph = _export(model, options, opset)
+            if static or rounds_inside(model.module):
+                model.rounding = steps_of(lambda: model.run(model.sample), static)
     except OnnxToolError:
         raise
     except Exception as error:
@@ -49,6 +52,12 @@ def export(model: TorchModel, options: ConvertOptions) -> ir.Model:
         model.limits = ("missing", "missing rows", "empty mask")
         model.rounding = rounding_of(model.run(model.sample))
         model.notes.append(f"{replaced} dynamically quantized linear layers in operators that round as they do")
+    elif model.rounding:
+        model.notes.append("quantized layers are kept as QuantizeLinear and DequantizeLinear pairs")
+        model.notes += [
+            f"output {name} may be {off:.3g} off: values half-way between two quantization steps go either way"
+            for name, off in model.rounding.items()
+        ]
     clean_up(graph, keep_metadata=options.keep_metadata)
     return graph
 
@@ -63,7 +72,7 @@ def export_otherwise(model: TorchModel, options: ConvertOptions) -> ir.Model | N
     if model.program is not None or model.guards is None or options.exporter != "auto":
         return None
     try:
-        with in_standard_operators(model.module):
+        with in_standard_operators(model.module), on_standard_steps(model.module):
             graph = export_torchscript(model, options, opset)
     except OnnxToolError:
         raise

@@ -255,7 +255,8 @@ def _module_in(content: Any) -> torch.nn.Module | None:
 def _to_eval(loaded: Loaded) -> None:
     if loaded.form.startswith(("pickled", "TorchScript")) and loaded.module.training:
         loaded.notes.append("the module was saved in training mode; converted in evaluation mode")
-    loaded.module.eval()
+    if loaded.program is None:  # what torch.export gives has no modes, and refuses to be asked
+        loaded.module.eval()
     for parameter in loaded.module.parameters():
         parameter.requires_grad_(False)
 
