@@ -222,6 +222,11 @@ def takes_doubles(specs: Sequence[TensorSpec]) -> bool:
     return any(s.dtype == np.float64 for s in specs)
 
 
+def _largest(dtype: np.dtype) -> float:
+    """The largest number of a type, which models give on purpose: for what is masked, or in the place of infinity."""
+    return float(np.finfo(dtype).max) if dtype.kind == "f" else np.inf
+
+
 def telling(outputs: Mapping[str, Any], kind: str, *, doubles: bool = False) -> bool:
     """Whether the outputs can be held against others: all finite, and not at the edge of what floats hold.
 
@@ -238,6 +243,7 @@ def telling(outputs: Mapping[str, Any], kind: str, *, doubles: bool = False) -> 
             continue
         floats += 1
         with np.errstate(all="ignore"):
-            if not np.isfinite(array).all() or float(np.abs(array).max()) > most:
+            sizes = np.abs(array)
+            if not np.isfinite(array).all() or bool((sizes[sizes < _largest(array.dtype)] > most).any()):
                 return False
     return floats > 0 or kind not in ("missing", "missing rows")

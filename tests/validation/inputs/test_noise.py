@@ -180,3 +180,37 @@ def test_inputs_that_are_equal_stay_equal() -> None:
     feeds = {"x": ROWS, "z": ROWS.copy()}
     trial = Trial("one", "values", feeds, reference.run(feeds))
     assert not rounding_explains(reference, trial, {"y": ROWS * 2})
+
+
+def test_one_steady_label_is_not_enough_where_another_moves() -> None:
+    """Two labels differ, and the other model moves one of them: what rounding does there is not known to be nothing."""
+    rows = np.array([[1.0, 5.0, 5.0]], np.float32)
+
+    def labels(x: np.ndarray) -> np.ndarray:
+        return (x == 5).astype(np.int64)
+
+    def moves_one(x: np.ndarray) -> np.ndarray:
+        return np.array([[0, 0, 0 if x[0, 2] == 5 else 1]])
+
+    assert not between(labels, lambda x: np.zeros(x.shape, np.int64), rows)
+    assert between(labels, moves_one, rows)
+
+
+def test_noise_of_a_column_is_no_other_columns() -> None:
+    """A column that moves a lot excuses nothing in the one beside it."""
+    function = Reference(lambda x: np.stack([np.sin(x[:, 0] * np.float32(1e6)), x[:, 1]], axis=1))
+    trial = Trial("one", "values", {"x": ROWS}, function.run({"x": ROWS}))
+    expected = trial.outputs["y"]
+    moved = np.array([[0.5, 0.0]], np.float32)
+    assert rounding_explains(function, trial, {"y": expected + moved})
+    assert not rounding_explains(function, trial, {"y": expected + moved[:, ::-1]})
+
+
+def test_small_numbers_beside_large_ones_are_moved_by_their_spread() -> None:
+    """An input of 1e-6 beside ones is known to 1e-7 only, as the others are."""
+    rows = np.array([[1e-6, 1.0, -1.0]], np.float32)
+
+    def steep(x: np.ndarray) -> np.ndarray:
+        return x[:, :1] * np.float32(1e6)
+
+    assert explained(steep, steep(rows) + np.float32(0.05), rows)

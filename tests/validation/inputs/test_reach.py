@@ -308,3 +308,21 @@ def test_a_past_may_be_empty() -> None:
     _, found, missed = sought(f"g (float[b,p,4] past, float[b,n,4] x) => (bool[k] q) {{ {body} }}")
     assert missed == []
     assert any(item.feeds["past"].shape[1] == 0 for item in found)
+
+
+def test_a_loop_without_a_count_is_not_given_what_it_would_never_end_on() -> None:
+    loop = (
+        "t = Constant <value = bool {1}> ()  c = Constant <value = int64 {COUNT}> ()  "
+        "y = Loop (FIRST, t, x) <body = l (int64 i, "
+        "bool k, float[b,4] a) => (bool k2, float[b,4] a2) { h = Constant <value_float = 0.5> ()  a2 = Mul(a, h)  "
+        "m = ReduceMax <keepdims = 0> (a2)  o = Constant <value_float = 1.0> ()  k2 = Greater(m, o) }>"
+    )
+
+    def facts(first: str, count: int = 5) -> bool:
+        body = loop.replace("FIRST", first).replace("COUNT", str(count))
+        text = f'<ir_version: 10, opset_import: ["" : 20]> g (float[b,4] x) => (float[b,4] y) {{ {body} }}'
+        return read_facts(ir.from_onnx_text(text)).endless
+
+    assert facts("")
+    assert facts("c", 2**62)
+    assert not facts("c", 5)
