@@ -21,7 +21,7 @@ from onnxtool.conversion.pytorch.bare_weights import needs_factory
 from onnxtool.conversion.pytorch.exported_program import load_exported_program
 from onnxtool.conversion.pytorch.safety import refuse_unsafe_script
 from onnxtool.conversion.pytorch.state_dict import find_weights, fit
-from onnxtool.conversion.pytorch.transformers import load_pretrained
+from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrained, made_ready
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
 from onnxtool.model.spec import Dim, dtype_name
@@ -76,6 +76,8 @@ def load_module(source: Source, form: str, options: ConvertOptions) -> Loaded:
             loaded = _with_weights(source, _load_safetensors(source), "safetensors state_dict", options)
         else:
             loaded = _load_saved(source, options)
+    if form != "hugging face" and loaded.program is None and is_pretrained(loaded.module):
+        loaded.shapes = made_ready(loaded.module, loaded.notes)
     _to_eval(loaded)
     _widen(loaded, options)
     return loaded

@@ -71,19 +71,38 @@ def load_pretrained(
     except Exception as error:
         line = " ".join(str(error).split())[:300]
         raise InputError(f"{source}: transformers cannot load this folder ({type(error).__name__}: {line}).") from error
+    return module, made_ready(module, notes, _tokenizer_gives(transformers, source))
+
+
+def is_pretrained(module: torch.nn.Module) -> bool:
+    """Whether a module is one of the transformers library's."""
+    return any(kind.__name__ == "PreTrainedModel" for kind in type(module).__mro__)
+
+
+def made_ready(module: Any, notes: list[str], tokens: Collection[str] = ()) -> dict[str, tuple[Dim, ...]]:
+    """Set up a model of transformers for an export.
+
+    Args:
+        module: changed in place.
+        notes: things to say aloud; added to.
+        tokens: what its tokenizer gives.
+
+    Returns:
+        The shapes of its usual inputs.
+    """
     # A cache would add two outputs for each layer, of a class that no exporter flattens alike.
     if getattr(module.config, "use_cache", False):
         module.config.use_cache = False
         if "past_key_values" in inspect.signature(module.forward).parameters:
             notes.append("exported without a key-value cache")
     _choose_experts(module)
-    shapes = usual_shapes(module, _tokenizer_gives(transformers, source))
+    shapes = usual_shapes(module, tokens)
     if "input_ids" in shapes and "token_type_ids" not in shapes and _has_segments(module):
         notes.append(
-            "token_type_ids are taken as zeros, since no tokenizer in the folder gives them; for pairs of texts add "
+            "token_type_ids are taken as zeros, since no tokenizer gives them; for pairs of texts add "
             "--input-shape token_type_ids:batch,sequence"
         )
-    return module, shapes
+    return shapes
 
 
 def _choose_experts(module: Any) -> None:

@@ -144,3 +144,18 @@ def test_a_mixture_of_experts(tmp_path: Path) -> None:
     torch.manual_seed(0)
     transformers.MixtralForCausalLM(config).save_pretrained(tmp_path / "m")
     assert convert(tmp_path / "m", tmp_path / "x.onnx").ok
+
+
+@needs_transformers
+def test_a_model_in_memory_knows_its_usual_inputs() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from onnxtool.conversion.pytorch.load import load_module
+
+    module = GPT2LMHeadModel(GPT2Config(vocab_size=31, n_positions=16, n_embd=16, n_layer=1, n_head=2))
+    loaded = load_module(Source(None, model=module), "memory", ConvertOptions())
+    assert loaded.shapes == {"input_ids": ("batch", "sequence"), "attention_mask": ("batch", "sequence")}
+    assert loaded.notes == ["exported without a key-value cache"]
+    assert module.config.use_cache  # the user's own object stays as it is
+    plain = load_module(Source(None, model=torch.nn.Linear(2, 2)), "memory", ConvertOptions())
+    assert plain.shapes == {}
