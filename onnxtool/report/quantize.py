@@ -35,7 +35,7 @@ class Fidelity:
         vector_cosine: mean cosine to the float model's rows, of outputs that are compared with one another; None
             where there is none.
         neighbours: share of their ten nearest rows that stay among the ten nearest; None with too few rows.
-        kinds: what each output was taken for: "classes", "linear", "vectors" or "values".
+        kinds: what each output was taken for: "classes", "linear", "vectors", "scores" or "values".
     """
 
     sqnr_db: float

@@ -13,6 +13,7 @@ _LEAST_SHARE = 0.02
 # Of many columns, one that varies so much less than the median one is a dead feature: rounding of what was added up.
 _MANY = 32
 _DEAD = 1e-5
+_ALIKE = 8  # columns, from which on their mean says something
 
 
 @dataclass
@@ -50,11 +51,14 @@ class ColumnNoise:
         kept = self.sums.get(len(a))
         self.sums[len(a)] = parts if kept is None else kept + parts
 
-    def decibels(self) -> list[tuple[int, float]]:
+    def decibels(self, *, alike: bool = False) -> list[tuple[int, float]]:
         """(column, signal-to-noise ratio in dB) of every column that carries information, the worst first.
 
         A column's mean is not a signal. Columns that are constant in the float model are left out, and of many those
         that are next to constant beside the others.
+
+        Args:
+            alike: the columns are of one kind and on one scale: none's signal is taken for less than the mean one's.
         """
         found = []
         for count, total, squares, noise, filled in self.sums.values():
@@ -65,7 +69,8 @@ class ColumnNoise:
             if len(variance) >= _MANY:
                 telling &= variance > _DEAD**2 * np.median(variance)
             with np.errstate(divide="ignore", invalid="ignore"):  # of columns that are left out
-                ratio = 10 * np.log10(variance / (noise / count))
+                signal = np.maximum(variance, variance.mean()) if alike and len(variance) >= _ALIKE else variance
+                ratio = 10 * np.log10(signal / (noise / count))
             found += [(int(i), float(ratio[i])) for i in np.flatnonzero(telling)]
         return sorted(found, key=lambda pair: pair[1])
 

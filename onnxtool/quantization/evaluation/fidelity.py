@@ -147,7 +147,7 @@ def _summary(views: list[_OutputStatistics], samples: int) -> Fidelity:
         outputs=tuple(v.difference.result() for v in views) if all(v.detailed for v in views) else (),
         column_db=None if worst is None else worst[2],
         weakest="" if worst is None else _column_name(worst[0], worst[1]),
-        values_db=min((w[2] for v in floats if v.kind is OutputKind.VALUES and (w := v.worst_column)), default=None),
+        values_db=min((w[2] for v in floats if v.by_columns and (w := v.worst_column)), default=None),
         vector_cosine=min((v.cosine for v in vectors), default=None),
         neighbours=min((r for v in vectors if (r := v.recall) is not None), default=None),
         kinds={v.name: v.kind.value for v in views},
@@ -258,7 +258,8 @@ class _OutputStatistics:
     def _add_scores(self, right: np.ndarray, actual: np.ndarray) -> None:
         # Only columns that look like scores: within [0, 1], on either side of the threshold.
         axis = column_axis(right.shape) or 0
-        a, b = (np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1) for x in (right, actual))
+        a, b = (np.moveaxis(np.atleast_1d(x), axis, 0) for x in (right, actual))
+        a, b = (x.reshape(len(x), -1) for x in (a, b))
         scores = (a.min(axis=1) >= 0) & (a.max(axis=1) <= 1)
         matching = boxes_kept(a, b) if right.ndim == 3 and scores[_BOX:].any() else None
         if matching is not None:
@@ -273,6 +274,11 @@ class _OutputStatistics:
             self.both[index] += int(same.sum())
 
     @property
+    def by_columns(self) -> bool:
+        """True where every column counts."""
+        return self.kind in (OutputKind.VALUES, OutputKind.SCORES)
+
+    @property
     def worst_column(self) -> tuple[str, int | None, float] | None:
         """(output, column, dB) of the weakest column; None where columns do not count, or none carries information.
 
@@ -281,7 +287,7 @@ class _OutputStatistics:
         """
         if self.kind in (OutputKind.CLASSES, OutputKind.VECTORS):
             return None
-        found = self.columns.decibels()
+        found = self.columns.decibels(alike=self.kind is OutputKind.SCORES)
         if not found or (self.kind is OutputKind.LINEAR and len(found) > _MOST_TARGETS):
             return None
         column, ratio = found[0]
@@ -290,7 +296,7 @@ class _OutputStatistics:
     @property
     def channel_db(self) -> float:
         """Signal-to-noise ratio in dB without the mean: of the worst column where columns count, else of all."""
-        found = self.worst_column if self.kind is OutputKind.VALUES else None
+        found = self.worst_column if self.by_columns else None
         if found is not None:
             return found[2]
         return min((ratio for _, ratio in self.whole.decibels()), default=float("inf"))

@@ -30,12 +30,15 @@ class OutputKind(Enum):
         CLASSES: logits or probabilities over the last axis; a Softmax, an ArgMax or the name says so.
         LINEAR: a linear layer's result, which may be logits as well as several targets: it has to hold as both.
         VECTORS: rows that are compared with one another (pooled or normalised vectors, last hidden states).
+        SCORES: what a Sigmoid makes (notes, labels, pixels): all columns are on one scale, so that one in which next to
+            nothing happens is no signal of its own.
         VALUES: anything else: every column and channel counts by itself.
     """
 
     CLASSES = "classes"
     LINEAR = "linear"
     VECTORS = "vectors"
+    SCORES = "scores"
     VALUES = "values"
 
 
@@ -48,6 +51,7 @@ _WORDS = {
     "vectors": OutputKind.VECTORS,
     "boxes": OutputKind.VALUES,
     "mask": OutputKind.VALUES,
+    "scores": OutputKind.SCORES,
     "values": OutputKind.VALUES,
 }
 
@@ -87,6 +91,8 @@ def kind_of(output: ir.Value) -> OutputKind:
         if is_op(node, "Softmax", "LogSoftmax"):
             axis = node.attributes.get_int("axis", -1)
             return OutputKind.CLASSES if axis in (-1, rank - 1) else OutputKind.VALUES
+        if is_op(node, "Sigmoid", "HardSigmoid") and rank >= 2:
+            return OutputKind.SCORES
         if is_op(node, "MatMul", "Gemm"):
             return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and _is_long(output) else OutputKind.LINEAR
         if is_op(node, *_POOLED) and _is_long(output) and rank in (2, 3):

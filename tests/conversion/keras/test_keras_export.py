@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from onnxtool.conversion.convert import convert
@@ -196,3 +198,17 @@ def test_unknown_dims_get_names_that_say_what_they_are() -> None:
 def test_names_that_come_again_get_numbers() -> None:
     assert unique(["a", "b", "a", "a_1"]) == ["a", "b", "a_1", "a_1_1"]
     assert max(Counter(unique(["x"] * 5)).values()) == 1
+
+
+def test_layers_that_keras_quantized_keep_their_integers(tmp_path: Path) -> None:
+    entry, dense = keras.Input((16,)), [layers.Dense(32, activation="relu"), layers.Dense(4)]
+    model = keras.Model(entry, dense[1](dense[0](entry)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of its own
+        for layer in dense:
+            layer.quantize("int8")
+    assert convert(model, tmp_path / "out.onnx", effort="quick").ok
+    model = io.load(tmp_path / "out.onnx")
+    assert operator_counts(model)["MatMulInteger"] == 2
+    stored = {tuple(v.shape) for v in model.graph.initializers.values() if v.dtype == ir.DataType.INT8}
+    assert stored >= {(16, 32), (32, 4)}

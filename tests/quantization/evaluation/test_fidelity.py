@@ -146,6 +146,8 @@ def test_few_vectors_are_judged_by_cosine_alone() -> None:
         ("MatMul", 2, "logits", "classes"),
         ("MatMul", 2, "embeddings", "vectors"),
         ("Relu", 3, "y", "values"),
+        ("Sigmoid", 3, "y", "scores"),
+        ("Sigmoid", 1, "y", "values"),
         ("Relu", 2, "y", "values"),
         ("Relu", 2, "class_scores", "classes"),
         ("ReduceMean", 2, "y", "vectors"),
@@ -193,6 +195,31 @@ def test_what_is_divided_by_its_norm_or_is_a_mean_of_tokens_is_a_vector(form: st
             proto,
         ).graph.outputs[0]
     ).value == ("vectors" if vector else "values")
+
+
+def test_columns_on_one_scale_are_judged_on_it() -> None:
+    """A note that hardly ever sounds, among others that do."""
+    random = np.random.default_rng(0)
+    right = random.random((400, 16))
+    right[:, 3] *= 0.01
+    noise = np.full((400, 16), 0.003)
+    found = ColumnNoise()
+    found.add(right, noise, 1)
+    apart, together = found.decibels(), found.decibels(alike=True)
+    assert apart[0][0] == 3 and apart[0][1] < 5
+    assert together[0][1] == pytest.approx(10 * np.log10(right.var(axis=0).mean() / 0.003**2), abs=0.1)
+    few = ColumnNoise()
+    few.add(right[:, :7], noise[:, :7], 1)
+    assert few.decibels(alike=True) == few.decibels()
+
+
+def test_an_output_that_is_one_number_is_judged() -> None:
+    proto = build([helper.make_node("Sigmoid", ["x"], ["y"])], {}, {"x": [None]}, {"y": []})
+    right = Fixed(np.array(0.7, np.float32))
+    data = open_data({"x": np.zeros((1, 2), np.float32)}, right.inputs)
+    judge = FidelityEvaluator(io.from_proto(proto), right, data)
+    assert judge.judge(right).sqnr_db == np.inf
+    assert judge.judge(Fixed(np.array(0.35, np.float32))).sqnr_db == pytest.approx(20 * np.log10(2), abs=0.01)
 
 
 def test_a_dead_column_among_many_is_no_signal() -> None:
