@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
@@ -22,13 +23,15 @@ from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
 from onnxtool.runtime.latency import compare_latency
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.timing import Ratio
+from onnxtool.runtime.timing import Ratio, Timing, block_ratio
 
 FIRST_LOOK = 2  # batches of held-out samples
 _QUICK_SECONDS = 0.5
 _SETTLED = 0.02  # width of an interval, relative to the ratio, from which on more rounds tell nothing that matters
 _QUICK_ROUNDS = 7
 _FINAL_SECONDS = 3.0
+_BLOCKS = 4  # with fresh sessions, for models that take less than _SHORT seconds
+_SHORT = 0.003
 _MOST_ROUNDS = 250
 TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 
@@ -200,19 +203,32 @@ class CandidateEvaluator:
             trials: candidates; each one's latency is replaced.
             patience: so many times the usual seconds, as far as there is time.
         """
-        runners = [self.job.runner(self.build(t.recipe)) for t in trials]
+        models = [io.to_proto(self.build(t.recipe)).SerializeToString() for t in trials]
         seconds = min(patience * _FINAL_SECONDS, max(self.clock.left / 2, _QUICK_SECONDS))
-        found = compare_latency(
-            self.reference,
+        before = min((t.latency.before for t in trials if t.latency is not None), default=0.0)
+        blocks = _BLOCKS if before < _SHORT else 1
+        found = [self._side_by_side(models, seconds / blocks, block if blocks > 1 else None) for block in range(blocks)]
+        for index, trial in enumerate(trials):
+            trial.latency = over_blocks([block[index] for block in found])
+
+    def _side_by_side(self, models: list[bytes], seconds: float, block: int | None) -> list[LatencyRatio]:
+        """Several models and the float model in one alternation; in a `block`, the float model's session is fresh too.
+
+        What is loaded first need not lie where it is as fast: in every other block that is the float model.
+        """
+        reference = self.reference if block is None else None
+        if block is not None and block % 2:
+            reference = self.job.runner(self.job.source)
+        runners = [self.job.runner(model) for model in models]
+        return compare_latency(
+            reference or self.job.runner(self.job.source),
             runners,
             self._sample,
             threads=self.job.threads,
             budget=seconds,
-            minimum=20,
+            minimum=20 if block is None else 7,
             enough=lambda ratio: _settled(ratio, _SETTLED / 2),
         )
-        for trial, latency in zip(trials, found, strict=True):
-            trial.latency = latency
 
     def noise_of(self, recipe: QuantRecipe) -> float:
         """Noise share of a candidate that is only looked at, not kept."""
@@ -236,3 +252,17 @@ class CandidateEvaluator:
 
 def _settled(ratio: Ratio, width: float = _SETTLED) -> bool:
     return ratio.high - ratio.low < width * ratio.value
+
+
+def over_blocks(found: Sequence[LatencyRatio]) -> LatencyRatio:
+    """One ratio from several blocks, each with sessions of its own; of one block its own.
+
+    Where memory happens to lie gives a session of a small model a latency of its own, some percent up or down: the
+    fastest of many candidates is often just a lucky one, and more rounds of the same sessions do not tell.
+    """
+    if len(found) == 1:
+        return found[0]
+    before, after = ([Timing((getattr(one, side),)) for one in found] for side in ("before", "after"))
+    whole = block_ratio(after, before)
+    usual = [float(np.median([t.median for t in side])) for side in (before, after)]
+    return LatencyRatio(whole.value, whole.low, whole.high, usual[0], usual[1], found[0].threads)
