@@ -20,7 +20,7 @@ from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
 from onnxtool.validation.equivalence.equivalence_check import Evidence
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
-from onnxtool.validation.inputs.counterexample import Findings, Judge, climb, hold, shrink, with_findings
+from onnxtool.validation.inputs.counterexample import SAID, Findings, Judge, climb, hold, shrink, with_findings
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.graphs import facts_of, reach_conditions, unreached_branches, watch_branches
 from onnxtool.validation.inputs.keep import keep
@@ -142,7 +142,7 @@ class FurtherInputs:
 
     def _branches(self, graph: ir.Model, runner: OnnxRunner, judge: Judge, session: SessionOptions) -> None:
         findings, options = self.findings, self._options
-        runs = [*self._runs, *(t.feeds for t in findings.observed.trials)]
+        runs = [*self._runs, *(t.feeds for t in findings.observed.trials if t.kind not in SAID)]
         budget = Budget(options.effort, self._usual).part(0.3)
         name = "the ONNX graph"
         reference: Runner = self._model if self._stays else _Gone(self._model)

@@ -11,6 +11,7 @@ KINDS = {
     "mask": "masks",
     "empty mask": "masks that leave nothing in",
     "mask values": "masks of other numbers",
+    "extreme values": "values of 1e20",
     "rows": "table rows",
     "thresholds": "at thresholds",
     "missing": "not finite",

@@ -20,7 +20,7 @@ from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
 from onnxtool.validation.equivalence.equivalence_check import Evidence
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
-from onnxtool.validation.inputs.counterexample import Findings, hold, look, shrink, with_findings
+from onnxtool.validation.inputs.counterexample import SAID, Findings, hold, look, shrink, with_findings
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.graphs import (
     facts_of,
@@ -151,7 +151,7 @@ def _branches(
     seed: int,
 ) -> None:
     specs = distinct_dims(left.inputs)
-    tried = [*runs, *(t.feeds for t in findings.observed.trials)]
+    tried = [*runs, *(t.feeds for t in findings.observed.trials if t.kind not in SAID)]
     trials, missed = reach_conditions(graphs, left, specs, tried, facts, budget.part(0.5), options, seed=seed)
     findings.observed.trials += trials
     hold(trials, partial(rule, left, right), left, right, findings)

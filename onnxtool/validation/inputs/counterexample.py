@@ -25,8 +25,8 @@ from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
 # Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
 _EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
 _LONG_ENOUGH = 4  # positions of a mask, to say what a model makes of them
-# Kinds beyond what an input means: a mask is there to hold ones and zeros.
-_SAID = ("mask values",)
+# Kinds beyond what an input means: a mask is there to hold ones and zeros, and squares of 1e20 do not fit into a float.
+SAID = ("mask values", "extreme values")
 # The comparison on one trial; of what counts only, where that is given (KeptPositions).
 Judge = Callable[[Trial, Kept | None], CompareReport]
 
@@ -118,7 +118,7 @@ def hold(
             return
         if report.ok:
             continue
-        if trial.kind in (*into.limits, *_SAID):
+        if trial.kind in (*into.limits, *SAID):
             into.said.append(trial.label)
             continue
         if _only_at_masked(trial, judge, into.specs, reference, candidate):
@@ -213,7 +213,7 @@ def climb(
         return
     findings.searched = True
     starts = [Trial("usual", "usual", dict(r)) for r in runs[:2]]
-    starts += [t for t in findings.observed.trials if t.kind not in ("size", *findings.limits)][:4]
+    starts += [t for t in findings.observed.trials if t.kind not in ("size", *SAID, *findings.limits)][:4]
     found = search(
         reference.run,
         lambda feeds: candidate.run(renamed(feeds, reference, candidate)),

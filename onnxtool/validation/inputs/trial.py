@@ -24,8 +24,8 @@ class Trial:
     Attributes:
         label: what is particular about it: "length 300", "mask padded on the left".
         kind: "usual", "size", "values", "mask", "empty mask" (rows of which nothing is left in), "mask values" (masks
-            that hold other numbers), "rows", "thresholds", "missing", "missing rows" (nothing but NaN in places),
-            "text", "branch" or "search".
+            that hold other numbers), "extreme values" (near the ends of what floats hold), "rows", "thresholds",
+            "missing", "missing rows" (nothing but NaN in places), "text", "branch" or "search".
         feeds: the inputs.
         outputs: what the reference gives; empty before it was run.
     """

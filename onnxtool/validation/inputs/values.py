@@ -77,6 +77,7 @@ _NAN_PLACES: tuple[tuple[str, tuple[Any, ...]], ...] = (
 )
 _PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row", "of every other one")
 _NEAR = 2.0**-12  # of a number: far more than float32 rounds away, less than float16 can tell
+_EXTREME = 1e20  # the square of which is beyond float32
 _ROWS = 512  # of a batch that holds thresholds
 
 
@@ -135,6 +136,10 @@ def _floats(
     for low, high in pairwise(bounds):
         made = {s.name: low + (high - low) * _uniform(base[s.name]) for s in own}
         yield f"values between {low:.6g} and {high:.6g}", "values", {**feeds, **cast(own, made)}
+    wide = [s for s in own if is_kind(s, "f") and s.dtype != np.float16 and s.name not in facts.domains]
+    if wide and not facts.endless:
+        made = {s.name: _EXTREME * base[s.name] for s in wide}
+        yield f"values of scale {_EXTREME:g}", "extreme values", {**feeds, **cast(wide, made)}
     for spec in own if len(own) > 1 else ():
         for label, change in _FLOATS[:6]:
             made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name))}

@@ -312,3 +312,16 @@ def test_nan_and_both_infinities_stand_beside_one_another() -> None:
 
 def test_a_mask_of_every_other_position() -> None:
     assert padded((2, 5), "of every other one").tolist() == [[1, 0, 1, 0, 1]] * 2
+
+
+def test_extreme_values_are_of_a_kind_of_their_own() -> None:
+    def kinds(facts: Facts, dtype: np.dtype = FLOAT) -> dict[str, str]:
+        own = TensorSpec("x", dtype, ("b", 4))
+        feeds = {"x": np.ones((2, 4), dtype)}
+        return {label: kind for label, kind, _ in value_changes([own], feeds, facts, np.random.default_rng(0))}
+
+    assert kinds(Facts())["values of scale 1e+20"] == "extreme values"
+    assert 1e19 < np.abs(floats()["values of scale 1e+20"]).max() < 1e21
+    assert "values of scale 1e+20" not in kinds(Facts(endless=True))
+    assert "values of scale 1e+20" not in kinds(Facts(domains={"x": Domain(0, 1)}))
+    assert "values of scale 1e+20" not in kinds(Facts(), np.dtype("float16"))
