@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import helper
 
 import onnxtool
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.evaluator import CandidateEvaluator
 from onnxtool.quantization.targets import this_machine
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OnnxRunner
@@ -113,11 +117,30 @@ def test_without_labels_the_budget_is_fidelity_on_held_out_samples(refused: Quan
     assert "held-out" in refused.budget
 
 
-def test_excluded_nodes_stay_float_in_every_candidate(fixtures: Path, digits_onnx: Path, tmp_path: Path) -> None:
-    report = onnxtool.quantize(
-        digits_onnx, tmp_path / "q.onnx", data=fixtures / "calib.npz", op_types=("Gemm",), time_limit=10, smallest=True
-    )
+@pytest.mark.parametrize("options", [{"op_types": ("Gemm",)}, {"exclude": ("getitem*",)}])
+def test_what_is_left_out_stays_float_in_every_candidate(
+    fixtures: Path, digits_onnx: Path, tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[ir.Model] = []
+    build_one = CandidateEvaluator.build
+
+    def keep(lab: CandidateEvaluator, recipe: QuantRecipe) -> ir.Model:
+        built.append(build_one(lab, recipe))
+        return built[-1]
+
+    monkeypatch.setattr(CandidateEvaluator, "build", keep)
+    data = {"data": fixtures / "calib.npz", "samples": 32, "time_limit": 10, "smallest": True}
+    report = onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", **data, **options)
     assert report.quantized.get("Conv", (0, 3))[0] == 0
+    assert len(built) >= 6
+    quantized = 0
+    for model in built:
+        quantized += any(n.op_type in ("DequantizeLinear", "DynamicQuantizeLinear") for n in model.graph)
+        convs = [n for n in model.graph if "Conv" in n.op_type]
+        assert len(convs) == 3 and not any("Integer" in n.op_type or "QLinear" in n.op_type for n in convs)
+        makers = [v.producer() for n in convs for v in n.inputs if v is not None]
+        assert not any(m is not None and m.op_type == "DequantizeLinear" for m in makers)
+    assert quantized >= 4, "others are quantized"
 
 
 @pytest.mark.parametrize(
