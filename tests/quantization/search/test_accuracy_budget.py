@@ -36,7 +36,13 @@ def test_flips_of_classes_are_weighed_by_what_they_cost(
     assert Budget().allows(fidelity(db, agreement, drop)) is allowed
 
 
+def test_agreement_alone_without_what_flips_cost_is_not_enough() -> None:
+    assert not Budget().allows(fidelity(24.9, 1.0))
+    assert Budget().allows(fidelity(25.1, 0.5))
+
+
 def test_what_holds_no_classes_goes_by_its_noise() -> None:
+    assert not Budget().labelled
     assert Budget().allows(fidelity(25.1))
     assert not Budget().allows(fidelity(24.9))
 
