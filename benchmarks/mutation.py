@@ -50,13 +50,14 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     **{
         f"validation/inputs/{name}.py": (f"validation/inputs/test_{name}.py",)
-        for name in ("sizes", "values", "noise", "reach", "structure", "tables")
+        for name in ("sizes", "values", "noise", "reach", "structure", "tables", "masked", "observe")
     },
     "validation/inputs/conditions.py": ("validation/inputs/test_conditions.py", "validation/inputs/test_bodies.py"),
     "validation/inputs/bodies.py": ("validation/inputs/test_bodies.py", "validation/inputs/test_conditions.py"),
     "validation/inputs/distances.py": ("validation/inputs/test_conditions.py", "validation/inputs/test_bodies.py"),
     "validation/inputs/moves.py": ("validation/inputs/test_reach.py", "validation/inputs/test_tables.py"),
     "validation/inputs/whole_numbers.py": ("validation/inputs/test_values.py",),
+    "conversion/pytorch/floor_division.py": ("conversion/pytorch/test_floor_division.py",),
     "conversion/source_code.py": ("conversion/test_source_code.py",),
     "conversion/pytorch/dynamic_quantized.py": ("conversion/pytorch/test_dynamic_quantized.py",),
     "conversion/pytorch/decided_sizes.py": ("conversion/pytorch/test_decided_sizes.py",),

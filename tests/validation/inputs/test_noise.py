@@ -214,3 +214,44 @@ def test_small_numbers_beside_large_ones_are_moved_by_their_spread() -> None:
         return x[:, :1] * np.float32(1e6)
 
     assert explained(steep, steep(rows) + np.float32(0.05), rows)
+
+
+def test_inputs_that_differ_are_moved_each_by_itself() -> None:
+    class Two(Reference):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            return {"y": feeds["x"] + feeds["z"]}
+
+    feeds = {"x": ROWS, "z": ROWS * 3}
+    reference = Two(lambda x: x)
+    trial = Trial("one", "values", feeds, reference.run(feeds))
+    assert not rounding_explains(reference, trial, {"y": trial.outputs["y"] + 0.5})
+    assert rounding_explains(reference, trial, {"y": trial.outputs["y"]})
+
+
+def test_of_two_outputs_the_one_that_differs_counts() -> None:
+    class Two(Reference):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            return {"a": feeds["x"], "b": self._function(feeds["x"])}
+
+    reference, other = Two(only_at_five), Two(lambda x: x)
+    x = np.asarray(EXACT, np.float32)
+    trial = Trial("one", "values", {"x": x}, reference.run({"x": x}))
+    assert not rounding_explains(reference, trial, other.run({"x": x}), None, other.run)
+    names = {"a": "first", "b": "second"}
+
+    def renamed(feeds: Any) -> dict[str, Any]:
+        return {names[name]: value for name, value in other.run(feeds).items()}
+
+    assert not rounding_explains(reference, trial, renamed({"x": x}), names, renamed)
+
+
+def test_a_model_that_fails_beside_the_input_is_judged_as_before() -> None:
+    from onnxtool.errors import InputError
+
+    def fails(feeds: Any) -> dict[str, Any]:
+        raise InputError("no")
+
+    x = np.asarray(EXACT, np.float32)
+    reference = Reference(only_at_five)
+    trial = Trial("one", "values", {"x": x}, reference.run({"x": x}))
+    assert rounding_explains(reference, trial, {"y": x}, None, fails)

@@ -12,7 +12,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.inputs.conditions import ConditionWatch
 from onnxtool.validation.inputs.facts import read_facts
-from onnxtool.validation.inputs.reach import Found, reach
+from onnxtool.validation.inputs.reach import Found, _lowest, _where_zero, reach
 from onnxtool.validation.inputs.sizes import dynamic_dims
 from onnxtool.validation.inputs.trial import Budget
 
@@ -326,3 +326,28 @@ def test_a_loop_without_a_count_is_not_given_what_it_would_never_end_on() -> Non
     assert facts("")
     assert facts("c", 2**62)
     assert not facts("c", 5)
+
+
+def test_where_a_parabola_is_lowest() -> None:
+    def parabola(x: float) -> tuple[float, float]:
+        return x, 3 * (x - 2) ** 2 + 1
+
+    assert _lowest(parabola(0.0), parabola(1.0), parabola(7.0)) == pytest.approx(2.0)
+    assert _lowest(parabola(5.0), parabola(-1.0), parabola(3.5)) == pytest.approx(2.0)
+    assert _lowest((0.0, 0.0), (1.0, 1.0), (2.0, 2.0)) is None
+    assert _lowest((0.0, 0.0), (1.0, -1.0), (2.0, -4.0)) is None
+    assert _lowest((0.0, 1.0), (0.0, 1.0), (2.0, 4.0)) is None
+    assert _lowest((0.0, 1.0), (1.0, np.inf), (2.0, 4.0)) is None
+
+
+def test_whole_steps_reach_an_equality_and_go_beyond_a_bound() -> None:
+    assert _where_zero(0.0, 29.000001, -1.0, whole=True) == (29.0, 30.0)
+    assert _where_zero(0.0, 29.000001, 1.0, whole=True) == (-29.0, -30.0)
+    assert _where_zero(4.0, 6.0, -2.0, whole=True) == (7.0,)
+    assert _where_zero(0.0, 0.000001, -1.0, whole=True) == (1.0,)
+
+
+def test_numbers_are_moved_exactly_there_and_a_little_further() -> None:
+    exact, further = _where_zero(1.0, 8.0, -2.0, whole=False)
+    assert exact == pytest.approx(5.0)
+    assert 5.0 < further < 5.01
