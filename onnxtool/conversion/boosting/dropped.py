@@ -25,6 +25,7 @@ def put_right(proto: onnx.ModelProto, estimator: Any) -> None:
     trees = [node for node in proto.graph.node if node.op_type in _TREES]
     if len(trees) != 1:
         return
+    _drop_zero_base(trees[0])
     package = type(estimator).__module__.partition(".")[0]
     if package in ("lightgbm", "onnxmltools"):
         _lightgbm(proto, trees[0], estimator)
@@ -68,6 +69,13 @@ def _lightgbm(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
             _scale(node, float(words.get("sigmoid") or 1.0))
     elif objective.startswith("regression") and "sqrt" in words:
         _append(proto, "Abs", "Mul")  # the sign times the square
+
+
+def _drop_zero_base(node: Any) -> None:
+    """Sums that begin at zero need no numbers to begin at, of which skl2onnx 1.20 writes one for several classes."""
+    for attribute in list(node.attribute):
+        if attribute.name == "base_values" and not any(attribute.floats):
+            node.attribute.remove(attribute)
 
 
 def _scale(node: Any, factor: float) -> None:

@@ -60,3 +60,12 @@ def test_is_named(name: str, options: dict[str, Any], tmp_path: Path) -> None:
 
 def test_a_plain_booster_has_only_its_objective() -> None:
     assert dropped_options(fitted("LGBMRegressor", ROWS[:, 0])) == ["objective=regression"]
+
+
+def test_gradient_boosting_that_begins_at_zero(tmp_path: Path) -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    model = ensemble.GradientBoostingClassifier(n_estimators=3, init="zero").fit(ROWS, CLASSES)
+    assert onnxtool.convert(model, tmp_path / "out.onnx").ok
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
+    found = session.run(None, {session.get_inputs()[0].name: ROWS})[-1]
+    np.testing.assert_allclose(found, model.predict_proba(ROWS), rtol=1e-4, atol=1e-6)
