@@ -35,7 +35,12 @@ from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.kernel_table import estimate_by, table_named
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
-from onnxtool.quantization.search.accuracy_refinement import compacted, condition, with_float_kernels
+from onnxtool.quantization.search.accuracy_refinement import (
+    compacted,
+    compacted_unjudged,
+    condition,
+    with_float_kernels,
+)
 from onnxtool.quantization.search.candidates import (
     MINOR,
     natural_plan,
@@ -326,8 +331,10 @@ class RecipeSearch:
             close = [t for t in near if self._keeps(t)]
             self.lab.time_again(close[:FINALISTS])
             winner = surely_faster(self.lab, close[:FINALISTS], self._winner)
-        if winner is not None and clock.allows("choice", "smaller float weights", COMPACTING):
+        if winner is not None and clock.allows("choice", "judging smaller float weights", COMPACTING):
             winner = compacted(self.lab, winner, self._keeps)
+        elif winner is not None:
+            winner = compacted_unjudged(self.lab, winner)
         if winner is not None:
             winner = undominated(self.lab, winner, self._fastest(len(self.lab.trials)), self._keeps)
         kept = [

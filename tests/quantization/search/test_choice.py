@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search import accuracy_refinement as refinement
 from onnxtool.quantization.search import search as search_module
 from onnxtool.quantization.search.accuracy_refinement import _as_accurate
 from onnxtool.quantization.search.choice import dominates, not_faster, surely_faster, undominated
@@ -117,3 +118,20 @@ def test_hopeless_candidates_are_repaired_only_where_nothing_is_faster(
 @pytest.mark.parametrize(("before", "after", "kept"), [(20.0, 17.5, True), (20.0, 16.5, False), (45.0, 31.0, True)])
 def test_weights_in_8_bits_may_add_as_much_noise_as_there_was(before: float, after: float, kept: bool) -> None:
     assert _as_accurate(trial("compact", db=after), trial("winner", db=before)) == kept
+
+
+@pytest.mark.parametrize(
+    ("noise_of_floats", "within", "smaller"), [(31.0, True, True), (29.0, True, False), (31.0, False, False)]
+)
+def test_without_time_weights_in_8_bits_are_taken_where_they_add_next_to_nothing(
+    noise_of_floats: float, within: bool, smaller: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refinement.io, "to_proto", lambda _: SimpleNamespace(SerializeToString=lambda: b"x" * 60))
+    floats = trial("float", 1.0, db=noise_of_floats)
+    floats.recipe = QuantRecipe(mode="auto", plan={}, compact=8)
+    winner = trial("winner", size=100, db=20.0)
+    lab = SimpleNamespace(trials=[floats, winner], within=lambda _: within, build=lambda recipe: recipe)
+    found = refinement.compacted_unjudged(cast(Any, lab), winner)
+    assert (found.recipe.compact == 8) == smaller == (found.bytes == 60)
+    assert found.latency == winner.latency and found.fidelity == winner.fidelity
+    assert refinement.compacted_unjudged(cast(Any, lab), found) is found, "it has them already" if smaller else found
