@@ -49,3 +49,14 @@ def test_magnitudes_are_of_every_value_and_zero_where_nothing_was_seen() -> None
     nothing = ObservedChannels(WIDTH)
     assert not nothing.complete
     np.testing.assert_array_equal(nothing.magnitudes, np.zeros(WIDTH))
+
+
+def test_a_channel_that_was_never_seen_leaves_it_incomplete() -> None:
+    seen = ObservedChannels(2)
+    seen.add_channels(np.array([0.0, np.inf], np.float32), np.array([1.0, -np.inf], np.float32))
+    assert not seen.complete
+    np.testing.assert_array_equal(seen.magnitudes, [1.0, 0.0])
+    assert seen.histogram is not None, "values are counted"
+    half = ObservedChannels(1)
+    half.add_channels(np.array([0.0], np.float32), np.array([np.inf], np.float32))
+    assert not half.complete

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.quantization.calibration.range_estimators import BINS, Histogram, Observed
+from onnxtool.quantization.calibration.range_estimators import (
+    BINS,
+    Histogram,
+    Observed,
+    entropy_range,
+    mse_range,
+    percentile_range,
+)
 
 
 def observed(parts: list[np.ndarray]) -> Observed:
@@ -89,3 +96,89 @@ def test_entropy_does_not_cut_images_of_few_grey_levels() -> None:
     levels = np.repeat(np.arange(17) / 16, [2000] + [60] * 16)
     _, high = observed([levels]).range("entropy")
     assert high >= 15 / 16
+
+
+def filled(seed: int, *, spread: float = 300.0, middle: float = 900.0) -> Histogram:
+    """A histogram of known counts on both sides of zero."""
+    random = np.random.default_rng(seed)
+    histogram = Histogram()
+    bell = np.exp(-(((np.arange(BINS) - middle) / spread) ** 2))
+    histogram.counts = np.floor(random.random(BINS) * 40 * bell) + (np.arange(BINS) % 97 == 5)
+    histogram.origin, histogram.width = -7.0, 0.01
+    return histogram
+
+
+def test_the_first_values_set_origin_and_width_and_the_last_bin_holds_the_largest() -> None:
+    histogram = Histogram()
+    histogram.add(np.array([[2.0, 4.0], [3.0, 2.5]]))
+    assert (histogram.origin, histogram.width) == (2.0, 2.0 / (BINS - 1))
+    assert BINS == 2048 and histogram.counts[0] == histogram.counts[BINS - 1] == 1
+    assert histogram.centers[0] == 2.0 + histogram.width / 2
+    histogram.add(np.array([]))
+    assert histogram.total == 4
+
+
+@pytest.mark.parametrize("coverage", [0.9, 0.999, 0.77])
+def test_percentile_keeps_the_bins_of_the_values_between_two_ranks(coverage: float) -> None:
+    histogram = filled(0)
+    bins = np.repeat(np.arange(BINS), histogram.counts.astype(int))
+    tail = (1 - coverage) / 2
+    first, last = bins[int(np.floor(tail * len(bins)))], bins[int(np.ceil((1 - tail) * len(bins))) - 1]
+    low, high = percentile_range(histogram, coverage)
+    assert low == pytest.approx(-7.0 + first * 0.01) and high == pytest.approx(-7.0 + (last + 1) * 0.01)
+
+
+def test_percentile_of_all_values_spans_all_bins_that_hold_one() -> None:
+    histogram = Histogram()
+    histogram.counts[[3, BINS - 1]] = 1
+    histogram.origin, histogram.width = 1.0, 0.5
+    assert percentile_range(histogram, 1.0) == (1.0 + 3 * 0.5, 1.0 + BINS * 0.5)
+
+
+@pytest.mark.parametrize("levels", [4, 256])
+@pytest.mark.parametrize("middle", [900.0, 300.0, 1500.0])
+def test_mse_has_the_least_error_of_rounding_and_clipping_on_its_grid(levels: int, middle: float) -> None:
+    histogram = filled(1, middle=middle)
+    at = [i for i in range(BINS) if histogram.counts[i]]
+    full = (min(-7.0 + at[0] * 0.01, 0.0), max(-7.0 + (at[-1] + 1) * 0.01, 0.0))
+    places = -7.0 + (np.arange(BINS) + 0.5) * 0.01
+
+    def error(low: float, high: float) -> float:
+        inside = (places >= low) & (places <= high)
+        clipped = np.where(places < low, low - places, places - high) ** 2
+        return float((histogram.counts * np.where(inside, ((high - low) / (levels - 1)) ** 2 / 12, clipped)).sum())
+
+    low, high = mse_range(histogram, levels)
+    shares = np.geomspace(1.0, 0.05, 32)
+    lows, highs = full[0] * shares, full[1] * shares
+    assert np.abs(lows - low).min() < 1e-9 and np.abs(highs - high).min() < 1e-9
+    assert error(low, high) <= min(error(other, high) for other in lows) * (1 + 1e-9)
+    assert error(low, high) <= min(error(full[0], other) for other in highs) * (1 + 1e-9), "both ends are chosen"
+
+
+@pytest.mark.parametrize(("seed", "levels"), [(2, 16), (3, 128)])
+def test_entropy_is_the_threshold_that_loses_least(seed: int, levels: int) -> None:
+    histogram = filled(seed, spread=150.0, middle=700.0)
+    sizes = np.abs(-7.0 + (np.arange(BINS) + 0.5) * 0.01)
+    extent = max(s for s, c in zip(sizes, histogram.counts, strict=True) if c) + 0.005
+    counts = [0.0] * BINS
+    for size, count in zip(sizes, histogram.counts, strict=True):
+        counts[min(int(size / extent * BINS), BINS - 1)] += count
+    counts[0] = counts[1]
+    total, needed = sum(counts), 0
+    while sum(counts[: needed + 1]) < 0.99 * total:
+        needed += 1
+    losses = {}
+    for stop in range(max(levels, needed + 1), BINS + 1, 16):
+        reference = [*counts[: stop - 1], counts[stop - 1] + sum(counts[stop:])]
+        kept = [0.0] * stop
+        for level in range(levels):
+            members = range(-(-level * stop // levels), -(-(level + 1) * stop // levels))
+            used = [i for i in members if counts[i]]
+            for i in used:
+                kept[i] = sum(counts[j] for j in used) / len(used)
+        p, q = np.array(reference) / sum(reference), np.maximum(np.array(kept) / sum(kept), 1e-12)
+        losses[stop] = float((p[p > 0] * np.log(p[p > 0] / q[p > 0])).sum())
+    best = min(losses, key=lambda stop: losses[stop])
+    low, high = entropy_range(histogram, levels)
+    assert high == pytest.approx(extent * best / BINS) and low == -high

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, cast
 
 import pytest
@@ -10,7 +11,7 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.sensitivity import first_guess, repair
-from onnxtool.report.quantize import Fidelity
+from onnxtool.report.quantize import Fidelity, TaskMetric
 
 
 def fidelity(db: float, agreement: float | None = None, drop: float | None = None) -> Fidelity:
@@ -45,6 +46,34 @@ def test_what_holds_no_classes_goes_by_its_noise() -> None:
     assert not Budget().labelled
     assert Budget().allows(fidelity(25.1))
     assert not Budget().allows(fidelity(24.9))
+
+
+@pytest.mark.parametrize(
+    ("db", "agreement", "sequences", "hopeless"),
+    [
+        (18.9, None, False, True),
+        (19.1, None, False, False),
+        (25, 0.89, False, True),
+        (25, 0.91, False, False),
+        (31, 0.79, False, True),
+        (31, 0.81, False, False),
+        (13.9, 0.995, False, True),
+        (14.1, 0.995, False, False),
+        (-40, 0.995, True, False),
+    ],
+)
+def test_what_is_far_outside_is_not_measured_closely(
+    db: float, agreement: float | None, sequences: bool, hopeless: bool
+) -> None:
+    assert Budget().hopeless(replace(fidelity(db, agreement, 0.0), sequences=sequences)) is hopeless
+    assert Budget(labelled=True).hopeless(fidelity(4.9)) and not Budget(labelled=True).hopeless(fidelity(5.1))
+
+
+def test_texts_go_by_their_characters_and_labels_by_the_metric() -> None:
+    texts = replace(fidelity(3, 0.991, 0.009), sequences=True)
+    assert Budget().allows(texts) and not Budget().allows(replace(texts, agreement=0.989))
+    assert Budget(0.02).allows(fidelity(0, 0.0, 1.0), TaskMetric("accuracy", 0.9, 0.88, 100))
+    assert not Budget(0.02).allows(fidelity(50), TaskMetric("accuracy", 0.9, 0.8799, 100))
 
 
 def test_a_repair_begins_where_the_noise_that_is_left_fits() -> None:
