@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.model.spec import TensorSpec
-from onnxtool.validation.inputs.masked import Kept, KeptPositions, steady_outputs
+from onnxtool.validation.inputs.masked import Kept, KeptPositions, kept_positions, steady_outputs
 from onnxtool.validation.inputs.trial import Feeds
 
 SPECS = [TensorSpec("ids", np.dtype("int64"), ("b", "n")), TensorSpec("attention_mask", np.dtype("int64"), ("b", "n"))]
@@ -67,3 +67,71 @@ def test_what_is_not_steady_is_blanked() -> None:
     kept = Kept(np.ones((2, 5), bool), (np.array([False, True]),))
     blanked = KeptPositions(FIRST, kept).run({"ids": IDS, "attention_mask": np.ones((2, 5), np.int64)})
     assert blanked["y"].tolist() == [0.0, 6.0]
+
+
+def test_positions_that_all_masks_let_through() -> None:
+    other = TensorSpec("decoder_mask", np.dtype("int64"), ("b", "n"))
+    feeds: Feeds = {
+        "ids": IDS,
+        "attention_mask": np.array([[0, 1, 1], [1, 1, 1]]),
+        "decoder_mask": np.array([[1, 1, 0], [1, 1, 1]]),
+    }
+    kept = kept_positions([*SPECS, other], feeds)
+    assert kept is not None and kept.tolist() == [[False, True, False], [True, True, True]]
+    assert kept_positions(SPECS[:1], feeds) is None
+    longer = {**feeds, "decoder_mask": np.ones((2, 9), np.int64)}
+    assert kept_positions([*SPECS, other], longer) is None
+
+
+def test_features_of_positions_are_replaced_too() -> None:
+    specs = [TensorSpec("x", np.dtype("float32"), ("b", "n", 2)), SPECS[1]]
+    x = np.arange(1, 13, dtype=np.float32).reshape(2, 3, 2)
+
+    class Pooled(Model):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            return {"y": feeds["x"][:, 0].sum(axis=1)}
+
+    model = Pooled(lambda ids, mask: ids)
+    feeds: Feeds = {"x": x, "attention_mask": np.array([[0, 1, 1], [1, 1, 1]])}
+    (found,) = steady_outputs(model, model.run, specs, feeds, feeds["attention_mask"] > 0)
+    assert found is not None and found.tolist() == [False, True]
+
+
+def test_zeros_that_are_everywhere_are_changed_too() -> None:
+    feeds: Feeds = {"ids": np.zeros((2, 5), np.int64), "attention_mask": np.array([[0, 1, 1, 1, 1], [1, 1, 1, 1, 1]])}
+    (found,) = steady_outputs(FIRST, FIRST.run, SPECS, feeds, feeds["attention_mask"] > 0)
+    assert found is not None and found.tolist() == [False, True]
+
+
+def test_rounding_does_not_make_an_element_unsteady() -> None:
+    """What is weighed by nothing may change the last bits; small elements stand beside large ones."""
+    feeds: Feeds = {"ids": np.array([[3, 9, 8], [6, 2, 7]]), "attention_mask": np.array([[0, 1, 1], [1, 1, 1]])}
+
+    def noisy(ids: np.ndarray, _: np.ndarray) -> np.ndarray:
+        return np.stack([ids[:, 1] * 100.0, 1e-4 * (ids[:, 0] == 3)], axis=1)
+
+    model = Model(noisy)
+    (found,) = steady_outputs(model, model.run, SPECS, feeds, feeds["attention_mask"] > 0)
+    assert found is not None
+    assert found.all()
+
+
+def test_positions_themselves_are_left_to_the_mask() -> None:
+    same = Model(lambda ids, mask: ids * 1.0)
+    feeds: Feeds = {"ids": IDS, "attention_mask": np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])}
+    kept = feeds["attention_mask"] > 0
+    assert steady_outputs(same, same.run, SPECS, feeds, kept) == (None,)
+    blanked = KeptPositions(same, Kept(kept)).run(feeds)["y"]
+    assert blanked[0].tolist() == [0, 0, 4, 7, 5]
+    assert blanked[1].tolist() == IDS[1].tolist()
+
+
+def test_rows_of_which_nothing_is_left_are_blanked_whole() -> None:
+    feeds: Feeds = {"ids": IDS, "attention_mask": np.array([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])}
+    runner = KeptPositions(SUM, Kept(feeds["attention_mask"] > 0))
+    assert runner.run({"ids": IDS, "attention_mask": np.ones((2, 5), np.int64)})["y"].tolist() == [0.0, 26.0]
+
+
+def test_what_is_steady_of_another_shape_blanks_nothing() -> None:
+    kept = Kept(np.ones((2, 5), bool), (np.zeros(3, bool),))
+    assert KeptPositions(FIRST, kept).run({"ids": IDS, "attention_mask": IDS})["y"].tolist() == [3.0, 6.0]
