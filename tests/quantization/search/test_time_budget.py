@@ -45,6 +45,22 @@ def test_the_choice_leaves_time_for_writing_alone() -> None:
     assert not clock.allows("choice", tries=2)
 
 
+def test_what_is_left_and_spent_and_when_stages_end() -> None:
+    clock = started(30)
+    assert clock.spent == pytest.approx(30, abs=1) and clock.left == pytest.approx(70, abs=1)
+    assert started(130).left == 0
+    ends = {stage: clock.moment(stage) - clock.began for stage in ("calibration", "judging", "condition", "choice")}
+    assert ends == pytest.approx({"calibration": 25, "judging": 35, "condition": 50, "choice": 100})
+
+
+def test_the_dearest_of_the_last_three_candidates_tells_what_the_next_one_costs() -> None:
+    clock = started(0)
+    for seconds in (9.0, 2.0, 5.0, 1.0):
+        clock.took(seconds)
+    assert clock.next_cost == 5.0
+    assert started(0).next_cost == 0.0
+
+
 def test_half_of_what_a_stage_has_left() -> None:
     assert started(0).first_half("repair")()
     assert not started(90).first_half("repair")()
