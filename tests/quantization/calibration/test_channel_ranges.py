@@ -60,3 +60,10 @@ def test_a_channel_that_was_never_seen_leaves_it_incomplete() -> None:
     half = ObservedChannels(1)
     half.add_channels(np.array([0.0], np.float32), np.array([np.inf], np.float32))
     assert not half.complete
+
+
+def test_one_end_alone_is_not_enough() -> None:
+    for lows, highs in (([0.0, np.inf], [1.0, 1.0]), ([0.0, 0.0], [-np.inf, 1.0])):
+        seen = ObservedChannels(2)
+        seen.add_channels(np.array(lows, np.float32), np.array(highs, np.float32))
+        assert not seen.complete

@@ -11,7 +11,15 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import accuracy_refinement as refinement
 from onnxtool.quantization.search import search as search_module
 from onnxtool.quantization.search.accuracy_refinement import _as_accurate
-from onnxtool.quantization.search.choice import dominates, not_faster, surely_faster, undominated
+from onnxtool.quantization.search.choice import (
+    COMPACTING,
+    FINALISTS,
+    TIMING_AGAIN,
+    dominates,
+    not_faster,
+    surely_faster,
+    undominated,
+)
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.search import RecipeSearch
 from onnxtool.report.latency import LatencyRatio
@@ -135,3 +143,32 @@ def test_without_time_weights_in_8_bits_are_taken_where_they_add_next_to_nothing
     assert (found.recipe.compact == 8) == smaller == (found.bytes == 60)
     assert found.latency == winner.latency and found.fidelity == winner.fidelity
     assert refinement.compacted_unjudged(cast(Any, lab), found) is found, "it has them already" if smaller else found
+
+
+def test_of_several_that_beat_the_winner_the_fastest_and_then_the_smallest_takes_its_place() -> None:
+    winner = trial("winner")
+    others = [trial("slow", 0.45, 80, 40), trial("fast", 0.4, 95, 35), trial("fast and small", 0.4, 90, 35)]
+    assert undominated(lab(), winner, others, lambda _: True).name == "fast and small"
+
+
+def test_what_is_as_fast_by_the_same_timing_is_not_timed_again() -> None:
+    found = lab()
+    assert undominated(found, trial("winner"), [trial("smaller", size=90)], lambda _: True).name == "smaller"
+    assert found.asked == 0
+
+
+def test_one_faster_among_those_that_are_as_fast_is_enough_to_time_them() -> None:
+    found = lab()
+    undominated(found, trial("winner"), [trial("smaller", size=90), trial("faster", 0.4, 90)], lambda _: True)
+    assert found.asked == 1
+
+
+def test_a_longer_timing_takes_three_times_as_long_and_leaves_time_for_what_follows() -> None:
+    told: list[Any] = []
+    found = lab(unclear=latency(0.9))
+    found.clock = SimpleNamespace(allows=lambda *args: told.append(args) or True)
+    found.time_again = lambda trials, patience: told.append(patience)
+    surely_faster(found, [trial("unclear", 0.99, half=0.05)], fastest)
+    assert told == [("choice", "a longer timing", 2), 3.0]
+    assert (TIMING_AGAIN, COMPACTING, FINALISTS) == (1, 1, 4)
+    assert "unclear" not in not_faster("x", LatencyRatio(1.1, 1.0, 1.2, 1.0, 1.1, 1))
