@@ -213,7 +213,10 @@ def climb(
         return
     findings.searched = True
     starts = [Trial("usual", "usual", dict(r)) for r in runs[:2]]
-    starts += [t for t in findings.observed.trials if t.kind not in ("size", *SAID, *findings.limits)][:4]
+    # Large batches are as likely to meet a threshold by a rounding error as they are large.
+    most = max(_elements(r) for r in runs)
+    usual = [t for t in findings.observed.trials if t.kind not in ("size", *SAID, *findings.limits)]
+    starts += [t for t in usual if _elements(t.feeds) <= most][:4]
     found = search(
         reference.run,
         lambda feeds: candidate.run(renamed(feeds, reference, candidate)),
@@ -226,6 +229,10 @@ def climb(
     )
     if found is not None:
         hold([found], judge, reference, candidate, findings)
+
+
+def _elements(feeds: Feeds) -> int:
+    return sum(np.size(array) for array in feeds.values())
 
 
 def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> bool:
