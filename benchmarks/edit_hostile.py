@@ -13,8 +13,8 @@ import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.command_server import run
 from tests.hostile.corpus import corpus
-from tests.hostile.driver import run
 from tests.hostile.edits import faults, lines
 
 

@@ -29,9 +29,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.command_server import Outcome, run
 from tests.hostile.cases import Case, codes
 from tests.hostile.corpus import arguments, faults
-from tests.hostile.driver import Outcome, run
 from tests.hostile.graphs import sound
 from tests.hostile.mutations import change_bytes, mutated
 

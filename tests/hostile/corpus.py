@@ -6,9 +6,9 @@ import zlib
 from functools import cache
 from pathlib import Path
 
+from tests.command_server import Outcome, run
 from tests.hostile import damaged_bytes, excess, files, frameworks, graphs, programs
 from tests.hostile.cases import Case, unique
-from tests.hostile.driver import Outcome, run
 
 # 1 GB that the file may take, the process itself (interpreter, ONNX, runtime; TensorFlow and Keras: 0.6 GB), and what a
 # quick allocation takes between two looks at the memory.

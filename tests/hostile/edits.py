@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 
-from tests.hostile.driver import Outcome
+from tests.command_server import Outcome
 
 _SECONDS = 30.0
 

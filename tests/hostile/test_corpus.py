@@ -18,5 +18,5 @@ def test_the_corpus_is_large() -> None:
 @pytest.mark.parametrize("case", corpus(), ids=lambda case: case.name)
 def test_keeps_every_promise(case: Case, tmp_path: Path) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork in a process with threads: see hostile_driver
+        warnings.simplefilter("ignore", DeprecationWarning)  # see tests/command_server.py
         assert not try_case(case, tmp_path, some_commands(case, 1))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_server import run
 from tests.hostile.cases import Case
 from tests.hostile.corpus import corpus
-from tests.hostile.driver import run
 from tests.hostile.edits import faults, lines
 
 MODELS = [case for case in corpus() if not case.data and "optimize" in case.commands]
@@ -28,5 +28,5 @@ def test_keeps_every_promise(case: Case, tmp_path: Path) -> None:
     fitting = list(lines(path))
     line = fitting[zlib.crc32(case.name.encode()) % len(fitting)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork in a process with threads: see the driver
+        warnings.simplefilter("ignore", DeprecationWarning)  # see tests/command_server.py
         assert not faults(run(["edit", str(path), "-o", "out.onnx", *line], work), work)

@@ -13,12 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 
 
 @dataclass(frozen=True)
@@ -88,15 +89,24 @@ def warm(kind: str = "") -> None:
     gc.freeze()
 
 
-def run(arguments: Sequence[str], folder: Path, limit: float = 300.0, kind: str = "") -> Outcome:
+def run(
+    arguments: Sequence[str],
+    folder: Path,
+    limit: float = 300.0,
+    kind: str = "",
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Outcome:
     """`onnxtool ARGUMENTS` with `folder` as its working folder; `kind` as for `warm`.
+
+    `environment` is for what is read when the command runs, such as COLUMNS; what counts when Python starts or a
+    library is imported comes too late.
 
     The forking is done by a process of its own: a test worker has frameworks with threads, whose locks a fork copies.
     """
     server = _server(kind)
     assert server.stdin is not None
     assert server.stdout is not None
-    server.stdin.write(json.dumps([list(arguments), str(folder), limit]) + "\n")
+    server.stdin.write(json.dumps([list(arguments), str(folder), limit, dict(environment)]) + "\n")
     server.stdin.flush()
     return Outcome(**json.loads(server.stdout.readline()))
 
@@ -121,17 +131,17 @@ def serve() -> None:
     """Answer one request in a line after the other."""
     warm(sys.argv[1])
     for line in sys.stdin:
-        arguments, folder, limit = json.loads(line)
-        print(json.dumps(asdict(_run(arguments, Path(folder), limit))), flush=True)
+        arguments, folder, limit, environment = json.loads(line)
+        print(json.dumps(asdict(_run(arguments, Path(folder), limit, environment))), flush=True)
 
 
-def _run(arguments: Sequence[str], folder: Path, limit: float) -> Outcome:
+def _run(arguments: Sequence[str], folder: Path, limit: float, environment: Mapping[str, str]) -> Outcome:
     """`onnxtool ARGUMENTS` in a forked process with `folder` as its working folder."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began, inherited = time.monotonic(), _resident()
         child = os.fork()
         if child == 0:
-            _become(arguments, folder, out.fileno(), err.fileno())
+            _become(arguments, folder, environment, out.fileno(), err.fileno())
         status, usage = _wait(child, began + limit)
         seconds = time.monotonic() - began
         texts = []
@@ -159,7 +169,7 @@ def _wait(child: int, deadline: float) -> tuple[int, resource.struct_rusage]:
     return status, usage
 
 
-def _become(arguments: Sequence[str], folder: Path, out: int, err: int) -> None:
+def _become(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], out: int, err: int) -> None:
     try:
         os.setsid()
         os.chdir(folder)
@@ -169,7 +179,7 @@ def _become(arguments: Sequence[str], folder: Path, out: int, err: int) -> None:
         # pytest has put its own objects in place of the streams.
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-        os.environ.update(COLUMNS="120", NO_COLOR="1")
+        os.environ.update({"COLUMNS": "120", "NO_COLOR": "1", **environment})
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         sys.argv = ["onnxtool", *arguments]
         from onnxtool.cli.app import main
