@@ -44,6 +44,8 @@ def note_flips(model: SklearnModel, runner: OnnxRunner) -> None:
     where = f"{flips} of {len(rows)} {what} next to tree thresholds"
     hint = f"rounding changes {where}" if model.doubles else f"float32 changes {where}; --float64 keeps doubles"
     model.notes.append(hint)
+    # What comes before the trees rounds: whole and half numbers that are thresholds may fall to either side.
+    model.limits = (*model.limits, "thresholds")
 
 
 def rows_near_thresholds(model: SklearnModel) -> np.ndarray | None:

@@ -255,3 +255,29 @@ def test_a_model_that_fails_beside_the_input_is_judged_as_before() -> None:
     reference = Reference(only_at_five)
     trial = Trial("one", "values", {"x": x}, reference.run({"x": x}))
     assert rounding_explains(reference, trial, {"y": x}, None, fails)
+
+
+def parted(x: np.ndarray, at: float) -> np.ndarray:
+    """A decision on the first column."""
+    return np.where(x[:, :1].astype(np.float64) > at, np.float32(1), np.float32(0)) * np.ones_like(x)
+
+
+def beside_each_other(function: Callable[[np.ndarray], np.ndarray], other: Callable[[np.ndarray], np.ndarray]) -> bool:
+    """Whether rounding explains that two functions differ on rows whose first number is 3."""
+    x = np.repeat(np.array([[3.0, 50.0, 200.0]], np.float32), 4, axis=0)
+    reference = Reference(function)
+    trial = Trial("one", "values", {"x": x}, reference.run({"x": x}))
+    actual = {"y": other(x)}
+    assert not np.array_equal(actual["y"], trial.outputs["y"])
+    return rounding_explains(reference, trial, actual, candidate=lambda feeds: {"y": other(feeds["x"])})
+
+
+def test_thresholds_that_are_apart_by_rounding_are_explained_wherever_between_them_the_input_lies() -> None:
+    for below in (1e-7, 4e-6, 1.4e-5):  # of a spread of 84, whose roundings are 2e-5
+        assert beside_each_other(lambda x: parted(x, 3.0), lambda x, b=below: parted(x, 3.0 - b)), below
+
+
+def test_a_decision_that_only_one_of_two_makes_is_not_explained() -> None:
+    special = 3.0
+    assert not beside_each_other(lambda x: np.where(x == special, np.float32(9), x), lambda x: x)
+    assert not beside_each_other(lambda x: parted(x, 2.9999999), np.zeros_like)
