@@ -27,6 +27,9 @@ def note_flips(model: SklearnModel, runner: OnnxRunner) -> None:
     rows = rows_near_thresholds(model)
     if rows is None:
         return
+    if _split(model.estimator)[0]:
+        # What comes before the trees rounds: whole and half numbers that are thresholds may fall to either side.
+        model.limits = (*model.limits, "thresholds")
     kind = np.float64 if model.doubles else np.float32
     rows = rows.astype(kind)
     name = model.inputs[0].name
@@ -44,8 +47,6 @@ def note_flips(model: SklearnModel, runner: OnnxRunner) -> None:
     where = f"{flips} of {len(rows)} {what} next to tree thresholds"
     hint = f"rounding changes {where}" if model.doubles else f"float32 changes {where}; --float64 keeps doubles"
     model.notes.append(hint)
-    # What comes before the trees rounds: whole and half numbers that are thresholds may fall to either side.
-    model.limits = (*model.limits, "thresholds")
 
 
 def rows_near_thresholds(model: SklearnModel) -> np.ndarray | None:
