@@ -121,7 +121,7 @@ def _both_decide(
     """Whether, close beside the input, each of the two gives what the other gives at it, in every row that differs.
 
     Then both have the threshold, and the two are apart by rounding. Few draws miss that where one of them is at the
-    edge of what is drawn. A model that lacks a decision never does, nor where the reference takes it at one point alone.
+    edge of what is drawn. A model that lacks a decision never does, nor one that is taken at one point alone.
     """
     rows = {name: _unequal_rows(np.asarray(a), np.asarray(given.get(name))) for name, a in expected.items()}
     left = [dict(rows), dict(rows)]

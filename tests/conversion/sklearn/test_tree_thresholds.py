@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import skops.io
+from sklearn.datasets import load_digits
 from sklearn.ensemble import (
     AdaBoostClassifier,
+    GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from onnxtool.conversion.convert import convert, open_source
@@ -111,3 +113,10 @@ def test_doubles_keep_what_float32_would_round_off(tmp_path: Path) -> None:
     found = OnnxRunner.open(tmp_path / "out.onnx").run({"X": x})["prediction"]
     assert found.dtype == np.float64
     np.testing.assert_allclose(found[:, 0], model.predict(x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_whole_numbers_that_rounding_puts_to_either_side_are_no_difference(seed: int) -> None:
+    x, y = load_digits(return_X_y=True)
+    model = make_pipeline(MinMaxScaler(), GradientBoostingClassifier(n_estimators=8, random_state=0)).fit(x, y)
+    assert convert(model, seed=seed).ok
