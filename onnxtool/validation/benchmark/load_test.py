@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +76,7 @@ def bench_endpoint(
     if any(r <= 0 for r in rates):
         raise UsageError("--rate takes numbers above 0.")
     remote = RemoteRunner.open(url)
-    local = None if model is None else OnnxRunner.open(Path(model), options)
+    local = None if model is None else OnnxRunner.open(Path(model), replace(options, spinning="always"))
     feeds = _feeds(local or remote, data, batch, seed)
     answer = remote.run(feeds)
     equal = None
