@@ -30,6 +30,7 @@ _ARM = {
     "I8MM": ({"i8mm", "FEAT_I8MM"}, "int8 matrix products"),
     "BF16": ({"bf16", "FEAT_BF16"}, "bfloat16 dot products"),
 }
+_BUSY = 1.25  # times the cores, of the load average: our own threads are in it
 
 
 def is_arm(machine: str | None = None) -> bool:
@@ -113,6 +114,14 @@ def usable_cores() -> int:
     """Logical cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else (os.cpu_count() or 1)
+
+
+def busy() -> bool:
+    """More wants to run than there are cores; False where the system does not tell."""
+    try:
+        return os.getloadavg()[0] > _BUSY * usable_cores()
+    except (AttributeError, OSError):
+        return False
 
 
 def physical_memory() -> int | None:

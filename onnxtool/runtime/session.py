@@ -17,6 +17,7 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError, UsageError
 from onnxtool.model import io
+from onnxtool.runtime import cpu
 from onnxtool.runtime.isolation import guarded, native_silence
 from onnxtool.runtime.providers.plugins import register_all
 from onnxtool.runtime.providers.resolve import CPU, ResolvedProvider, resolve
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 OptimizationLevel = Literal["off", "basic", "extended", "all"]
-Spinning = Literal["never", "runs", "always"]
+Spinning = Literal["auto", "never", "runs", "always"]
 
 _LEVELS = {
     "off": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -58,9 +59,9 @@ class SessionOptions:
         profile_prefix: when given, the runtime writes a profile with this path prefix.
         prepack: rearrange weights for speed; without it they stay where they are, mapped from external data, and take
             no memory of their own.
-        spinning: whether threads that wait for work keep their core busy. "never": a check loses little, and two
-            sessions in turn, or a machine with other work, run up to twice as fast; "runs": until the run ends, for
-            sessions that are measured in alternation; "always": as the runtime does by itself.
+        spinning: whether threads that wait for work keep their core busy. "never"; "runs": until the run ends, for
+            sessions that run in turn or are measured in alternation; "always": as the runtime does by itself; "auto":
+            "never" on a machine with other work, where that takes half the time, else "runs".
         outputs_early: compute what hangs off a tensor as soon as the tensor is there, not at the end: tensors can
             then go early; for graphs with an output for each of many tensors.
         optimized_path: when given, the runtime writes its own optimized graph there: which kernels really run.
@@ -80,7 +81,7 @@ class SessionOptions:
     optimization: OptimizationLevel = "all"
     custom_op_libraries: tuple[Path, ...] = ()
     profile_prefix: str | None = None
-    spinning: Spinning = "never"
+    spinning: Spinning = "auto"
     outputs_early: bool = False
     prepack: bool = True
     optimized_path: Path | None = None
@@ -153,13 +154,16 @@ def create_session(
     if options.parallel:
         native.execution_mode = ort.ExecutionMode.ORT_PARALLEL
         native.inter_op_num_threads = 0
-    if options.spinning == "never":
+    spinning = options.spinning
+    if spinning == "auto":
+        spinning = "never" if cpu.busy() else "runs"
+    if spinning == "never":
         native.add_session_config_entry("session.intra_op.allow_spinning", "0")
     for key, value in options.settings:
         native.add_session_config_entry(key, value)
     if options.record_placement:
         native.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    if options.spinning == "runs":
+    if spinning == "runs":
         native.add_session_config_entry("session.force_spinning_stop", "1")
     if options.profile_prefix is not None:
         native.enable_profiling = True

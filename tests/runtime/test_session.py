@@ -12,6 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxtool.errors import InputError
+from onnxtool.runtime import cpu
 from onnxtool.runtime.session import SessionOptions, Spinning, create_session, first_line
 
 CASES = {
@@ -98,13 +99,26 @@ def test_without_folding_a_transposed_weight_is_not_copied(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("spinning", "busy", "stopped"), [("never", "0", None), ("runs", None, "1"), ("always", None, None)]
+    ("spinning", "load", "busy", "stopped"),
+    [
+        ("never", False, "0", None),
+        ("runs", True, None, "1"),
+        ("always", True, None, None),
+        ("auto", True, "0", None),
+        ("auto", False, None, "1"),
+    ],
 )
 def test_threads_wait_busily_as_asked(
-    spinning: Spinning, busy: str | None, stopped: str | None, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch
+    spinning: Spinning,
+    load: bool,
+    busy: str | None,
+    stopped: str | None,
+    digits_onnx: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     entries: dict[str, str] = {}
     monkeypatch.setattr(ort.SessionOptions, "add_session_config_entry", lambda _, k, v: entries.update({k: v}))
+    monkeypatch.setattr(cpu.os, "getloadavg", lambda: (1000.0 if load else 0.0, 0.0, 0.0))
     create_session(digits_onnx, SessionOptions(spinning=spinning))
     assert entries.get("session.intra_op.allow_spinning") == busy
     assert entries.get("session.force_spinning_stop") == stopped
