@@ -11,8 +11,7 @@ import numpy as np
 
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
-from onnxtool.model.domains import Domain
-from onnxtool.model.spec import TensorSpec
+from onnxtool.validation.equivalence.described_runner import DescribedRunner
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,21 +19,16 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class SourceModel(ABC):
+class SourceModel(DescribedRunner):
     """A loaded framework model. It is a Runner, in the names and shapes that the ONNX file will have.
 
     `Adapter.export` may leave other tensor names in the graph: `convert` renames graph inputs and outputs to these, in
     order, and gives them these dynamic dims.
 
     Attributes:
-        inputs: what `run` takes; a str dim is dynamic.
-        outputs: what `run` gives.
         form: what was recognised: "PyTorch state_dict".
         framework: framework and version: "torch 2.13.0".
         notes: things to say aloud: "prefix model. stripped from 62 names". `load` and `export` add to it.
-        feeds_hint: input name -> domain where the framework knows it better than the graph; None = nothing known.
-        rounding: output name -> how far that output of a quantized model may be off, in its own units (steps, where it
-            is an integer): two correct implementations round differently half-way between two steps.
         limits: kinds of inputs on which a difference is said and not refused: "thresholds" where the framework
             compares in doubles and the graph in floats, "text" where words are cut up by other rules.
         compared_sizes: numbers that the code, or the exporter's record of it, compares sizes with.
@@ -43,26 +37,14 @@ class SourceModel(ABC):
         advice: what the user can do where the ONNX graph fails though the source runs; "" where nothing is known.
     """
 
-    inputs: Sequence[TensorSpec]
-    outputs: Sequence[TensorSpec]
     form: str
     framework: str
     notes: list[str]
-    feeds_hint: Mapping[str, Domain] | None = None
-    rounding: Mapping[str, float] = _NOTHING
     advice: str = ""
     limits: Sequence[str] = ()
     dropped: Sequence[str] = ()
     compared_sizes: Sequence[int] = ()
     compared_values: Sequence[float] = ()
-
-    @abstractmethod
-    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """One forward pass in inference mode; values are arrays.
-
-        Raises:
-            InputError: the model refuses these inputs.
-        """
 
     def drop_tied_rows(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The feeds without those rows on which rounding alone decides (two classes that tie).
@@ -87,7 +69,7 @@ class SourceModel(ABC):
         """
         return []
 
-    def release(self) -> None:  # noqa: B027  (most models have nothing to give back)
+    def release(self) -> None:
         """Give back the weights. Called after the export and the source's own runs; `run` is not called after it."""
 
 

@@ -11,6 +11,7 @@ from onnxtool.conversion.adapter import LayeredModel, SourceModel
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import feeds_bytes
 from onnxtool.runtime.isolation import ResourceAllowance, guarded
+from onnxtool.runtime.runner import Runner
 
 _BATCH, _LENGTH = 2, 32
 
@@ -42,6 +43,10 @@ class SupervisedModel(SourceModel):
         """As the model does; it runs for that."""
         with guarded(self._what, self._size, feeds_bytes(feeds), self._allowance):
             return self._model.drop_tied_rows(feeds)
+
+    def rerounded(self) -> Runner | None:
+        """The model's own."""
+        return self._model.rerounded()
 
     def release(self) -> None:
         """Give back the weights."""

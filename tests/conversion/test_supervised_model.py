@@ -21,6 +21,7 @@ from onnxtool.conversion.source import Source
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.isolation import FRAMEWORK, OWN
 from onnxtool.runtime.runner import Runner
+from onnxtool.validation.equivalence.evidence import evidence_of_source
 from tests.conftest import FIXTURES
 
 NOTHING = Source(None)
@@ -108,3 +109,14 @@ convert({str(FIXTURES / "digits_forest.skops")!r}, {str(tmp_path / "m.onnx")!r},
     lines = done.stdout.splitlines()
     assert "loading the model with sklearn True False" in lines, done.stderr
     assert "exporting the model with sklearn True True" in lines
+
+
+def test_what_a_model_tells_of_itself_is_told_under_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else `compare` would not excuse what `convert` puts down to rounding."""
+    model, again = Doubling(), Doubling()
+    monkeypatch.setattr(model, "rerounded", lambda: again, raising=False)
+    monkeypatch.setattr(model, "rounding", {"x": 0.5}, raising=False)
+    watched = supervised_model.supervised(model, "running the model", 77, FRAMEWORK)
+    assert watched.rerounded() is again and watched.rounding == {"x": 0.5}
+    evidence = evidence_of_source(watched, None)
+    assert evidence.quantized == {"x": 0.5} and evidence.noise is not None and evidence.noise.open() is again

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -13,6 +13,7 @@ import numpy as np
 from onnxtool.model import io
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.described_runner import DescribedRunner
 from onnxtool.validation.equivalence.equivalence_check import Evidence, precision_of
 from onnxtool.validation.equivalence.rounding import RoundingNoise, runtime_noise
 from onnxtool.validation.equivalence.ties import TiedScores, choices
@@ -80,16 +81,14 @@ def evidence_of_source(source: Runner, precision: str | None) -> Evidence:
     """What a framework model tells of itself.
 
     Args:
-        source: with `rerounded`, a method that makes a Runner of the same function with other roundings (in float64),
-            or None; and `rounding`, the steps of its quantized outputs.
+        source: a DescribedRunner tells its own roundings, and the steps of its quantized outputs.
         precision: that it computes in.
     """
-    again = getattr(source, "rerounded", None)
-    quantized: Mapping[str, float] = getattr(source, "rounding", None) or {}
+    described = source if isinstance(source, DescribedRunner) else None
     return Evidence(
-        noise=RoundingNoise(again) if again is not None else None,
+        noise=RoundingNoise(described.rerounded) if described is not None else None,
         precision=precision,
-        quantized=dict(quantized),
+        quantized=dict(described.rounding) if described is not None else {},
         declared={s.name: s.dtype.name for s in source.outputs if _is_number(s.dtype)},
     )
 

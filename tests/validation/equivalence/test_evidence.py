@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence import rounding
+from onnxtool.validation.equivalence.described_runner import DescribedRunner
 from onnxtool.validation.equivalence.difference import Difference
 from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck, Evidence
 from onnxtool.validation.equivalence.evidence import evidence_of_source
@@ -74,8 +75,19 @@ def test_other_shapes_and_integers_have_no_excuse() -> None:
     assert excuse(numbers, numbers + 1, numbers + 1, Tolerance(), scales) == NO_EXCUSE
 
 
-def source(dtype: str, **rest: Any) -> Any:
-    return SimpleNamespace(inputs=(), outputs=(TensorSpec("y", np.dtype(dtype), (3,)),), **rest)
+class Source(DescribedRunner):
+    """A framework model that tells of itself."""
+
+    def __init__(self, dtype: str, rounding: Mapping[str, float]) -> None:
+        self.inputs, self.outputs = (), (TensorSpec("y", np.dtype(dtype), (3,)),)
+        self.rounding = rounding
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def source(dtype: str, rounding: Mapping[str, float] = MappingProxyType({})) -> Source:
+    return Source(dtype, rounding)
 
 
 def test_a_framework_may_compute_in_a_wider_type_than_the_file_holds() -> None:

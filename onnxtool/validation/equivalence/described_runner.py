@@ -1,0 +1,45 @@
+"""A Runner that tells more of itself than its inputs and outputs: what the proof asks of framework models."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.runner import Runner
+
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+
+
+class DescribedRunner(ABC):
+    """What runs, and what is known of it beyond its graph.
+
+    Attributes:
+        inputs: what `run` takes; a str dim is dynamic.
+        outputs: what `run` gives.
+        feeds_hint: input name -> domain where the framework knows it better than the graph; None = nothing known.
+        rounding: output name -> how far that output of a quantized model may be off, in its own units (steps, where it
+            is an integer): two correct implementations round differently half-way between two steps.
+    """
+
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    feeds_hint: Mapping[str, Domain] | None = None
+    rounding: Mapping[str, float] = _NOTHING
+
+    @abstractmethod
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass in inference mode; values are arrays.
+
+        Raises:
+            InputError: the model refuses these inputs.
+        """
+
+    def rerounded(self) -> Runner | None:
+        """A Runner of the same function with other roundings (in float64); None where there is none."""
+        return None
