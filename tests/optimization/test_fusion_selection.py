@@ -125,7 +125,7 @@ def test_a_target_decides_without_timing(
     model: Path, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fusion_selection, "measure", None)
-    report = optimize(model, tmp_path / "out.onnx", level="all", target=target)
+    report = optimize(model, tmp_path / "out.onnx", level="all", target=target, bench=False)  # so small: either may win
     assert report.target == target
     assert report.after.operators == {"com.microsoft.QuickGelu": 1, "Add": 1, "LayerNormalization": 1}
     left = [d for d in report.dropped if d.name == "fuse-skip-layernorm"]
