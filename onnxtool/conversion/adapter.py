@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from onnxtool.validation.equivalence.described_runner import DescribedRunner
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class SourceModel(DescribedRunner):

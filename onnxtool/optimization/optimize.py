@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,14 @@ import onnx_ir as ir
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
-from onnxtool.model.domains import input_domains
+from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.io.protobuf_stream import serialized_size
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
 from onnxtool.model.provenance.digest import DIGEST_BYTES, DIGEST_KEY
 from onnxtool.model.provenance.metadata import add_history, versions
+from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.equivalence import OptimizationProof
 from onnxtool.optimization.freeze import freeze_initializers as freeze_weights
 from onnxtool.optimization.freeze import freeze_inputs
@@ -98,7 +99,7 @@ def optimize(
     model = fresh()
     loaded.append(model)
     before = _size(model, io.total_bytes(source))
-    inputs, outputs = input_specs(model), output_specs(model)
+    inputs, outputs, domains = input_specs(model), output_specs(model), input_domains(model)
     digest = io.sha256(source)
     judgement = None
     if asked.verify:
@@ -107,7 +108,7 @@ def optimize(
     untrue_names = judgement is not None and judgement.further.untrue_names
     if untrue_names:
         distrust_names(model.graph.inputs)
-    choice = _chosen_fusions(fresh, names, asked, judgement, options)
+    choice = _chosen_fusions(fresh, names, asked, judgement, options, inputs, domains)
     names = list(choice.names)
     attempt, dropped = drop_faulty_passes(fresh, judgement or _unjudged, level, names, asked.max_folded_bytes)
     if attempt.fault is not None and judgement is not None and judgement.relax():
@@ -168,6 +169,8 @@ def _chosen_fusions(
     asked: OptimizeOptions,
     judgement: OptimizationProof | None,
     options: SessionOptions,
+    inputs: Sequence[TensorSpec],
+    domains: Mapping[str, Domain],
 ) -> FusionChoice:
     """The passes without the fusions that do not pay: by the target's table, or timed here."""
     if asked.target is not None:
@@ -176,8 +179,7 @@ def _chosen_fusions(
         return FusionChoice(tuple(names), ())
     feeds = [p.feeds for p in judgement.probes[:2]]
     if asked.data is None:
-        model = fresh()
-        feeds = timing_feeds(input_specs(model), asked.seed, input_domains(model), judgement.probes)
+        feeds = timing_feeds(inputs, asked.seed, domains, judgement.probes)
     try:
         return select_fusions(fresh, names, feeds, options, asked.max_folded_bytes)
     except FaultyPassError:  # then nothing can be timed, and `drop_faulty_passes` finds it again and drops it

@@ -18,11 +18,7 @@ from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.quantization.apply_recipe import calibrate
 from onnxtool.quantization.inputs import QuantizationInputs, open_inputs
 from onnxtool.quantization.options import QuantizeOptions
-from onnxtool.quantization.recipe import (
-    QuantRecipe,
-    dump_recipe,
-    load_recipe,
-)
+from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP
 from onnxtool.quantization.search.search import search
 from onnxtool.quantization.targets import find_target

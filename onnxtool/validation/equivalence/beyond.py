@@ -18,7 +18,7 @@ from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.described_runner import DescribedRunner
+from onnxtool.validation.equivalence.described_runner import known_domains
 from onnxtool.validation.equivalence.equivalence_check import Evidence
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 from onnxtool.validation.inputs.counterexample import SAID, Findings, hold, look, shrink, with_findings
@@ -122,8 +122,8 @@ def compare_beyond(
     graphs = {n: io.load(m) for n, (m, _) in zip(names, models, strict=True) if not isinstance(m, Runner)}
     known: dict[str, Domain] = {}
     for model, _ in models:
-        if isinstance(model, DescribedRunner):
-            known = known | dict(model.feeds_hint or {})
+        if isinstance(model, Runner):
+            known = {**known, **known_domains(model)}
     facts = facts_of(list(graphs.values()), known)
     budget = Budget(effort, usual)
     judge = partial(rule, left, right)

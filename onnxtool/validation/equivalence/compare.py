@@ -27,7 +27,7 @@ from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions, requested_providers
 from onnxtool.validation.equivalence.beyond import Rule, compare_beyond
 from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.described_runner import DescribedRunner
+from onnxtool.validation.equivalence.described_runner import known_domains
 from onnxtool.validation.equivalence.equivalence_check import match_names
 from onnxtool.validation.equivalence.evidence import evidence_on
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
@@ -278,8 +278,7 @@ def _domains(sources: Sequence[str | os.PathLike[str] | Runner]) -> dict[str, Do
     domains: dict[str, Domain] = {}
     for source in sources:
         if isinstance(source, Runner):  # a framework model may know the domains of its inputs better than a graph
-            known = source.feeds_hint if isinstance(source, DescribedRunner) else None
-            domains = domains | dict(known or {})
+            domains = {**domains, **known_domains(source)}
         else:
             domains = input_domains(io.load(source)) | domains
     return domains

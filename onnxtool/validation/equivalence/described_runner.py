@@ -43,3 +43,8 @@ class DescribedRunner(ABC):
     def rerounded(self) -> Runner | None:
         """A Runner of the same function with other roundings (in float64); None where there is none."""
         return None
+
+
+def known_domains(runner: Runner) -> Mapping[str, Domain]:
+    """Which values the inputs may take, as a runner tells."""
+    return (runner.feeds_hint or {}) if isinstance(runner, DescribedRunner) else {}

@@ -20,7 +20,7 @@ from onnxtool.validation.inputs.minimise import minimised
 from onnxtool.validation.inputs.noise import rounding_explains
 from onnxtool.validation.inputs.observe import Observed, observe
 from onnxtool.validation.inputs.search import search
-from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
+from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial, count_elements
 
 # Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
 _EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
@@ -214,9 +214,9 @@ def climb(
     findings.searched = True
     starts = [Trial("usual", "usual", dict(r)) for r in runs[:2]]
     # Large batches are as likely to meet a threshold by a rounding error as they are large.
-    most = max(_elements(r) for r in runs)
+    most = max(count_elements(r) for r in runs)
     usual = [t for t in findings.observed.trials if t.kind not in ("size", *SAID, *findings.limits)]
-    starts += [t for t in usual if _elements(t.feeds) <= most][:4]
+    starts += [t for t in usual if count_elements(t.feeds) <= most][:4]
     found = search(
         reference.run,
         lambda feeds: candidate.run(renamed(feeds, reference, candidate)),
@@ -229,10 +229,6 @@ def climb(
     )
     if found is not None:
         hold([found], judge, reference, candidate, findings)
-
-
-def _elements(feeds: Feeds) -> int:
-    return sum(np.size(array) for array in feeds.values())
 
 
 def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> bool:

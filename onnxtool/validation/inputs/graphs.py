@@ -33,7 +33,7 @@ from onnxtool.validation.inputs.reach import reach
 from onnxtool.validation.inputs.seek import seek
 from onnxtool.validation.inputs.sizes import dynamic_dims
 from onnxtool.validation.inputs.tables import differing_reads, differing_rows
-from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
+from onnxtool.validation.inputs.trial import Budget, Feeds, Trial, count_elements
 
 Compare = Callable[[Runner, Runner, Feeds], CompareReport]
 _LONGEST = 1.0  # seconds that the reference may take for an input of another size, as the usual ones let expect
@@ -94,7 +94,7 @@ def reach_conditions(
                 began = time.perf_counter()
                 reference.run(runs[0])
                 pace = time.perf_counter() - began
-            grown = _elements(item.feeds) / max(1.0, _elements(runs[0]))
+            grown = count_elements(item.feeds) / max(1.0, count_elements(runs[0]))
             if pace * max(1.0, grown) > max(_LONGEST, budget.seconds / 2):
                 missed[name].append(item.outcome)
                 continue
@@ -108,10 +108,6 @@ def reach_conditions(
                     Trial(f"an input that reaches {item.outcome} in {name}", "branch", dict(item.feeds), outputs)
                 )
     return trials, missed
-
-
-def _elements(feeds: Mapping[str, Any]) -> float:
-    return float(sum(np.size(a) for a in feeds.values()))
 
 
 def watch_branches(

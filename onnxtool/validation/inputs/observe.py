@@ -18,7 +18,7 @@ from onnxtool.runtime.isolation import crashed_before, guarded
 from onnxtool.runtime.runner import Runner
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.sizes import DynamicDims, Sizes, dynamic_dims, of_the_past, sizes_to_try
-from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
+from onnxtool.validation.inputs.trial import Budget, Feeds, Trial, count_elements
 from onnxtool.validation.inputs.values import value_changes
 
 _MOST_TRIALS = {"quick": 40, "normal": 160, "thorough": 2000}
@@ -111,7 +111,7 @@ class _Pace:
     def __init__(self, runner: Runner, usual: Feeds) -> None:
         self._runner = runner
         self._seconds: list[tuple[float, float]] = []  # elements, seconds
-        self.elements = _elements(usual)
+        self.elements = count_elements(usual)
         self.slowest = 0.0
 
     def run(self, feeds: Feeds) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class _Pace:
         with guarded("running the model", inputs=feeds_bytes(feeds)), np.errstate(all="ignore"):
             outputs = self._runner.run(feeds)
         took = time.perf_counter() - start
-        self._seconds.append((_elements(feeds), took))
+        self._seconds.append((count_elements(feeds), took))
         self.slowest = max(self.slowest, took)
         return {k: np.array(v) if isinstance(v, np.ndarray) else v for k, v in outputs.items()}
 
@@ -129,7 +129,7 @@ class _Pace:
         if not self._seconds:
             return 0.0
         elements, seconds = max(self._seconds)
-        grown = _elements(feeds) / max(1.0, elements)
+        grown = count_elements(feeds) / max(1.0, elements)
         return float(seconds * max(1.0, grown) ** 1.5)
 
 
@@ -147,7 +147,7 @@ def _candidates(
 ) -> Iterator[tuple[str, str, Feeds]]:
     """Sizes and values in turns; every so often both at once."""
     generator = np.random.default_rng(seed + 1)
-    roomy = max(runs, key=lambda feeds: _elements(feeds) if _elements(feeds) < 1 << 20 else 0.0)
+    roomy = max(runs, key=lambda feeds: count_elements(feeds) if count_elements(feeds) < 1 << 20 else 0.0)
     other_sizes = sizes_to_try(dims, facts.sizes) if sizes and dims.any and not crashed_before() else iter(())
     if sizes and (past := of_the_past(specs)):
         other_sizes = chain(
@@ -180,7 +180,7 @@ def _sized(
     del dims
     for index, sizes in enumerate(wanted):
         feeds = _of_size(specs, sizes, facts, seed + 100 + index)
-        if feeds is None or _elements(feeds) > max(_GROWTH * pace.elements, _ELEMENTS):
+        if feeds is None or count_elements(feeds) > max(_GROWTH * pace.elements, _ELEMENTS):
             continue
         if pace.cost(feeds) > max(0.25, budget.left / 3):
             continue
@@ -205,16 +205,12 @@ def _masked_long(
         label = f"batch {batch}, length {length}" if dims.lengths else f"batch {batch}"
         sizes = Sizes(label, chosen, batch, length)
         feeds = _of_size(specs, sizes, facts, seed + length)
-        if feeds is None or _elements(feeds) > _ELEMENTS:
+        if feeds is None or count_elements(feeds) > _ELEMENTS:
             continue
         for count, (label, kind, made) in enumerate(value_changes(specs, feeds, facts, generator)):
             if count >= 8:
                 break
             yield f"{sizes.label}, {label}", kind, made
-
-
-def _elements(feeds: Mapping[str, Any]) -> float:
-    return float(sum(np.size(a) for a in feeds.values()))
 
 
 def takes_doubles(specs: Sequence[TensorSpec]) -> bool:

@@ -36,6 +36,11 @@ class Trial:
     outputs: Mapping[str, Any] = field(default_factory=dict)
 
 
+def count_elements(feeds: Feeds) -> float:
+    """How many elements inputs have."""
+    return float(sum(np.size(array) for array in feeds.values()))
+
+
 class Budget:
     """Time for trials, on both models together.
 
