@@ -23,7 +23,6 @@ from onnxtool.runtime.isolation import guarded
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.equivalence_check import precision_of
 from onnxtool.validation.equivalence.evidence import evidence_of_source, ties_of_model
 from onnxtool.validation.equivalence.ties import ConfirmedTies
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
@@ -104,7 +103,7 @@ class SourceProof:
         session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled, fold=not spilled)
         runner = self._open(graph, session)
         origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
-        evidence = replace(evidence_of_source(model, precision_of(graph)), ties=self._ties(graph, session))
+        evidence = replace(evidence_of_source(model, graph), ties=self._ties(graph, session))
         remembered = Remembered(model, self.probes)
         feeds = [p.feeds for p in self.probes]
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ class Evidence:
         quantized: its outputs that are rounded to steps -> how far those may be off, in their own units.
         declared: its outputs -> the element types that they are to have, of a framework model, which may compute in
             wider ones; None where the types that it gives count.
+        kernel_errors: its outputs -> how far the runtime's own kernel may be off in them, in their units.
     """
 
     noise: RoundingNoise | None = None
@@ -44,6 +45,11 @@ class Evidence:
     precision: str | None = None
     quantized: Mapping[str, float] | None = None
     declared: Mapping[str, str] | None = None
+    kernel_errors: Mapping[str, float] = field(default_factory=dict)
+
+    def off(self, name: str) -> float:
+        """How far an output may be off in its own units, whatever the model computes."""
+        return (self.quantized or {}).get(name, self.kernel_errors.get(name, 0.0))
 
 
 class EquivalenceCheck:
@@ -112,7 +118,7 @@ class EquivalenceCheck:
             self._differences[name] = entry
         if a.size:
             self._filled.add(name)
-            if name in (evidence.quantized or {}):
+            if evidence.off(name):
                 low, high = self._spread.get(name, (np.inf, -np.inf))
                 self._spread[name] = min(low, float(a.min())), max(high, float(a.max()))
         noise = None if name in self._own else evidence.noise
@@ -127,7 +133,8 @@ class EquivalenceCheck:
             return self._own[name]
         off = (self._evidence.quantized or {}).get(name)
         if off is None or self._tolerance.bits:
-            return self._tolerance
+            error = 0.0 if self._tolerance.bits else self._evidence.kernel_errors.get(name, 0.0)
+            return replace(self._tolerance, least=max(self._tolerance.least, error))
         # A float output is a step times an integer, rounded.
         atol = self._tolerance.atol
         return Tolerance(self._tolerance.rtol, max(atol, 1.0001 * off), int(max(atol, off)), absolute=True)
@@ -152,7 +159,8 @@ class EquivalenceCheck:
         for name, entry in self._differences.items():
             item = entry.result(self._renamed[name] if self._renamed[name] != name else None)
             own = self._tolerance_of(name)
-            outputs.append(item if own == self._tolerance else replace(item, rtol=own.rtol, atol=own.atol))
+            same = (own.rtol, own.atol) == (self._tolerance.rtol, self._tolerance.atol)
+            outputs.append(item if same else replace(item, rtol=own.rtol, atol=own.atol))
         return CompareReport(
             a=self._names[0],
             b=self._names[1],
@@ -163,7 +171,13 @@ class EquivalenceCheck:
             atol=applied.atol,
             warnings=tuple(self._warnings()),
             top_k=self._top_k,
-            rule=rule_text(self._tolerance, self._evidence.precision),
+            rule=rule_text(self._tolerance, self._evidence.precision, self._kernel_error()),
+        )
+
+    def _kernel_error(self) -> float:
+        """The largest error of the runtime's own kernels that was allowed for."""
+        return max(
+            (self._tolerance_of(n).least for n in self._differences if self._evidence.kernel_errors.get(n)), default=0.0
         )
 
     def _warnings(self) -> list[str]:
@@ -179,7 +193,7 @@ class EquivalenceCheck:
         if zero:
             found.append(f"{_listed(zero)} was zero in every run, which proves little; give --data.")
         for name, (low, high) in self._spread.items():
-            off = (self._evidence.quantized or {})[name]
+            off = self._evidence.off(name)
             if high - low < _TELLING * off:
                 found.append(f"output {name} varies by {high - low:.3g} only: within {off:.3g} that proves little")
         return found

@@ -15,7 +15,7 @@ from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.described_runner import DescribedRunner
 from onnxtool.validation.equivalence.equivalence_check import Evidence, precision_of
-from onnxtool.validation.equivalence.rounding import RoundingNoise, runtime_noise
+from onnxtool.validation.equivalence.rounding import RoundingNoise, kernel_errors, runtime_noise
 from onnxtool.validation.equivalence.ties import TiedScores, choices
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def evidence_on(a: PathLike | Runner, b: PathLike | Runner, options: SessionOpti
     """
     if not isinstance(a, Runner):
         return evidence_of_file(a, options)
-    precision = None if isinstance(b, Runner) else precision_of(io.load(b))
-    return evidence_of_source(a, precision)
+    return evidence_of_source(a, None if isinstance(b, Runner) else io.load(b))
 
 
 def evidence_of_file(path: PathLike, options: SessionOptions) -> Evidence:
@@ -55,7 +54,9 @@ def evidence_of_model(model: ir.Model, load: Callable[[], ir.Model], options: Se
         load: gives it again, where its inner tensors are asked for.
         options: how it is run.
     """
-    return Evidence(ties=ties_of_model(model, load, options), precision=precision_of(model))
+    return Evidence(
+        ties=ties_of_model(model, load, options), precision=precision_of(model), kernel_errors=kernel_errors(model)
+    )
 
 
 def ties_of_model(model: ir.Model, load: Callable[[], ir.Model], options: SessionOptions) -> TiedScores | None:
@@ -77,19 +78,20 @@ def ties_of_model(model: ir.Model, load: Callable[[], ir.Model], options: Sessio
     return TiedScores(found, with_scores) if found else None
 
 
-def evidence_of_source(source: Runner, precision: str | None) -> Evidence:
-    """What a framework model tells of itself.
+def evidence_of_source(source: Runner, graph: ir.Model | None) -> Evidence:
+    """What a framework model tells of itself, and the graph that was made of it tells of the runtime.
 
     Args:
         source: a DescribedRunner tells its own roundings, and the steps of its quantized outputs.
-        precision: that it computes in.
+        graph: what is judged, where it is at hand.
     """
     described = source if isinstance(source, DescribedRunner) else None
     return Evidence(
         noise=RoundingNoise(described.rerounded) if described is not None else None,
-        precision=precision,
+        precision=None if graph is None else precision_of(graph),
         quantized=dict(described.rounding) if described is not None else {},
         declared={s.name: s.dtype.name for s in source.outputs if _is_number(s.dtype)},
+        kernel_errors={} if graph is None else kernel_errors(graph),
     )
 
 

@@ -48,6 +48,7 @@ class Tolerance:
         steps: how far apart integers may be that stand for quantized numbers; 0 for all others.
         absolute: `atol` is in the output's own units, as a user gives it for one output.
         bits: equal to the last bit, the sign of zero included; NaN is equal to NaN.
+        least: what every element may be off, in the output's own units: the error of the runtime's own kernel.
     """
 
     rtol: float = RTOL
@@ -55,6 +56,7 @@ class Tolerance:
     steps: int = 0
     absolute: bool = False
     bits: bool = False
+    least: float = _FLUSHED
 
     def widened(self, *dtypes: str | None) -> Tolerance:
         """With what rounding in half precision does, where one of the types is such; never narrower.
@@ -82,16 +84,18 @@ def rounding_step(dtype: np.dtype[Any]) -> float:
     return _STEP.get(dtype.name, _STEP_FLOAT32)
 
 
-def rule_text(tolerance: Tolerance, precision: str | None = None) -> str:
+def rule_text(tolerance: Tolerance, precision: str | None = None, kernel_error: float = 0.0) -> str:
     """The rule as it is applied, in one line for the reports.
 
     Args:
         tolerance: as asked for.
         precision: the half-precision type that the reference computes in.
+        kernel_error: of outputs that the runtime itself computes to an absolute precision only.
     """
     applied = tolerance.widened(precision)
     why = f" ({HALF_STEPS} rounding steps of {precision})" if applied != tolerance else ""
-    return f"floats {applied}{why}; shapes, types, integers and text equal"
+    own = f", {kernel_error:.1e} more where they come from Sigmoid (the runtime's own error)" if kernel_error else ""
+    return f"floats {applied}{why}{own}; shapes, types, integers and text equal"
 
 
 def groupings(shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
@@ -239,5 +243,5 @@ def allowed_error(magnitude: np.ndarray, tolerance: Tolerance, scale: np.ndarray
     """
     with np.errstate(all="ignore"):
         absolute = tolerance.atol * (1.0 if tolerance.absolute else np.asarray(scale))
-        allowed = absolute + tolerance.rtol * magnitude + (_FLUSHED if tolerance.atol > 0 else 0.0)
+        allowed = absolute + tolerance.rtol * magnitude + (tolerance.least if tolerance.atol > 0 else 0.0)
         return np.asarray(np.where(np.isfinite(allowed), allowed, 0.0))
