@@ -42,7 +42,10 @@ class Source:
             return
         try:
             if not self.path.exists():
-                raise InputError(f"{self.path}: no such file.")
+                place, _, name = str(self.path).rpartition(":")
+                called = name.isidentifier() and (place.endswith(".py") or place.replace(".", "").isidentifier())
+                advice = f" For what this function builds write --factory {self.path}." if called else ""
+                raise InputError(f"{self.path}: no such file.{advice}")
             if not self.path.is_dir() and self.path.stat().st_size == 0:
                 raise InputError(f"{self.path}: the file is empty.")
         except OSError as error:

@@ -82,6 +82,13 @@ def test_does_not_unpack_a_zip_bomb(tmp_path: Path) -> None:
         Source(path).zip_read("config.json")
 
 
+@pytest.mark.parametrize(("given", "advised"), [("net.py:make", True), ("package.net:Net", True), ("a/b:c", False)])
+def test_a_function_given_as_the_source_is_told_where_it_belongs(given: str, advised: bool) -> None:
+    with pytest.raises(InputError, match="no such file") as caught:
+        Source(given)
+    assert (f"write --factory {given}." in str(caught.value)) is advised
+
+
 @pytest.mark.parametrize(("content", "match"), [(None, "no such file"), (b"", "empty")])
 def test_refuses_nothing(tmp_path: Path, content: bytes | None, match: str) -> None:
     path = tmp_path / "m"
