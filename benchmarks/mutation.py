@@ -1,11 +1,15 @@
 """Change one constant or operator at a time in what decides verdicts, and run the tests that cover it.
 
-    python benchmarks/mutation.py [--only PART ...] [--count 40] [--seed 0] [--minutes N]
+    python benchmarks/mutation.py [--only PART ...] [--count 40] [--seed 0] [--minutes N] [--fresh]
 
 A mutant is killed when a test fails, and survives when all pass. Mutants: a number changed (tenfold, or 0 and 1
 exchanged), a comparison turned or made strict, + and -, * and /, min and max, and and or exchanged, a `not` or a
-returned truth turned. What stands in messages and type hints is left alone. Prints every survivor with its line, and
-the share killed for each module. Works on a copy of the tree.
+returned truth turned. What stands in messages and type hints is left alone, and so is `strict=True` of a `zip`, which
+says that two lists are always of one length. Prints every survivor with its line, and the share killed for each module.
+Works on a copy of the tree.
+
+Limits of effort are counted apart: how many are tried, drawn or kept, and how much time or memory is taken
+(`_is_limit`). With other limits the search is slower or gives up sooner; what it says of an input stays as it is.
 """
 
 from __future__ import annotations
@@ -13,17 +17,25 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import importlib
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
+import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 # Module -> the tests that are to notice.
@@ -50,13 +62,22 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     **{
         f"validation/inputs/{name}.py": (f"validation/inputs/test_{name}.py",)
-        for name in ("sizes", "values", "noise", "reach", "structure", "tables", "masked", "observe")
+        for name in ("sizes", "values", "noise", "reach", "masked", "observe")
     },
-    "validation/inputs/conditions.py": ("validation/inputs/test_conditions.py", "validation/inputs/test_bodies.py"),
+    "validation/inputs/structure.py": ("validation/inputs/test_structure.py", "validation/inputs/test_conditions.py"),
+    "validation/inputs/tables.py": ("validation/inputs/test_tables.py",),
+    "validation/inputs/conditions.py": (
+        "validation/inputs/test_conditions.py",
+        "validation/inputs/test_bodies.py",
+        "validation/inputs/test_tables.py",
+    ),
     "validation/inputs/bodies.py": ("validation/inputs/test_bodies.py", "validation/inputs/test_conditions.py"),
     "validation/inputs/distances.py": ("validation/inputs/test_conditions.py", "validation/inputs/test_bodies.py"),
-    "validation/inputs/moves.py": ("validation/inputs/test_reach.py", "validation/inputs/test_tables.py"),
-    "validation/inputs/whole_numbers.py": ("validation/inputs/test_values.py",),
+    "validation/inputs/moves.py": ("validation/inputs/test_moves.py", "validation/inputs/test_reach.py"),
+    "validation/inputs/whole_numbers.py": (
+        "validation/inputs/test_whole_numbers.py",
+        "validation/inputs/test_values.py",
+    ),
     "conversion/pytorch/floor_division.py": ("conversion/pytorch/test_floor_division.py",),
     "conversion/source_code.py": ("conversion/test_source_code.py",),
     "conversion/pytorch/dynamic_quantized.py": ("conversion/pytorch/test_dynamic_quantized.py",),
@@ -86,6 +107,35 @@ PARTS: dict[str, tuple[str, ...]] = {
     "model/safety/sparse.py": ("model/safety/test_sparse.py",),
     "model/spec.py": ("model/test_spec.py", "optimization/test_wrong_files.py"),
 }
+# Constants of validation/ that bound how much is tried, and no verdict on what was tried.
+LIMITS = frozenset(
+    [
+        "_MOST",
+        "_SINGLE",
+        "_SET",
+        "_ELEMENTS",
+        "_COUNTED",
+        "_DRAWS",
+        "_PATIENT",
+        "_MOST_TRIALS",
+        "_LEAST_TRIALS",
+        "_SLOW",
+        "_MOST_BYTES",
+        "_GROWTH",
+        "_RUNS",
+        "_VARIED",
+        "_MOST_NUMBERS",
+        "_BYTES",
+        "_ROWS",
+        "_MOST_COUNT",
+        "_NUDGES",
+        "_FIRST",
+    ]
+)
+# What is left of them, or used up.
+SPENT = frozenset(
+    ["left", "_left", "allowed", "used", "before", "spent", "kept", "took", "slowest", "elements", "seconds"]
+)
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -118,11 +168,21 @@ class Mutant:
         place: of the node, in the order of `ast.walk`.
         line: in the file.
         told: what is changed.
+        effort: it is a limit of effort.
     """
 
     place: int
     line: int
     told: str
+    effort: bool
+
+
+@dataclass
+class Counts:
+    """How many mutants were tried, and how many of them a test noticed."""
+
+    tried: int = 0
+    killed: int = 0
 
 
 def mutated(tree: ast.AST, place: int) -> ast.AST:
@@ -167,14 +227,14 @@ def _change(node: ast.AST) -> str:
     return f"{before_value} -> {node.value}"
 
 
-def mutants(tree: ast.AST) -> Iterator[Mutant]:
-    """Every change that can be made."""
-    left_alone = _left_alone(tree)
+def mutants(tree: ast.AST, *, limits: bool) -> Iterator[Mutant]:
+    """Every change that can be made; `limits` of effort are told from the others."""
+    left_alone, efforts = _left_alone(tree), _limits(tree) if limits else set()
     for place, node in enumerate(ast.walk(tree)):
         if id(node) in left_alone or not _can_change(node):
             continue
         told = _change(copy.deepcopy(node))
-        yield Mutant(place, getattr(node, "lineno", 0), told)
+        yield Mutant(place, getattr(node, "lineno", 0), told, id(node) in efforts)
 
 
 def _can_change(node: ast.AST) -> bool:
@@ -194,15 +254,18 @@ def _can_change(node: ast.AST) -> bool:
 
 
 def _left_alone(tree: ast.AST) -> set[int]:
-    """What is in messages, type hints and the constant of a chunk, which decide nothing."""
+    """What is in messages, type hints, assertions, seeds and the constant of a chunk, which decide nothing."""
     found: set[int] = set()
     for node in ast.walk(tree):
         inner: list[ast.AST] = []
-        if isinstance(node, (ast.JoinedStr, ast.Raise)):
+        if isinstance(node, (ast.JoinedStr, ast.Raise, ast.Assert)):
             inner = [node]
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             arguments = node.args
             inner = [a.annotation for a in (*arguments.args, *arguments.kwonlyargs) if a.annotation is not None]
+            inner += [
+                d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d and a.arg == "seed"
+            ]
             inner += [d for d in (node.returns, *node.decorator_list) if d is not None]
         elif isinstance(node, ast.ClassDef):
             inner = list(node.decorator_list)
@@ -210,10 +273,50 @@ def _left_alone(tree: ast.AST) -> set[int]:
             inner = [node.annotation]
         elif isinstance(node, ast.Assign):
             inner = [node] if any(isinstance(t, ast.Name) and "CHUNK" in t.id for t in node.targets) else []
+        elif isinstance(node, ast.Call):
+            inner = [k for k in node.keywords if k.arg == "strict"]
+        elif isinstance(node, ast.BinOp):
+            inner = [node] if any(isinstance(x, ast.Name) and x.id == "seed" for x in ast.walk(node)) else []
         elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             inner = [node]
         found |= {id(x) for i in inner for x in ast.walk(i)}
     return found
+
+
+def _limits(tree: ast.AST) -> set[int]:
+    """Numbers that say how many or how much at most: in constants of the names in `LIMITS`, ends of slices from four
+    on, and what is computed and compared of `SPENT` time, runs and memory.
+    """
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        inner: list[ast.AST] = []
+        if isinstance(node, ast.Assign) and any(_is_limit(t) for t in node.targets):
+            inner = [node.value]
+        elif (isinstance(node, (ast.Compare, ast.BinOp)) and any(map(_is_spent, _operands(node)))) or (
+            isinstance(node, ast.AugAssign) and _is_spent(node.target)
+        ):
+            inner = [node]
+        elif isinstance(node, ast.Assign) and all(map(_is_spent, node.targets)):
+            inner = [node.value]
+        elif isinstance(node, ast.Slice) and isinstance(node.upper, ast.Constant) and node.upper.value >= 4:
+            inner = [node.upper]
+        found |= {id(x) for i in inner for x in ast.walk(i)}
+    return found
+
+
+def _operands(node: ast.Compare | ast.BinOp) -> list[ast.expr]:
+    return [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.left, node.right]
+
+
+def _is_spent(node: ast.expr) -> bool:
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return name in SPENT
+
+
+def _is_limit(target: ast.AST) -> bool:
+    if isinstance(target, ast.Tuple):
+        return all(_is_limit(t) for t in target.elts)
+    return isinstance(target, ast.Name) and target.id in LIMITS
 
 
 def passes(tree: Path, tests: tuple[str, ...], seconds: float) -> bool:
@@ -228,6 +331,83 @@ def passes(tree: Path, tests: tuple[str, ...], seconds: float) -> bool:
     return done.returncode == 0
 
 
+class WarmTests:
+    """Tests that run in processes forked from this one, which has imported the libraries that they use.
+
+    Only the tree's own modules are imported by each. Time limits are in processor time, so that other work on the
+    machine kills no mutant.
+    """
+
+    def __init__(self, tree: Path, tests: tuple[str, ...]) -> None:
+        self._tree = tree
+        self._paths = [str(tree / "tests" / t) for t in tests]
+        self._seconds = 600
+
+    def pass_unchanged(self) -> bool:
+        """Whether the tests pass as things are; imports what they import, and takes the time limit from it."""
+        listed = self._tree / "imported.txt"
+        if self._run(listed) != 0:
+            return False
+        for name in listed.read_text(encoding="utf-8").split():
+            if name not in sys.modules:
+                with suppress(Exception), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    importlib.import_module(name)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = used.ru_utime + used.ru_stime
+        passed = self._run() == 0
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._seconds = 5 + int(4 * (used.ru_utime + used.ru_stime - began))
+        return passed
+
+    def passes(self) -> bool:
+        """Whether they pass; taking too long counts as failing."""
+        return self._run() == 0
+
+    def _run(self, listed: Path | None = None) -> int:
+        child = os.fork()
+        if child == 0:
+            self._become(listed)
+        deadline = time.monotonic() + 10 * self._seconds
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.01)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return -1
+
+    def _become(self, listed: Path | None) -> NoReturn:
+        """Run the tests; name what they import in the file `listed`."""
+        code = 99
+        try:
+            os.setsid()
+            os.chdir(self._tree)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(nothing, stream)
+            resource.setrlimit(resource.RLIMIT_CPU, (self._seconds, self._seconds + 5))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.environ["PYTHONPATH"] = str(self._tree)
+            # Mutants are written within one second of another: cached code would be taken for theirs.
+            sys.dont_write_bytecode = True
+            sys.path[:] = [str(self._tree), *(p for p in sys.path if p not in (str(ROOT), str(ROOT / "benchmarks")))]
+            options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(self._tree)]
+            options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of plugins that are there already
+            code = int(pytest.main([*options, *self._paths]))
+            if listed is not None:
+                own = ("onnxtool", "tests", "conftest", "__main__")
+                names = [n for n in sys.modules if n.partition(".")[0] not in own and not n.startswith("test_")]
+                listed.write_text("\n".join(names), encoding="utf-8")
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+
 def main() -> int:
     """Print survivors and shares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -235,10 +415,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=40, help="mutants of each module, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--fresh", action="store_true", help="a new Python for each mutant, many times slower")
     asked = parser.parse_args()
     end = time.monotonic() + 60 * asked.minutes
-    killed_of_all = tried_of_all = 0
-    rows = []
+    rows: list[tuple[str, int, Counts, Counts]] = []
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         for part in ("onnxtool", "tests", "fixtures", "docs"):
@@ -250,34 +430,41 @@ def main() -> int:
             path = tree / "onnxtool" / module
             original = path.read_text(encoding="utf-8")
             parsed = ast.parse(original)
-            found = list(mutants(parsed))
+            found = list(mutants(parsed, limits=module.startswith("validation/")))
             generator = np.random.default_rng(asked.seed)
             drawn = [found[i] for i in sorted(generator.permutation(len(found))[: asked.count])]
             began = time.monotonic()
-            if not passes(tree, tests, 600):
+            warm = None if asked.fresh else WarmTests(tree, tests)
+            if not (passes(tree, tests, 600) if warm is None else warm.pass_unchanged()):
                 print(f"{module}: its tests fail as it is", flush=True)
                 continue
             limit = 10 + 4 * (time.monotonic() - began)
-            killed = tried = 0
+            counts = {True: Counts(), False: Counts()}  # of limits of effort, and of the others
             for mutant in drawn:
                 if time.monotonic() > end:
                     break
                 changed = mutated(parsed, mutant.place)
                 path.write_text(ast.unparse(ast.fix_missing_locations(changed)), encoding="utf-8")
-                tried += 1
-                if passes(tree, tests, limit):
+                counts[mutant.effort].tried += 1
+                if passes(tree, tests, limit) if warm is None else warm.passes():
                     line = original.splitlines()[mutant.line - 1].strip()
-                    print(f"survived: {module}:{mutant.line} {mutant.told}: {line}", flush=True)
+                    kind = " (a limit)" if mutant.effort else ""
+                    print(f"survived{kind}: {module}:{mutant.line} {mutant.told}: {line}", flush=True)
                 else:
-                    killed += 1
+                    counts[mutant.effort].killed += 1
             path.write_text(original, encoding="utf-8")
-            killed_of_all, tried_of_all = killed_of_all + killed, tried_of_all + tried
-            rows.append(f"| {module} | {len(found)} | {tried} | {killed} |")
-            print(rows[-1], flush=True)
-    print("| module | mutants | tried | killed |\n|---|---|---|---|")
-    print("\n".join(rows))
-    print(f"killed {killed_of_all} of {tried_of_all} ({killed_of_all / max(tried_of_all, 1):.1%})")
+            rows.append((module, len(found), counts[False], counts[True]))
+            print(_row(*rows[-1]), f"{time.monotonic() - began:.0f} s", flush=True)
+    print("| module | mutants | killed of those that can change a verdict | killed of limits |\n|---|---|---|---|")
+    print("\n".join(_row(*row) for row in rows))
+    for label, kinds in (("that can change a verdict", (2,)), ("of limits", (3,)), ("in all", (2, 3))):
+        killed, tried = (sum(getattr(r[k], name) for r in rows for k in kinds) for name in ("killed", "tried"))
+        print(f"killed {killed} of {tried} {label} ({killed / max(tried, 1):.1%})")
     return 0
+
+
+def _row(module: str, found: int, deciding: Counts, limits: Counts) -> str:
+    return f"| {module} | {found} | {deciding.killed} of {deciding.tried} | {limits.killed} of {limits.tried} |"
 
 
 if __name__ == "__main__":

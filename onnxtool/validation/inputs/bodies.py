@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import onnx_ir as ir
@@ -69,7 +70,7 @@ class HandedOut:
 
     def __init__(self, absent: float) -> None:
         self._absent = absent
-        self._count = 0
+        self._numbers = count()
 
     def __call__(self, value: ir.Value, body: Body) -> ir.Value:
         """A value of the main graph.
@@ -106,6 +107,5 @@ class HandedOut:
         return self._named(node.outputs[0])
 
     def _named(self, value: ir.Value) -> ir.Value:
-        self._count += 1
-        value.name, value.type = f"onnxtool.out.{self._count}", ir.TensorType(_DOUBLE)
+        value.name, value.type = f"onnxtool.out.{next(self._numbers)}", ir.TensorType(_DOUBLE)
         return value

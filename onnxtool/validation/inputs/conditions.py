@@ -134,10 +134,11 @@ def _decided(body: Body, fields: Fields, rows: Mapping[str, Sequence[int]]) -> l
     owner = body.owner.outputs[0].name if body.owner is not None else None
     found: list[tuple[Outcome, ir.Value]] = []
     for node in [n for n in body.graph if n.op_type == "Gather" and n.domain in STANDARD]:
-        table, indices = node.inputs[0], node.inputs[1]
-        for row in rows.get(table.name or "", ()) if table is not None and indices is not None else ():
-            assert table is not None and indices is not None
-            outcome = Outcome(table.name or "", True, node.outputs[0].name or "", False, owner, row)
+        table, indices = node.inputs
+        assert table is not None and indices is not None
+        name = table.name or ""
+        for row in rows.get(name, ()):
+            outcome = Outcome(name, True, node.outputs[0].name or "", False, owner, row)
             found.append((outcome, fields.of_row(indices, row)))
     for condition, of_sizes in _conditions(body):
         is_choice = condition.op_type in _CHOICES
@@ -152,11 +153,10 @@ def _decided(body: Body, fields: Fields, rows: Mapping[str, Sequence[int]]) -> l
 def _overflowing(body: Body, fields: Fields, casts: Collection[str]) -> Iterator[tuple[Outcome, ir.Value]]:
     """Outcomes of casts to integer types: a number above what the type holds, and one below."""
     owner = body.owner.outputs[0].name if body.owner is not None else None
-    for node in [n for n in body.graph if n.op_type == "Cast" and n.outputs[0].name in casts]:
+    for node in [n for n in body.graph if n.outputs[0].name in casts]:
         number, value = node.inputs[0], node.outputs[0].name or ""
-        limits = _NARROW.get(ir.DataType(attribute(node, "to")))
-        if number is None or limits is None:
-            continue
+        assert number is not None
+        limits = _NARROW[ir.DataType(attribute(node, "to"))]
         for side, field in zip((False, True), fields.outside(number, *limits), strict=True):
             yield Outcome(node.name or value, side, value, False, owner, beyond=True), field
 
@@ -208,7 +208,8 @@ def _conditions(body: Body) -> list[tuple[ir.Node, bool]]:
 
 def _is_counted(node: ir.Node) -> bool:
     """Whether a Shape or Size reads something as long as values say."""
-    producer = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
+    source = node.inputs[0]
+    producer = source.producer() if source is not None else None
     return producer is not None and producer.op_type in _COUNTING
 
 

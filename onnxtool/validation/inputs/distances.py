@@ -9,6 +9,8 @@ for structural test-data generation", table 1.
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import onnx_ir as ir
 
@@ -36,7 +38,7 @@ class Fields:
     def __init__(self, graph: ir.Graph, label: str = "") -> None:
         self._graph, self._label = graph, label
         self._known: dict[int, tuple[ir.Value, ir.Value] | None] = {}
-        self._count = 0
+        self._numbers = count()
         self._constants: dict[float, ir.Value] = {}
 
     def of(self, value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
@@ -155,9 +157,8 @@ class Fields:
 
     def _placed(self, node: ir.Node, kind: ir.DataType) -> ir.Value:
         self._graph.append(node)
-        self._count += 1
         value = node.outputs[0]
-        value.name, value.type = f"onnxtool.field{self._label}.{self._count}", ir.TensorType(kind)
+        value.name, value.type = f"onnxtool.field{self._label}.{next(self._numbers)}", ir.TensorType(kind)
         return value
 
 
@@ -167,6 +168,4 @@ def _parents(node: ir.Node | None) -> list[ir.Value]:
         return []
     if node.op_type in LOGIC:
         return [v for v in node.inputs if v is not None]
-    if node.op_type in _THROUGH and node.inputs and node.inputs[0] is not None:
-        return [node.inputs[0]]
-    return []
+    return [v for v in node.inputs[:1] if v is not None] if node.op_type in _THROUGH else []

@@ -67,7 +67,7 @@ def rounding_explains(
         own = np.asarray(array)
         if other.shape != own.shape or (own.dtype.kind in "OUS") != (other.dtype.kind in "OUS"):
             return False
-        draws = [np.asarray(m[name]) for m in moved if name in m and np.shape(m[name]) == own.shape]
+        draws = [np.asarray(m[name]) for m in moved if np.shape(m[name]) == own.shape]
         if not _explained(own, other, draws, factor) and not _tied(own, other, expected):
             return candidate is not None and _both_decide(reference, candidate, trial.feeds, expected, given, names)
     return True

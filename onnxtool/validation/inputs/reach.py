@@ -73,8 +73,7 @@ def reach(
             break
     order = sorted(walk.open(), key=lambda place: walk.best[place][0])
     for place in order:
-        if walk.best[place][0] > 0:
-            walk.towards(place)
+        walk.towards(place)
     # An outcome may have come about on the way to another.
     found = [Found(watch.outcomes[p], walk.best[p][1]) for p in order if walk.best[p][0] == 0]
     missed = [watch.outcomes[p] for p in walk.open()]

@@ -117,9 +117,7 @@ def sizes_to_try(dims: DynamicDims, numbers: Sequence[int]) -> Iterator[Sizes]:
     for turn in range(max(len(lengths), len(batches))):
         found: list[Sizes] = []
         if turn < len(lengths):
-            found.append(_lengths(dims, lengths[turn], apart=True))
-            if len(dims.lengths) > 1:
-                found.append(_lengths(dims, lengths[turn], apart=False))
+            found += [_lengths(dims, lengths[turn], apart=apart) for apart in (True, False)]
         if turn < len(batches):
             found.append(_batch(dims, batches[turn]))
         if turn == 0 and has_lengths and has_batches:

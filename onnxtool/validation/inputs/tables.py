@@ -74,7 +74,8 @@ def _tables(model: ir.Model) -> dict[str, np.ndarray]:
         table = node.inputs[0] if node.op_type == "Gather" and node.domain in STANDARD and node.inputs else None
         if table is None or attribute(node, "axis", 0) != 0 or (table.name or "") in found:
             continue
-        if table.const_value is not None and table.const_value.nbytes > _BYTES:
+        weight = table.const_value
+        if weight is not None and (weight.dtype == ir.DataType.STRING or weight.nbytes > _BYTES):
             continue
         array = constant_array(table)
         if array is not None and array.ndim and array.dtype.kind in "fiub" and len(array) > 1:

@@ -33,8 +33,8 @@ def _nearly_alike(array: np.ndarray) -> np.ndarray:
 
 def _shares(array: np.ndarray) -> np.ndarray:
     """Numbers from 0 to 1 that add up to 1 along the last dim, as probabilities do."""
-    powers = np.exp(2 * array)
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True)) if array.ndim and array.size else array
+    powers = array**2
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True)) if array.ndim else array
 
 
 _HALVES = "values that end on a half"  # which ways of rounding take to either side, and rounding errors do not
@@ -48,7 +48,7 @@ _FLOATS = (
     ("values from 0 to 1", _uniform),
     ("values of scale 1000", lambda x: 1e3 * x),
     ("values above zero", np.abs),
-    ("values of 10,000 and -10,000", lambda x: 1e4 * np.sign(x)),
+    ("values of 10,000 and -10,000", lambda x: np.copysign(1e4, x)),
     ("mostly zeros", lambda x: np.where(np.abs(x) > 1.5, x, 0)),
     ("one value of 100 among small ones", lambda x: np.where(x == x.max(initial=0), 100, 0.1 * x)),
     ("values below zero, of scale 100", lambda x: -100 * np.abs(x)),
@@ -116,9 +116,8 @@ def value_changes(
 def _floats(
     specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
 ) -> Iterator[Changed]:
-    own = [
-        s for s in specs if is_kind(s, "fV") and not is_mask(s) and not facts.domains.get(s.name, Domain(0, 1)).values
-    ]
+    listed = {name for name, domain in facts.domains.items() if domain.values}
+    own = [s for s in specs if is_kind(s, "fV") and not is_mask(s) and s.name not in listed]
     if not own:
         return
     base = {s.name: generator.standard_normal(np.shape(feeds[s.name])) for s in own}
@@ -223,7 +222,7 @@ def padded(shape: tuple[int, ...], padding: str) -> np.ndarray:
     length = shape[-1]
     generator = np.random.default_rng(length)
     for row in range(len(rows)):
-        gone = max(1, length // 3) * (1 + row % 2) if length > 1 else 0
+        gone = max(1, length // 3) * (1 + row % 2)
         gone = min(gone, length - 1)
         if padding.endswith("right"):
             rows[row, length - gone :] = 0
@@ -325,9 +324,9 @@ def _texts(
             break
         made = {}
         for spec in own:
-            rows = max(np.size(feeds[spec.name]), 1)
+            rows = np.size(feeds[spec.name])
             made[spec.name] = np.resize(known[place : place + rows], np.shape(feeds[spec.name]))
-        place += max(np.size(feeds[own[0].name]), 1)
+        place += np.size(feeds[own[0].name])
         yield f"known words{'' if turn == 0 else f', part {turn + 1}'}", "text", {**feeds, **made}
     for label, words in _TEXTS if own else ():
         made = {}

@@ -89,3 +89,18 @@ def test_a_scan_that_lists_its_outputs_is_left_alone() -> None:
     watch = ConditionWatch(model, SessionOptions())
     assert [o.value for o in watch.outcomes] == []
     assert len(list(bodies(model.graph))) == 1
+
+
+def test_single_numbers_of_loops_in_loops_reach_the_main_graph() -> None:
+    inner = (
+        "m2 = Constant <value = int64 {2}> ()  z = Loop (m2, k, a0) <body = i (int64 j, bool kk, float[b,4] a) "
+        "=> (bool kk2, float[b,4] a2) { kk2 = Identity(kk)  five = Constant <value_float = 5.0> ()  "
+        "inner = Greater(a, five)  one = Constant <value_float = 1.0> ()  d = Add(a, one)  n = Neg(d)  "
+        "a2 = Where(inner, n, d) }>"
+    )
+    outer = (
+        "m = Constant <value = int64 {2}> ()  t = Constant <value = bool {1}> ()  y = Loop (m, t, x) <body = l "
+        f"(int64 i, bool k, float[b,4] a0) => (bool k2, float[b,4] z) {{ k2 = Identity(k)  {inner} }}>"
+    )
+    assert distance(graph(outer), 1.5) == pytest.approx(0.5, abs=1e-4)
+    assert distance(graph(outer), 3.0) == 0

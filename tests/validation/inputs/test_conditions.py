@@ -183,3 +183,89 @@ def test_a_cast_is_as_far_as_its_largest_number_from_what_the_type_holds() -> No
     over = watch.distances({"x": np.array([[0.0, -40_000.0, 40_000.0, 5.0]], np.float32)})
     assert over.tolist() == [0.0, 0.0]
     assert told_apart(watch.outcomes, graph("i = Cast <to = 5> (x)  y = Cast <to = 1> (i)"), graph("y = Abs(x)")) == []
+
+
+def test_a_condition_counts_where_one_of_several_consequences_differs() -> None:
+    chosen = (
+        f"{FIVE}q = Greater(x, five)  same = Cast <to = 1> (q)  n = Neg(x)  m = Where(q, {{}}, x)  y = Add(m, same)"
+    )
+    one, other = graph(chosen.format("n")), graph(chosen.format("five"))
+    missed = ConditionWatch(one, SessionOptions()).outcomes[:1]
+    assert told_apart(missed, one, other) == missed
+    assert told_apart(missed, one, one) == []
+
+
+def test_outcomes_bear_the_name_of_their_node_and_comparisons_come_first() -> None:
+    model = graph(f"{FIVE}m = Min(x, five)  q = Greater(x, five)  r = Not(q)  n = Neg(m)  y = Where(r, n, x)")
+    next(n for n in model.graph if n.op_type == "Greater").name = "above five"
+    watch = ConditionWatch(model, SessionOptions())
+    assert [str(o) for o in watch.outcomes] == [
+        "the true outcome of 'above five'",
+        "the false outcome of 'above five'",
+        "the true outcome of 'm'",
+        "the false outcome of 'm'",
+    ]
+
+
+def test_a_cast_is_named_and_no_matter_of_sizes() -> None:
+    model = graph("i = Cast <to = 5> (x)  y = Cast <to = 1> (i)")
+    model.graph[0].name = "to int16"
+    outcomes = ConditionWatch(model, SessionOptions(), None, {"i"}).outcomes
+    assert [(o.node, o.side, o.of_sizes, o.beyond) for o in outcomes] == [
+        ("to int16", False, False, True),
+        ("to int16", True, False, True),
+    ]
+
+
+def test_weights_that_are_compared_decide_nothing() -> None:
+    model = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 20]> g (float[b,4] x) => (float[b,4] y) <float[4] w, float[4] v> '
+        "{ q = Greater(w, v)  n = Neg(x)  y = Where(q, n, x) }",
+        initializers=[ir.tensor(np.zeros(4, np.float32), name="w"), ir.tensor(np.ones(4, np.float32), name="v")],
+    )
+    assert ConditionWatch(model, SessionOptions()).outcomes == []
+
+
+def test_only_a_bound_that_no_number_reaches_is_none() -> None:
+    bounded = graph("h = Constant <value_float = 2.0e30> ()  y = Min(x, h)")
+    missed = ConditionWatch(bounded, SessionOptions()).outcomes[:1]
+    assert told_apart(missed, bounded, graph("y = Identity(x)")) == []
+    finite = graph("h = Constant <value_float = 2.0e9> ()  y = Min(x, h)")
+    missed = ConditionWatch(finite, SessionOptions()).outcomes[:1]
+    assert told_apart(missed, finite, graph("y = Identity(x)")) == missed
+    several = graph("h = Constant <value = float[2] {3.0e38, 5.0}> ()  i = Concat <axis = 0> (h, h)  y = Min(x, i)")
+    missed = ConditionWatch(several, SessionOptions()).outcomes[:1]
+    assert told_apart(missed, several, graph("y = Identity(x)")) == missed
+
+
+def test_bounds_of_whole_numbers_count() -> None:
+    head = "g (int64[b,4] x) => (int64[b,4] y)"
+    model = graph("h = Constant <value = int64 {50}> ()  y = Min(x, h)", head)
+    missed = ConditionWatch(model, SessionOptions()).outcomes[:1]
+    assert told_apart(missed, model, graph("y = Identity(x)", head)) == missed
+
+
+def test_not_and_another_shape_turn_and_keep_both_distances() -> None:
+    values = [3.0, 3.0, 3.0, 3.0]
+    assert distances(
+        f"{FIVE}g = Greater(x, five)  q = Not(g)  r = And(q, q){CHOSEN.replace('(q', '(r')}", values, "r"
+    ) == (pytest.approx((0.0, 2.0), abs=1e-5))
+    body = f"{FIVE}g = Greater(x, five)  i = Identity(g)  q = Or(i, i){CHOSEN}"
+    assert distances(body, values) == pytest.approx((2.0, 0.0), abs=1e-5)
+    assert distances(body, [9.0, 9.0, 9.0, 9.0]) == pytest.approx((0.0, 8.0), abs=1e-5)
+
+
+def test_a_boolean_input_is_there_or_one_away() -> None:
+    head = "g (float[b,4] x, bool[1] flag) => (float[b,4] y)"
+    body = f"{FIVE}g = Greater(x, five)  q = And(g, flag)  n = Neg(x)  y = Where(q, n, x)"
+    watch = ConditionWatch(graph(body, head), SessionOptions())
+    place = next(i for i, o in enumerate(watch.outcomes) if o.value == "q" and o.side)
+    x = np.full((1, 4), 3.0, np.float32)
+    assert watch.distances({"x": x, "flag": np.array([False])})[place] == pytest.approx(3.0, abs=1e-5)
+    assert watch.distances({"x": x, "flag": np.array([True])})[place] == pytest.approx(2.0, abs=1e-5)
+
+
+def test_a_bound_that_is_left_out_is_none() -> None:
+    watch = ConditionWatch(graph("h = Constant <value_float = 9.0> ()  y = Clip(x, , h)"), SessionOptions())
+    assert [o.side for o in watch.outcomes] == [True, False]
+    assert watch.distances({"x": np.zeros((1, 4), np.float32)}) == pytest.approx([9.0, 0.0], abs=1e-5)

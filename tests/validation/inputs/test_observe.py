@@ -10,8 +10,8 @@ import pytest
 
 from onnxtool.model.spec import TensorSpec
 from onnxtool.validation.inputs.facts import Facts
-from onnxtool.validation.inputs.observe import observe, telling
-from onnxtool.validation.inputs.trial import Budget
+from onnxtool.validation.inputs.observe import _Pace, observe, takes_doubles, telling
+from onnxtool.validation.inputs.trial import Budget, Trial
 
 FLOAT = np.dtype("float32")
 
@@ -78,3 +78,79 @@ def test_the_first_step_has_no_past() -> None:
     found = observe(runner, runner.inputs, runs, Facts(), Budget("normal"))
     assert "no past" in [t.label for t in found.trials]
     assert any(t.feeds["past"].shape[1] == 0 < t.feeds["x"].shape[1] for t in found.trials)
+
+
+def observed(*dims: str, effort: str = "normal", **chosen: Any) -> list[Trial]:
+    runner = Sum(*dims)
+    sizes = [{name: at + place for place, name in enumerate(dict.fromkeys(dims))} for at in (2, 5)]
+    runs = [{"x": np.ones([found[name] for name in dims], np.float32)} for found in sizes]
+    return observe(runner, runner.inputs, runs, Facts(), Budget(effort), **chosen).trials  # type: ignore[arg-type]
+
+
+def test_sizes_and_values_are_tried_in_turns() -> None:
+    kinds = [t.kind for t in observed("b", "n")][:12]
+    assert kinds.count("size") == 4
+    assert {t.feeds["x"].shape for t in observed("b", "n")} >= {(9, 3), (2, 300), (1, 1)}
+
+
+def test_sizes_or_values_are_left_out_where_they_are_not_asked_for() -> None:
+    assert {t.kind for t in observed("b", "n", values=False)} == {"size"}
+    of_values = observed("b", "n", sizes=False)
+    assert of_values and {t.feeds["x"].shape for t in of_values} == {(5, 6)}
+    only = observed("b", "n", only={"missing", "size"})
+    assert {t.kind for t in only} == {"missing", "size"}
+
+
+def test_further_values_are_tried_at_two_further_sizes() -> None:
+    def shapes(*dims: str) -> dict[str, list[tuple[int, ...]]]:
+        found: dict[str, list[tuple[int, ...]]] = {}
+        for trial in observed(*dims):
+            if trial.label.startswith("batch") and trial.label.count(",") > 1 - (len(dims) == 1):
+                found.setdefault(trial.label.rpartition(",")[0], []).append(trial.feeds["x"].shape)
+        return found
+
+    assert shapes("b", "n") == {"batch 3, length 40": [(3, 40)] * 8, "batch 2, length 130": [(2, 130)] * 8}
+    assert shapes("b", "n", "m") == {
+        "batch 3, length 40": [(3, 40, 41)] * 8,
+        "batch 2, length 130": [(2, 130, 131)] * 8,
+    }
+    assert shapes("b") == {"batch 130": [(130,)] * 8}
+
+
+def test_an_input_that_is_too_large_is_not_tried() -> None:
+    runner = Sum("b", 5000)
+    runs = [{"x": np.ones((rows, 5000), np.float32)} for rows in (2, 3)]
+    rows = {len(t.feeds["x"]) for t in observe(runner, runner.inputs, runs, Facts(), Budget("normal")).trials}
+    assert {9, 33} <= rows
+    assert max(rows) * 5000 <= 1 << 18
+    wide = Sum("b", 20_000)
+    runs = [{"x": np.ones((rows, 20_000), np.float32)} for rows in (5, 3)]
+    rows = {len(t.feeds["x"]) for t in observe(wide, wide.inputs, runs, Facts(), Budget("normal")).trials}
+    assert 33 in rows
+    assert max(rows) == 33  # eight times as large as the usual one is taken
+
+
+def test_what_there_was_no_room_for_is_said() -> None:
+    runner = Sum("b", "n")
+    runs = [{"x": np.ones((2, 5), np.float32)}, {"x": np.ones((3, 9), np.float32)}]
+    quick = observe(runner, runner.inputs, runs, Facts(), Budget("quick"))
+    assert len(quick.trials) == 40
+    assert quick.untried
+    fixed = Sum(1)
+    assert not observe(fixed, fixed.inputs, [{"x": np.ones(1, np.float32)}], Facts(), Budget("normal")).untried
+
+
+def test_a_larger_input_costs_more_than_in_proportion() -> None:
+    pace = _Pace(Sum("b"), {"x": np.ones(100)})
+    assert pace.elements == 100
+    assert pace.cost({"x": np.ones(400)}) == 0.0
+    pace._seconds += [(100.0, 2.0), (10.0, 5.0)]
+    assert pace.cost({"x": np.ones(400)}) == pytest.approx(16.0)
+    assert pace.cost({"x": np.ones(50)}) == pytest.approx(2.0)
+
+
+def test_models_of_doubles_take_one_somewhere() -> None:
+    single, double = TensorSpec("x", FLOAT, ("b",)), TensorSpec("z", np.dtype("float64"), ("b",))
+    assert takes_doubles([single, double])
+    assert takes_doubles([double])
+    assert not takes_doubles([single])

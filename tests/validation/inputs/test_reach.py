@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, cast
+
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 from onnxtool.model.ir.queries import input_specs
+from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.inputs.conditions import ConditionWatch
-from onnxtool.validation.inputs.facts import read_facts
-from onnxtool.validation.inputs.reach import Found, _lowest, _where_zero, reach
+from onnxtool.validation.inputs.conditions import ConditionWatch, Outcome
+from onnxtool.validation.inputs.facts import Facts, read_facts
+from onnxtool.validation.inputs.moves import Move, Moves
+from onnxtool.validation.inputs.reach import Found, _lowest, _Walk, _where_zero, _whole_slope, reach
 from onnxtool.validation.inputs.sizes import dynamic_dims
 from onnxtool.validation.inputs.trial import Budget
 
@@ -351,3 +356,129 @@ def test_numbers_are_moved_exactly_there_and_a_little_further() -> None:
     exact, further = _where_zero(1.0, 8.0, -2.0, whole=False)
     assert exact == pytest.approx(5.0)
     assert 5.0 < further < 5.01
+
+
+@pytest.mark.parametrize(("slope", "whole"), [(0.99998, 1.0), (-2.00004, -2.0), (1.0005, 1.0005), (1.2345, 1.2345)])
+def test_a_slope_that_is_nearly_a_short_number_is_that_number(slope: float, whole: float) -> None:
+    assert _whole_slope(slope) == whole
+
+
+def test_a_walk_stops_at_an_equality_and_a_little_beyond_a_bound() -> None:
+    assert _where_zero(3.0, 1e-6, 2.0, whole=False)[0] == 3.0
+    exact, further = _where_zero(0.0, 5.0, -1.0, whole=False)
+    assert exact == pytest.approx(5.0 - 1e-6, abs=1e-9)
+    assert further == pytest.approx(5.0005, abs=1e-9)
+
+
+def test_a_shallow_parabola_has_a_lowest_place_too() -> None:
+    points = [(x, 0.1 * (x - 2) ** 2 + 4) for x in (0.0, 1.0, 7.0)]
+    assert _lowest(*points) == pytest.approx(2.0)
+
+
+class Line:
+    """A condition on one number, in the place of a graph's.
+
+    Attributes:
+        asked: the numbers at which the distance was asked for.
+    """
+
+    def __init__(self, distance: Callable[[float], float], *, of_sizes: bool = False) -> None:
+        self.outcomes = [Outcome("q", True, "q", of_sizes)]
+        self.asked: list[float] = []
+        self._distance = distance
+
+    def distances(self, feeds: dict[str, np.ndarray]) -> np.ndarray:
+        self.asked.append(float(feeds["x"][0]))
+        return np.array([self._distance(self.asked[-1])])
+
+
+def walked(
+    distance: Callable[[float], float], *, start: float = 0.0, whole: bool = False, of_sizes: bool = False
+) -> tuple[_Walk, Line, int]:
+    """A walk along one number: what it found, what was asked for, and how many runs it says that it took."""
+    line = Line(distance, of_sizes=of_sizes)
+    spec = TensorSpec("x", np.dtype("float64"), (1,))
+    nothing = dynamic_dims([spec], [{"x": np.zeros(1)}])
+    moves = Moves([spec], nothing, Facts(), np.random.default_rng(0))
+    walk = _Walk(cast(Any, line), moves, Budget("normal"))
+    walk.look({"x": np.array([start])})
+    line.asked.clear()
+    move = Move(lambda feeds, by: {"x": feeds["x"] + by}, 1.0 if whole else 0.01, whole)
+    return walk, line, walk._line(0, {"x": np.array([start])}, move)
+
+
+def test_a_straight_line_is_walked_in_a_few_steps_and_the_input_lies_well_beyond() -> None:
+    walk, line, count = walked(lambda x: max(0.0, 100.0 - x))
+    assert line.asked[:2] == [0.0, 0.01]
+    assert count <= 8
+    assert len(line.asked) <= count + 1
+    distance, feeds = walk.best[0]
+    assert distance == 0.0
+    assert feeds["x"][0] == pytest.approx(300, rel=1e-3)
+
+
+def test_an_input_is_moved_on_only_as_far_as_the_outcome_stays() -> None:
+    walk, _, _ = walked(lambda x: max(0.0, 100.0 - x, x - 200.0))
+    assert walk.best[0][0] == 0.0
+    assert walk.best[0][1]["x"][0] == pytest.approx(150, rel=1e-3)
+    walk, _, _ = walked(lambda x: max(0.0, 100.0 - x, x - 120.0))
+    assert 100 <= walk.best[0][1]["x"][0] < 101
+
+
+def test_the_other_direction_is_tried() -> None:
+    walk, line, count = walked(lambda x: max(0.0, 100.0 + x) if x <= 0 else np.inf)
+    assert walk.best[0][0] == 0.0
+    assert walk.best[0][1]["x"][0] <= -100
+    assert len(line.asked) <= count + 1 <= 12
+
+
+def test_steps_that_small_changes_do_not_show_are_found_by_larger_ones() -> None:
+    walk, line, count = walked(lambda x: max(0.0, 40.0 - np.floor(x)), start=0.5)
+    assert walk.best[0][0] == 0.0
+    assert line.asked[:4] == [0.5, 0.51, 0.49, 1.5]
+    assert count <= 20
+
+
+def test_where_small_changes_show_larger_ones_are_not_tried() -> None:
+    _, line, _ = walked(lambda x: 5.0 + abs(x))
+    assert not {1.0, -1.0} & set(line.asked)
+    _, line, count = walked(lambda x: 7.0, whole=True)
+    assert line.asked == [0.0, 1.0, -1.0]
+    assert count == 3
+
+
+def test_a_bend_is_walked_by_newtons_method() -> None:
+    walk, line, count = walked(lambda x: abs(x * x - 49.0), start=1.0)
+    assert walk.best[0][1]["x"][0] == pytest.approx(7.0, rel=1e-2)
+    assert walk.best[0][0] < 0.1
+    assert count >= len(line.asked) - 1
+    assert count < 30
+
+
+def test_the_lowest_place_between_is_looked_at() -> None:
+    walk, line, count = walked(lambda x: 0.25 + (x - 3.0) ** 2)
+    assert walk.best[0][0] == pytest.approx(0.25, abs=1e-3)
+    assert walk.best[0][1]["x"][0] == pytest.approx(3.0, abs=0.05)
+    assert len(line.asked) == count
+
+
+def test_whole_numbers_are_reached_exactly() -> None:
+    walk, line, count = walked(lambda x: abs(x - 17.0), whole=True)
+    assert 17.0 in line.asked
+    assert walk.best[0][0] == 0.0
+    assert count <= 6
+
+
+def test_the_first_size_at_which_an_outcome_comes_about_is_kept() -> None:
+    walk, _, _ = walked(lambda x: max(0.0, 60.0 - x), whole=True, of_sizes=True)
+    assert walk.edges[0]["x"][0] == 60
+    assert walk.best[0][1]["x"][0] == 180
+    walk, _, _ = walked(lambda x: max(0.0, 60.0 - x), whole=True)
+    assert walk.edges == {}
+
+
+def test_a_distance_that_is_not_known_is_no_way() -> None:
+    walk, line, count = walked(lambda x: 5.0 if x == 0 else np.inf)
+    assert walk.best[0][0] == 5.0
+    assert line.asked == [0.0, 0.01, -0.01, 1.0, -1.0]
+    assert count == 5

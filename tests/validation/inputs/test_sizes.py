@@ -49,7 +49,7 @@ def test_fixed_dims_are_none() -> None:
 
 def dims(lengths: int = 1, batches: int = 1) -> DynamicDims:
     named = tuple((f"n{i}",) for i in range(lengths))
-    return DynamicDims(named, (("b",),) * batches, False, False, {"b": 2, **{f"n{i}": 5 for i in range(lengths)}}, 2, 5)
+    return DynamicDims((("b",),) * batches, named, False, False, {"b": 2, **{f"n{i}": 5 for i in range(lengths)}}, 2, 5)
 
 
 @pytest.mark.parametrize("number", [40, 777])
@@ -104,3 +104,41 @@ def test_dims_of_what_earlier_steps_left_behind() -> None:
         TensorSpec("x", FLOAT, ("b", "n")),
     ]
     assert of_the_past(specs) == ("past", "kept")
+
+
+def test_each_unnamed_dim_has_the_size_of_the_first_input_that_has_one() -> None:
+    batches = dynamic_dims([spec("a", None, 3), spec("b", None, 3)], [zeros(a=(4, 3), b=(5, 3))])
+    assert (batches.unnamed_batch, batches.unnamed_length) == (True, False)
+    assert (batches.batch, batches.length) == (4, 16)
+    lengths = dynamic_dims([spec("a", 2, None), spec("b", 2, None)], [zeros(a=(2, 6), b=(2, 7))])
+    assert (lengths.unnamed_batch, lengths.unnamed_length) == (False, True)
+    assert (lengths.batch, lengths.length) == (2, 6)
+
+
+def test_a_run_of_fewer_dims_than_the_input_has_says_nothing_of_those_it_lacks() -> None:
+    found = dynamic_dims([spec("a", "b", "n")], [zeros(a=(3,))])
+    assert found.usual == {"b": 3}
+
+
+def test_dims_that_are_not_there_are_not_tried() -> None:
+    batches = [s.label for s in sizes_to_try(dims(lengths=0), [7])]
+    assert batches[0] == "batch 9" and all(label.startswith("batch ") and "and" not in label for label in batches)
+    lengths = [s.label for s in sizes_to_try(dims(batches=0), [7])]
+    assert lengths[0] == "length 1" and all(label.startswith("length ") for label in lengths)
+
+
+def test_a_batch_and_a_length_of_one_together_are_tried_in_the_first_turn() -> None:
+    first = list(sizes_to_try(dims(), []))[:3]
+    both = next(s for s in first if s.label == "batch 1 and length 1")
+    assert (both.dims, both.batch, both.length) == ({"b": 1, "n0": 1}, 1, 1)
+
+
+def test_one_length_is_not_tried_alone_once_more() -> None:
+    assert not any(s.label.startswith("n0 ") for s in sizes_to_try(dims(), []))
+    assert {s.dims["n0"] for s in sizes_to_try(dims(lengths=2), [900]) if s.label.startswith("n0 ")} >= {1, 899, 901}
+
+
+def test_one_is_a_size_beside_two() -> None:
+    assert [s.label for s in sizes_to_try(dims(batches=0), [2])].index("length 1") == 0
+    sides = [s.dims["n0"] for s in sizes_to_try(dims(batches=0), [4])][3:6]
+    assert sides == [5, 4, 3]

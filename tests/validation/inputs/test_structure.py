@@ -118,3 +118,14 @@ def test_weights_and_tensors_inside_a_body_count() -> None:
     assert of(1.0, 2.0) == of(1.0, 2.0)
     assert of(1.0, 2.0) != of(1.5, 2.0)
     assert of(1.0, 2.0) != of(1.0, 2.5)
+
+
+def test_a_table_as_an_attribute_inside_a_body_counts_by_its_values() -> None:
+    """Two graphs read from a file hold it in objects of their own."""
+    body = (
+        "s = ReduceSum <keepdims = 0> (x)  k = Constant <value_float = 1.0> ()  c = Greater(s, k)  "
+        "y = If (c) <then_branch = t () => (p) { v = Constant <value = float[4] {1.0, 2.0, 3.0, 4.0}> ()  "
+        "p = Mul(x, v) }, else_branch = e () => (q) { q = Identity(x) }>"
+    )
+    assert digest(body) == digest(body)
+    assert digest(body) != digest(body.replace("4.0}", "5.0}"))
