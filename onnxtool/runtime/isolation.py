@@ -199,6 +199,11 @@ def crashed_before() -> bool:
     return _process.crashed is not None
 
 
+def crashed_while(what: str) -> bool:
+    """True in the second attempt of a command whose first crashed in the guarded call of this name."""
+    return _process.crashed == what
+
+
 def ending_code() -> int | None:
     """The exit code of a watched process that a signal asked to end, whatever is raised now (the initialization of a
     library turns what a signal handler raises into an ImportError). Its parent says why it ended.

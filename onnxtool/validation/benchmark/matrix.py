@@ -20,6 +20,8 @@ from onnxtool.report.bench_matrix import BenchMatrixReport, BestSetting, Measure
 from onnxtool.report.provider_proof import ProviderProof
 from onnxtool.runtime import cpu
 from onnxtool.runtime.data.read_feeds import read_feeds
+from onnxtool.runtime.feeds import feeds_bytes
+from onnxtool.runtime.isolation import ResourceAllowance, crashed_while, guarded
 from onnxtool.runtime.load_cost import load_cost
 from onnxtool.runtime.providers.spec import parse_providers, short_name
 from onnxtool.runtime.runner import OnnxRunner
@@ -35,6 +37,8 @@ from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 Feeds = Mapping[str, np.ndarray]
 # A provider that takes longer than this to load and run a few times, in a process of its own, is taken for hung.
 LIMIT = 120.0
+# The proof of one setting opens several sessions, and each provider compiles in its own time.
+_ALLOWANCE = ResourceAllowance(scale=10.0)
 # So many of the fastest are measured again.
 _AGAIN = 3
 _LONGER = 2.0  # times the budget, for what decides
@@ -187,15 +191,28 @@ def _inputs(
 
 
 def _try(setting: _Setting, path: Path, feeds: Feeds, tolerance: Tolerance) -> None:
-    """Load and run it in a process of its own; then hold its outputs against the CPU."""
+    """Load and run it in a process of its own; then hold its outputs against the CPU.
+
+    One that crashes only here takes the command with it, which is started once more and leaves it out.
+    """
+    if crashed_while(_measuring(setting)):
+        setting.failure = "it ran, and crashed when it was run again"
+        return
     try:
         setting.load = load_cost(setting.path, feeds, setting.options, limit=LIMIT)
-        setting.proof = prove_on_provider(path, setting.options, feeds=[feeds], tolerance=tolerance, file=setting.path)
+        with guarded(_measuring(setting), io.total_bytes(path), feeds_bytes(feeds), _ALLOWANCE, retry=True):
+            setting.proof = prove_on_provider(
+                path, setting.options, feeds=[feeds], tolerance=tolerance, file=setting.path
+            )
         setting.failure = setting.proof.failure
     except UsageError:
         raise
     except OnnxToolError as error:
         setting.failure = str(error)
+
+
+def _measuring(setting: _Setting) -> str:
+    return f"measuring {setting.name}"
 
 
 def _refuse_failed(default: _Setting) -> None:
@@ -209,8 +226,9 @@ def _open_all(settings: Sequence[_Setting], feeds: Feeds) -> list[Callable[[], o
     calls = []
     for setting in settings:
         # Threads that keep spinning after their session's run would slow the next one's.
-        runner = OnnxRunner.open(setting.path, replace(setting.options, spinning="runs"))
-        runner.run(feeds)
+        with guarded(_measuring(setting), io.total_bytes(setting.path), feeds_bytes(feeds), _ALLOWANCE, retry=True):
+            runner = OnnxRunner.open(setting.path, replace(setting.options, spinning="runs"))
+            runner.run(feeds)
         calls.append(session_call(runner, feeds))
     return calls
 

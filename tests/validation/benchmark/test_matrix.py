@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +105,35 @@ def test_a_setting_that_crashes_costs_one_line(model: Path, monkeypatch: pytest.
     assert (rows["hangs, 1 thread"].verdict, rows["hangs, 1 thread"].median) == ("failed", None)
     assert rows["cpu, 1 thread"].verdict == "equal"
     assert "longer than 120 s" in report.warnings[0]
+
+
+_CRASHES = """
+import os, signal, sys
+from onnxtool.runtime import isolation
+isolation.supervise(lambda message, code: print(message, file=sys.stderr))
+from onnxtool.validation.benchmark import matrix
+prove = matrix.prove_on_provider
+def proof(path, options, **rest):
+    if options.threads == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return prove(path, options, **rest)
+matrix.prove_on_provider = proof
+report = matrix.bench_matrix(sys.argv[1], ["cpu"], threads=(1, 2), budget=0.01)
+for row in report.rows:
+    print(row.name, row.verdict, row.failure, sep="|")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="commands are watched where processes fork")
+def test_a_setting_that_crashes_the_command_itself_costs_one_line(model: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _CRASHES, str(model)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout.splitlines() == [
+        "cpu, all cores|equal|",
+        "cpu, 1 thread|failed|it ran, and crashed when it was run again",
+        "cpu, 2 threads|equal|",
+    ]
 
 
 def test_a_provider_that_is_not_there_is_a_usage_error(model: Path) -> None:
