@@ -23,6 +23,7 @@ class SupervisedModel(SourceModel):
         """Wrap a model.
 
         Args:
+            model: what computes.
             what: "running the model with pytorch".
             size: bytes of its file.
             allowance: what a pass may take.

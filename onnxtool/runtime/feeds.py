@@ -40,6 +40,8 @@ def dim_values(
     Args:
         specs: the model's inputs.
         sizes: numbers that are already decided, by dim name.
+        batch: for dims that come first in an input.
+        length: for all others.
     """
     chosen = dict(sizes or {})
     for spec in specs:

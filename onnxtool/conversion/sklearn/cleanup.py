@@ -70,6 +70,7 @@ def _double_trees(proto: onnx.ModelProto, rounds: bool) -> None:
     """Tree operators on doubles: what they give is float32 all the same, which skl2onnx declares wrongly.
 
     Args:
+        proto: changed in place.
         rounds: scikit-learn's trees see float32. They round their input, whatever it was computed in, and compare that
             with thresholds in float64; so must these. Histogram boosting does not round.
     """

@@ -129,7 +129,9 @@ def _dtype_of(step: Any, column: int | None, float_dtype: np.dtype) -> tuple[np.
     """The dtype that a fitted step wants, and the values that it knows.
 
     Args:
+        step: a fitted estimator or transformer.
         column: which of its columns; None = all of them together (values then come as one tuple for each column).
+        float_dtype: for what takes any number.
     """
     if isinstance(step, str):
         return float_dtype, ()

@@ -23,6 +23,7 @@ def import_tensorflow(subject: str, verbose: int = 0) -> Any:
 
     Args:
         subject: the file being converted, for the message.
+        verbose: how much the user wants to see (-v counted).
 
     Raises:
         MissingExtraError: it is not installed.

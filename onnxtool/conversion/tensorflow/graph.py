@@ -48,6 +48,7 @@ def freeze(concrete: Any, trackable: Any = None, verbose: int = 0) -> FrozenGrap
     Args:
         concrete: a `tf.types.experimental.ConcreteFunction`.
         trackable: the object that owns its lookup tables, if it may have some.
+        verbose: as of `import_tensorflow`.
 
     Raises:
         UnsupportedError: TensorFlow cannot freeze it.
@@ -98,10 +99,12 @@ def to_onnx(
     """Convert a frozen graph.
 
     Args:
+        frozen: of `freeze`.
         input_names: what the ONNX inputs shall be called, in the order of `frozen.inputs`.
         output_names: likewise for the outputs.
         opset: at most NEWEST_OPSET.
         name: of the graph.
+        verbose: as of `import_tensorflow`.
 
     Raises:
         UnsupportedError: operators that the converter does not have; all are named.

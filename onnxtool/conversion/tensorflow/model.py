@@ -63,6 +63,11 @@ class TensorFlowModel(SourceModel):
         Args:
             function: tensors in the order of `inputs` -> tensors in the order of `output_names`.
             inputs: (what it takes, its tf.DType) for each input.
+            output_names: one for each tensor that it gives.
+            form: what the source is, in words for the report.
+            options: the user's wishes.
+            trackable: the object that owns its lookup tables, if it may have some.
+            notes: what the user should know of the source.
 
         Raises:
             UsageError: options that do not fit the inputs.

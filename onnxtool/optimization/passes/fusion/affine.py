@@ -187,6 +187,7 @@ def constant_affine(node: ir.Node, data: ir.Value, context: PassContext, axis: i
     Args:
         node: Mul, Add, Sub or Div.
         data: its computed operand, of known rank.
+        context: knows constants and shapes.
         axis: the dim along which the constant may run, counted from the back (negative).
 
     Returns:

@@ -65,6 +65,7 @@ def absorb_after(linear: ir.Node, node: ir.Node, affine: Affine, context: PassCo
         linear: Conv, ConvTranspose or Gemm whose only user is `node`.
         node: what applies the map; turned into the new operator in place.
         affine: one scale and one shift for each output channel (or one for all).
+        context: knows the constants, and names the new ones.
     """
     weight_value = linear.inputs[1]
     weight = context.array(weight_value)
