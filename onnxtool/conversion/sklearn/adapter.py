@@ -61,11 +61,30 @@ class SklearnAdapter(Adapter):
         Raises:
             UnsupportedError: a step without a converter.
         """
-        from onnxtool.conversion.sklearn import export as sklearn_export
+        from onnxtool.conversion.sklearn.export import export
         from onnxtool.conversion.sklearn.model import SklearnModel
 
         assert isinstance(model, SklearnModel)
-        wanted = target_opset(options, newest_runtime_opset())
-        opset = min(wanted, sklearn_export.NEWEST_OPSET)
-        exported = sklearn_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)
-        return raise_opset(exported, wanted, model.notes if options.opset else None)
+        exported = export(model, _opset(options), zipmap=options.zipmap, verbose=options.verbose)
+        return _raised(exported, model, options)
+
+    def export_otherwise(self, model: SourceModel, options: ConvertOptions) -> ir.Model | None:
+        """With float64 inside, after the graph in float32 failed the proof."""
+        from onnxtool.conversion.sklearn.export import export_in_doubles
+        from onnxtool.conversion.sklearn.model import SklearnModel
+
+        assert isinstance(model, SklearnModel)
+        exported = export_in_doubles(model, _opset(options), zipmap=options.zipmap, verbose=options.verbose)
+        return None if exported is None else _raised(exported, model, options)
+
+
+def _opset(options: ConvertOptions) -> int:
+    from onnxtool.conversion.sklearn.export import NEWEST_OPSET
+
+    return min(target_opset(options, newest_runtime_opset()), NEWEST_OPSET)
+
+
+def _raised(exported: ir.Model, model: SourceModel, options: ConvertOptions) -> ir.Model:
+    """At the opset that is wanted, where skl2onnx does not reach it itself."""
+    wanted = target_opset(options, newest_runtime_opset())
+    return raise_opset(exported, wanted, model.notes if options.opset else None)

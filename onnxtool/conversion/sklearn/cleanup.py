@@ -28,6 +28,7 @@ def clean_up(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
     _set_missing(proto, model)
     if model.doubles:
         _double_trees(proto, rounds=any(trees_of(step) for step in steps_of(model.estimator)))
+        _float_maps(proto)
     _set_locale(proto, model)
     return _set_shapes(proto, model)
 
@@ -134,6 +135,19 @@ def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[in
 def _domains(model: SklearnModel, runner: OnnxRunner) -> dict[str, Domain]:
     known = dict(model.feeds_hint or {})
     return {b.name: known[a.name] for a, b in zip(model.inputs, runner.inputs, strict=False) if a.name in known}
+
+
+def _float_maps(proto: onnx.ModelProto) -> None:
+    """ZipMap takes and gives float32 alone, and skl2onnx gives it what the graph computes in."""
+    for place, node in reversed(list(enumerate(proto.graph.node))):
+        if node.op_type == "ZipMap":
+            single = f"{node.input[0]}_float32"
+            cast = helper.make_node("Cast", [node.input[0]], [single], to=TensorProto.FLOAT)
+            node.input[0] = single
+            proto.graph.node.insert(place, cast)
+    for output in proto.graph.output:
+        if output.type.HasField("sequence_type"):
+            output.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
 
 
 def _set_locale(proto: onnx.ModelProto, model: SklearnModel) -> None:

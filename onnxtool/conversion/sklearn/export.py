@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxtool.conversion.boosting.dropped import dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
@@ -20,10 +22,10 @@ from onnxtool.conversion.sklearn.tree_thresholds import note_flips
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io
+from onnxtool.runtime.runner import OnnxRunner
 
 if TYPE_CHECKING:
     import onnx
-    import onnx_ir as ir
 
 # What skl2onnx 1.20 is tested with.
 NEWEST_OPSET = 22
@@ -58,6 +60,49 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         note_flips(model, runner)
     del runner
     return io.from_proto(proto)
+
+
+def export_in_doubles(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: int = 0) -> ir.Model | None:
+    """As `export`, computing in float64 between inputs and outputs of float32, as scikit-learn itself does.
+
+    Sums of hundreds of logarithms, or distances of points that are close together, lose in float32 what decides.
+
+    Returns:
+        None where no input is float32, or the runtime has no kernel for doubles in this graph.
+    """
+    single, double = np.dtype("float32"), np.dtype("float64")
+    if model.doubles or all(s.dtype != single for s in model.inputs):
+        return None
+    wider = tuple(replace(s, dtype=double) if s.dtype == single else s for s in model.inputs)
+    wide = replace(model, inputs=wider, doubles=True, notes=[])
+    try:
+        graph = export(wide, opset, zipmap=zipmap, verbose=verbose)
+        _narrow(graph)
+        OnnxRunner.open(graph)
+    except OnnxToolError:  # the failure in float32 is what will be told
+        return None
+    model.notes.append("computes in float64 inside, as scikit-learn does: in float32 it gives other answers")
+    return graph
+
+
+def _narrow(graph: ir.Model) -> None:
+    """Make inputs and outputs of float64 ones of float32, in place."""
+    body = graph.graph
+    for value in body.inputs:
+        if value.dtype == ir.DataType.DOUBLE:
+            cast = ir.node("Cast", [value], {"to": ir.DataType.DOUBLE.value})
+            value.replace_all_uses_with(cast.outputs[0], replace_graph_outputs=True)
+            cast.replace_input_with(0, value)
+            value.dtype = ir.DataType.FLOAT
+            cast.outputs[0].dtype = ir.DataType.DOUBLE
+            body.insert_before(body[0], cast)
+    for i, value in enumerate(body.outputs):
+        if value.dtype == ir.DataType.DOUBLE:
+            cast = ir.node("Cast", [value], {"to": ir.DataType.FLOAT.value})
+            cast.outputs[0].name, value.name = value.name, f"{value.name}_float64"
+            cast.outputs[0].dtype, cast.outputs[0].shape = ir.DataType.FLOAT, value.shape
+            body.append(cast)
+            body.outputs[i] = cast.outputs[0]
 
 
 def _convert(
