@@ -4,9 +4,9 @@
 
 A mutant is killed when a test fails, and survives when all pass. Mutants: a number changed (tenfold, or 0 and 1
 exchanged), a comparison turned or made strict, + and -, * and /, min and max, and and or exchanged, a `not` or a
-returned truth turned. What stands in messages and type hints is left alone, and so is `strict=True` of a `zip`, which
-says that two lists are always of one length. Prints every survivor with its line, and the share killed for each module.
-Works on a copy of the tree.
+returned truth turned. What stands in messages, type hints and assertions is left alone, and so are seeds, in how many
+parts an array is looked at, and `strict=True` of a `zip`, which says that two lists are always of one length. Prints
+every survivor with its line, and the share killed for each module. Works on a copy of the tree.
 
 Limits of effort are counted apart: how many are tried, drawn or kept, and how much time or memory is taken
 (`_is_limit`). With other limits the search is slower or gives up sooner; what it says of an input stays as it is.
@@ -105,9 +105,12 @@ PARTS: dict[str, tuple[str, ...]] = {
     "model/provenance/verify.py": ("model/provenance/test_verify.py",),
     "model/safety/structure.py": ("model/safety/test_structure.py",),
     "model/safety/sparse.py": ("model/safety/test_sparse.py",),
+    "model/safety/tensors.py": ("model/io/test_read_write.py", "model/io/test_lazy_read.py", "cli/test_check.py"),
+    "model/safety/pickle_scan.py": ("model/safety/test_pickle_scan.py",),
+    "runtime/archive.py": ("runtime/data", "runtime/test_feeds.py"),
     "model/spec.py": ("model/test_spec.py", "optimization/test_wrong_files.py"),
 }
-# Constants of validation/ that bound how much is tried, and no verdict on what was tried.
+# Constants of validation/inputs that bound how much is tried, and no verdict on what was tried.
 LIMITS = frozenset(
     [
         "_MOST",
@@ -124,12 +127,13 @@ LIMITS = frozenset(
         "_GROWTH",
         "_RUNS",
         "_VARIED",
+        "_STEPS",
+        "_ROOMY",
+        "_MOST_ROWS",
         "_MOST_NUMBERS",
         "_BYTES",
         "_ROWS",
         "_MOST_COUNT",
-        "_NUDGES",
-        "_FIRST",
     ]
 )
 # What is left of them, or used up.
@@ -262,7 +266,8 @@ def _left_alone(tree: ast.AST) -> set[int]:
             inner = [node]
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             arguments = node.args
-            inner = [a.annotation for a in (*arguments.args, *arguments.kwonlyargs) if a.annotation is not None]
+            own = (*arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+            inner = [a.annotation for a in own if a is not None and a.annotation is not None]
             inner += [
                 d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d and a.arg == "seed"
             ]
@@ -274,9 +279,10 @@ def _left_alone(tree: ast.AST) -> set[int]:
         elif isinstance(node, ast.Assign):
             inner = [node] if any(isinstance(t, ast.Name) and "CHUNK" in t.id for t in node.targets) else []
         elif isinstance(node, ast.Call):
-            inner = [k for k in node.keywords if k.arg == "strict"]
+            inner = [k for k in node.keywords if k.arg in ("strict", "repr")]
         elif isinstance(node, ast.BinOp):
-            inner = [node] if any(isinstance(x, ast.Name) and x.id == "seed" for x in ast.walk(node)) else []
+            names = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
+            inner = [node] if names & {"seed", "_CHUNK"} else []
         elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             inner = [node]
         found |= {id(x) for i in inner for x in ast.walk(i)}
@@ -430,7 +436,7 @@ def main() -> int:
             path = tree / "onnxtool" / module
             original = path.read_text(encoding="utf-8")
             parsed = ast.parse(original)
-            found = list(mutants(parsed, limits=module.startswith("validation/")))
+            found = list(mutants(parsed, limits=module.startswith("validation/inputs/")))
             generator = np.random.default_rng(asked.seed)
             drawn = [found[i] for i in sorted(generator.permutation(len(found))[: asked.count])]
             began = time.monotonic()

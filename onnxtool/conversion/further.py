@@ -111,7 +111,7 @@ class FurtherInputs:
         reference = model if self._stays else None
         judge = _judge(model, runner, rule, (report.a, report.b))
         findings = self.findings = Findings(replace_trials(self._observed), model.inputs, self._limits())
-        hold(findings.observed.trials, judge, reference, runner, findings)
+        hold([*findings.observed.trials, *findings.observed.broken], judge, reference, runner, findings)
         if findings.failure is None:
             self._branches(graph, runner, judge, session)
         if findings.failure is None and self._stays:

@@ -18,6 +18,7 @@ KINDS = {
     "missing rows": "nothing but NaN in places",
     "text": "other texts",
     "branch": "for branches",
+    "not finite": "for which the reference gives NaN or infinity",
 }
 
 

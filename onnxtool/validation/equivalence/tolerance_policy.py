@@ -109,10 +109,7 @@ def groupings(shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
     size = int(np.prod(shape, dtype=np.int64))
     if len(shape) < 2:
         return [(size, 1, 1)]
-    found = [(size // shape[-1], shape[-1], 1)]
-    if len(shape) > 2:
-        inner = int(np.prod(shape[2:], dtype=np.int64))
-        found.append((shape[0], shape[1], inner))
+    found = [(size // shape[-1], shape[-1], 1), (shape[0], shape[1], int(np.prod(shape[2:], dtype=np.int64)))]
     most = max(outer * inner for outer, _, inner in found)
     return [g for g in dict.fromkeys(found) if g[0] * g[2] >= min(ENOUGH, most)]
 

@@ -20,7 +20,7 @@ from onnxtool.validation.inputs.minimise import minimised
 from onnxtool.validation.inputs.noise import rounding_explains
 from onnxtool.validation.inputs.observe import Observed, observe
 from onnxtool.validation.inputs.search import search
-from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial, count_elements
+from onnxtool.validation.inputs.trial import BROKEN, Budget, Effort, Feeds, Trial, count_elements
 
 # Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
 _EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
@@ -111,7 +111,7 @@ def hold(
         except UsageError:
             raise
         except OnnxToolError as error:
-            if trial.kind == "missing rows":  # loud, and no wrong answer
+            if trial.kind in ("missing rows", BROKEN):  # loud, and no wrong answer
                 into.said.append(f"{trial.label} (there it fails)")
                 continue
             into.failure, into.report, into.error = trial, None, str(error)
@@ -126,6 +126,9 @@ def hold(
             continue
         if _excused(trial, report, reference, candidate):
             into.rounding.append(trial.label)
+            continue
+        if trial.kind == BROKEN:
+            into.said.append(f"{trial.label} (there {report.a} gives NaN or infinity)")
             continue
         into.failure, into.report = trial, report
         return
@@ -189,7 +192,7 @@ def look(
     """
     observed = observe(reference, specs, runs, facts, budget.part(0.45), seed=seed, sizes=sizes)
     findings = Findings(observed, specs)
-    hold(observed.trials, judge, reference, candidate, findings)
+    hold([*observed.trials, *observed.broken], judge, reference, candidate, findings)
     if findings.failure is None:
         climb(reference, candidate, specs, runs, facts, judge, budget, findings, seed=seed)
     shrink(reference, candidate, specs, judge, findings)

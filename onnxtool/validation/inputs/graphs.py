@@ -28,12 +28,12 @@ from onnxtool.validation.inputs.conditions import (
 )
 from onnxtool.validation.inputs.counterexample import Findings, hold
 from onnxtool.validation.inputs.facts import Facts, read_facts
-from onnxtool.validation.inputs.observe import takes_doubles, telling
+from onnxtool.validation.inputs.observe import breaks, takes_doubles, telling
 from onnxtool.validation.inputs.reach import reach
 from onnxtool.validation.inputs.seek import seek
 from onnxtool.validation.inputs.sizes import dynamic_dims
 from onnxtool.validation.inputs.tables import differing_reads, differing_rows
-from onnxtool.validation.inputs.trial import Budget, Feeds, Trial, count_elements
+from onnxtool.validation.inputs.trial import BROKEN, Budget, Feeds, Trial, count_elements
 
 Compare = Callable[[Runner, Runner, Feeds], CompareReport]
 _LONGEST = 1.0  # seconds that the reference may take for an input of another size, as the usual ones let expect
@@ -103,10 +103,10 @@ def reach_conditions(
                     outputs = reference.run(item.feeds)
             except OnnxToolError:
                 continue
-            if telling(outputs, "branch", doubles=takes_doubles(specs)):
-                trials.append(
-                    Trial(f"an input that reaches {item.outcome} in {name}", "branch", dict(item.feeds), outputs)
-                )
+            usable = telling(outputs, "branch", doubles=takes_doubles(specs))
+            if usable or breaks(item.feeds, outputs):
+                label = f"an input that reaches {item.outcome} in {name}"
+                trials.append(Trial(label, "branch" if usable else BROKEN, dict(item.feeds), outputs))
     return trials, missed
 
 

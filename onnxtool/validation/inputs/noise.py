@@ -162,7 +162,7 @@ def _explained(own: np.ndarray, other: np.ndarray, draws: list[np.ndarray], fact
     wide = np.complex128 if own.dtype.kind == "c" else np.float64
     a, b = own.astype(wide), other.astype(wide)
     with np.errstate(all="ignore"):
-        error = np.where(a == b, 0.0, np.abs(a - b))
+        error = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
         noise = np.max([np.abs(d.astype(wide) - a) for d in draws], axis=0) if draws else np.zeros(own.shape)
     if own.ndim:  # one draw says little of one element: elements of a column share theirs
         noise = np.broadcast_to(noise.reshape(-1, own.shape[-1]).max(axis=0, initial=0.0), own.shape)

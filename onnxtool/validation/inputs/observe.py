@@ -18,13 +18,15 @@ from onnxtool.runtime.isolation import crashed_before, guarded
 from onnxtool.runtime.runner import Runner
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.sizes import DynamicDims, Sizes, dynamic_dims, of_the_past, sizes_to_try
-from onnxtool.validation.inputs.trial import Budget, Feeds, Trial, count_elements
+from onnxtool.validation.inputs.trial import BROKEN, Budget, Feeds, Trial, count_elements
 from onnxtool.validation.inputs.values import value_changes
 
 _MOST_TRIALS = {"quick": 40, "normal": 160, "thorough": 2000}
 _LEAST_TRIALS, _SLOW = 12, 0.5  # so many are tried whatever the time, unless one takes longer than that (seconds)
 _MOST_BYTES = 1 << 27  # of inputs and outputs that are kept
+_ROOMY = 1 << 20  # elements of an input that gets other values
 _GROWTH, _ELEMENTS = 8, 1 << 18  # inputs may grow to so many times the usual ones, or to so many elements
+_USUAL = 1e4  # larger inputs overflow in one of two models sooner than in the other
 _HUGE, _HUGE_DOUBLE = 1e30, 1e290  # beyond it, floats may overflow on one side only
 
 
@@ -36,6 +38,7 @@ class Observed:
         trials: inputs with its outputs.
         refused: what it does not take, in words.
         unusable: what gave results that prove nothing: not finite, or nearly so.
+        broken: of these, usual numbers for which the reference gives NaN or infinity.
         untried: there was no time for more.
         attempted: inputs that the reference refused, or gave nothing for that proves anything.
     """
@@ -43,6 +46,7 @@ class Observed:
     trials: list[Trial] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
+    broken: list[Trial] = field(default_factory=list)
     untried: bool = False
     attempted: list[Feeds] = field(default_factory=list)
 
@@ -96,12 +100,16 @@ def observe(
             observed.refused.append(label)
             observed.attempted.append(made)
             continue
-        if not telling(outputs, kind, doubles=takes_doubles(specs)):
-            observed.unusable.append(label)
-            observed.attempted.append(made)
+        usable = telling(outputs, kind, doubles=takes_doubles(specs))
+        if usable or breaks(feeds, outputs):
+            kept += feeds_bytes(feeds) + feeds_bytes({k: v for k, v in outputs.items() if isinstance(v, np.ndarray)})
+        if usable:
+            observed.trials.append(Trial(label, kind, feeds, outputs))
             continue
-        kept += feeds_bytes(feeds) + feeds_bytes({k: v for k, v in outputs.items() if isinstance(v, np.ndarray)})
-        observed.trials.append(Trial(label, kind, feeds, outputs))
+        observed.unusable.append(label)
+        observed.attempted.append(made)
+        if breaks(feeds, outputs):
+            observed.broken.append(Trial(label, BROKEN, feeds, outputs))
     return observed
 
 
@@ -147,7 +155,7 @@ def _candidates(
 ) -> Iterator[tuple[str, str, Feeds]]:
     """Sizes and values in turns; every so often both at once."""
     generator = np.random.default_rng(seed + 1)
-    roomy = max(runs, key=lambda feeds: count_elements(feeds) if count_elements(feeds) < 1 << 20 else 0.0)
+    roomy = max(runs, key=lambda feeds: count_elements(feeds) * (count_elements(feeds) < _ROOMY))
     other_sizes = sizes_to_try(dims, facts.sizes) if sizes and dims.any and not crashed_before() else iter(())
     if sizes and (past := of_the_past(specs)):
         other_sizes = chain(
@@ -198,7 +206,7 @@ def _masked_long(
     specs: Sequence[TensorSpec], dims: DynamicDims, facts: Facts, seed: int, generator: np.random.Generator
 ) -> Iterator[tuple[str, str, Feeds]]:
     """Other values at other sizes than the usual ones."""
-    for batch, length in ((3, 40), (2, 130)) if dims.lengths else ((130, 1),):
+    for batch, length in ((3, 40), (2, 130)) if dims.lengths else ((130, dims.length),):
         chosen = {n: batch for group in dims.batches for n in group}
         for place, group in enumerate(dims.lengths):
             chosen |= dict.fromkeys(group, length + place)
@@ -211,6 +219,16 @@ def _masked_long(
             if count >= 8:
                 break
             yield f"{sizes.label}, {label}", kind, made
+
+
+def breaks(feeds: Feeds, outputs: Mapping[str, Any]) -> bool:
+    """Whether a model gives NaN or infinity for usual numbers: finite ones that are not large."""
+    for array in map(np.asarray, feeds.values()):
+        if array.dtype.kind in "fV" and not bool((np.abs(array.astype(np.float64)) <= _USUAL).all()):
+            return False
+    floats = [a for a in map(np.asarray, flatten(outputs).values()) if a.dtype.kind in "fV"]
+    with np.errstate(all="ignore"):
+        return any(not bool(np.isfinite(a).all()) for a in floats)
 
 
 def takes_doubles(specs: Sequence[TensorSpec]) -> bool:

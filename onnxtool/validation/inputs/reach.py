@@ -26,6 +26,7 @@ _MORE = 1.0001  # a little more than what a straight line says: comparisons may 
 _COARSE = 100  # so much larger is a probe where small ones change nothing: what is rounded has steps
 _ROUNDED = 1e-4  # by so much the slope of a straight line in float32 may be off
 _ALMOST = 1e-3  # of a whole number
+_STEPS = 6  # of Newton's method along a line
 _VARIED = 16  # outcomes that only inputs of equal numbers reached, for which others are sought
 
 
@@ -189,7 +190,7 @@ class _Walk:
                 continue
             flat = False
             before = (probe, near)
-            for _ in range(6):
+            for _ in range(_STEPS):
                 to, there = at, np.inf
                 for by in _where_zero(at, distance, _whole_slope(slope), whole=move.whole):
                     found = self._at(place, feeds, move, by)
@@ -265,6 +266,6 @@ def _where_zero(at: float, distance: float, slope: float, *, whole: bool) -> tup
     """Where a straight line says that a distance is zero: exactly there, and a little further."""
     step = -distance / slope
     if whole:  # an equality is there at the nearest whole number, a strict comparison one further
-        steps = dict.fromkeys((np.ceil(max(0.0, abs(step) - _ALMOST)), np.ceil(abs(step))))
+        steps = dict.fromkeys((np.ceil(abs(step) - _ALMOST), np.ceil(abs(step))))
         return tuple(at + float(np.sign(step) * by) for by in steps if by)
     return (at - max(0.0, distance - NOT_YET) / slope, at + step * _MORE)

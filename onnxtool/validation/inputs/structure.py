@@ -72,7 +72,7 @@ def _of_body(graph: ir.Graph, outer: dict[str, bytes]) -> list[object]:
             for v in node.inputs
         ]
         plain = [
-            (n, _of_tensor(a.as_tensor()) if a.type == ir.AttributeType.TENSOR else repr(a.value))
+            _of_attribute(n, a, outer)
             for n, a in sorted(node.attributes.items())
             if a.type not in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
         ]

@@ -11,10 +11,11 @@ from onnxtool.model.ir.queries import STANDARD, attribute, constant_array, walk
 from onnxtool.validation.inputs.facts import Facts
 
 _MOST = 8  # rows of a table that are sought
+_MOST_ROWS = 512  # of a table that an input reads
 _BYTES = 1 << 28  # of a table that is looked at
 
 
-def differing_rows(a: ir.Model, b: ir.Model, facts: Facts, most: int = 512) -> None:
+def differing_rows(a: ir.Model, b: ir.Model, facts: Facts, most: int = _MOST_ROWS) -> None:
     """Add to `facts` the rows of tables in which two models differ: initializers of one shape.
 
     They go by their name where both models have it. Tables that differ in most rows are other tables.

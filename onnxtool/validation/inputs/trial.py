@@ -12,6 +12,7 @@ import numpy as np
 Feeds = dict[str, np.ndarray]
 Effort = Literal["quick", "normal", "thorough"]
 EFFORTS: tuple[Effort, ...] = ("quick", "normal", "thorough")
+BROKEN = "not finite"  # the kind of usual numbers for which the reference gives NaN or infinity
 # Seconds that any model has for inputs beyond the usual ones, and the share of the time of the usual ones.
 _SECONDS = {"quick": (1.0, 0.25), "normal": (5.0, 0.5), "thorough": (60.0, 10.0)}
 _CLOCK = 3.0  # seconds on the clock for each of the thread's own
@@ -25,7 +26,7 @@ class Trial:
         label: what is particular about it: "length 300", "mask padded on the left".
         kind: "usual", "size", "values", "mask", "empty mask" (rows of which nothing is left in), "mask values" (masks
             that hold other numbers), "extreme values" (near the ends of what floats hold), "rows", "thresholds",
-            "missing", "missing rows" (nothing but NaN in places), "text", "branch" or "search".
+            "missing", "missing rows" (nothing but NaN in places), "text", "branch", "search" or `BROKEN`.
         feeds: the inputs.
         outputs: what the reference gives; empty before it was run.
     """

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from onnxtool.report.compare import TensorDifference
 from onnxtool.validation.equivalence import difference as equivalence_difference
-from onnxtool.validation.equivalence.difference import Difference
+from onnxtool.validation.equivalence.difference import Difference, agrees, error_decades, shared_top, ulp_distance
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 
@@ -122,3 +122,118 @@ def test_to_the_last_bit_one_step_is_a_difference() -> None:
     a = np.float32([1.0, 2.0])
     assert not difference(a, np.nextafter(a, np.float32(9)), 0.0, 0.0, bits=True).ok
     assert difference(a, a.copy(), 0.0, 0.0, bits=True).ok
+
+
+ROWS = np.float32([[5, 4, 3, 2, 1, 0], [0, 1, 2, 3, 4, 5]])
+
+
+def test_rows_whose_largest_elements_are_the_same() -> None:
+    entry = Difference("y", Tolerance(), top_k=2)
+    entry.add(ROWS, np.float32([[5, 0, 3, 2, 1, 4], [0, 1, 2, 3, 5, 4]]))
+    found = entry.result()
+    assert found.top1 == 0.5  # of two rows one
+    assert found.top_k == 0.75  # the first row shares one of two, the second both
+    assert difference(ROWS, ROWS).top_k == 1.0
+    assert difference(ROWS, ROWS[:, ::-1]).top_k == 0.8  # five of six, of which four are shared
+    pairs = difference(ROWS[:, :2], ROWS[:, 1::-1])
+    assert (pairs.top1, pairs.top_k) == (0.0, None)
+    assert difference(ROWS[0], ROWS[0]).top1 is None
+    assert difference(ROWS[:, :1], ROWS[:, :1]).top1 is None
+
+
+def test_the_share_of_the_largest_that_are_shared() -> None:
+    assert shared_top(ROWS, ROWS[:, ::-1].copy(), 3) == 0.0
+    assert shared_top(ROWS, ROWS, 3) == 2.0
+    alike = np.float32([[1, 1, 0]])
+    assert shared_top(alike, np.float32([[0, 1, 0]]), 1) == 1.0  # equal elements stand in for one another
+
+
+def test_what_is_not_finite_is_counted_over_all_runs() -> None:
+    entry = Difference("y", Tolerance())
+    a, b = np.float32([np.nan, 1, np.inf]), np.float32([np.nan, np.nan, 1])
+    for _ in range(2):
+        entry.add(a, b)
+    found = entry.result()
+    assert (found.nans, found.infinities) == ((2, 4), (2, 0))
+    assert difference(np.float32([1]), np.float32([1])).nans == (0, 0)
+
+
+def test_steps_between_numbers_are_counted_of_floats_of_one_type_up_to_32_bits() -> None:
+    x = np.float32([1.0, -1.0, 0.0])
+    assert difference(x, np.nextafter(x, np.float32(9))).max_ulp == 1
+    assert difference(x.astype(np.float16), np.nextafter(x.astype(np.float16), np.float16(9))).max_ulp == 1
+    assert difference(x.astype(np.float64), x.astype(np.float64)).max_ulp is None
+    assert difference(np.int32([1]), np.int32([1])).max_ulp is None
+    entry = Difference("y", Tolerance(), declared="float32")
+    entry.add(x.astype(np.float64), x)
+    assert entry.result().max_ulp is None
+    nan = np.float32([np.nan])
+    assert ulp_distance(nan, nan) == 0
+    assert ulp_distance(np.float32([np.nan, 1]), np.float32([1, 1])) == 0
+    assert ulp_distance(np.float32([1, 1]), np.float32([np.nan, 1])) == 0
+    assert ulp_distance(np.float32([-0.0]), np.float32([0.0])) == 0
+    smallest = np.nextafter(np.float32(0), np.float32(1))
+    assert ulp_distance(np.float32([smallest]), np.float32([-smallest])) == 2
+
+
+def test_the_first_text_that_differs_is_shown() -> None:
+    entry = Difference("y", Tolerance())
+    entry.add(np.array(["a", "b"]), np.array(["a", "b"]))
+    assert entry.result().worst_index is None
+    entry.add(np.array(["a", "b"]), np.array(["a", "c"]))
+    entry.add(np.array(["a", "b"]), np.array(["d", "b"]))
+    found = entry.result()
+    assert (found.worst_index, found.worst_run, found.expected, found.actual) == ((1,), 1, "b", "c")
+    assert (found.mismatched, found.total, found.max_abs) == (2, 6, np.inf)
+
+
+def test_an_output_of_another_shape_counts_as_a_whole() -> None:
+    assert difference(np.zeros(5), np.zeros(6)).mismatched == 5
+    assert difference(np.zeros(0), np.zeros(6)).mismatched == 1
+    assert difference(np.zeros(0), np.zeros(6)).total == 0
+
+
+def test_errors_are_counted_by_their_size() -> None:
+    found = error_decades(np.array([0.0, 0.0, 3e-12, 0.5, 2.0, 1e-20, 1e9, np.inf]))
+    assert found[0] == 2
+    assert found[1] == 2  # 3e-12 and all that is smaller
+    assert found[12] == 1 and found[13] == 1  # from 0.1, from 1
+    assert found[16] == 2  # 1000 and all that is larger
+    assert found.sum() == 8
+    assert error_decades(np.zeros(3)).tolist() == [3] + [0] * 16
+
+
+def test_the_verdict_alone_is_that_of_the_figures() -> None:
+    a = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
+    a[3, 1] = np.nan
+    for b in (a, a * np.float32(1.0005), a * np.float32(1.01), np.nan_to_num(a), a.astype(np.float64), -a):
+        assert agrees(a, b, Tolerance()) is difference(a, b.astype(np.float32)).ok
+    assert agrees(a, a * np.float32(1.05), Tolerance(), "float16") is False
+    assert agrees(a, a * np.float32(1.005), Tolerance(), "float16")
+
+
+def test_zeros_on_both_sides_are_zero_and_alike() -> None:
+    def zero(a: list[float], b: list[float]) -> tuple[bool, float, float]:
+        entry = Difference("y", Tolerance())
+        entry.add(np.float32(a), np.float32(b))
+        return entry.is_zero, entry.cosine, entry.result().max_rel
+
+    assert zero([0, 0], [0, 0]) == (True, 1.0, 0.0)
+    assert zero([0, 0], [1, 0]) == (False, 0.0, 0.0)
+    assert zero([1, 0], [0, 0]) == (False, 0.0, 1.0)
+    assert zero([1e-3, 0], [0, 1e-3])[:2] == (False, 0.0)
+    assert zero([2, 4], [2, 5])[2] == 0.25
+
+
+def test_the_largest_number_of_steps_is_that_of_all_runs() -> None:
+    entry, one = Difference("y", Tolerance()), np.float32([1.0])
+    for steps in (2, 5, 1):
+        entry.add(one, np.float32([1 + steps * 2.0**-23]))
+    assert entry.result().max_ulp == 5
+
+
+def test_whole_numbers_that_are_equal_are_off_by_nothing() -> None:
+    found = difference(np.int64([1, 2**60]), np.int64([1, 2**60]))
+    assert (found.max_abs, found.mean_abs) == (0.0, 0.0)
+    assert difference(np.int64([2**60]), np.int64([2**60 + 1])).max_abs == 1.0
+    assert difference(np.zeros((0, 2)), np.zeros((0, 2))).mean_abs == 0.0

@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.equivalence import SourceProof
 from onnxtool.conversion.options import ConvertOptions
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.equivalence import judge
@@ -24,9 +25,15 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT, SessionOptions
 from onnxtool.validation.equivalence.compare import compare
 from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck, precision_of
+from onnxtool.validation.equivalence.equivalence_check import (
+    EquivalenceCheck,
+    Evidence,
+    is_float,
+    match_names,
+    precision_of,
+)
 from onnxtool.validation.equivalence.evidence import evidence_on
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.validation.equivalence.tolerance_policy import BITS, Tolerance
 from onnxtool.validation.layers.compare_layers import compare_layers
 
 COLUMNS = 3
@@ -200,3 +207,141 @@ def test_convolutions_with_outputs_of_thousands_are_equal_for_all(tmp_path: Path
     assert report.layers is not None and report.layers.culprit is None
     wrong = write(tmp_path / "wrong.onnx", weights | {"bias": weights["bias"] + 1}, nodes)
     assert not compare(a, wrong).ok
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "what", "expected"),
+    [
+        (["x", "z"], ["z", "x"], "outputs", {"x": "x", "z": "z"}),
+        (["x"], ["z", "x"], "inputs", {"x": "x"}),
+        (["x", "z"], ["p", "q"], "outputs", {"x": "p", "z": "q"}),
+        (["x", "z"], ["q", "x"], "outputs", {"x": "x", "z": "q"}),
+        (["x", "y", "z"], ["z", "q", "p"], "inputs", {"x": "q", "y": "p", "z": "z"}),
+    ],
+)
+def test_names_are_matched_before_places(a: list[str], b: list[str], what: str, expected: dict[str, str]) -> None:
+    assert match_names(a, b, what) == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "what"),
+    [(["x"], ["z", "x"], "outputs"), (["x", "z"], ["x"], "inputs"), (["x"], ["p", "q"], "inputs")],
+)
+def test_other_numbers_of_names_do_not_match(a: list[str], b: list[str], what: str) -> None:
+    with pytest.raises(InputError, match=f"other {what}"):
+        match_names(a, b, what)
+
+
+ONE = np.ones((3, 2), np.float32)
+
+
+def test_outputs_keep_the_place_that_the_first_run_gave_them_and_sequences_may_grow() -> None:
+    check = EquivalenceCheck(Tolerance())
+    check.add({}, {"p": ONE, "q": 2 * ONE}, {"first": ONE, "second": 2 * ONE})
+    check.add({}, {"p": ONE, "q": 2 * ONE}, {"second": 2 * ONE, "first": ONE})
+    assert [(o.name, o.other_name, o.ok) for o in check.report().outputs] == [
+        ("p", "first", True),
+        ("q", "second", True),
+    ]
+    assert (check.report().a, check.report().b) == ("A", "B")
+    assert judged(ONE, ONE).outputs[0].other_name is None
+    grows = EquivalenceCheck(Tolerance())
+    grows.add({}, {"s": [ONE]}, {"s": [ONE]})
+    grows.add({}, {"s": [ONE, ONE]}, {"s": [ONE, 2 * ONE]})
+    assert [o.ok for o in grows.report().outputs] == [True, False]
+    with pytest.raises(InputError, match="only"):
+        grows.add({}, {"s": [ONE, ONE, ONE]}, {"s": [ONE, ONE]})
+
+
+class _Ties:
+    """Excuses one index, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def excused(self, feeds: Any, name: str, a: np.ndarray, b: np.ndarray) -> int:
+        self.asked += 1
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "asked", "ok"),
+    [
+        (np.array([1, 2]), np.array([1, 3]), 1, True),
+        (np.array([1, 2]), np.array([3, 4]), 1, False),
+        (np.array([1, 2]), np.array([1, 2]), 0, True),
+        (np.array([1, 2]), np.array([1]), 0, False),
+        (np.float32([1, 2]), np.float32([1, 3]), 0, False),
+        (np.uint8([1, 2]), np.uint8([1, 3]), 1, True),
+    ],
+)
+def test_ties_are_asked_for_where_indices_differ(a: np.ndarray, b: np.ndarray, asked: int, ok: bool) -> None:
+    ties: Any = _Ties()
+    check = EquivalenceCheck(Tolerance(), Evidence(ties=ties))
+    check.add({}, {"y": a}, {"y": b})
+    assert (ties.asked, check.report().ok) == (asked, ok)
+
+
+def test_what_a_kernel_may_be_off_by_is_told_and_not_allowed_where_bits_count() -> None:
+    evidence = Evidence(kernel_errors={"p": 1e-3, "q": 0.25})
+    small = np.full((3, 2), 1e-6, np.float32)
+
+    def report(tolerance: Tolerance, off: float, of: Evidence = evidence) -> Any:
+        check = EquivalenceCheck(tolerance, of)
+        check.add({}, {"p": small, "q": ONE}, {"p": small, "q": ONE + np.float32(off)})
+        return check.report()
+
+    assert "2.5e-01 more" in report(Tolerance(), 0.0).rule
+    assert report(Tolerance(), 0.2).ok
+    assert not report(Tolerance(), 0.3).ok
+    assert not report(BITS, 1e-3).ok
+    assert "more" not in report(BITS, 0.0).rule
+    assert "more" not in report(Tolerance(), 0.0, Evidence()).rule
+
+
+def test_quantized_floats_may_be_off_by_one_step_wherever_they_are() -> None:
+    evidence = Evidence(quantized={"y": 0.5})
+    a = np.float32([[100, 0.0], [50, 1.0], [-300, 2.0]])
+
+    def report(b: np.ndarray, tolerance: Tolerance = Tolerance()) -> Any:  # noqa: B008
+        check = EquivalenceCheck(tolerance, evidence)
+        check.add({}, {"y": a}, {"y": b})
+        return check.report()
+
+    assert report(a + np.float32(0.5)).ok
+    assert not report(a + np.float32([0.0, 0.6])).ok
+    assert not report(a + np.float32(0.5), BITS).ok
+    assert report(a + np.float32([0.0, 0.7]), Tolerance(1e-3, 0.8)).ok
+    assert report(a).outputs[0].atol == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(("high", "said"), [(39, True), (40, False)])
+def test_an_output_that_varies_by_less_than_ten_steps_proves_little(high: int, said: bool) -> None:
+    check = EquivalenceCheck(Tolerance(), Evidence(quantized={"y": 4.0}))
+    for top in (5, high):
+        y = np.array([0, top], np.uint8)
+        check.add({}, {"y": y}, {"y": y})
+    assert any("proves little" in w for w in check.report().warnings) is said
+
+
+def test_a_tolerance_of_its_own_names_an_output() -> None:
+    check = EquivalenceCheck(Tolerance(), own={"z": Tolerance(1.0, 1.0)})
+    check.add({}, {"y": ONE}, {"y": ONE})
+    with pytest.raises(UsageError, match="'z'"):
+        check.report()
+    own = EquivalenceCheck(Tolerance(), own={"y": Tolerance(0.5, 0.5, absolute=True)})
+    own.add({}, {"y": ONE}, {"y": ONE * np.float32(1.4)})
+    report = own.report()
+    assert report.ok and (report.outputs[0].rtol, report.rtol) == (0.5, 1e-3)
+    with pytest.raises(InputError, match="no input data"):
+        EquivalenceCheck(Tolerance()).report()
+
+
+def test_only_numbers_with_a_tolerance_are_said_to_be_zero() -> None:
+    for zero in (np.zeros(3, np.int64), np.array(["", ""]), np.zeros(3, bool)):
+        assert not judged(zero, zero).warnings
+    assert judged(np.zeros(3, np.complex64), np.zeros(3, np.complex64)).warnings
+    assert not judged(np.zeros(3, np.float32), np.zeros(4, np.float32)).warnings
+    assert [is_float(name) for name in ("float16", "bfloat16", "complex64", "int64", "string")] == [True] * 3 + [
+        False
+    ] * 2

@@ -146,7 +146,7 @@ def test_the_reference_is_run_again_once_for_each_input() -> None:
 
     noise = RoundingNoise(lambda: Counted(np.ones(3)))
     first, second = {"x": np.ones(1)}, {"x": np.ones(1)}
-    for feeds in (first, first, second, second):
+    for feeds in (first, first, first, second):
         assert noise.outputs(feeds)["y"].tolist() == [1, 1, 1]
     assert len(calls) == 2
     assert RoundingNoise(lambda: None).outputs(first) == {}
@@ -165,3 +165,72 @@ def test_an_onnx_reference_is_run_with_other_graph_optimizations(
     monkeypatch.setattr(rounding, "OnnxRunner", SimpleNamespace(open=opening))
     runtime_noise("a.onnx", SessionOptions(optimization=level)).outputs({})
     assert opened == [other]
+
+
+def excused(a: np.ndarray, b: np.ndarray, again: np.ndarray, tolerance: Tolerance = Tolerance()) -> int:  # noqa: B008
+    return excuse(a, b, again, tolerance, ColumnScales().add(a)).elements
+
+
+@pytest.mark.parametrize(("scale", "number"), [(1.8, 1), (0.6, 1), (5.0, 0)])
+def test_a_column_borrows_the_noise_of_one_that_is_hardly_larger(scale: float, number: int) -> None:
+    a = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
+    a *= np.float32([1, scale]) / np.sqrt((a**2).mean(axis=0))
+    again, b = a.copy(), a.copy()
+    again[3, 1] += 0.1
+    b[7, 0] += 0.2
+    assert excused(a, b, again) == number
+
+
+def test_as_many_as_three_times_those_that_move_are_excused_and_no_more() -> None:
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    again, three, four = a.copy(), a.copy(), a.copy()
+    again[3, 0] += 0.1
+    three[:3, 0] += 0.1
+    four[:4, 0] += 0.1
+    assert (excused(a, three, again), excused(a, four, again)) == (3, 0)
+    again[10:13, 0] = np.inf  # no measurement
+    assert excused(a, four, again) == 0
+
+
+def test_single_and_complex_numbers_are_excused_too() -> None:
+    one = np.float32([1.0])
+    assert excused(one, one + np.float32(0.2), one + np.float32(0.1)) == 1
+    plane = np.array([1 + 1j], np.complex64)
+    assert excused(plane, plane + np.complex64(0.2j), plane + np.complex64(0.1j)) == 1
+    assert excused(plane, plane + np.complex64(0.5j), plane + np.complex64(0.1j)) == 0
+
+
+def test_where_nothing_is_allowed_what_is_equal_is_not_outside() -> None:
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    again, b = a.copy(), a.copy()
+    again[3, 0] += 0.1
+    b[7, 0] += 0.1
+    assert excused(a, b, again, Tolerance(0.0, 0.0, least=0.0)) == 1
+
+
+def test_what_rounding_moves_at_most_is_told() -> None:
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    again = a.copy()
+    again[3, 0] += 0.125
+    again[4, 1] -= 0.0625
+    assert excuse(a, again, again, Tolerance(), ColumnScales().add(a)).noise == pytest.approx(0.125, rel=1e-4)
+
+
+def test_nan_on_both_sides_is_no_difference_and_on_one_side_one() -> None:
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    again, b = a.copy(), a.copy()
+    again[3, 0] += 0.1
+    b[7, 0] += 0.1
+    for array in (a, again, b):
+        array[20:40, 1] = np.nan
+    assert excused(a, b, again) == 1
+    b[0:10, 1] = np.nan
+    assert excused(a, b, again) == 0  # eleven are outside, and one is moved by rounding
+
+
+def test_a_reference_that_gives_nothing_again_is_opened_once() -> None:
+    opened: list[int] = []
+    noise = RoundingNoise(lambda: opened.append(1))  # type: ignore[arg-type, return-value]
+    for feeds in ({"x": np.ones(1)}, {"x": np.ones(1)}):
+        assert noise.outputs(feeds) == {}
+    assert len(opened) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare_runners import compare_runners
 from onnxtool.validation.equivalence.evidence import evidence_on
-from onnxtool.validation.equivalence.ties import Choice, ConfirmedTies, choices, tied
+from onnxtool.validation.equivalence.ties import Choice, ConfirmedTies, TiedScores, choices, nudged, tied
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 LAST = Choice("s", -1, False)
@@ -158,3 +159,88 @@ def test_a_tie_in_the_graph_has_to_be_confirmed_by_the_source(x: float, same: bo
     feeds = {"x": np.array([x], np.float32)}
     chosen = source.run(feeds)["best"]
     assert ties.excused(feeds, "best", chosen, 1 - chosen) == excused
+
+
+def test_scores_of_another_shape_or_axis_tie_nothing() -> None:
+    scores = np.float32([[1, 1, 1]])
+    zero, one = indices(0), indices(1)
+    assert tied(scores, scores, zero, one, LAST) == 1
+    assert tied(scores, scores[:, :2], zero, one, LAST) == 0
+    assert tied(scores, scores, zero, one, Choice("s", 2, False)) == 0
+    assert tied(scores, scores, zero, one, Choice("s", -3, False)) == 0
+    assert tied(scores, scores, np.array([0]), np.array([0]), LAST) == 0
+    assert tied(np.float32(1), np.float32(1), np.array(0), np.array(0), Choice("s", 0, False)) == 0
+    assert tied(scores, scores, zero[:, None, None], one[:, None, None], Choice("s", -1, True)) == 0
+    # along the first of two dims, counted from the end
+    assert tied(scores.T, scores.T, np.array([0]), np.array([1]), Choice("s", -2, False)) == 1
+
+
+def test_every_index_lies_within_the_scores() -> None:
+    scores = np.float32([[1, 1, 1]])
+    assert tied(scores, scores, indices(3), indices(0), LAST) == 0
+    assert tied(scores, scores, indices(-1), indices(0), LAST) == 0
+    assert tied(scores, scores, indices(2), indices(0), LAST) == 1
+
+
+class _Fails:
+    inputs = outputs = ()
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        raise InputError("no")
+
+
+def test_what_cannot_be_run_or_has_no_scores_is_no_tie() -> None:
+    runners: Any = (_Scores(True), _Scores(True))
+    failing: Any = (_Fails(), _Fails())
+    feeds = {"x": np.float32([1])}
+    a, b = np.array([0]), np.array([1])
+    choice = {"best": Choice("scores", -1, False)}
+    assert TiedScores(choice, lambda _: runners).excused(feeds, "best", a, b) == 1
+    assert TiedScores(choice, lambda _: runners).excused(feeds, "other", a, b) == 0
+    assert TiedScores(choice, lambda _: failing).excused(feeds, "best", a, b) == 0
+    assert TiedScores({"best": Choice("else", -1, False)}, lambda _: runners).excused(feeds, "best", a, b) == 0
+    source: Any = _Fails()
+    assert ConfirmedTies(choice, lambda _: runners, source=source).excused(feeds, "best", a, b) == 0
+
+
+def confirmed(chosen: Callable[[int], list[int]]) -> tuple[int, int]:
+    """How many indices are excused where the source chooses so in its n-th run, and how often it was run."""
+
+    class Source:
+        inputs = outputs = ()
+        runs = 0
+
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            self.runs += 1
+            return {"best": np.array(chosen(self.runs))}
+
+    source: Any = Source()
+    runners: Any = (_Scores(True), _Scores(True))
+    ties = ConfirmedTies({"best": Choice("scores", -1, False)}, lambda _: runners, source=source)
+    found = ties.excused({"x": np.float32([1, 1])}, "best", np.array([0, 0]), np.array([1, 1]))
+    return found, source.runs
+
+
+def test_each_index_that_differs_is_confirmed_by_some_run() -> None:
+    assert confirmed(lambda run: [1, 1]) == (2, 1)
+    assert confirmed(lambda run: [run % 2, 1 - run % 2]) == (2, 2)
+    assert confirmed(lambda run: [int(run == 8), int(run == 20)]) == (2, 20)
+    assert confirmed(lambda run: [1, 0]) == (0, 48)
+    assert confirmed(lambda run: [0, 0]) == (0, 8)
+    assert confirmed(lambda run: [1, 1, 1]) == (0, 8)
+
+
+def test_inputs_are_nudged_by_steps_of_their_own_size() -> None:
+    feeds = {"x": np.float32([1000.0, 1.0, 0.0]), "ids": np.array([3]), "nan": np.float32([np.nan, np.inf, 2.0])}
+    eps = float(np.finfo(np.float32).eps)
+    moved = [nudged(feeds, seed) for seed in range(50)]
+    most = np.max([np.abs(m["x"].astype(np.float64) - feeds["x"]) for m in moved], axis=0)
+    assert 4 * eps * 1000 < most[0] <= 9 * eps * 1000
+    assert 4 * eps < most[1] <= 9 * eps
+    assert 4 * eps * 1000 < most[2] <= 9 * eps * 1000
+    assert all(m["ids"] is feeds["ids"] for m in moved)
+    assert all(np.isnan(m["nan"][0]) and np.isinf(m["nan"][1]) and abs(m["nan"][2] - 2) < 1e-5 for m in moved)
+    zeros = nudged({"x": np.zeros(3, np.float32), "none": np.zeros(0, np.float32)}, 0)
+    assert not zeros["x"].any()
+    small = max(abs(float(nudged({"x": np.float32([1e-3, 0.0])}, s)["x"][1])) for s in range(50))
+    assert 0 < small <= 9 * eps * 1e-3

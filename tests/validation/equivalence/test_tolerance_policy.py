@@ -154,10 +154,19 @@ def test_copies_of_a_row_tell_no_more_than_one() -> None:
         (1e-9 * np.arange(24.0).reshape(6, 4), (6, 4, 1), 6),
         (np.zeros((3, 2)), (3, 2, 1), 1),
         (np.zeros((600, 2)), (600, 2, 1), 600),
+        (np.zeros((512, 2)), (512, 2, 1), 1),
+        (np.zeros((2, 3, 1000)), (2, 3, 1000), 2000),
     ],
 )
 def test_distinct_numbers(values: np.ndarray, grouping: tuple[int, int, int], expected: int) -> None:
     assert distinct_numbers(values, grouping) == expected
+
+
+def test_the_least_scale_is_that_of_the_largest_column_of_earlier_runs() -> None:
+    scales = ColumnScales()
+    scales.add(normal(20, 2) * np.float32([1.0, 1e-7]))
+    later = scales.add(normal(20, 2) * np.float32(1e-12)).at(0, 2)
+    assert later[1] == pytest.approx(LEAST_SCALE / 2, rel=0.3)  # half of what it was in two runs
 
 
 def test_one_number_near_zero_among_its_neighbours_is_not_held_to_itself() -> None:

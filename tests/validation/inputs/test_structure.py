@@ -129,3 +129,12 @@ def test_a_table_as_an_attribute_inside_a_body_counts_by_its_values() -> None:
     )
     assert digest(body) == digest(body)
     assert digest(body) != digest(body.replace("4.0}", "5.0}"))
+
+
+def test_what_a_body_gives_of_the_graph_around_it_counts() -> None:
+    body = (
+        "s = ReduceSum <keepdims = 0> (x)  k = Constant <value_float = 1.0> ()  c = Greater(s, k)  a = Neg(x)  "
+        "y = If (c) <then_branch = t () => (float[b,4] a) { }, else_branch = e () => (q) { q = Identity(x) }>"
+    )
+    assert digest(body) == digest(body)
+    assert digest(body) != digest(body.replace("(float[b,4] a)", "(float[b,4] x)"))

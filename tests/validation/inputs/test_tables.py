@@ -89,6 +89,8 @@ def rows_to_try(a: ir.Model, b: ir.Model, most: int = 512, **tables: int) -> dic
 def test_rows_that_differ_are_tried_of_inputs_that_read_a_table() -> None:
     a, b = lookup("x", "ids", w=TABLE), lookup("x", "ids", w=changed(7, 150))
     assert rows_to_try(a, b, ids=200) == {"ids": [7, 150]}
+    single = np.array(3.0, np.float32)
+    assert rows_to_try(lookup("ids", s=single, w=TABLE), lookup("ids", s=single, w=changed(7)), ids=200) == {"ids": [7]}
     assert rows_to_try(a, b, ids=199) == {}
     assert rows_to_try(a, b) == {}
     assert rows_to_try(a, b, 1, ids=200) == {"ids": [7]}
