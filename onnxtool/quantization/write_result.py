@@ -35,6 +35,7 @@ from onnxtool.validation.equivalence.provider_proof import prove_on_provider
 
 _PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
 _FEW_PROBES = 4  # or on so many samples
+_PROBES_OF_KNOWN = 8  # samples that a file is held to, whose recipe the search has judged on many more
 # Both sessions are warm by then. For small models a thousand rounds took longer than all the rest.
 _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup": 1}
 
@@ -107,8 +108,10 @@ def finish(
     stamp(model, job, recipe)
     runner, kernels = opened_and_counted(lambda path: job.runner(model, path))
     float_runner, probes = job.runner(job.source) if outcome is None else outcome.reference, job.probes()
+    judged = None if known is None or known.judged_on_few else known.fidelity
     if outcome is not None:
         patience = _PATIENCE * outcome.clock.seconds
+        probes = probes if judged is None else probes.limited(_PROBES_OF_KNOWN)
         probes = probes.until(time.perf_counter() + patience, _FEW_PROBES)
     # One sample at a time: the activations of several would be most of the memory that a static quantization takes.
     judge = FidelityEvaluator(job.original, float_runner, probes, batch=1, kinds=job.kinds)
@@ -119,6 +122,7 @@ def finish(
             raise VerdictError(f"{job.source}: not written, because the quantized model's {wrong}.")
 
     fidelity = judge.judge(runner, detailed=True, check=fit)
+    fidelity = fidelity if judged is None else replace(judged, outputs=fidelity.outputs)
     metric = None if known is None else known.metric
     if job.task is not None and metric is None:
         base = job.task.score(float_runner)

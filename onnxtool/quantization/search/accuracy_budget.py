@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
@@ -23,6 +23,9 @@ COLUMN_DB = 20.0
 # Vectors for comparing: what they are for is their neighbours. Of ten, one may change place with the eleventh.
 VECTOR_COSINE = 0.98
 NEIGHBOURS = 0.9
+# What a first look must leave between a candidate and the budget: some decibels, and half of what may be lost.
+_ROOM_DB = 2.0
+_ROOM = 2
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,23 @@ class Budget:
         flips = _MOST_FLIPS_CLOSE if fidelity.channel_db >= _CLOSE_DB else _MOST_FLIPS
         too_many = fidelity.agreement < 1 - 2 * flips * self.max_drop
         return too_many or (fidelity.channel_db < CLASSES_DB - 6 and not fidelity.sequences)
+
+    def surely(self, fidelity: Fidelity) -> bool:
+        """True when a first look, on few samples, shows a candidate to be within the budget with room to spare.
+
+        Half of what may be lost is, and outputs and vectors would keep it with more noise. Labels have to be asked.
+        """
+        if self.labelled:
+            return False
+        worse = replace(
+            fidelity,
+            channel_db=fidelity.channel_db - _ROOM_DB,
+            column_db=None if fidelity.column_db is None else fidelity.column_db - _ROOM_DB,
+            values_db=None if fidelity.values_db is None else fidelity.values_db - _ROOM_DB,
+            vector_cosine=None if fidelity.vector_cosine is None else 1 - _ROOM * (1 - fidelity.vector_cosine),
+            neighbours=None if fidelity.neighbours is None else 1 - _ROOM * (1 - fidelity.neighbours),
+        )
+        return Budget(self.max_drop / _ROOM).allows(worse)
 
     @property
     def words(self) -> str:

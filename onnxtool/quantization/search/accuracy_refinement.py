@@ -47,7 +47,7 @@ def condition(
         if not in_time():
             break
         start = trial if "smooth" in change else best  # strengths of smoothing are alternatives
-        tried = lab.try_out(f"{start.name}, {label}", replace(start.recipe, shifts=None, **change))
+        tried = lab.try_out(f"{start.name}, {label}", replace(start.recipe, shifts=None, **change), like=(start,))
         if _better(tried, best, keeps):
             best = tried
         elif "smooth" in change and tried.fidelity is not None and trial.fidelity is not None:
@@ -79,16 +79,16 @@ def _changes(lab: CandidateEvaluator, recipe: QuantRecipe, linear: bool) -> list
 
 def compacted(lab: CandidateEvaluator, winner: Trial, keeps: Callable[[Trial], bool]) -> Trial:
     """The winner with the float weights that it has left in 8 or 16 bits, where kernels and budget stay."""
-    model = lab.build(winner.recipe)
-    if winner.recipe.compact or not compactable(model.graph):
+    if winner.recipe.compact or not compactable(lab.build(winner.recipe).graph):
         return winner
+    kernels = count_kernels(lab.payload(winner))
     for bits in (8, 16):
         recipe = replace(winner.recipe, compact=bits)
         tried = lab.try_out(f"{winner.name}, float weights in {bits} bits", recipe, timed=False)
         if (
             keeps(tried)
             and (bits == 16 or _as_accurate(tried, winner))
-            and count_kernels(lab.build(tried.recipe)) == count_kernels(model)
+            and count_kernels(lab.payload(tried)) == kernels
         ):
             tried.latency, tried.estimate = winner.latency, winner.estimate  # the same kernels take the same time
             return tried
@@ -101,8 +101,16 @@ def compacted_unjudged(lab: CandidateEvaluator, winner: Trial) -> Trial:
     What rounding weights adds is a tenth of the winner's noise at most, by what the float model with all of its weights
     in 8 bits came to.
     """
-    floats = next((t for t in lab.trials if t.recipe.plan == {} and t.recipe.compact == 8 and lab.within(t)), None)
-    if floats is None or floats.fidelity is None or winner.fidelity is None or winner.recipe.compact:
+    floats = next((t for t in lab.trials if t.recipe.plan == {} and t.recipe.compact == 8), None)
+    if floats is not None:
+        lab.look(floats)
+    if (
+        floats is None
+        or not lab.likely(floats)
+        or floats.fidelity is None
+        or winner.fidelity is None
+        or winner.recipe.compact
+    ):
         return winner
     if noise_share(floats.fidelity) > _LITTLE * noise_share(winner.fidelity):
         return winner
@@ -136,6 +144,8 @@ def with_float_kernels(
         return None
     for bits in (8, 16):
         tried = lab.try_out(f"float, weights in {bits} bits", replace(base, plan={}, compact=bits))
+        if tried.speed >= _MOST_BY_FUSING * fastest:
+            return None
         if keeps(tried):
-            return with_fusions(lab, tried, in_time) if tried.speed < _MOST_BY_FUSING * fastest else tried
+            return with_fusions(lab, tried, in_time)
     return None

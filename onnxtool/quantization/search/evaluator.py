@@ -5,35 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
+from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
 from onnxtool.quantization.apply_recipe import apply_conditioned
 from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.range_estimators import Observed
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
-from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.recipe import Fusions, QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.opened_candidates import OpenedCandidates
+from onnxtool.quantization.search.side_by_side import SHORT, beside_fastest, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
-from onnxtool.runtime.latency import compare_latency
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.timing import Ratio, Timing, block_ratio
 
 FIRST_LOOK = 2  # batches of held-out samples
-_QUICK_SECONDS = 0.5
-_SETTLED = 0.02  # width of an interval, relative to the ratio, from which on more rounds tell nothing that matters
-_QUICK_ROUNDS = 7
-_FINAL_SECONDS = 3.0
-_BLOCKS = 4  # with fresh sessions, for models that take less than _SHORT seconds
-_SHORT = 0.003
-_MOST_ROUNDS = 250
-TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 
 
 @dataclass
@@ -49,8 +42,9 @@ class Trial:
         estimate: latency ratio by rule of thumb, where nothing is timed.
         metric: on labelled data; None when it was not measured.
         note: why it was dropped.
-        judged_on_few: `fidelity` is of the first few samples alone.
+        judged_on_few: `fidelity` is of the first few samples alone, or of a candidate with the same integers.
         judgement: what it was read off, to go on from there.
+        operators: how many of each type the model has.
     """
 
     name: str
@@ -63,6 +57,7 @@ class Trial:
     note: str = ""
     judged_on_few: bool = False
     judgement: Judgement = field(default_factory=Judgement, repr=False)
+    operators: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @property
     def speed(self) -> float:
@@ -77,7 +72,7 @@ class Trial:
         if budget.labelled and self.metric is None:
             within = False
         fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
-        note = self.note or ("slower, so judged on few samples" if self.judged_on_few else "")
+        note = self.note or ("" if self.latency is None else _unjudged(self))
         return Candidate(
             self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, within, chosen, note
         )
@@ -110,6 +105,9 @@ class CandidateEvaluator:
         self._float_metric: float | None = None
         self._sample = job.probes().first()
         self.conditions = conditions or CalibrationCache(job.prepared, seen, None)
+        self._opened = OpenedCandidates(self.build, job.runner)
+        self._fastest: tuple[Trial, OnnxRunner] | None = None
+        self._noise: dict[tuple[str, str, bool, float, bool], float] = {}
 
     @property
     def times(self) -> bool:
@@ -124,77 +122,102 @@ class CandidateEvaluator:
         """The quantized model."""
         return apply_conditioned(self.conditions.model(recipe), recipe)
 
-    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
-        """Build, judge and time one candidate; one that fails is kept with the reason.
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True, like: Sequence[Trial] = ()) -> Trial:
+        """Build, time and judge one candidate; one that fails is kept with the reason.
 
-        One that a first look shows to be far from the budget is not judged on all samples; neither is one that is
-        clearly slower than another within the budget, or that is not timed, until `judge_fully`.
+        What is surely slower than another within the budget is not judged, and others on a first few samples alone,
+        until `look` or `judge_fully` is called.
+
+        Args:
+            name: what sets it apart.
+            recipe: without what calibration tells.
+            timed: measure its latency.
+            like: candidates that it is as fast as, if it comes to the same operators.
         """
         recipe = self.calibrated(recipe)
         known = next((t for t in self.trials if t.recipe == recipe and (t.speed < float("inf") or not timed)), None)
         if known is not None:
             return known
-        trial = Trial(name, recipe)
-        looked_at = next((t for t in self.trials if t.recipe == recipe and t.fidelity is not None), None)
-        if looked_at is not None:
-            trial.judgement = looked_at.judgement
-        self.trials.append(trial)
+        trial = next((t for t in self.trials if t.recipe == recipe), None)  # judged, and not timed so far
+        if trial is None:
+            trial = Trial(name, recipe)
+            self.trials.append(trial)
+        trial.name = name
         began = time.perf_counter()
         try:
-            payload = io.to_proto(self.build(recipe)).SerializeToString()
-            trial.bytes = len(payload)
-            runner = self.job.runner(payload)
-            trial.fidelity = self.judge.judge(runner, FIRST_LOOK, begun=trial.judgement)
+            runner, slower = self.session(trial), False
             if timed and self.estimate is not None:
                 trial.estimate = self.estimate(recipe)
+            elif timed and (same := next((t for t in like if t.operators == trial.operators), None)) is not None:
+                trial.latency = same.latency
             elif timed:
-                trial.latency = self.time(runner)
-            if not self.budget.hopeless(trial.fidelity):
-                trial.judged_on_few = not timed or self._beaten(trial)
-                if not trial.judged_on_few:
-                    trial.fidelity = self.judge.judge(runner, begun=trial.judgement)
+                trial.latency, slower = self.time(runner)
+            if not slower:
+                self.look(trial)
+                self._take_for_fastest(trial, runner)
         except OnnxToolError as error:
             trial.note = str(error)
         self.clock.took(time.perf_counter() - began)
         self.after_trial()
         return trial
 
-    def _beaten(self, trial: Trial) -> bool:
-        """True when another one within the budget is faster beyond doubt."""
-        return any(
-            t.latency is not None and trial.latency is not None and t.latency.high < trial.latency.low
-            for t in self.trials
-            if t.fidelity is not None and not t.judged_on_few and self.within(t)
-        )
+    def session(self, trial: Trial) -> OnnxRunner:
+        """A session of a candidate; its size and operators are noted."""
+        opened = self._opened.get(trial.recipe, lambda: trial.speed)
+        trial.operators, trial.bytes = opened.operators, len(opened.model)
+        return opened.runner
+
+    def payload(self, trial: Trial) -> bytes:
+        """A candidate's model, serialized."""
+        return self._opened.get(trial.recipe, lambda: trial.speed).model
+
+    @cached_property
+    def fusable(self) -> tuple[Fusions, ...]:
+        """What the float model has something to fuse of: much quicker to see than in each candidate."""
+        return tuple(fusions for fusions in FUSIONS if _fuses(self.job.prepared, fusions))
+
+    def look(self, trial: Trial) -> None:
+        """Judge a candidate on the first few samples, unless it was; what has the same integers is as accurate."""
+        if trial.fidelity is not None or trial.note:
+            return
+        integers = replace(trial.recipe, fuse="")
+        alike = (t for t in self.trials if t.fidelity is not None and replace(t.recipe, fuse="") == integers)
+        known = next(alike, None)
+        if known is None:
+            trial.fidelity = self.judge.judge(self.session(trial), FIRST_LOOK, begun=trial.judgement)
+        else:
+            trial.fidelity = known.fidelity
+        trial.judged_on_few = not self.budget.hopeless(trial.fidelity)  # type: ignore[arg-type]
+
+    def _take_for_fastest(self, trial: Trial, runner: OnnxRunner) -> None:
+        if trial.latency is None or not self.likely(trial):
+            return
+        if self._fastest is None or trial.speed < self._fastest[0].speed:
+            self._fastest = (trial, runner)
+
+    def likely(self, trial: Trial) -> bool:
+        """True when what is known of a candidate keeps the budget with room to spare; nothing is measured for it."""
+        return trial.fidelity is not None and (self.budget.surely(trial.fidelity) or self.within(trial))
 
     def within(self, trial: Trial) -> bool:
-        """True when what is known of a candidate keeps the budget; nothing is measured for it."""
-        if trial.fidelity is None or (self.budget.labelled and trial.metric is None):
+        """True when a candidate was judged and keeps the budget; nothing is measured for it."""
+        if trial.fidelity is None or trial.judged_on_few or (self.budget.labelled and trial.metric is None):
             return False
         return self.budget.allows(trial.fidelity, trial.metric)
 
     def judge_fully(self, trial: Trial) -> None:
-        """Judge a candidate on all samples that was only judged_on_few at."""
+        """Judge a candidate on all samples that was judged on few of them."""
+        self.look(trial)
         if trial.judged_on_few:
             trial.judged_on_few = False
-            runner = self.job.runner(self.build(trial.recipe))
-            trial.fidelity = self.judge.judge(runner, begun=trial.judgement)
+            trial.fidelity = self.judge.judge(self.session(trial), begun=trial.judgement)
 
-    def time(self, runner: OnnxRunner) -> LatencyRatio:
-        """Latency beside the float model's, quickly, or only until it is clear that it cannot win."""
-        kept = [t.latency.high for t in self.trials if t.latency is not None and self.within(t)]
-        lost = TOO_CLOSE * min(kept, default=float("inf"))
-        (found,) = compare_latency(
-            self.reference,
-            [runner],
-            self._sample,
-            threads=self.job.threads,
-            budget=_QUICK_SECONDS,
-            minimum=_QUICK_ROUNDS,
-            maximum=_MOST_ROUNDS,
-            enough=lambda ratio: ratio.low > lost or _settled(ratio),
-        )
-        return found
+    def time(self, runner: OnnxRunner) -> tuple[LatencyRatio, bool]:
+        """Latency beside the fastest candidate that is likely to be within the budget; whether it surely is slower."""
+        if self._fastest is None:
+            return beside_fastest(runner, self.reference, None, self._sample, self.job.threads)[0], False
+        trial, fastest = self._fastest
+        return beside_fastest(runner, fastest, trial.latency, self._sample, self.job.threads)
 
     def time_again(self, trials: list[Trial], patience: float = 1.0) -> None:
         """Latency of several candidates and the float model in one alternation, so that they can be ranked.
@@ -203,40 +226,38 @@ class CandidateEvaluator:
             trials: candidates; each one's latency is replaced.
             patience: so many times the usual seconds, as far as there is time.
         """
-        models = [io.to_proto(self.build(t.recipe)).SerializeToString() for t in trials]
-        seconds = min(patience * _FINAL_SECONDS, max(self.clock.left / 2, _QUICK_SECONDS))
         before = min((t.latency.before for t in trials if t.latency is not None), default=0.0)
-        blocks = _BLOCKS if before < _SHORT else 1
-        found = [self._side_by_side(models, seconds / blocks, block if blocks > 1 else None) for block in range(blocks)]
-        for index, trial in enumerate(trials):
-            trial.latency = over_blocks([block[index] for block in found])
+        short = before < SHORT
+        models = [self.payload(t) for t in trials] if short else []
 
-    def _side_by_side(self, models: list[bytes], seconds: float, block: int | None) -> list[LatencyRatio]:
-        """Several models and the float model in one alternation; in a `block`, the float model's session is fresh too.
+        def opened(block: int) -> list[OnnxRunner]:
+            """What is loaded first need not lie where it is as fast: in every other block that is the float model."""
+            if not short:
+                return [self.reference, *(self.session(t) for t in trials)]
+            reference = self.job.runner(self.job.source) if block % 2 else None
+            runners = [self.job.runner(model) for model in models]
+            return [reference or self.job.runner(self.job.source), *runners]
 
-        What is loaded first need not lie where it is as fast: in every other block that is the float model.
+        found = time_leaders(opened, self._sample, self.job.threads, self.clock, short=short, patience=patience)
+        for trial, latency in zip(trials, found, strict=True):
+            trial.latency = latency
+
+    def noise_of(self, name: str, recipe: QuantRecipe) -> float:
+        """Noise share when one node alone is quantized as in a recipe.
+
+        It is measured once for all recipes that treat the node alike: what is fused costs no accuracy, and correcting
+        biases matters little for which nodes are the worst.
         """
-        reference = self.reference if block is None else None
-        if block is not None and block % 2:
-            reference = self.job.runner(self.job.source)
-        runners = [self.job.runner(model) for model in models]
-        return compare_latency(
-            reference or self.job.runner(self.job.source),
-            runners,
-            self._sample,
-            threads=self.job.threads,
-            budget=seconds,
-            minimum=20 if block is None else 7,
-            enough=lambda ratio: _settled(ratio, _SETTLED / 2),
-        )
-
-    def noise_of(self, recipe: QuantRecipe) -> float:
-        """Noise share of a candidate that is only looked at, not kept."""
-        try:
-            runner = self.job.runner(io.to_proto(self.build(self.calibrated(recipe))).SerializeToString())
-            return noise_share(self.judge.judge(runner, 1))
-        except OnnxToolError:
-            return float("inf")
+        how = (recipe.plan or {})[name]
+        alone = replace(recipe, plan={name: how}, fuse="", compact=0, bias_correction=False, shifts=None)
+        key = (name, how, recipe.per_channel, recipe.smooth, recipe.equalize)
+        if key not in self._noise:
+            try:
+                runner = self.job.runner(io.to_proto(self.build(self.calibrated(alone))).SerializeToString())
+                self._noise[key] = noise_share(self.judge.glance(runner))
+            except OnnxToolError:
+                self._noise[key] = float("inf")
+        return self._noise[key]
 
     def score(self, trial: Trial) -> TaskMetric | None:
         """The task metric, measured once; None without labelled data."""
@@ -245,24 +266,19 @@ class CandidateEvaluator:
             return trial.metric
         if self._float_metric is None:
             self._float_metric = task.score(self.reference)
-        value = task.score(self.job.runner(self.build(trial.recipe)))
+        value = task.score(self.session(trial))
         trial.metric = TaskMetric(task.name, self._float_metric, value, len(task.labels))
         return trial.metric
 
 
-def _settled(ratio: Ratio, width: float = _SETTLED) -> bool:
-    return ratio.high - ratio.low < width * ratio.value
+def _fuses(model: ir.Model, fusions: Fusions) -> bool:
+    try:
+        return fuse_floats(model.clone(), fusions) > 0
+    except OnnxToolError:
+        return False
 
 
-def over_blocks(found: Sequence[LatencyRatio]) -> LatencyRatio:
-    """One ratio from several blocks, each with sessions of its own; of one block its own.
-
-    Where memory happens to lie gives a session of a small model a latency of its own, some percent up or down: the
-    fastest of many candidates is often just a lucky one, and more rounds of the same sessions do not tell.
-    """
-    if len(found) == 1:
-        return found[0]
-    before, after = ([Timing((getattr(one, side),)) for one in found] for side in ("before", "after"))
-    whole = block_ratio(after, before)
-    usual = [float(np.median([t.median for t in side])) for side in (before, after)]
-    return LatencyRatio(whole.value, whole.low, whole.high, usual[0], usual[1], found[0].threads)
+def _unjudged(trial: Trial) -> str:
+    if trial.fidelity is None:
+        return "slower, so not judged"
+    return "slower, so judged on few samples" if trial.judged_on_few else ""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.queries import float_constant
-from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
 from onnxtool.quantization.apply_recipe import placement_of
 from onnxtool.quantization.recipe import Fusions, NodePlan
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.node_cost import STRETCH
 
 CLEARLY_FASTER = 0.985  # what a change must gain to be kept: above the noise of a quick timing
-_CLEARLY_SLOWER = 1.1  # what a change must cost for it not to be tried on another candidate
+_CLEARLY_SLOWER = 1.03  # what a change must cost for it not to be tried on another candidate
+_Shape = tuple[str, tuple[int, ...], float]
 _GATES = ("Sigmoid", "HardSigmoid")
 
 
@@ -49,31 +49,18 @@ def with_attention(
     return tried if tried.speed < trial.speed * CLEARLY_FASTER else trial
 
 
-def with_fusions(lab: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool]) -> Trial:
+def with_fusions(
+    lab: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool], choices: Sequence[Fusions] | None = None
+) -> Trial:
     """What stays float as the runtime's own fused operators; some of them are slower than their parts."""
-    best, fused = trial, 0
-    for fusions in FUSIONS if lab.estimate is None and not trial.recipe.fuse else ():
-        if not _fusable(lab.job.prepared, fusions) or not in_time():
-            continue
-        try:
-            found = fuse_floats(lab.build(trial.recipe), fusions)
-        except OnnxToolError:  # of a fusion that this model breaks
-            continue
-        if found <= fused:
-            continue
-        fused = found
-        tried = lab.try_out(f"{trial.name}, {fusions} fused", replace(trial.recipe, fuse=fusions))
-        if tried.speed < best.speed * CLEARLY_FASTER:
-            best = tried
-    return best
-
-
-def _fusable(prepared: ir.Model, fusions: Fusions) -> bool:
-    """True when the float model has something to fuse: much quicker to see than in a candidate."""
-    try:
-        return fuse_floats(prepared.clone(), fusions) > 0
-    except OnnxToolError:
-        return False
+    tried = [trial]
+    if lab.times and not trial.recipe.fuse:
+        for fusions in lab.fusable if choices is None else choices:
+            if in_time():
+                recipe = replace(trial.recipe, fuse=fusions)
+                tried.append(lab.try_out(f"{trial.name}, {fusions} fused", recipe, like=tried))
+    fastest = min(tried, key=lambda t: t.speed)
+    return fastest if fastest.speed < trial.speed * CLEARLY_FASTER else trial
 
 
 def without_groups(
@@ -82,20 +69,24 @@ def without_groups(
     groups: Sequence[tuple[str, set[str]]],
     in_time: Callable[[], bool],
     costly: set[frozenset[str]],
+    cost: Mapping[str, float],
 ) -> Trial:
     """Groups of nodes in float, one by one; what is clearly faster is kept. `costly` is as of `with_attention`.
 
-    Layers of the same shapes gain or lose alike: once one group of them has lost, another is not tried.
+    Layers of the same shapes gain or lose alike: once one group of them has lost, another is not tried, and neither is
+    a stretch of the graph whose layers are all found outside of it too. `cost` has multiply-accumulates by node name.
     """
     best = trial
     nodes = {n.name or "": n for n in lab.job.prepared.graph}
-    alike: set[frozenset[tuple[str, tuple[int, ...]]]] = set()
+    alike: set[frozenset[_Shape]] = set()
     for label, group in groups:
         plan = dict(best.recipe.plan or {})
         left = {k: v for k, v in plan.items() if k not in group}
         put_back = frozenset(plan.keys() - left.keys())
-        shapes = frozenset(_shape(nodes[name]) for name in put_back if name in nodes)
-        if not put_back or not left or put_back in costly or shapes in alike or not in_time():
+        shapes = frozenset(_shape(nodes[name], cost) for name in put_back if name in nodes)
+        outside = {_shape(nodes[name], cost) for name in left if name in nodes}
+        usual = label.startswith(STRETCH) and shapes <= outside
+        if not put_back or not left or put_back in costly or shapes in alike or usual or not in_time():
             continue
         tried = lab.try_out(f"{best.name}, {label} float", replace(best.recipe, plan=left))
         _note(tried, best, put_back, costly)
@@ -106,10 +97,10 @@ def without_groups(
     return best
 
 
-def _shape(node: ir.Node) -> tuple[str, tuple[int, ...]]:
-    """What a node's kernel is chosen by, next to: its operator and the shape of its weights."""
+def _shape(node: ir.Node, cost: Mapping[str, float]) -> _Shape:
+    """What a node's time goes by, next to: its operator, the shape of its weights, and how often these are used."""
     weight = float_constant(node.inputs[1]) if len(node.inputs) > 1 else None
-    return node.op_type, () if weight is None else weight.shape
+    return node.op_type, () if weight is None else weight.shape, cost.get(node.name or "", 0.0)
 
 
 def _note(tried: Trial, before: Trial, changed: frozenset[str], costly: set[frozenset[str]]) -> None:

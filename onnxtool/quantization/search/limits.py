@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.quantization.search.evaluator import Trial
 
 _ABOUT_AS_SMALL = 1.05  # of files about as small, the fastest
@@ -36,18 +35,20 @@ class ResultLimits:
             and (self.max_seconds is None or (timed is not None and timed.after <= self.max_seconds))
         )
 
-    def choose(self, trials: Sequence[Trial], budget: Budget, preferred: Trial | None) -> Trial | None:
+    def choose(self, trials: Sequence[Trial], within: Callable[[Trial], bool], preferred: Trial | None) -> Trial | None:
         """The best candidate within the accuracy budget and all limits; None when there is none.
 
         Args:
             trials: all candidates.
-            budget: the accuracy budget.
+            within: whether a candidate keeps the accuracy budget; asked of as few as possible.
             preferred: what the search chose by latency alone, after timing the leaders once more.
         """
         if preferred is not None and self.minimise == "latency" and self.keeps(preferred):
             return preferred
-        kept = [t for t in trials if self.keeps(t) and t.candidate(budget, False).within_budget]
+        kept = [t for t in trials if self.keeps(t)]
         if self.minimise == "latency":
-            return min(kept, key=lambda t: t.speed, default=None)
-        least = min((t.bytes for t in kept), default=0)
-        return min((t for t in kept if t.bytes <= _ABOUT_AS_SMALL * least), key=lambda t: t.speed, default=None)
+            return next((t for t in sorted(kept, key=lambda t: t.speed) if within(t)), None)
+        kept = sorted(kept, key=lambda t: t.bytes)
+        first = next((t for t in kept if within(t)), None)
+        small = [t for t in kept if first is not None and first.bytes <= t.bytes <= _ABOUT_AS_SMALL * first.bytes]
+        return min((t for t in small if within(t)), key=lambda t: t.speed, default=None)

@@ -7,13 +7,17 @@ of these steps gains, two searches that began differently have met.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.evaluator import TOO_CLOSE, Trial
+from onnxtool.quantization.search.accuracy_budget import DENSE_DB
+from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.side_by_side import TOO_CLOSE
 
 _MOST_PLANS = 2
+_NOISIER_DB = 6.0  # so much more noise is not worth a try, unless there is little of it
 
 
 def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRecipe]]:
@@ -26,15 +30,18 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
     recipe = best.recipe
     if not recipe.plan:
         return []
-    found = [
-        (
-            f"{best.name}, {'per-tensor' if recipe.per_channel else 'per-channel'} weights",
-            replace(recipe, per_channel=not recipe.per_channel, per_tensor_nodes=(), shifts=None),
-        )
-    ]
+    found = []
+    granularity: dict[str, Any] = {"per_channel": not recipe.per_channel, "per_tensor_nodes": ()}
+    if not _lost(granularity, recipe, trials):
+        label = "per-tensor" if recipe.per_channel else "per-channel"
+        found.append((f"{best.name}, {label} weights", replace(recipe, shifts=None, **granularity)))
     for fuse in sorted({t.recipe.fuse for t in trials} - {recipe.fuse}):
-        found.append((f"{best.name}, {fuse or 'nothing'} fused", replace(recipe, fuse=fuse)))
-    near = sorted((t for t in trials if t.recipe.plan and t.speed <= TOO_CLOSE * best.speed), key=lambda t: t.speed)
+        if not _lost({"fuse": fuse}, recipe, trials):
+            found.append((f"{best.name}, {fuse or 'nothing'} fused", replace(recipe, fuse=fuse)))
+    near = sorted(
+        (t for t in trials if t.recipe.plan and t.speed <= TOO_CLOSE * best.speed and not _noisier(t, best)),
+        key=lambda t: t.speed,
+    )
     plans = [recipe.plan]
     for trial in near:
         plan = trial.recipe.plan
@@ -42,3 +49,29 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
             plans.append(plan)
             found.append((f"{best.name}, nodes as of {trial.name}", replace(recipe, plan=plan, shifts=None)))
     return found
+
+
+def _lost(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial]) -> bool:
+    """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse."""
+    bare = {"shifts": None, "ranges": None, "channels": None, **change}
+    timed = [t for t in trials if t.latency is not None and t.recipe.plan]
+    begun = [t for t in timed if all(getattr(t.recipe, name) == getattr(recipe, name) for name in change)]
+    ended = [t for t in timed if all(getattr(t.recipe, name) == value for name, value in change.items())]
+    changed = [(t, replace(t.recipe, **bare)) for t in ended]
+    return any(
+        _worse(after, before) and replace(before.recipe, **bare) == known
+        for before in begun
+        for after, known in changed
+    )
+
+
+def _worse(after: Trial, before: Trial) -> bool:
+    """True when a candidate is surely slower, or far noisier."""
+    slower = after.latency is not None and after.latency.low > before.speed
+    return slower or _noisier(after, before)
+
+
+def _noisier(after: Trial, before: Trial) -> bool:
+    if after.fidelity is None or before.fidelity is None:
+        return False
+    return after.fidelity.channel_db < min(before.fidelity.channel_db, DENSE_DB) - _NOISIER_DB

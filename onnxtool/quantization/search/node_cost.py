@@ -11,6 +11,7 @@ from onnxtool.model.ir.queries import attribute, float_constant
 from onnxtool.quantization.algorithms.qdq_placement import output_channel_axis, result_of
 from onnxtool.quantization.calibration.range_estimators import Observed
 
+STRETCH = "part "  # what the labels of stretches of the graph begin with
 _SEGMENTS = 4
 _STEPS = 32  # of a recurrent layer, whose real number nobody observes
 
@@ -53,7 +54,7 @@ def group_nodes(
         if own < 0.002 * total and weight_count(node) < 0.01 * stored:
             put("small nodes", node)
         if stretches:
-            put(f"part {int(np.searchsorted(edges, done)) + 1} of {_SEGMENTS}", node)
+            put(f"{STRETCH}{int(np.searchsorted(edges, done)) + 1} of {_SEGMENTS}", node)
         done += own
     everything = {n.name for n in nodes}
     return [(label, group) for label, group in groups.items() if group != everything]

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -50,13 +50,13 @@ from onnxtool.quantization.search.candidates import (
 )
 from onnxtool.quantization.search.choice import (
     COMPACTING,
-    FINALISTS,
     TIMING_AGAIN,
+    finalists,
     not_faster,
     surely_faster,
     undominated,
 )
-from onnxtool.quantization.search.evaluator import TOO_CLOSE, CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.latency_refinement import (
     CLEARLY_FASTER,
     with_attention,
@@ -67,6 +67,7 @@ from onnxtool.quantization.search.latency_refinement import (
 from onnxtool.quantization.search.neighbourhood import neighbours
 from onnxtool.quantization.search.node_cost import group_nodes, macs, weight_count
 from onnxtool.quantization.search.sensitivity import repair
+from onnxtool.quantization.search.side_by_side import TOO_CLOSE
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.quantization.targets import find_target
 from onnxtool.runtime.data.source import DataSource
@@ -77,7 +78,7 @@ _AS_SMALL = 1.05  # of files about as small, the fastest
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
 _REPAIRED_STILL_FASTER = 0.93  # of the winner's latency: nodes that go back to float take some of what is gained
-_WORTH_FUSING = 2
+_WORTH_FUSING = 1.25  # times the fastest's latency: what fusing may gain more on another plan
 _STEPS = 2  # from the best to what is next to it
 _LOST_DB = 4.0  # so noisy that leaving nodes in float is not a repair
 _METHODS: tuple[tuple[str, float], ...] = (
@@ -86,6 +87,7 @@ _METHODS: tuple[tuple[str, float], ...] = (
     ("percentile", 0.9999),
     ("percentile", 0.99999),
 )
+_ANY_METHOD_DB = 40.0  # from here on it is no matter how ranges are chosen
 _LAST_RESORT = 1.1  # of the time limit
 _HEAVY = 20_000_000  # weights, beyond which a candidate takes seconds to build
 
@@ -96,12 +98,13 @@ class Outcome:
 
     Attributes:
         best: the winner; None when nothing keeps the budget and beats float.
-        smallest: the smallest that keeps the budget, for --smallest.
+        smallest: the smallest that keeps the budget, for --smallest; only where there is no winner.
         trials: everything tried, in order.
         budget: the accuracy budget that was used.
         verdict: one sentence.
         reference: a session of the float model.
         clock: the time limit.
+        holds: whether a candidate keeps the budget; judges it where it was not judged yet.
         notes: what else to know about the choice.
     """
 
@@ -112,6 +115,7 @@ class Outcome:
     verdict: str
     reference: OnnxRunner
     clock: TimeBudget
+    holds: Callable[[Trial], bool]
     notes: tuple[str, ...] = ()
 
 
@@ -133,6 +137,7 @@ class RecipeSearch:
         self.repaired: list[Trial] = []
         self.replaced: list[Trial] = []
         self.costly: set[frozenset[str]] = set()  # changes that made a candidate clearly slower
+        self.sure = False  # the winner has been judged on all samples, not on a first few
         self.stage = "searching recipes"
 
     def run(self) -> Outcome:
@@ -144,15 +149,14 @@ class RecipeSearch:
             self._tell(task, "trying families of recipes")
             self._families()
             # Whatever is done to these later keeps the fusions.
-            hopeful = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
-            for trial in hopeful[:_WORTH_FUSING]:
-                with_fusions(self.lab, trial, self._timely("condition", "fused float operators", 2))
+            self._fusions()
             self._tell(task, "smoothing, equalizing, correcting biases")
             self._condition()
             self._tell(task, "looking for nodes that do not pay")
             for trial in self._promising():
                 self._paying(trial)
             self._tell(task, "repairing accuracy")
+            self.sure = True
             self._repairs()
             # The optimized float model may itself be faster than what integers give.
             self._float_kernels()
@@ -186,18 +190,48 @@ class RecipeSearch:
             # Where building takes long, the first one is one of the families at the same time.
             timed = heavy and best == -float("inf")
             trial = self.lab.try_out(f"static, per-channel, {label}", recipe, timed=timed)
+            self.lab.look(trial)
             if trial.fidelity is not None and trial.fidelity.channel_db > best:
                 best = trial.fidelity.channel_db
                 self.base = replace(self.base, method=method, coverage=coverage)
+            if best >= _ANY_METHOD_DB:
+                return
 
     def _families(self) -> None:
+        """Whole-model plans, with a scale for each channel; the fastest of them with one for all as well."""
         for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible, self.inner):
-            for per_channel in (True, False):
+            for per_channel in (True,) if self.lab.times else (True, False):
                 timed = any(t.speed < float("inf") for t in self.lab.trials)
                 if timed and not self.lab.clock.allows("families", "families of recipes"):
                     return
                 recipe = replace(self.base, plan=plan, per_channel=per_channel)
                 self.lab.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
+        fastest = next(self._hopeful(), None)
+        if fastest is not None and self.lab.times and self.lab.clock.allows("families", "families of recipes"):
+            name = fastest.name.replace("per-channel", "per-tensor")
+            self.lab.try_out(name, replace(fastest.recipe, per_channel=False))
+
+    def _hopeful(self) -> Iterator[Trial]:
+        """What is not so noisy that it could not be repaired, the fastest first."""
+        return (t for t in self._fastest(len(self.lab.trials)) if self._repairable(t))
+
+    def _repairable(self, trial: Trial) -> bool:
+        self.lab.look(trial)
+        return trial.fidelity is not None and trial.fidelity.channel_db > _LOST_DB
+
+    def _fusions(self) -> None:
+        """What the fastest leave in float, fused; the second is only tried with what has helped the first."""
+        in_time = self._timely("condition", "fused float operators", 2)
+        fastest = next(self._hopeful(), None)
+        if fastest is None:
+            return
+        fused = with_fusions(self.lab, fastest, in_time).recipe.fuse
+        plan = fastest.recipe.plan
+        other = next(
+            (t for t in self._hopeful() if t.recipe.plan != plan and t.speed < _WORTH_FUSING * fastest.speed), None
+        )
+        if other is not None and fused:
+            with_fusions(self.lab, other, in_time, (fused,))
 
     def _promising(self) -> list[Trial]:
         """What may become the fastest: the fastest beyond the budget that could be brought back, the fastest within it,
@@ -205,8 +239,8 @@ class RecipeSearch:
         """
         winner = self._winner()
         widest = max((len(t.recipe.plan or {}) for t in self.lab.trials), default=0)
-        wide = [t for t in self._fastest(len(self.lab.trials)) if 2 * len(t.recipe.plan or {}) > widest]
-        hopeful = [t for t in wide if _repairable(t)][:1]
+        wide = (t for t in self._hopeful() if 2 * len(t.recipe.plan or {}) > widest)
+        hopeful = [t for t in (next(wide, None),) if t is not None]
         chosen = self._broken(winner)[:1] + hopeful + ([winner] if winner is not None else [])
         return list({id(t): t for t in chosen}.values())
 
@@ -229,8 +263,8 @@ class RecipeSearch:
     def _broken(self, winner: Trial | None, by: float = CLEARLY_FASTER) -> list[Trial]:
         """Faster than the winner (`by` so much) but beyond the budget, not hopelessly; the fastest first."""
         limit = winner.speed * by if winner is not None else float("inf")
-        repairable = [t for t in self._fastest(len(self.lab.trials)) if _repairable(t)]
-        return [t for t in repairable if t.speed < limit and not self._keeps(t)]
+        fast = [t for t in self._fastest(len(self.lab.trials)) if t.speed < limit]
+        return [t for t in fast if self._repairable(t) and not self._keeps(t)]
 
     def _paying(self, trial: Trial) -> None:
         """Put groups of nodes back to float, and keep what is clearly faster."""
@@ -241,13 +275,15 @@ class RecipeSearch:
             best = with_attention(self.lab, best, products, in_time, self.costly)
         # What breaks the budget is to be repaired, and stretches would take the time for that.
         groups = group_nodes(self.nodes, self.cost, stretches=self._keeps(trial))
-        without_groups(self.lab, best, groups, in_time, self.costly)
+        without_groups(self.lab, best, groups, in_time, self.costly, self.cost)
 
     def _repairs(self) -> None:
         """Bring the fastest that break the budget back within it, as long as they could still win."""
         in_time = self._timely("repair", "the repair of accuracy")
         for _ in range(_WORTH_REPAIRING):
-            untried = [t for t in self._broken(self._winner(), _REPAIRED_STILL_FASTER) if t not in self.repaired]
+            integers = [replace(t.recipe, fuse="") for t in self.repaired]
+            broken = self._broken(self._winner(), _REPAIRED_STILL_FASTER)
+            untried = [t for t in broken if replace(t.recipe, fuse="") not in integers]
             if not untried or not in_time():
                 break
             self.repaired.append(untried[0])
@@ -298,27 +334,40 @@ class RecipeSearch:
         timed = [
             t
             for t in (self.lab.trials if among is None else among)
-            if t.speed < float("inf") and t.fidelity is not None and not any(t is r for r in self.replaced)
+            if t.speed < float("inf") and not t.note and not any(t is r for r in self.replaced)
         ]
-        return sorted(timed, key=lambda t: t.speed)[:count]
+        # Of those that are as fast, the most accurate one that is known.
+        return sorted(timed, key=lambda t: (t.speed, noise_share(t.fidelity) if t.fidelity else 1.0))[:count]
 
     def _keeps(self, trial: Trial) -> bool:
-        if trial.fidelity is None:
+        """Whether a candidate is within the budget, or on a first look is so with room to spare."""
+        self.lab.look(trial)
+        if trial.fidelity is None or self.budget.hopeless(trial.fidelity):
             return False
-        if self.budget.hopeless(trial.fidelity):
+        return (trial.judged_on_few and self.budget.surely(trial.fidelity)) or self._holds(trial)
+
+    def _holds(self, trial: Trial) -> bool:
+        """Whether a candidate is within the budget on all samples."""
+        self.lab.look(trial)
+        if trial.fidelity is None or self.budget.hopeless(trial.fidelity):
             return False
         self.lab.judge_fully(trial)
         return self.budget.allows(trial.fidelity, self.lab.score(trial))
 
     def _winner(self, among: list[Trial] | None = None) -> Trial | None:
         """The fastest within the budget; of those about as fast, the most accurate."""
+        while True:
+            found = self._likely_winner(among)
+            if found is None or not self.sure or self._holds(found):
+                return found
+
+    def _likely_winner(self, among: list[Trial] | None) -> Trial | None:
         timed = self._fastest(len(self.lab.trials), among)
         first = next((t for t in timed if self._keeps(t)), None)
-        if first is None:
+        if first is None or first.fidelity is None:
             return None
-        if first.fidelity is not None and first.fidelity.channel_db >= _ACCURATE_DB:
-            return first
-        near = [t for t in timed if t.speed <= first.speed * _ABOUT_AS_FAST and self._keeps(t)]
+        limit = first.speed * (1.0 if first.fidelity.channel_db >= _ACCURATE_DB else _ABOUT_AS_FAST)
+        near = [t for t in timed if t.speed <= limit and self._keeps(t)]
         return min(near, key=lambda t: noise_share(t.fidelity) if t.fidelity else 1.0)
 
     def _choose(self) -> Outcome:
@@ -328,22 +377,15 @@ class RecipeSearch:
         if fastest is not None and clock.allows("choice", "the last timing", TIMING_AGAIN + COMPACTING):
             # Quick timings have misled: the leaders once more, all in one alternation.
             near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= fastest * TOO_CLOSE]
-            close = [t for t in near if self._keeps(t)]
-            self.lab.time_again(close[:FINALISTS])
-            winner = surely_faster(self.lab, close[:FINALISTS], self._winner)
+            close = finalists([t for t in near if self._keeps(t)])
+            self.lab.time_again(close)
+            winner = surely_faster(self.lab, close, self._winner)
         if winner is not None and clock.allows("choice", "judging smaller float weights", COMPACTING):
-            winner = compacted(self.lab, winner, self._keeps)
+            winner = compacted(self.lab, winner, self._holds)
         elif winner is not None:
             winner = compacted_unjudged(self.lab, winner)
         if winner is not None:
-            winner = undominated(self.lab, winner, self._fastest(len(self.lab.trials)), self._keeps)
-        kept = [
-            t
-            for t in self.lab.trials
-            if t.fidelity is not None and (t is winner or (not t.judged_on_few and self.lab.within(t)))
-        ]
-        least = min((t.bytes for t in kept), default=0)
-        smallest = min((t for t in kept if t.bytes <= _AS_SMALL * least), key=lambda t: t.speed, default=None)
+            winner = undominated(self.lab, winner, self._fastest(len(self.lab.trials)), self._holds)
         best, verdict = winner, ""
         if winner is None:
             verdict = "no recipe keeps the accuracy budget"
@@ -352,11 +394,22 @@ class RecipeSearch:
         elif winner.latency is not None and winner.latency.high >= 1.0:
             best = None
             verdict = not_faster(winner.name, winner.latency)
-        return Outcome(best, smallest, tuple(self.lab.trials), self.budget, verdict, self.lab.reference, clock)
+        outcome = Outcome(
+            best, None, tuple(self.lab.trials), self.budget, verdict, self.lab.reference, clock, self._holds
+        )
+        return outcome if best is not None else replace(outcome, smallest=self._smallest(winner))
 
-
-def _repairable(trial: Trial) -> bool:
-    return trial.fidelity is not None and trial.fidelity.channel_db > _LOST_DB
+    def _smallest(self, winner: Trial | None) -> Trial | None:
+        """Of the smallest within the budget the fastest; the winner has been judged, whatever else is known of it."""
+        least, found = 0, []
+        for trial in sorted((t for t in self.lab.trials if t.bytes), key=lambda t: t.bytes):
+            if least and trial.bytes > _AS_SMALL * least:
+                break
+            in_time = self.lab.clock.left > 0
+            if trial is winner or (self._holds(trial) if in_time else self.lab.within(trial)):
+                least = least or trial.bytes
+                found.append(trial)
+        return min(found, key=lambda t: t.speed, default=None)
 
 
 def chosen_by(base: QuantRecipe, node: ir.Node) -> bool:

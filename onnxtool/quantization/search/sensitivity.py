@@ -14,6 +14,8 @@ from onnxtool.quantization.search.accuracy_budget import CLASSES_DB, DENSE_DB
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.node_cost import macs
 
+_PER_NODE = 0.5  # what the conversions around a node in float cost, in multiply-accumulates of the mean node
+
 
 def node_noise(lab: CandidateEvaluator, recipe: QuantRecipe, in_time: Callable[[], bool]) -> dict[str, float]:
     """Noise share at the outputs when one node alone is quantized, by node name.
@@ -23,9 +25,9 @@ def node_noise(lab: CandidateEvaluator, recipe: QuantRecipe, in_time: Callable[[
     plan = dict(recipe.plan or {})
     noise: dict[str, float] = {}
     with progress.task("measuring sensitivity", len(plan)) as task:
-        for name, how in plan.items():
+        for name in plan:
             if in_time():
-                noise[name] = lab.noise_of(replace(recipe, plan={name: how}))
+                noise[name] = lab.noise_of(name, recipe)
             task.advance()
     average = sum(noise.values()) / max(len(noise), 1)
     return {name: noise.get(name, average) for name in plan}
@@ -60,8 +62,9 @@ def repair(
 ) -> Trial | None:
     """Leave the costliest nodes in float: the fewest that bring a candidate within the budget.
 
-    Nodes are ordered by noise for each multiply-accumulate that float would cost. Their number is guessed from the
-    noise that would be left, if it added up, and found from there by doubling (or half of what is left) and bisection.
+    Nodes are ordered by noise for each multiply-accumulate that float would cost, and some more for the conversions
+    around each of them. Their number is guessed from the noise that would be left, if it added up, and found from there
+    by doubling (or half of what is left) and bisection. Only what that ends at is timed.
 
     Args:
         lab: builds and judges.
@@ -77,13 +80,13 @@ def repair(
     plan = dict(trial.recipe.plan or {})
     noise = node_noise(lab, trial.recipe, measuring or in_time)
     cost = macs(nodes, lab.seen)
-    floor = 0.01 * sum(cost.values()) / max(len(cost), 1) or 1.0
+    floor = _PER_NODE * sum(cost.values()) / max(len(cost), 1) or 1.0
     order = sorted(plan, key=lambda n: noise[n] / (cost.get(n, 0.0) + floor), reverse=True)
 
     def without(count: int) -> Trial:
         left = {n: how for n, how in plan.items() if n not in order[:count]}
         name = f"{trial.name}, {count} node{'s' if count > 1 else ''} float"
-        return lab.try_out(name, replace(trial.recipe, plan=left))
+        return lab.try_out(name, replace(trial.recipe, plan=left), timed=False)
 
     low, high, best = 0, first_guess(trial, [noise[n] for n in order]), None
     while low < high < len(order) and in_time():
@@ -99,4 +102,4 @@ def repair(
             high, best = middle, tried
         else:
             low = middle
-    return best
+    return None if best is None else lab.try_out(best.name, best.recipe)

@@ -316,3 +316,28 @@ def test_detections_count_as_kept_by_score_and_overlap(by_columns: bool) -> None
     assert found.detection_f1 == pytest.approx(0.9)
     assert not Budget().allows(found)
     assert judged(right, right, "Relu").detection_f1 == 1
+
+
+class Doubling:
+    """A Runner that gives each row so many times over, and counts the rows."""
+
+    def __init__(self, width: int, rows: int | None = None) -> None:
+        self.inputs = (TensorSpec("x", np.dtype("float32"), ("n", 2)),)
+        self.outputs = (TensorSpec("y", np.dtype("float32"), None),)
+        self.width, self.rows, self.seen = width, rows, 0
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        self.seen = len(feeds["x"])
+        return {"y": np.ones((self.rows or self.seen, self.width), np.float32)}
+
+
+@pytest.mark.parametrize(("width", "rows", "seen"), [(1, None, 8), (900, None, 5), (9000, None, 4), (9000, 3, 8)])
+def test_a_glance_takes_the_fewest_samples_that_give_some_thousand_values(
+    width: int, rows: int | None, seen: int
+) -> None:
+    proto = build([helper.make_node("Relu", ["x"], ["y"])], {}, {"x": [None, 2]}, {"y": [None, 2]})
+    data = open_data({"x": np.zeros((16, 2), np.float32)}, Doubling(1).inputs)
+    runner = Doubling(width, rows)
+    judge = FidelityEvaluator(io.from_proto(proto), runner, data)
+    assert judge.glance(runner).samples == seen == runner.seen
+    assert judge.judge(runner).samples == 16, "and nothing else is changed"

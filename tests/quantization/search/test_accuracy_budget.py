@@ -76,6 +76,36 @@ def test_texts_go_by_their_characters_and_labels_by_the_metric() -> None:
     assert not Budget(0.02).allows(fidelity(50), TaskMetric("accuracy", 0.9, 0.8799, 100))
 
 
+@pytest.mark.parametrize(
+    ("seen", "sure"),
+    [
+        (fidelity(22.1, 0.995, 0.005), True),
+        (fidelity(21.9, 0.995, 0.005), False),  # 2 dB of room
+        (fidelity(25, 0.994, 0.005), False),  # half of a point
+        (fidelity(25, 0.975, 0.0005), True),  # flips that cost nothing, half as many
+        (fidelity(25, 0.974, 0.0005), False),
+        (fidelity(27.1), True),
+        (fidelity(26.9), False),
+        (replace(fidelity(40, 1.0, 0.0), column_db=22.1), True),
+        (replace(fidelity(40, 1.0, 0.0), column_db=21.9), False),
+        (replace(fidelity(40), values_db=27.1), True),
+        (replace(fidelity(40), values_db=26.9), False),
+        (replace(fidelity(40), vector_cosine=0.991, neighbours=0.951), True),
+        (replace(fidelity(40), vector_cosine=0.989), False),
+        (replace(fidelity(40), vector_cosine=0.991, neighbours=0.949), False),
+        (replace(fidelity(40), detection_f1=0.996), True),
+        (replace(fidelity(40), detection_f1=0.994), False),
+    ],
+)
+def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool) -> None:
+    assert Budget().surely(seen) is sure
+    assert Budget().allows(seen), "all of them are within the budget, if these were all samples"
+
+
+def test_a_first_look_tells_nothing_about_labels() -> None:
+    assert not Budget(labelled=True).surely(fidelity(60, 1.0, 0.0))
+
+
 def test_a_repair_begins_where_the_noise_that_is_left_fits() -> None:
     # 10 dB is a tenth of noise; of classes, a hundredth (20 dB) is allowed.
     trial = Trial("t", QuantRecipe(), fidelity=fidelity(10, 0.8, 0.1))
@@ -93,10 +123,14 @@ class _Laboratory:
 
     seen: ClassVar[dict[str, object]] = {}
 
-    def noise_of(self, recipe: QuantRecipe) -> float:
+    def noise_of(self, *_: object) -> float:
         return 0.01
 
-    def try_out(self, name: str, recipe: QuantRecipe) -> Trial:
+    def __init__(self) -> None:
+        self.timed: list[str] = []
+
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
+        self.timed += [name] if timed else []
         return Trial(name, recipe, fidelity=fidelity(12, 0.9, 0.05))
 
 
@@ -108,6 +142,8 @@ def test_a_repair_finds_the_fewest_nodes_wherever_it_begins(needed: int) -> None
     def keeps(tried: Trial) -> bool:
         return 51 - len(tried.recipe.plan or {}) >= needed
 
-    best = repair(cast(CandidateEvaluator, _Laboratory()), trial, keeps, lambda: True, [])
+    lab = _Laboratory()
+    best = repair(cast(CandidateEvaluator, lab), trial, keeps, lambda: True, [])
     assert best is not None
     assert len(best.recipe.plan or {}) == 51 - needed
+    assert lab.timed == [best.name], "the others are only judged"

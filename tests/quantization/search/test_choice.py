@@ -16,6 +16,7 @@ from onnxtool.quantization.search.choice import (
     FINALISTS,
     TIMING_AGAIN,
     dominates,
+    finalists,
     not_faster,
     surely_faster,
     undominated,
@@ -138,7 +139,9 @@ def test_without_time_weights_in_8_bits_are_taken_where_they_add_next_to_nothing
     floats = trial("float", 1.0, db=noise_of_floats)
     floats.recipe = QuantRecipe(mode="auto", plan={}, compact=8)
     winner = trial("winner", size=100, db=20.0)
-    lab = SimpleNamespace(trials=[floats, winner], within=lambda _: within, build=lambda recipe: recipe)
+    lab = SimpleNamespace(
+        trials=[floats, winner], look=lambda _: None, likely=lambda _: within, build=lambda recipe: recipe
+    )
     found = refinement.compacted_unjudged(cast(Any, lab), winner)
     assert (found.recipe.compact == 8) == smaller == (found.bytes == 60)
     assert found.latency == winner.latency and found.fidelity == winner.fidelity
@@ -170,5 +173,16 @@ def test_a_longer_timing_takes_three_times_as_long_and_leaves_time_for_what_foll
     found.time_again = lambda trials, patience: told.append(patience)
     surely_faster(found, [trial("unclear", 0.99, half=0.05)], fastest)
     assert told == [("choice", "a longer timing", 2), 3.0]
-    assert (TIMING_AGAIN, COMPACTING, FINALISTS) == (1, 1, 4)
+    assert (TIMING_AGAIN, COMPACTING, FINALISTS) == (1, 1, 3)
     assert "unclear" not in not_faster("x", LatencyRatio(1.1, 1.0, 1.2, 1.0, 1.1, 1))
+
+
+def test_of_candidates_with_one_timing_the_most_accurate_is_timed_again() -> None:
+    first, plain, third, fourth = trial("first", 0.4), trial("plain"), trial("third", 0.6), trial("fourth", 0.7)
+    smoothed, noisier, unknown = trial("smoothed", db=35), trial("noisier", db=20), trial("unknown")
+    unknown.fidelity = None
+    for other in (smoothed, noisier, unknown):
+        other.latency = plain.latency
+    near = [first, plain, noisier, smoothed, unknown, third, fourth]
+    assert [t.name for t in finalists(near)] == ["first", "smoothed", "third"]
+    assert finalists([unknown, plain]) == [plain]

@@ -1,61 +1,208 @@
-"""How candidates are timed before the choice: in blocks with fresh sessions, the float model first in every other."""
+"""What of a candidate is built, judged and timed, and what of it is spared."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from onnxtool.errors import InputError
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import evaluator
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial, over_blocks
+from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.opened_candidates import Opened
 from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.quantize import Fidelity
 
 
 def ratio(value: float, before: float = 1e-4) -> LatencyRatio:
     return LatencyRatio(value, value - 0.001, value + 0.001, before, value * before, 1)
 
 
-def test_blocks_are_the_unit() -> None:
-    found = over_blocks([ratio(0.9), ratio(1.0), ratio(0.9), ratio(1.0)])
-    assert found.value == pytest.approx(math.sqrt(0.9))
-    assert found.low < 0.9 and found.high > 1.0, "sessions differ by more than rounds"
-    assert found.before == pytest.approx(1e-4) and found.after == pytest.approx(0.95e-4)
-    assert over_blocks([ratio(0.9)]) == ratio(0.9)
+class Laboratory(CandidateEvaluator):
+    """Candidates whose latency and noise are told by how much they are smoothed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, labelled: bool = False) -> None:
+        self.judged: list[tuple[str, int | None]] = []
+        self.compared: list[tuple[str, str]] = []
+        self.speeds: dict[str, float] = {}
+        self.noise: dict[str, float] = {}
+        self.loaded: list[str] = []
+        job = SimpleNamespace(
+            probes=lambda: SimpleNamespace(first=lambda: {"x": np.zeros(1)}),
+            runner=self._load,
+            source="float.onnx",
+            threads=1,
+            prepared=None,
+        )
+        super().__init__(
+            *cast(Any, (job, Budget(labelled=labelled), SimpleNamespace(judge=self._judge), "float", {})),
+            conditions=cast(Any, SimpleNamespace(calibrated=lambda recipe: recipe)),
+        )
+        self._opened = cast(Any, SimpleNamespace(get=self._get))
+        monkeypatch.setattr(evaluator, "beside_fastest", self._beside)
+
+    def _load(self, model: Any) -> Any:
+        self.loaded.append("float" if model == "float.onnx" else "candidate")
+        return self.loaded[-1]
+
+    def _get(self, recipe: QuantRecipe, speed: Any) -> Opened:
+        if recipe.compact == 16:
+            raise InputError("it does not load")
+        return Opened(b"model", {"Conv": 1 + recipe.compact}, cast(Any, f"{recipe.smooth:g}{recipe.fuse}"))
+
+    def _judge(self, runner: Any, batches: int | None = None, begun: Any = None) -> Fidelity:
+        self.judged.append((runner, batches))
+        db = self.noise.get(runner, 50.0)
+        return Fidelity(db, 1.0, None, 16 if batches else 64, channel_db=db)
+
+    def _beside(self, runner: Any, fastest: Any, known: LatencyRatio | None, *_: Any) -> tuple[LatencyRatio, bool]:
+        self.compared.append((runner, fastest))
+        value = self.speeds[runner]
+        return ratio(value), known is not None and value > known.value
+
+    def attempt(self, smooth: float, speed: float = 0.5, db: float = 50.0, **rest: Any) -> Trial:
+        key = f"{smooth:g}{rest.get('fuse', '')}"
+        options = {k: rest.pop(k) for k in ("timed", "like") if k in rest}
+        self.speeds[key], self.noise[key] = speed, db
+        return self.try_out(key, QuantRecipe(smooth=smooth, **rest), **options)
 
 
-@pytest.mark.parametrize(("before", "blocks"), [(1e-4, 4), (0.01, 1)])
-def test_short_models_are_timed_in_blocks_and_which_is_loaded_first_takes_turns(
-    before: float, blocks: int, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Laboratory:
+    return Laboratory(monkeypatch)
+
+
+def test_candidates_are_timed_beside_the_fastest_that_is_likely_to_keep_the_budget(lab: Laboratory) -> None:
+    lab.attempt(0.1, 0.6)
+    lab.attempt(0.2, 0.5)
+    lab.attempt(0.3, 0.55)
+    lab.attempt(0.4, 0.4, db=26)  # faster, and within the budget, but not by much
+    lab.attempt(0.5, 0.45)
+    lab.attempt(0.6, 0.44)
+    assert [fastest for _, fastest in lab.compared] == ["float", "0.1", "0.2", "0.2", "0.2", "0.5"]
+
+
+def test_what_is_surely_slower_is_not_judged_until_it_is_asked_for(lab: Laboratory) -> None:
+    lab.attempt(0.1, 0.5)
+    slow = lab.attempt(0.2, 0.6)
+    assert slow.fidelity is None and lab.judged == [("0.1", 2)]
+    assert not lab.within(slow) and not lab.likely(slow)
+    assert slow.candidate(lab.budget, False).note == "slower, so not judged"
+    lab.judge_fully(slow)
+    assert lab.judged[1:] == [("0.2", 2), ("0.2", None)] and slow.fidelity is not None
+    assert lab.within(slow) and not slow.judged_on_few
+    lab.judge_fully(slow)
+    lab.look(slow)
+    assert len(lab.judged) == 3, "once"
+
+
+def test_a_first_look_is_not_the_budget(lab: Laboratory) -> None:
+    trial = lab.attempt(0.1)
+    assert trial.judged_on_few and lab.likely(trial) and not lab.within(trial)
+    assert not trial.candidate(lab.budget, False).within_budget
+    lab.judge_fully(trial)
+    assert lab.within(trial) and trial.candidate(lab.budget, False).within_budget
+
+
+def test_what_is_hopeless_at_first_look_is_not_judged_further(lab: Laboratory) -> None:
+    trial = lab.attempt(0.1, db=10)
+    lab.judge_fully(trial)
+    assert lab.judged == [("0.1", 2)] and not lab.within(trial) and not lab.likely(trial)
+
+
+def test_with_labels_only_the_metric_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Laboratory(monkeypatch, labelled=True)
+    trial = lab.attempt(0.1)
+    lab.judge_fully(trial)
+    assert not lab.likely(trial) and not lab.within(trial)
+
+
+def test_the_same_integers_are_as_accurate_however_floats_are_fused(lab: Laboratory) -> None:
+    plain = lab.attempt(0.1, 0.5)
+    fused = lab.attempt(0.1, 0.4, fuse="all")
+    assert fused.fidelity is plain.fidelity and fused.judged_on_few and lab.judged == [("0.1", 2)]
+    lab.judge_fully(fused)
+    assert lab.judged[1:] == [("0.1all", None)], "and judged by itself before it is written"
+
+
+def test_what_comes_to_the_same_operators_is_as_fast(lab: Laboratory) -> None:
+    plain = lab.attempt(0.1, 0.5)
+    assert lab.attempt(0.2, 0.1, like=(plain,)).latency is plain.latency
+    assert lab.attempt(0.3, 0.4, compact=8, like=(plain,)).speed == 0.4, "other operators"
+    assert [runner for runner, _ in lab.compared] == ["0.1", "0.3"]
+
+
+def test_what_was_only_judged_is_timed_later_and_judged_no_more(lab: Laboratory) -> None:
+    first = lab.attempt(0.1, timed=False)
+    assert first.latency is None and lab.compared == [] and first.candidate(lab.budget, False).note == ""
+    again = lab.attempt(0.1)
+    assert again is first and again.speed == 0.5 and len(lab.trials) == 1 and len(lab.judged) == 1
+    assert lab.attempt(0.1) is first and len(lab.compared) == 1, "known"
+    assert lab.attempt(0.1, timed=False) is first
+
+
+def test_the_noise_of_a_node_is_measured_once_for_all_that_treat_it_alike(
+    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded: list[str] = []
+    built: list[QuantRecipe] = []
 
-    def runner(model: Any) -> str:
-        loaded.append("float" if model == "float.onnx" else "candidate")
-        return loaded[-1]
+    def build(recipe: QuantRecipe) -> Any:
+        if recipe.smooth:
+            raise InputError("it does not load")
+        built.append(recipe)
+        return len(built)
 
-    def compare(reference: Any, runners: list[Any], *_: Any, **__: Any) -> list[LatencyRatio]:
-        assert reference in ("float", "kept")
-        return [ratio(0.5, before)] * len(runners)
-
-    monkeypatch.setattr(evaluator, "compare_latency", compare)
     monkeypatch.setattr(evaluator.io, "to_proto", lambda _: SimpleNamespace(SerializeToString=lambda: b"m"))
-    job = SimpleNamespace(
-        probes=lambda: SimpleNamespace(first=lambda: {"x": np.zeros(1)}),
-        runner=runner,
-        source="float.onnx",
-        threads=1,
-        prepared=None,
+    monkeypatch.setattr(lab, "build", build)
+    lab.judge = cast(Any, SimpleNamespace(glance=lambda _: Fidelity(20, 1.0, None, 4, channel_db=20.0)))
+    recipe = QuantRecipe(plan={"a": "static", "b": "dynamic"}, fuse="all", bias_correction=True, shifts={"a": (1.0,)})
+    assert lab.noise_of("a", recipe) == pytest.approx(0.01)
+    assert built == [QuantRecipe(plan={"a": "static"})], "alone, and nothing else done"
+    for same in (replace(recipe, fuse=""), replace(recipe, bias_correction=False), replace(recipe, compact=8)):
+        lab.noise_of("a", same)
+    assert len(built) == 1
+    others = (
+        replace(recipe, per_channel=False),
+        replace(recipe, equalize=True),
+        replace(recipe, plan={"a": "dynamic"}),
     )
-    lab = CandidateEvaluator(
-        *cast(Any, (job, None, None, "kept", {})), conditions=cast(Any, SimpleNamespace(model=lambda _: None))
-    )
-    monkeypatch.setattr(lab, "build", lambda _: None)
-    trial = Trial("a", QuantRecipe(), latency=ratio(0.6, before))
-    lab.time_again([trial])
-    assert trial.latency is not None and trial.latency.value == pytest.approx(0.5)
-    expected = ["candidate", "float", "float", "candidate"] * 2 if blocks == 4 else ["candidate"]
-    assert loaded == expected
+    for other in others:
+        lab.noise_of("a", other)
+    lab.noise_of("b", recipe)
+    assert len(built) == 5
+    assert lab.noise_of("a", replace(recipe, smooth=0.5)) == float("inf")
+
+
+def test_one_that_fails_is_kept_with_the_reason(lab: Laboratory) -> None:
+    failed = lab.attempt(0.1, compact=16)
+    assert failed.note == "it does not load" and failed.speed == float("inf") and lab.trials == [failed]
+    lab.look(failed)
+    assert failed.fidelity is None and lab.judged == []
+
+
+@pytest.mark.parametrize(("before", "short"), [(0.0029, True), (0.0031, False)])
+def test_short_models_get_fresh_sessions_and_which_is_loaded_first_takes_turns(
+    before: float, short: bool, lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+
+    def leaders(opened: Any, *_: Any, **rest: Any) -> list[LatencyRatio]:
+        told.append(rest)
+        told.extend(opened(block) for block in range(2))
+        return [ratio(0.5)]
+
+    monkeypatch.setattr(evaluator, "time_leaders", leaders)
+    trial = Trial("a", QuantRecipe(smooth=0.1), latency=ratio(0.6, before))
+    lab.time_again([trial], 2.0)
+    assert trial.latency == ratio(0.5)
+    assert told[0] == {"short": short, "patience": 2.0}
+    if short:
+        assert lab.loaded == ["candidate", "float", "float", "candidate"]
+        assert told[1:] == [["float", "candidate"]] * 2
+    else:
+        assert lab.loaded == [] and told[1:] == [["float", "0.1"]] * 2

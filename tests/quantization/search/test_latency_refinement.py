@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.evaluator import Trial
-from onnxtool.quantization.search.latency_refinement import with_attention, without_groups
+from onnxtool.quantization.search.latency_refinement import with_attention, with_fusions, without_groups
 from onnxtool.report.latency import LatencyRatio
 
 GROUPS = [("first", {"a"}), ("second", {"b"})]
@@ -30,8 +31,9 @@ class Lab:
         layers = [layer(name, int(width)) for name, width in zip("abc", widths, strict=True)]
         self.job = SimpleNamespace(prepared=SimpleNamespace(graph=layers))
 
-    def try_out(self, name: str, recipe: QuantRecipe) -> Trial:
+    def try_out(self, name: str, recipe: QuantRecipe, like: Any = ()) -> Trial:
         self.tried.append(name)
+        self.like = [t.name for t in like]
         label = name.rpartition(", ")[2].split(" ")[0]
         ratio = self.ratios[label]
         return Trial(name, recipe, latency=LatencyRatio(ratio, ratio - 0.01, ratio + 0.01, 1.0, ratio, 1))
@@ -48,17 +50,17 @@ def always() -> bool:
 
 def test_a_group_that_is_faster_in_float_stays_there() -> None:
     lab = Lab(first=0.4, second=0.5)
-    best = without_groups(cast(Any, lab), base(), GROUPS, always, set())
+    best = without_groups(cast(Any, lab), base(), GROUPS, always, set(), {})
     assert best.name == "base, first float" and set(best.recipe.plan or {}) == {"b", "c"}
     assert lab.tried == ["base, first float", "base, first float, second float"]
 
 
-@pytest.mark.parametrize(("ratio", "again"), [(0.6, False), (0.555, True), (0.5, True)])
+@pytest.mark.parametrize(("ratio", "again"), [(0.53, False), (0.52, True), (0.5, True)])
 def test_only_what_was_clearly_slower_is_not_tried_on_another(ratio: float, again: bool) -> None:
     costly: set[frozenset[str]] = set()
     lab = Lab(first=ratio, second=0.6)
-    without_groups(cast(Any, lab), base(), GROUPS, always, costly)
-    without_groups(cast(Any, lab), base("other"), GROUPS, always, costly)
+    without_groups(cast(Any, lab), base(), GROUPS, always, costly, {})
+    without_groups(cast(Any, lab), base("other"), GROUPS, always, costly, {})
     assert ("other, first float" in lab.tried) == again
     assert "other, second float" not in lab.tried
 
@@ -68,7 +70,7 @@ def test_a_group_of_the_same_shapes_as_one_that_was_clearly_slower_is_not_tried(
     widths: str, ratio: float, tried: bool
 ) -> None:
     lab = Lab(widths, first=ratio, second=0.6)
-    without_groups(cast(Any, lab), base(), GROUPS, always, set())
+    without_groups(cast(Any, lab), base(), GROUPS, always, set(), {})
     assert ("base, second float" in lab.tried) == tried
 
 
@@ -79,3 +81,41 @@ def test_products_that_were_clearly_slower_on_integers_are_not_tried_again() -> 
     assert with_attention(cast(Any, lab), base(), products, always, costly).name == "base"
     assert with_attention(cast(Any, lab), base("other"), products, always, costly).name == "other"
     assert lab.tried == ["base, with attention"]
+
+
+@pytest.mark.parametrize(
+    ("widths", "cost", "label", "tried"),
+    [
+        ("222", {}, "part 1 of 4", False),
+        ("122", {}, "part 1 of 4", True),  # another shape than all others
+        ("222", {"a": 5.0}, "part 1 of 4", True),  # used more often than all others
+        ("222", {}, "first Conv", True),
+    ],
+)
+def test_a_stretch_of_layers_that_are_found_outside_of_it_too_is_not_tried(
+    widths: str, cost: dict[str, float], label: str, tried: bool
+) -> None:
+    lab = Lab(widths, part=0.6, first=0.6)
+    without_groups(cast(Any, lab), base(), [(label, {"a"})], always, set(), cost)
+    assert bool(lab.tried) == tried
+
+
+def test_fusions_are_tried_one_after_the_other_and_the_fastest_is_kept() -> None:
+    lab: Any = Lab(attention=0.45, all=0.47)
+    lab.times, lab.fusable = True, ("attention", "all")
+    best = with_fusions(lab, base(), always)
+    assert best.recipe.fuse == "attention"
+    assert lab.tried == ["base, attention fused", "base, all fused"]
+    assert lab.like == ["base", "base, attention fused"], "what comes to the same operators is as fast"
+
+
+def test_fusions_that_gain_too_little_or_cannot_be_timed_are_left_alone() -> None:
+    lab: Any = Lab(attention=0.495, all=0.45)
+    lab.times, lab.fusable = True, ("attention", "all")
+    assert with_fusions(lab, base(), always, ("attention",)).recipe.fuse == ""
+    fused = replace(base().recipe, fuse="attention")
+    assert with_fusions(lab, replace(base(), recipe=fused), always).recipe.fuse == "attention"
+    assert with_fusions(lab, base(), lambda: False).recipe.fuse == ""
+    lab.times = False
+    assert with_fusions(lab, base(), always).recipe.fuse == ""
+    assert lab.tried == ["base, attention fused"]

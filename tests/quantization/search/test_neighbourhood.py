@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.evaluator import Trial
 from onnxtool.quantization.search.neighbourhood import neighbours
 from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.quantize import Fidelity
 
 DYNAMIC: dict[str, Any] = {"a": "dynamic", "b": "dynamic"}
 STATIC: dict[str, Any] = {"a": "static", "b": "static"}
@@ -37,3 +40,53 @@ def test_choices_that_were_far_slower_or_nothing_is_quantized_by_are_left_alone(
     assert neighbours(floats, [floats, best]) == []
     three = [trial(f"plan {i}", 0.51, plan={"a": "static"} | {f"c{i}": "static"}) for i in range(4)]
     assert len([n for n, _ in neighbours(best, three) if "nodes as of" in n]) == 2
+
+
+def test_a_change_that_was_surely_slower_on_another_candidate_is_not_tried_again() -> None:
+    best = trial("best", 0.5, smooth=0.5, per_channel=False)
+    before = trial("before", 0.6, per_channel=False, shifts={"a": (1.0,)}, ranges={"t": (0.0, 1.0)})
+    slower = trial("slower", 0.62, per_channel=True, ranges={"t": (0.0, 2.0)})
+    unclear = trial("unclear", 0.605, per_channel=True)
+
+    def tried(*trials: Trial) -> bool:
+        return any("per-channel weights" in name for name, _ in neighbours(best, [best, *trials]))
+
+    assert not tried(before, slower)
+    assert tried(before, unclear) and tried(before) and tried(slower)
+    assert tried(before, trial("elsewhere", 0.7, per_channel=True, plan=STATIC)), "of other nodes"
+    assert tried(trial("changed", 0.6, per_channel=True), trial("back", 0.7, per_channel=False)), (
+        "the way back was slower"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "best", "tried"),
+    [(40.0, 17.0, 30.0, False), (40.0, 20.0, 30.0, True), (15.0, 8.9, 30.0, False), (15.0, 9.1, 30.0, True)],
+)
+def test_a_change_that_made_another_candidate_far_noisier_is_not_tried_again(
+    before: float, after: float, best: float, tried: bool
+) -> None:
+    first, plain, changed = (
+        trial("best", 0.5, smooth=0.5),
+        trial("plain", 0.6),
+        trial("changed", 0.5, per_channel=False),
+    )
+    for one, db in ((first, best), (plain, before), (changed, after)):
+        one.fidelity = Fidelity(db, 1.0, None, 8, channel_db=db)
+    found = [name for name, _ in neighbours(first, [first, plain, changed])]
+    assert ("best, per-tensor weights" in found) == tried
+
+
+def test_nodes_of_a_far_noisier_candidate_are_not_tried() -> None:
+    best, other = trial("best", 0.5), trial("other", 0.4, plan=STATIC)
+    best.fidelity = Fidelity(30, 1.0, None, 8, channel_db=30.0)
+    for db, count in ((18.0, 1), (20.0, 2)):
+        other.fidelity = Fidelity(db, 1.0, None, 8, channel_db=db)
+        assert len(neighbours(best, [best, other])) == count
+
+
+def test_fusions_that_were_surely_slower_on_another_candidate_are_not_tried_again() -> None:
+    best = trial("best", 0.5, smooth=0.5, fuse="all")
+    others = [trial("all", 0.6, fuse="all"), trial("attention", 0.63, fuse="attention"), trial("plain", 0.605)]
+    found = [name for name, _ in neighbours(best, [best, *others])]
+    assert "best, nothing fused" in found and "best, attention fused" not in found

@@ -1,0 +1,171 @@
+"""Candidates timed side by side, for as long as it takes to tell which of them can win, and no longer.
+
+A candidate is compared with the fastest one so far, not with the float model, which takes two or three times as long:
+their ratio, times what the fastest has against the float model, is what it has. Timing ends as soon as it surely cannot
+win. The leaders are timed once more in one alternation with the float model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from onnxtool.quantization.search.time_budget import TimeBudget
+from onnxtool.report.latency import LatencyRatio
+from onnxtool.runtime.casting_runner import fit_dtypes
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.timing import Ratio, Timing, block_ratio, clock_for, measure
+
+TOO_CLOSE = 1.12  # quick timings this near each other do not rank
+SHORT = 0.003  # seconds: of such models each session has a latency of its own, by where its memory lies
+_QUICK_SECONDS = 0.2
+_LEAST_ROUNDS = 5
+_MOST_ROUNDS = 250
+_SETTLED = 0.04  # width of an interval, relative to the ratio, from which on more rounds tell nothing that matters
+_FINAL_SECONDS = 1.5
+_FINAL_SETTLED = 0.015
+_BLOCKS = 5  # with fresh sessions, for short models
+_BLOCK_SECONDS = 0.15
+_BLOCK_SETTLED = 0.02
+_NORMAL = 1.96  # two-sided 95 %
+
+
+def paired_ratio(candidate: Timing, baseline: Timing) -> Ratio:
+    """Median of the ratios of rounds that were measured side by side, and an interval for it that assumes nothing.
+
+    The interval lies between two of the ordered ratios, by the binomial distribution (95 %; of five rounds 94 %). It
+    takes no time beside the rounds themselves, which the bootstrap of `ratio` does.
+
+    Source: Conover 1999, "Practical nonparametric statistics", section 3.2 (confidence interval for a quantile).
+    """
+    ratios = np.sort(np.divide(candidate.samples, baseline.samples))
+    count = len(ratios)
+    first = max(int((count - _NORMAL * math.sqrt(count)) / 2), 0)
+    return Ratio(float(np.median(ratios)), float(ratios[first]), float(ratios[count - 1 - first]))
+
+
+def beside_fastest(
+    runner: OnnxRunner,
+    fastest: OnnxRunner,
+    known: LatencyRatio | None,
+    sample: Mapping[str, np.ndarray],
+    threads: int,
+) -> tuple[LatencyRatio, bool]:
+    """Latency against the float model of a candidate that is timed beside the fastest one so far.
+
+    Args:
+        runner: the candidate.
+        fastest: what it is compared with; the float model itself where nothing is known yet.
+        known: latency of the fastest against the float model; None when it is the float model.
+        sample: feeds.
+        threads: of all sessions.
+
+    Returns:
+        The latency, whose interval is that of the comparison alone, and whether the candidate surely is slower than
+        what it was compared with.
+    """
+    timings = _alternate(
+        [fastest, runner],
+        sample,
+        threads,
+        _QUICK_SECONDS,
+        _LEAST_ROUNDS,
+        lambda found: found[0].low > TOO_CLOSE or _settled(found[0], _SETTLED),
+    )
+    found = paired_ratio(timings[1], timings[0])
+    slower = found.low > 1
+    if known is None:
+        return _against_float(found, timings[0], timings[1], threads), slower
+    value = known.value
+    ratio = LatencyRatio(
+        found.value * value,
+        found.low * value,
+        found.high * value,
+        known.before,
+        found.value * value * known.before,
+        threads,
+    )
+    return ratio, slower
+
+
+def time_leaders(
+    opened: Callable[[int], Sequence[OnnxRunner]],
+    sample: Mapping[str, np.ndarray],
+    threads: int,
+    clock: TimeBudget,
+    *,
+    short: bool,
+    patience: float = 1.0,
+) -> list[LatencyRatio]:
+    """Latency of several candidates and the float model in one alternation, so that they can be ranked.
+
+    Args:
+        opened: sessions for a block by its number: the float model's first, then the candidates'.
+        sample: feeds.
+        threads: of all sessions.
+        clock: the time limit.
+        short: in blocks with fresh sessions.
+        patience: so many times the usual seconds, as far as there is time.
+    """
+    left = max(clock.left / 2, _QUICK_SECONDS)
+    if not short:
+        seconds = min(patience * _FINAL_SECONDS, left)
+        timings = _alternate(opened(0), sample, threads, seconds, 7, lambda found: _ranked(found, _FINAL_SETTLED))
+        return [_against_float(paired_ratio(t, timings[0]), timings[0], t, threads) for t in timings[1:]]
+    blocks: list[list[Timing]] = []
+    for block in range(_BLOCKS):
+        seconds = min(patience * _BLOCK_SECONDS, left / _BLOCKS)
+        enough = lambda found: _ranked(found, _BLOCK_SETTLED)  # noqa: E731
+        blocks.append(_alternate(opened(block), sample, threads, seconds, _LEAST_ROUNDS, enough))
+    floats = [block[0] for block in blocks]
+    sides = [[block[index] for block in blocks] for index in range(1, len(blocks[0]))]
+    return [_against_float(block_ratio(side, floats), _usual(floats), _usual(side), threads) for side in sides]
+
+
+def _usual(blocks: Sequence[Timing]) -> Timing:
+    return Timing(tuple(block.median for block in blocks))
+
+
+def _against_float(found: Ratio, before: Timing, after: Timing, threads: int) -> LatencyRatio:
+    return LatencyRatio(found.value, found.low, found.high, before.median, after.median, threads)
+
+
+def _alternate(
+    runners: Sequence[OnnxRunner],
+    sample: Mapping[str, np.ndarray],
+    threads: int,
+    seconds: float,
+    minimum: int,
+    enough: Callable[[list[Ratio]], bool],
+) -> list[Timing]:
+    """Rounds until `enough` holds for the ratios of all others to the first."""
+    calls = [_call(runner, fit_dtypes(runner, sample)) for runner in runners]
+    for call in calls:
+        call()  # the first run of a session is not like the others
+    return measure(
+        calls,
+        budget=seconds,
+        minimum=minimum,
+        maximum=_MOST_ROUNDS,
+        warmup=1,
+        clock=clock_for(threads),
+        enough=lambda timings: enough([paired_ratio(t, timings[0]) for t in timings[1:]]),
+    )
+
+
+def _call(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> Callable[[], object]:
+    return lambda: runner.session.run(None, feeds)
+
+
+def _settled(ratio: Ratio, width: float) -> bool:
+    return ratio.high - ratio.low < width * ratio.value
+
+
+def _ranked(found: Sequence[Ratio], width: float) -> bool:
+    """True when more rounds would tell nothing: each is settled, or surely slower than the fastest."""
+    fastest = min(found, key=lambda r: r.value)
+    return all(_settled(r, width) or r.low > fastest.high for r in found if r is not fastest) and _settled(
+        fastest, width
+    )

@@ -1,0 +1,149 @@
+"""How long candidates are timed, beside what, and what is told of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from onnxtool.quantization.search import side_by_side as module
+from onnxtool.quantization.search.side_by_side import beside_fastest, paired_ratio, time_leaders
+from onnxtool.quantization.search.time_budget import TimeBudget
+from onnxtool.report.latency import LatencyRatio
+from onnxtool.runtime.timing import Ratio, Timing
+
+
+def timing(*samples: float) -> Timing:
+    return Timing(samples)
+
+
+@pytest.mark.parametrize(("count", "low", "high"), [(3, 1, 3), (5, 1, 5), (7, 1, 7), (10, 2, 9), (100, 41, 60)])
+def test_the_interval_of_paired_ratios_lies_between_two_of_them(count: int, low: float, high: float) -> None:
+    ratios = [float(i + 1) for i in range(count)]
+    candidate, baseline = timing(*(2 * r for r in reversed(ratios))), timing(*[2.0] * count)
+    assert paired_ratio(candidate, baseline) == Ratio((count + 1) / 2, low, high)
+
+
+def test_a_slow_moment_of_the_machine_is_in_both_and_does_not_count() -> None:
+    assert paired_ratio(timing(1, 10, 1, 1, 20), timing(2, 20, 2, 2, 40)) == Ratio(0.5, 0.5, 0.5)
+
+
+class Clockwork:
+    """In place of `measure`: what each session takes in each round, and after how many rounds it was enough."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, takes: Callable[[str, int], float]) -> None:
+        self.takes, self.asked, self.run, self.warm = takes, [], [], []  # type: ignore[var-annotated]
+        monkeypatch.setattr(module, "measure", self.measure)
+        monkeypatch.setattr(module, "fit_dtypes", lambda _, feeds: feeds)
+
+    def runner(self, name: str) -> Any:
+        return SimpleNamespace(session=SimpleNamespace(run=lambda *_: self.warm.append(name)), name=name)
+
+    def measure(self, calls: Sequence[Any], *, enough: Any, minimum: int, maximum: int, **rest: Any) -> list[Timing]:
+        names = self.warm[-len(calls) :]
+        self.asked.append(rest | {"minimum": minimum, "names": names})
+        for rounds in range(minimum, maximum + 1):
+            found = [Timing(tuple(self.takes(name, i) for i in range(rounds))) for name in names]
+            if enough(found):
+                break
+        self.run.append(rounds)
+        return found
+
+
+def steady(**seconds: float) -> Callable[[str, int], float]:
+    return lambda name, _: seconds[name]
+
+
+def beside(clockwork: Clockwork, name: str, known: LatencyRatio | None = None) -> tuple[LatencyRatio, bool]:
+    fastest = "float" if known is None else "fastest"
+    return beside_fastest(clockwork.runner(name), clockwork.runner(fastest), known, {}, 1)
+
+
+def test_the_first_candidate_is_timed_beside_the_float_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, steady(float=0.02, new=0.01))
+    assert beside(clockwork, "new") == (LatencyRatio(0.5, 0.5, 0.5, 0.02, 0.01, 1), False)
+    assert clockwork.run == [5], "it is settled at once"
+    assert clockwork.asked[0]["budget"] == 0.2
+
+
+def test_others_are_timed_beside_the_fastest_and_told_against_the_float_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, steady(fastest=0.01, new=0.0125))
+    latency, slower = beside(clockwork, "new", LatencyRatio(0.5, 0.4, 0.6, 0.02, 0.01, 1))
+    assert latency == LatencyRatio(0.625, 0.625, 0.625, 0.02, 0.0125, 1) and slower
+
+
+def test_timing_goes_on_until_the_candidate_has_lost_or_the_interval_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = LatencyRatio(0.5, 0.49, 0.51, 0.02, 0.01, 1)
+
+    def noisy(middle: float) -> Callable[[str, int], float]:
+        return lambda name, i: 1.0 if name == "fastest" else middle + (0.2 if i < 2 else 0.0) * (-1) ** i
+
+    lost = Clockwork(monkeypatch, noisy(1.4))
+    _, slower = beside(lost, "new", known)
+    assert lost.run == [5] and slower, "1.2 and more"
+    close = Clockwork(monkeypatch, noisy(1.3))
+    _, slower = beside(close, "new", known)
+    assert close.run[0] > 5, "1.1 may still win"
+    equal = Clockwork(monkeypatch, noisy(1.0))
+    _, slower = beside(equal, "new", known)
+    assert not slower and equal.run[0] > 5
+    never = Clockwork(monkeypatch, lambda name, i: 1.0 if name == "fastest" else 1.0 + 0.02 * (-1) ** i)
+    beside(never, "new", known)
+    assert never.run == [5], "4 % of width is narrow"
+    wide = Clockwork(monkeypatch, lambda name, i: 1.0 if name == "fastest" else 1.0 + 0.03 * (-1) ** i)
+    beside(wide, "new", known)
+    assert wide.run == [250]
+
+
+def leaders(clockwork: Clockwork, names: str, **options: Any) -> tuple[list[LatencyRatio], list[int]]:
+    blocks: list[int] = []
+
+    def opened(block: int) -> list[Any]:
+        blocks.append(block)
+        return [clockwork.runner(name) for name in ("float", *names)]
+
+    options = {"clock": TimeBudget(1000), "short": False} | options
+    return time_leaders(opened, {}, 1, **cast(Any, options)), blocks
+
+
+def test_leaders_are_timed_in_one_alternation_with_the_float_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, steady(float=0.02, a=0.01, b=0.015))
+    found, blocks = leaders(clockwork, "ab", patience=3.0)
+    assert [f.value for f in found] == [0.5, 0.75] and blocks == [0]
+    assert found[1].before == 0.02 and found[1].after == 0.015
+    assert clockwork.asked[0]["budget"] == 4.5 and clockwork.asked[0]["minimum"] == 7
+    hurried, _ = leaders(clockwork, "ab", clock=TimeBudget(0.0))
+    assert clockwork.asked[-1]["budget"] == 0.2 and hurried == found
+
+
+def test_timing_of_leaders_ends_when_their_order_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def takes(name: str, i: int) -> float:
+        return {"float": 1.0, "a": 0.5, "b": 0.8 + 0.2 * (i % 2), "c": 0.5 + 0.2 * (i % 2)}[name]
+
+    clockwork = Clockwork(monkeypatch, takes)
+    leaders(clockwork, "ab")
+    assert clockwork.run == [7], "b is unsteady, and surely slower"
+    leaders(clockwork, "ac")
+    assert clockwork.run[-1] == 250
+    leaders(clockwork, "c")
+    assert clockwork.run[-1] == 250, "the fastest itself must be known well"
+
+
+def test_short_models_are_timed_in_blocks_which_are_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, steady(float=1.0, a=0.5))
+    speeds = iter([0.9, 1.0, 0.9, 1.0, 0.95])
+
+    def measure(calls: Sequence[Any], **rest: Any) -> list[Timing]:
+        clockwork.asked.append(rest)
+        return [timing(1.0, 1.0), timing(*[next(speeds)] * 2)]
+
+    monkeypatch.setattr(module, "measure", measure)
+    (found,), blocks = leaders(clockwork, "a", short=True)
+    assert blocks == [0, 1, 2, 3, 4]
+    assert found.value == pytest.approx(math.exp((2 * math.log(0.9) + math.log(0.95)) / 5))
+    assert found.low < 0.9 and found.high > 1.0, "sessions differ by more than rounds"
+    assert found.before == 1.0 and found.after == 0.95
+    assert {a["budget"] for a in clockwork.asked} == {0.15} and {a["minimum"] for a in clockwork.asked} == {5}

@@ -1,0 +1,178 @@
+"""The stages of a search: what is judged on all samples, and what is not tried."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search import search as module
+from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.limits import ResultLimits
+from onnxtool.quantization.search.search import RecipeSearch
+from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.quantize import Fidelity
+
+PLAN: Any = {"a": "static"}
+
+
+def fidelity(db: float) -> Fidelity:
+    return Fidelity(db, 1.0, None, 16, channel_db=db)
+
+
+class Lab:
+    """Candidates by name: speed, noise on a first look, and on all samples."""
+
+    def __init__(self, **known: tuple[float, float, float]) -> None:
+        self.known, self.full, self.tried = known, [], []  # type: ignore[var-annotated]
+        self.trials = [self.made(name) for name in known]
+        self.times, self.clock = True, SimpleNamespace(allows=lambda *_: True, left=1.0)
+
+    def made(self, name: str, recipe: QuantRecipe | None = None) -> Trial:
+        speed = self.known[name][0]
+        latency = LatencyRatio(speed, speed, speed, 1.0, speed, 1)
+        size = int(1000 * speed)
+        return Trial(name, recipe or QuantRecipe(plan=PLAN), size, latency=latency)
+
+    def look(self, trial: Trial) -> None:
+        if trial.fidelity is None:
+            trial.fidelity, trial.judged_on_few = fidelity(self.known[trial.name][1]), True
+
+    def judge_fully(self, trial: Trial) -> None:
+        if trial.judged_on_few:
+            self.full.append(trial.name)
+            trial.fidelity, trial.judged_on_few = fidelity(self.known[trial.name][2]), False
+
+    def score(self, _: Trial) -> None:
+        return None
+
+    def within(self, trial: Trial) -> bool:
+        return trial.fidelity is not None and not trial.judged_on_few and Budget().allows(trial.fidelity)
+
+    def try_out(self, name: str, recipe: QuantRecipe, **_: Any) -> Trial:
+        self.tried.append(name)
+        self.known.setdefault(name, (0.5, 40, 40))
+        self.trials.append(self.made(name, recipe))
+        return self.trials[-1]
+
+
+def search(lab: Lab, *, sure: bool = False) -> RecipeSearch:
+    found: Any = object.__new__(RecipeSearch)
+    found.lab, found.budget, found.sure, found.replaced = lab, Budget(), sure, []
+    found.base, found.nodes, found.cost, found.static_possible, found.inner = QuantRecipe(), [], {}, True, []
+    return cast(RecipeSearch, found)
+
+
+def named(trial: Trial | None) -> str | None:
+    return None if trial is None else trial.name
+
+
+@pytest.mark.parametrize(("sure", "winner", "judged"), [(False, "fast", []), (True, "slow", ["fast", "slow"])])
+def test_before_the_end_a_first_look_is_enough_for_the_winner(sure: bool, winner: str, judged: list[str]) -> None:
+    lab = Lab(fast=(0.4, 28, 24), slow=(0.5, 36, 36))
+    assert named(search(lab, sure=sure)._winner()) == winner
+    assert lab.full == judged
+
+
+def test_what_is_close_to_the_budget_is_judged_on_all_samples_at_once() -> None:
+    lab = Lab(close=(0.4, 26, 25.5), broken=(0.3, 26, 24), lost=(0.2, 18, 40))
+    assert named(search(lab)._winner()) == "close"
+    assert lab.full == ["broken", "close"], "the hopeless one is not"
+
+
+def test_of_equally_fast_ones_the_most_accurate_wins_unless_the_fastest_is_accurate_enough() -> None:
+    assert named(search(Lab(fast=(0.5, 30, 30), near=(0.51, 34, 34), far=(0.52, 45, 45)))._winner()) == "near"
+    assert named(search(Lab(fast=(0.5, 35, 35), near=(0.51, 45, 45)))._winner()) == "fast"
+    assert named(search(Lab(fast=(0.5, 35, 35), equal=(0.5, 45, 45)))._winner()) == "equal"
+
+
+def test_the_other_granularity_is_tried_on_the_fastest_family_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    families = [("static", PLAN), ("dynamic MatMul", {"a": "dynamic"})]
+    monkeypatch.setattr(module, "whole_model_plans", lambda *_: families)
+    lab = Lab()
+    lab.known = {"static, per-channel": (0.4, 2, 2), "dynamic MatMul, per-channel": (0.5, 30, 30)}
+    search(lab)._families()
+    assert lab.tried == ["static, per-channel", "dynamic MatMul, per-channel", "dynamic MatMul, per-tensor"]
+    assert not lab.trials[-1].recipe.per_channel and lab.trials[-1].recipe.plan == {"a": "dynamic"}
+    untimed = Lab()
+    untimed.times = False
+    search(untimed)._families()
+    assert len(untimed.tried) == 4, "nothing is timed, so that all are tried"
+
+
+@pytest.mark.parametrize(("helps", "speed", "tried"), [("all", 0.62, 2), ("", 0.62, 1), ("all", 0.63, 1)])
+def test_on_another_plan_only_the_fusion_that_has_helped_is_tried(
+    helps: str, speed: float, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(static=(0.5, 30, 30), same=(0.51, 30, 30), dynamic=(speed, 30, 30))
+    lab.trials[2].recipe = QuantRecipe(plan={"a": "dynamic"})
+    asked: list[tuple[str, Any]] = []
+
+    def fusions(_: Any, trial: Trial, __: Any, choices: Any = None) -> Trial:
+        asked.append((trial.name, choices))
+        return Trial("fused", QuantRecipe(fuse=cast(Any, helps)))
+
+    monkeypatch.setattr(module, "with_fusions", fusions)
+    search(lab)._fusions()
+    assert asked == [("static", None), ("dynamic", ("all",))][:tried]
+    search(Lab())._fusions()
+    assert len(asked) == tried
+
+
+def test_the_smallest_within_the_budget_is_looked_for_from_below() -> None:
+    lab = Lab(tiny=(0.2, 30, 20), small=(0.4, 30, 30), alike=(0.42, 30, 30), large=(0.5, 30, 30))
+    assert named(search(lab)._smallest(None)) == "small"
+    assert lab.full == ["tiny", "small", "alike"]
+    late = Lab(small=(0.4, 30, 30))
+    late.clock.left = 0.0
+    assert search(late)._smallest(None) is None and late.full == []
+    assert named(search(late)._smallest(late.trials[0])) == "small", "the winner was judged"
+
+
+def test_limits_ask_for_the_budget_of_as_few_as_possible() -> None:
+    lab = Lab(slow=(0.9, 30, 30), broken=(0.3, 30, 20), fast=(0.4, 30, 30), heavy=(0.41, 30, 30))
+    asked: list[str] = []
+
+    def within(trial: Trial) -> bool:
+        asked.append(trial.name)
+        return trial.name != "broken"
+
+    assert named(ResultLimits(max_ratio=0.5).choose(lab.trials, within, lab.trials[0])) == "fast"
+    assert asked == ["broken", "fast"]
+    preferred = lab.trials[2]
+    assert ResultLimits(max_ratio=0.5).choose(lab.trials, within, preferred) is preferred
+    assert named(ResultLimits(minimise="size").choose(lab.trials, within, preferred)) == "fast"
+    lab.trials[3].latency = LatencyRatio(0.2, 0.2, 0.2, 1.0, 0.2, 1)
+    assert named(ResultLimits(minimise="size").choose(lab.trials, within, preferred)) == "heavy", "2.5 % larger"
+    assert "slow" not in asked
+    assert ResultLimits(max_bytes=100).choose(lab.trials, within, None) is None
+
+
+@pytest.mark.parametrize(("best", "tried"), [(39.9, 2), (40.0, 1)])
+def test_other_range_methods_are_not_tried_where_the_first_loses_nothing(best: float, tried: int) -> None:
+    lab = Lab()
+    lab.known = {"static, per-channel, minmax": (0.5, best, best)}
+    found: Any = search(lab)
+    weight = ir.Value(name="w", const_value=ir.tensor(np.ones((4, 4), np.float32)))
+    found.nodes = [ir.node("Gemm", [ir.Value(name="x"), weight], name="a")]
+    found._method()
+    assert len(lab.tried) == tried
+
+
+def test_what_has_the_same_integers_is_not_repaired_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(first=(0.3, 15, 15), fused=(0.31, 15, 15), smoothed=(0.32, 15, 15), quiet=(0.32, 18, 18))
+    lab.trials[1].recipe = QuantRecipe(plan=PLAN, fuse="all")
+    lab.trials[2].recipe = QuantRecipe(plan=PLAN, smooth=0.5)
+    lab.trials[3].recipe = QuantRecipe(plan=PLAN, equalize=True)
+    lab.clock.first_half = lambda _: lambda: True
+    asked: list[str] = []
+    monkeypatch.setattr(module, "repair", lambda _, trial, *__: asked.append(trial.name))
+    found = search(lab)
+    found.repaired = []
+    found._repairs()
+    assert asked[:2] == ["first", "quiet"], "of two that are as fast the more accurate one"
