@@ -11,6 +11,7 @@ import torch
 from torch.onnx import symbolic_helper
 
 from onnxtool.conversion.pytorch import export_errors as blame
+from onnxtool.conversion.pytorch.translations import translations
 
 _TYPES = sorted(
     f"tensor({name})"
@@ -35,7 +36,7 @@ def with_custom_operators(export: Callable[[Table], Result], keep: bool) -> Resu
         export: exports with the given table.
         keep: False calls it once, with the operators alone that torch's exporter lacks.
     """
-    table: dict[Any, Callable[..., Any]] = {torch.ops.aten.sort.stable: _stable_sort}
+    table = translations()
     while True:
         try:
             return export(table)
@@ -109,18 +110,6 @@ def _resolve(name: str, overload: str) -> Any:
         return None
     packet = getattr(getattr(torch.ops, namespace), rest, None)
     return getattr(packet, overload, None)
-
-
-def _stable_sort(values: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-    """Torch 2.13 has a translation of aten::sort, and none of its stable form: ONNX's TopK is stable, since of equal
-    values it takes the one of lower index first.
-    """
-    del stable
-    op = onnxscript.opset18
-    if len(values.shape) == 0:
-        return values, op.Constant(value_int=0)
-    size = op.Reshape(op.Gather(op.Shape(values), op.Constant(value_int=dim), axis=0), op.Constant(value_ints=[1]))
-    return op.TopK(values, size, axis=dim, largest=int(descending), sorted=1)
 
 
 def _translation(operator: Any) -> Callable[..., Any]:

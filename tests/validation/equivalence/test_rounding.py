@@ -120,9 +120,17 @@ def test_only_what_comes_from_sigmoid_itself_has_its_error() -> None:
         node("Tanh", ["x"], ["t"]),
         node("Gather", ["z", "i"], ["chosen"]),
         node("Cast", ["p"], ["i"], to=7),
+        node("Sigmoid", ["z"], ["objectness"]),
+        node("Mul", ["p", "objectness"], ["score"]),
+        node("ReduceMax", ["score"], ["best"], keepdims=0),
+        node("TopK", ["p", "k"], ["top", "place"]),
     ]
-    found = kernel_errors(_sigmoid(nodes, ["p", "turned", "joined", "log", "weighed", "t", "chosen"]))
-    assert set(found) == {"p", "turned", "joined"}
+    # The nodes in an order that they can run in: the runtime and the walk both need it.
+    nodes.insert(nodes.index(nodes[6]), nodes.pop(7))
+    outputs = ["p", "turned", "joined", "log", "weighed", "t", "chosen", "score", "best", "top", "place"]
+    found = kernel_errors(_sigmoid(nodes, outputs))
+    assert set(found) == {"p", "turned", "joined", "score", "best", "top"}
+    assert found["best"] == found["score"] == 2 * found["p"]
 
 
 class _Exact:

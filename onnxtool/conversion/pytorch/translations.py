@@ -1,0 +1,112 @@
+"""Operators that the exporter of torch 2.13 has no translation for, or one that loses what decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnxscript
+import torch
+
+op = onnxscript.opset18
+
+
+def translations() -> dict[Any, Callable[..., Any]]:
+    """What torch.export's exporter is to write for each of these operators."""
+    aten = torch.ops.aten
+    return {
+        aten.sort.stable: _stable_sort,
+        aten.median.default: _median,
+        aten.median.dim: _median_along,
+        aten._cdist_forward.default: _distances,
+        aten.log_sigmoid.default: _log_sigmoid,
+        aten.expm1.default: _expm1,
+        aten.log1p.default: _log1p,
+    }
+
+
+def _stable_sort(values: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """Torch's exporter has a translation of aten::sort, and none of its stable form: ONNX's TopK is stable, since of
+    equal values it takes the one of lower index first.
+    """
+    del stable
+    if len(values.shape) == 0:
+        return values, op.Constant(value_int=0)
+    return op.TopK(values, _size(values, dim), axis=dim, largest=int(descending), sorted=1)
+
+
+def _median_along(values: Any, dim: int, keepdim: bool = False) -> Any:
+    if len(values.shape) == 0:
+        return values, op.Constant(value_int=0)
+    found = _middle(values, dim)
+    return tuple(found if keepdim else [op.Squeeze(part, op.Constant(value_ints=[dim])) for part in found])
+
+
+def _median(values: Any) -> Any:
+    flat = op.Reshape(values, op.Constant(value_ints=[-1]))
+    return op.Squeeze(_middle(flat, 0)[0], op.Constant(value_ints=[0]))
+
+
+def _middle(values: Any, dim: int) -> list[Any]:
+    """Values and places of the lower of the two in the middle, as torch's median is defined: the last of the smallest
+    (n + 1) // 2.
+    """
+    one = op.Constant(value_ints=[1])
+    count = op.Div(op.Add(_size(values, dim), one), op.Constant(value_ints=[2]))
+    smallest, places = op.TopK(values, count, axis=dim, largest=0, sorted=1)
+    last = op.Sub(count, one)
+    return [op.Gather(part, last, axis=dim) for part in (smallest, places)]
+
+
+def _distances(a: Any, b: Any, p: float, compute_mode: int | None = None) -> Any:
+    """Of all pairs of rows, from their differences: the exporter's |a|^2 + |b|^2 - 2ab loses what is close together.
+
+    Takes [..., n, d] and [..., m, d], gives [..., n, m].
+    """
+    del compute_mode
+    last = op.Constant(value_ints=[-1])
+    apart = op.Abs(op.Sub(op.Unsqueeze(a, op.Constant(value_ints=[-2])), op.Unsqueeze(b, op.Constant(value_ints=[-3]))))
+    if p == 0:
+        return op.ReduceSum(op.Sign(apart), last, keepdims=0)
+    if p == 1:
+        return op.ReduceSum(apart, last, keepdims=0)
+    if p == 2:
+        return op.ReduceL2(apart, last, keepdims=0)
+    if p == float("inf"):
+        return op.ReduceMax(apart, last, keepdims=0)
+    total = op.ReduceSum(op.Pow(apart, _like(p, apart)), last, keepdims=0)
+    return op.Pow(total, _like(1 / p, apart))
+
+
+def _log_sigmoid(values: Any) -> Any:
+    """-log(1 + e^-x): the logarithm of Sigmoid is minus infinity from -17 on."""
+    return op.Neg(op.Softplus(op.Neg(values)))
+
+
+def _expm1(values: Any) -> Any:
+    """e^x - 1 = tanh(x / 2) (e^x + 1): the exporter's e^x - 1 has no correct digit left at 1e-7."""
+    half = op.Mul(values, _like(0.5, values))
+    return op.Mul(op.Tanh(half), op.Add(op.Exp(values), _like(1, values)))
+
+
+def _log1p(values: Any) -> Any:
+    """log(1 + x) with the part of x that 1 + x drops made good; the exporter's has no correct digit left at 1e-7.
+
+    Source: Goldberg 1991, "What every computer scientist should know about floating-point arithmetic", theorem 4.
+    """
+    one = _like(1, values)
+    more = op.Add(one, values)
+    kept = op.Sub(more, one)  # what 1 + x has of x
+    usual = op.Log(more)
+    exact = op.Or(op.Equal(kept, _like(0, values)), op.IsInf(kept))
+    scaled = op.Mul(usual, op.Div(values, op.Where(exact, one, kept)))
+    return op.Where(op.Equal(kept, _like(0, values)), values, op.Where(op.IsInf(kept), usual, scaled))
+
+
+def _size(values: Any, dim: int) -> Any:
+    """The size of a dim, as a list of one number."""
+    return op.Reshape(op.Gather(op.Shape(values), op.Constant(value_int=dim), axis=0), op.Constant(value_ints=[1]))
+
+
+def _like(number: float, values: Any) -> Any:
+    return op.CastLike(op.Constant(value_float=float(number)), values)

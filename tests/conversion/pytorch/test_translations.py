@@ -1,0 +1,63 @@
+"""Operators that torch's exporter lacks or loses digits in come out as torch computes them, to the last digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import onnxtool
+
+torch = pytest.importorskip("torch")
+
+
+class Precise(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.nn.functional.logsigmoid(x), torch.expm1(x), torch.log1p(x)
+
+
+class Middle(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.median(1).values, x.median(-1, keepdim=True).values, x.median()
+
+
+class Distances(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.cdist(x, y, p=p) for p in (2.0, 1.0, 3.0))
+
+
+def session(model: torch.nn.Module, path: Path, **shapes: tuple[str | int, ...]) -> onnxruntime.InferenceSession:
+    report = onnxtool.convert(model.eval(), path, input_shapes=shapes, effort="quick")
+    assert report.ok
+    return onnxruntime.InferenceSession(path)
+
+
+def test_logarithms_and_exponentials_keep_the_digits_of_small_numbers(tmp_path: Path) -> None:
+    net = session(Precise(), tmp_path / "out.onnx", x=("batch", 4))
+    magnitudes = 10.0 ** np.arange(-12, 2)
+    x = np.concatenate([magnitudes, -magnitudes, [0, 80, -80, np.inf]]).astype(np.float32).reshape(-1, 4)
+    wide = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        expected = -np.logaddexp(0, -wide), np.expm1(wide), np.log1p(wide)
+    for found, exact in zip(net.run(None, {"x": x}), expected, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=2e-6)
+
+
+def test_a_median_is_the_lower_of_the_two_in_the_middle(tmp_path: Path) -> None:
+    net = session(Middle(), tmp_path / "out.onnx", x=("batch", "length", 4))
+    for length in (1, 2, 5, 8):
+        x = np.random.default_rng(length).standard_normal((3, length, 4)).astype(np.float32)
+        for found, exact in zip(net.run(None, {"x": x}), Middle()(torch.from_numpy(x)), strict=True):
+            np.testing.assert_array_equal(found, exact.numpy())
+
+
+def test_rows_close_together_keep_their_distance(tmp_path: Path) -> None:
+    net = session(Distances(), tmp_path / "out.onnx", x=("n", 3), y=("m", 3))
+    x = np.random.default_rng(0).uniform(100, 101, (4, 3)).astype(np.float32)
+    y = np.concatenate([x[:2] + np.float32(1e-3), x[2:3], x[:1] - 50])
+    apart = np.abs(x[:, None].astype(np.float64) - y[None])
+    exact = [np.sqrt((apart**2).sum(-1)), apart.sum(-1), (apart**3).sum(-1) ** (1 / 3)]
+    for found, wanted in zip(net.run(None, {"x": x, "y": y}), exact, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-12)
