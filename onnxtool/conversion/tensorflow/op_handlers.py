@@ -16,6 +16,9 @@ def register() -> None:
     handlers = (
         ("Erfc", 9, _erfc),
         ("Expm1", 9, _expm1),
+        ("Log1p", 9, _log1p),
+        ("LookupTableFindV2", 9, _lookup),
+        ("OneHot", 13, _one_hot),
         ("Bitcast", 9, _sign_bit),
         ("Bucketize", 16, _bucketize),
         ("FloorDiv", 13, _floor_div),
@@ -47,6 +50,96 @@ def _expm1(graph: Any, node: Any, **_: Any) -> None:
     power = graph.make_node("Exp", [source]).output[0]
     above = graph.make_node("Add", [power, one]).output[0]
     graph.make_node("Mul", [tangent, above], outputs=[result], dtypes=[dtype], shapes=[shape])
+
+
+def _log1p(graph: Any, node: Any, **_: Any) -> None:
+    """log(1 + x), times x over what 1 + x has of it: that makes good what the sum drops of a small x.
+
+    Source: Goldberg 1991, "What every computer scientist should know about floating-point arithmetic", theorem 4.
+    """
+    dtype, shape = graph.get_dtype(node.output[0]), graph.get_shape(node.output[0])
+    source, result = node.input[0], node.output[0]
+    graph.remove_node(node.name)
+    zero, one, largest = (
+        graph.make_const(f"{node.name}_{name}", np.array(number, _numpy_type(dtype))).output[0]
+        for name, number in (("zero", 0), ("one", 1), ("largest", np.finfo(_numpy_type(dtype)).max))
+    )
+    more = graph.make_node("Add", [source, one]).output[0]
+    kept = graph.make_node("Sub", [more, one]).output[0]
+    usual = graph.make_node("Log", [more]).output[0]
+    nothing = graph.make_node("Equal", [kept, zero]).output[0]
+    infinite = graph.make_node("Greater", [kept, largest]).output[0]
+    plain = graph.make_node("Or", [nothing, infinite]).output[0]
+    divisor = graph.make_node("Where", [plain, one, kept]).output[0]
+    share = graph.make_node("Div", [source, divisor]).output[0]
+    scaled = graph.make_node("Mul", [usual, share]).output[0]
+    finite = graph.make_node("Where", [infinite, usual, scaled]).output[0]
+    graph.make_node("Where", [nothing, source, finite], outputs=[result], dtypes=[dtype], shapes=[shape])
+
+
+def _lookup(graph: Any, node: Any, initialized_tables: Any, **rest: Any) -> None:
+    """Tables from integers to integers (Keras' IntegerLookup); tf2onnx has those of words."""
+    from onnx import TensorProto
+    from tf2onnx.constants import AI_ONNX_ML_DOMAIN
+    from tf2onnx.custom_opsets.onnx_ml import LookupTableFind
+
+    table = node.inputs[0]
+    while table.type == "Identity":
+        table = table.inputs[0]
+    name = table.get_attr_value("shared_name")
+    kinds = {graph.get_dtype(node.input[1]), graph.get_dtype(node.output[0])}
+    if kinds != {TensorProto.INT64} or name not in initialized_tables or not node.inputs[2].is_const():
+        LookupTableFind.version_8(graph, node, initialized_tables=initialized_tables, **rest)
+        return
+    keys, values = (np.asarray(part).tolist() for part in initialized_tables[name])
+    attributes = {
+        "keys_int64s": keys,
+        "values_int64s": values,
+        "default_int64": int(node.inputs[2].get_tensor_value(as_list=False)),
+    }
+    source, result, shape = node.input[1], node.output[0], graph.get_shape(node.output[0])
+    graph.remove_node(node.name)
+    graph.make_node(
+        "LabelEncoder", [source], domain=AI_ONNX_ML_DOMAIN, outputs=[result], attr=attributes,
+        shapes=[shape], dtypes=[TensorProto.INT64],
+    )  # fmt: skip
+    if not graph.find_output_consumers(table.output[0]):
+        graph.remove_node(table.name)
+
+
+def _one_hot(graph: Any, node: Any, **_: Any) -> None:
+    """Where an index is the class. ONNX's OneHot counts indices below zero from the end, and TensorFlow's does not."""
+    from onnx import TensorProto
+
+    dtype, shape = graph.get_dtype(node.output[0]), graph.get_shape(node.output[0])
+    (indices, depth, on, off), result = node.input, node.output[0]
+    axis, rank = node.get_attr_value("axis", -1), graph.get_rank(indices)
+    if axis != -1 and rank is None:
+        raise NotImplementedError("OneHot along another axis than the last, of a tensor of unknown rank")
+    known = node.inputs[1].get_tensor_value(as_list=False) if node.inputs[1].is_const() else None
+    graph.remove_node(node.name)
+
+    def listed(name: str, numbers: Any) -> str:
+        return str(graph.make_const(f"{node.name}_{name}", np.asarray(numbers, np.int64)).output[0])
+
+    if known is not None:
+        classes = listed("classes", np.arange(int(known)))
+    else:
+        count = graph.make_node("Cast", [depth], attr={"to": TensorProto.INT64}).output[0]
+        classes = graph.make_node("Range", [listed("first", 0), count, listed("step", 1)]).output[0]
+    whole = graph.make_node("Cast", [indices], attr={"to": TensorProto.INT64}).output[0]
+    wide = graph.make_node("Unsqueeze", [whole, listed("axis", [axis])]).output[0]
+    if axis not in (-1, rank):
+        classes = graph.make_node("Unsqueeze", [classes, listed("after", np.arange(1, rank - axis + 1))]).output[0]
+    chosen = graph.make_node("Equal", [wide, classes]).output[0]
+    # The runtime's Where has no kernel for these types.
+    carrier = {TensorProto.BOOL: TensorProto.UINT8, TensorProto.FLOAT16: TensorProto.FLOAT}.get(dtype)
+    if carrier is None:
+        graph.make_node("Where", [chosen, on, off], outputs=[result], dtypes=[dtype], shapes=[shape])
+        return
+    on, off = (graph.make_node("Cast", [value], attr={"to": carrier}).output[0] for value in (on, off))
+    carried = graph.make_node("Where", [chosen, on, off], dtypes=[carrier], shapes=[shape]).output[0]
+    graph.make_node("Cast", [carried], attr={"to": dtype}, outputs=[result], dtypes=[dtype], shapes=[shape])
 
 
 def _sign_bit(graph: Any, node: Any, **_: Any) -> None:

@@ -259,6 +259,18 @@ def test_files_of_keras_2_with_settings_that_are_gone(keras: Any, tmp_path: Path
         convert(tmp_path / "steps.h5", tmp_path / "n.onnx")
 
 
+def test_numbers_are_looked_up(keras: Any, tmp_path: Path) -> None:
+    number = keras.Input((2,), dtype="int64", name="number")
+    found = keras.layers.IntegerLookup(vocabulary=[3, 500, -9], num_oov_indices=1)(number)
+    with quiet():
+        keras.Model(number, found).save(tmp_path / "m.keras")
+    assert convert(tmp_path / "m.keras", tmp_path / "m.onnx", effort="quick").ok
+    given = np.array([[3, 500], [-9, 0], [9, -3]])
+    np.testing.assert_array_equal(
+        *OnnxRunner.open(tmp_path / "m.onnx").run({"number": given}).values(), [[1, 2], [3, 0], [0, 0]]
+    )
+
+
 def test_words_are_looked_up(keras: Any, tmp_path: Path) -> None:
     words = keras.Input((1,), dtype="string", name="word")
     found = keras.layers.StringLookup(vocabulary=["cat", "dog", "fish"])(words)

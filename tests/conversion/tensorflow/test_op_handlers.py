@@ -33,6 +33,27 @@ def test_division_and_remainder_round_down(dtype: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, x // 3 + 100 * (x % np.array(-7, dtype)))
 
 
+@pytest.mark.parametrize(("axis", "dtype"), [(-1, "float32"), (1, "int32"), (0, "bool")])
+def test_one_hot_of_what_is_no_class_is_empty(axis: int, dtype: str, tmp_path: Path) -> None:
+    source = saved(lambda _, x: tf.one_hot(x, 3, axis=axis, dtype=dtype, on_value=True if dtype == "bool" else 5,
+                                           off_value=False if dtype == "bool" else 2), "int64", tmp_path)  # fmt: skip
+    assert onnxtool.convert(source, tmp_path / "out.onnx", effort="quick").ok
+    x = np.array([[-3, -1, 0, 2], [1, 3, 20, -21]])
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
+    on, off = (True, False) if dtype == "bool" else (5, 2)
+    exact = np.moveaxis(np.where(x[..., None] == np.arange(3), on, off), -1, axis)
+    np.testing.assert_array_equal(found, exact)
+
+
+def test_the_logarithm_of_one_and_a_little_more(tmp_path: Path) -> None:
+    source = saved(lambda _, x: tf.math.log1p(x), "float32", tmp_path)
+    assert onnxtool.convert(source, tmp_path / "out.onnx", effort="quick").ok
+    x = np.array([[1e-9, -1e-7, 1e-4, 0], [1, -0.5, 1e6, np.inf], [-1, -2, -np.inf, np.nan]], np.float32)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found, np.log1p(x.astype(np.float64)), rtol=1e-6)
+
+
 def test_a_model_that_counts_is_refused(tmp_path: Path) -> None:
     source = saved(lambda module, x: x * module.count.assign_add(1), "int64", tmp_path)
     with pytest.raises(UnsupportedError, match="changes its own variables"):
