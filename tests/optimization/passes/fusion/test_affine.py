@@ -229,6 +229,15 @@ def test_other_pads_stay(optimized, pad: str) -> None:
     assert result.after == {"Pad": 1, "Conv": 1}
 
 
+@pytest.mark.parametrize(("rows", "stays"), [(15, False), (16, True)])
+def test_a_pad_before_a_long_kernel_stays(optimized, rows: int, stays: bool) -> None:
+    # The runtime takes up to twice as long over the padded edges of such a kernel.
+    weights = {"w": normal(6, 4, rows, 1), "p": np.array([0, 0, 1, 0, 0, 0, 2, 0], np.int64)}
+    text = "g (float[n, 4, 32, 8] x) => (float[n, 6, p1, q1] y) { a = Pad (x, p) y = Conv (a, w) }"
+    result = optimized(text, weights=weights, exact=False)
+    assert result.after == ({"Pad": 1, "Conv": 1} if stays else {"Conv": 1})
+
+
 def test_a_pad_before_maxpool_stays(optimized) -> None:
     # The runtime's own optimizer fuses this and gives wrong values: MaxPool pads with minus infinity, not zero.
     result = optimized(
