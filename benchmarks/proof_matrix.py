@@ -22,6 +22,7 @@ from proof_pairs import Pair, graph, sound_pairs, wrong_pairs
 from proof_pairs_further import pairs as further_pairs
 from proof_pairs_hidden import hidden_pairs
 from proof_pairs_operators import further_operators
+from proof_pairs_outside import outside
 
 import onnxtool
 from onnxtool.errors import OnnxToolError
@@ -56,7 +57,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results: dict[str, list[tuple[str, str, float]]] = {"wrong": [], "sound": []}
-        wrong, twins = zip(*further_pairs(), *further_operators(), strict=True)
+        wrong, twins = zip(*further_pairs(), *further_operators(), *outside(), strict=True)
         groups = {"wrong": [*wrong_pairs(), *hidden_pairs(), *wrong], "sound": [*sound_pairs(), *twins]}
         for kind, pairs in groups.items():
             for pair in pairs if kind == "wrong" or not chosen.swapped else ():

@@ -133,7 +133,7 @@ class EquivalenceCheck:
             return self._own[name]
         off = (self._evidence.quantized or {}).get(name)
         if off is None or self._tolerance.bits:
-            error = 0.0 if self._tolerance.bits else self._evidence.kernel_errors.get(name, 0.0)
+            error = self._evidence.kernel_errors.get(name, 0.0)  # nothing is allowed where bits count
             return replace(self._tolerance, least=max(self._tolerance.least, error))
         # A float output is a step times an integer, rounded.
         atol = self._tolerance.atol

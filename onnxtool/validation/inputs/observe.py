@@ -101,14 +101,15 @@ def observe(
             observed.attempted.append(made)
             continue
         usable = telling(outputs, kind, doubles=takes_doubles(specs))
-        if usable or breaks(feeds, outputs):
+        broken = not usable and breaks(feeds, outputs, missing=facts.missing)
+        if usable or broken:
             kept += feeds_bytes(feeds) + feeds_bytes({k: v for k, v in outputs.items() if isinstance(v, np.ndarray)})
         if usable:
             observed.trials.append(Trial(label, kind, feeds, outputs))
             continue
         observed.unusable.append(label)
         observed.attempted.append(made)
-        if breaks(feeds, outputs):
+        if broken:
             observed.broken.append(Trial(label, BROKEN, feeds, outputs))
     return observed
 
@@ -221,11 +222,19 @@ def _masked_long(
             yield f"{sizes.label}, {label}", kind, made
 
 
-def breaks(feeds: Feeds, outputs: Mapping[str, Any]) -> bool:
-    """Whether a model gives NaN or infinity for usual numbers: finite ones that are not large."""
+def breaks(feeds: Feeds, outputs: Mapping[str, Any], *, missing: bool = False) -> bool:
+    """Whether a model gives NaN or infinity for usual numbers: finite ones that are not large.
+
+    Args:
+        feeds: what it was given.
+        outputs: what it gave.
+        missing: NaN is usual, because a graph asks for it.
+    """
     for array in map(np.asarray, feeds.values()):
-        if array.dtype.kind in "fV" and not bool((np.abs(array.astype(np.float64)) <= _USUAL).all()):
-            return False
+        if array.dtype.kind in "fV":
+            wide = np.abs(array.astype(np.float64))
+            if not bool(((wide <= _USUAL) | (missing & np.isnan(wide))).all()):
+                return False
     floats = [a for a in map(np.asarray, flatten(outputs).values()) if a.dtype.kind in "fV"]
     with np.errstate(all="ignore"):
         return any(not bool(np.isfinite(a).all()) for a in floats)

@@ -237,3 +237,36 @@ def test_whole_numbers_that_are_equal_are_off_by_nothing() -> None:
     assert (found.max_abs, found.mean_abs) == (0.0, 0.0)
     assert difference(np.int64([2**60]), np.int64([2**60 + 1])).max_abs == 1.0
     assert difference(np.zeros((0, 2)), np.zeros((0, 2))).mean_abs == 0.0
+
+
+def test_of_runs_that_are_equally_far_off_the_first_is_shown() -> None:
+    entry, one = Difference("y", Tolerance()), np.float32([1.0, 2.0])
+    entry.add(one, one)
+    for _ in range(2):
+        entry.add(one, one + np.float32([0.5, 0.0]))
+    assert (entry.result().worst_run, entry.result().worst_index) == (1, (0,))
+
+
+def test_rows_no_longer_than_the_number_of_largest_have_no_share() -> None:
+    for top_k, share in ((6, None), (1, None), (5, 1.0)):
+        entry = Difference("y", Tolerance(), top_k=top_k)
+        entry.add(ROWS, ROWS)
+        assert entry.result().top_k == share
+
+
+def test_how_far_rounding_moves_the_reference_is_told() -> None:
+    a = np.random.default_rng(0).standard_normal((50, 2)).astype(np.float32)
+    again, b = a.copy(), a.copy()
+    again[3, 0] += 0.125
+    b[7, 0] += 0.125
+    entry = Difference("y", Tolerance())
+    entry.add(a, a, lambda: again)
+    assert entry.rounding == 0.0
+    entry.add(a, b, lambda: again)
+    assert entry.rounding == pytest.approx(0.125, rel=1e-3)
+
+
+def test_complex_numbers_agree_in_both_parts() -> None:
+    a = np.array([[1 + 1j], [2 - 3j]], np.complex64)
+    assert agrees(a, a, Tolerance())
+    assert not agrees(a, a.conj(), Tolerance())

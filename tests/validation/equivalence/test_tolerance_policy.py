@@ -15,6 +15,7 @@ from onnxtool.validation.equivalence.tolerance_policy import (
     LEAST_SCALE,
     RTOL,
     ColumnScales,
+    Scales,
     Tolerance,
     allowed_error,
     column_sums,
@@ -155,6 +156,7 @@ def test_copies_of_a_row_tell_no_more_than_one() -> None:
         (np.zeros((3, 2)), (3, 2, 1), 1),
         (np.zeros((600, 2)), (600, 2, 1), 600),
         (np.zeros((512, 2)), (512, 2, 1), 1),
+        (np.array([[1.0], [np.nan], [np.inf]]), (3, 1, 1), 2),
         (np.zeros((2, 3, 1000)), (2, 3, 1000), 2000),
     ],
 )
@@ -179,6 +181,14 @@ def test_one_number_near_zero_among_its_neighbours_is_not_held_to_itself() -> No
     assert not ok(a, b)
 
 
+def test_each_element_has_the_scale_of_its_channel() -> None:
+    scales = Scales(((3, 4, np.array([1.0, 2.0, 3.0])),))
+    assert scales.at(0, 24).tolist() == ([1.0] * 4 + [2.0] * 4 + [3.0] * 4) * 2
+    assert scales.at(3, 5).tolist() == [1.0, 2.0]
+    both = Scales(((3, 4, np.array([1.0, 2.0, 3.0])), (2, 1, np.array([1.5, 9.0]))))
+    assert both.at(4, 8).tolist() == [1.5, 2.0, 1.5, 2.0]
+
+
 def test_a_column_known_from_earlier_runs_keeps_its_scale() -> None:
     scales = ColumnScales()
     scales.add(normal(20, 1) * 100)
@@ -198,7 +208,8 @@ def test_half_precision_is_a_few_of_its_rounding_steps(dtype: str, step: float) 
     assert (wide.rtol, wide.atol) == (HALF_STEPS * step, HALF_STEPS * step) and HALF_STEPS == 8
     assert Tolerance(0.5, 0.5).widened(dtype) == Tolerance(0.5, 0.5)
     assert Tolerance().widened("float32", None) == Tolerance()
-    assert BITS.widened(dtype) == BITS
+    assert BITS.widened(dtype) == BITS and (BITS.rtol, BITS.atol) == (0.0, 0.0)
+    assert Tolerance().widened() == Tolerance()
     a = normal(40, 3)
     assert ok(a, a * np.float32(1 + 7 * step), precision=dtype)
     assert not ok(a, a * np.float32(1 + 20 * step), precision=dtype)

@@ -10,7 +10,7 @@ import pytest
 
 from onnxtool.model.spec import TensorSpec
 from onnxtool.validation.inputs.facts import Facts
-from onnxtool.validation.inputs.observe import _Pace, observe, takes_doubles, telling
+from onnxtool.validation.inputs.observe import _Pace, breaks, observe, takes_doubles, telling
 from onnxtool.validation.inputs.trial import Budget, Trial
 
 FLOAT = np.dtype("float32")
@@ -154,3 +154,34 @@ def test_models_of_doubles_take_one_somewhere() -> None:
     assert takes_doubles([single, double])
     assert takes_doubles([double])
     assert not takes_doubles([single])
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "missing", "expected"),
+    [
+        ([1.0, 2.0], [1.0, np.nan], False, True),
+        ([1.0, 2.0], [1.0, np.inf], False, True),
+        ([1.0, 2.0], [1.0, 1e31], False, False),
+        ([1.0, 2e4], [1.0, np.nan], False, False),  # large numbers overflow
+        ([1.0, np.nan], [1.0, np.nan], False, False),
+        ([1.0, np.nan], [1.0, np.nan], True, True),
+        ([1.0, np.inf], [1.0, np.nan], True, False),
+    ],
+)
+def test_which_numbers_a_model_breaks_on(x: list[float], y: list[float], missing: bool, expected: bool) -> None:
+    feeds = {"ids": np.array([10**9]), "x": np.float32(x)}
+    assert breaks(feeds, {"n": np.array([3]), "y": np.float32(y)}, missing=missing) is expected
+
+
+def test_what_a_model_breaks_on_is_kept_beside_what_proves_something() -> None:
+    class Logarithm(Sum):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            return {"y": np.log(feeds["x"])}
+
+    runner = Logarithm("b", 3)
+    runs = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 5)]
+    found = observe(runner, runner.inputs, runs, Facts(), Budget("normal"))
+    assert found.broken and all(t.kind == "not finite" for t in found.broken)
+    assert all(np.isnan(t.outputs["y"]).any() or np.isinf(t.outputs["y"]).any() for t in found.broken)
+    assert not any("1e+20" in t.label or "100,000" in t.label for t in found.broken)
+    assert {t.label for t in found.broken} <= set(found.unusable)
