@@ -25,6 +25,7 @@ import proof_source_fitted as fitted
 import proof_source_frozen as frozen
 import proof_source_further as further
 import proof_source_models as models
+import proof_source_outside as outside
 import torch
 
 import onnxtool
@@ -116,7 +117,7 @@ def cases() -> Iterator[Case]:
         yield Case(name, make, {}, feeds, classical_alone, classical_run)
     for found in further.torch_further():
         yield Case(*found, torch_alone, torch_run)
-    for found in frozen.torch_frozen():
+    for found in (*frozen.torch_frozen(), *outside.torch_outside()):
         yield Case(*found, torch_alone, torch_run)
     for found in (*further.classical_further(), *fitted.classical_fitted()):
         yield Case(*found, classical_alone, classical_run)

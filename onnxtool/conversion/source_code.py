@@ -8,8 +8,9 @@ import datetime
 import dis
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -23,10 +24,24 @@ _LIBRARIES = (
 )  # fmt: skip
 _INSTALLED = ("site-packages", "dist-packages")
 _READERS = {"COMPARE_OP", "BINARY_OP", "CONTAINS_OP", "CALL", "PRECALL", "CALL_FUNCTION"}
+_NAMES = {"LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF"}
 _BACK = 8  # instructions before a comparison that make its operands
 _MOST = 64
 _LARGEST_SIZE = 8192
 _LOOKUPS = ("/os.py", "<frozen os>", "/_collections_abc.py", "<frozen _collections_abc>")
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What names stood for when code was called.
+
+    Attributes:
+        owner: self.
+        known: globals, arguments and what functions around it hold.
+    """
+
+    owner: Any
+    known: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -47,19 +62,18 @@ class CodeRead:
 def read_code(run: Callable[[], Any]) -> CodeRead:
     """Run a source once and read the code that it ran.
 
-    Constants and attributes (`self.window`) beside comparisons, divisions and calls such as `min` count; of code that
-    is not installed, every constant does.
+    Constants, attributes (`self.window`), arguments and globals beside comparisons, divisions and calls such as `min`
+    count, and the numbers in sets, lists and dicts among these; of code that is not installed, every constant does.
 
     Args:
         run: one forward pass.
-
     """
-    seen: dict[CodeType, Any] = {}
+    seen: dict[CodeType, _Names] = {}
     machine: dict[str, None] = {}
 
     def watch(frame: FrameType, event: str, called: Any) -> None:
         if event == "call" and frame.f_code not in seen and _is_telling(frame.f_code):
-            seen[frame.f_code] = frame.f_locals.get("self")
+            seen[frame.f_code] = _Names(frame.f_locals.get("self"), {**frame.f_globals, **frame.f_locals})
         if event == "c_call" and _is_clock(called) and _is_own(frame.f_code):
             machine[f"the clock ({_place(frame)})"] = None
         if event == "call" and frame.f_locals.get("self") is os.environ and (asker := _asker(frame)) is not None:
@@ -75,8 +89,8 @@ def read_code(run: Callable[[], Any]) -> CodeRead:
         sys.setprofile(before)
     sizes: dict[int, int] = {}
     values: dict[float, int] = {}
-    for code, owner in seen.items():
-        for number, weight in _numbers(code, owner):
+    for code, names in seen.items():
+        for number, weight in _numbers(code, names):
             if isinstance(number, int) and 1 < number <= _LARGEST_SIZE:
                 sizes[number] = max(weight, sizes.get(number, 0))
             elif isinstance(number, float) and number == number and abs(number) < 1e30:
@@ -87,6 +101,30 @@ def read_code(run: Callable[[], Any]) -> CodeRead:
                 values.setdefault(float(number), weight - 1)
     ordered = sorted(sizes, key=lambda n: -sizes[n])[:_MOST]
     return CodeRead(ordered, sorted(values, key=lambda n: -values[n])[:_MOST], list(machine))
+
+
+def caught_errors(run: Callable[[], Any], library: str) -> list[str]:
+    """Where a source's own code goes on after a function of a library raised an error ("net.py line 7").
+
+    Args:
+        run: one forward pass; an error that ends it is its caller's.
+        library: "torch".
+    """
+    places: dict[str, None] = {}
+
+    def watch(frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_exception" and _is_own(frame.f_code):
+            modules = (getattr(called, "__module__", None), type(getattr(called, "__self__", None)).__module__)
+            if any((module or "").partition(".")[0] == library for module in modules):
+                places[_place(frame)] = None
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return list(places)
 
 
 def _is_clock(called: Any) -> bool:
@@ -125,7 +163,7 @@ def _installed(name: str) -> bool:
     return any(folder in name for folder in _INSTALLED)
 
 
-def _numbers(code: CodeType, owner: Any) -> list[tuple[int | float, int]]:
+def _numbers(code: CodeType, names: _Names) -> list[tuple[int | float, int]]:
     found: list[tuple[int | float, int]] = []
     instructions = list(dis.get_instructions(code))
     for place, instruction in enumerate(instructions):
@@ -133,14 +171,23 @@ def _numbers(code: CodeType, owner: Any) -> list[tuple[int | float, int]]:
             continue
         weight = 3 if instruction.opname == "COMPARE_OP" else 2
         for operand in instructions[max(0, place - _BACK) : place]:
-            number = operand.argval if operand.opname == "LOAD_CONST" else None
-            if operand.opname in ("LOAD_ATTR", "LOAD_METHOD") and owner is not None:
-                number = _attribute(owner, operand.argval)
-            if isinstance(number, (int, float)) and not isinstance(number, bool):
-                found.append((number, weight))
+            value = operand.argval if operand.opname == "LOAD_CONST" else None
+            if operand.opname in ("LOAD_ATTR", "LOAD_METHOD") and names.owner is not None:
+                value = _attribute(names.owner, operand.argval)
+            elif operand.opname in _NAMES:
+                value = names.known.get(operand.argval)
+            found += [(number, weight) for number in _held(value)]
     if not _installed(code.co_filename):
-        found += [(c, 1) for c in code.co_consts if isinstance(c, (int, float)) and not isinstance(c, bool)]
+        found += [(number, 1) for constant in code.co_consts for number in _held(constant)]
     return found
+
+
+def _held(value: Any) -> list[int | float]:
+    """A number, or those in a collection: its members, or the keys of a dict."""
+    if isinstance(value, range):
+        return [value.start, value.stop]
+    members = islice(value, _MOST) if isinstance(value, (tuple, list, set, frozenset, dict)) else (value,)
+    return [m for m in members if isinstance(m, (int, float)) and not isinstance(m, bool)]
 
 
 def _attribute(owner: Any, name: str) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import os
 import time
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from onnxtool.conversion.source_code import read_code
+from onnxtool.conversion.source_code import caught_errors, read_code
 
 
 class Net:
@@ -58,3 +60,65 @@ def test_a_library_that_asks_is_no_matter_of_the_model() -> None:
     import tempfile
 
     assert read_code(tempfile.gettempdirb).machine == []
+
+
+BEYOND = 41
+SPECIAL = frozenset([23, 24])
+
+
+class Holds:
+    """Numbers in collections, arguments and globals."""
+
+    def __init__(self) -> None:
+        self.factors = {29: 3.0}
+        self.bounds = [19, 150]
+        self.between = range(300, 400)
+        self.flag = True
+
+    def attributes(self, length: int = 5) -> float:
+        found = self.factors.get(length, 1.0)
+        return found if length in self.bounds or length in self.between else float(self.flag)
+
+    def names(self, length: int = 5, limit: int = 77) -> bool:
+        return length > limit or length > BEYOND or length in SPECIAL or length in (91, 93)
+
+
+def test_numbers_in_collections_arguments_and_globals() -> None:
+    assert {29, 19, 150, 300, 400} <= set(read_code(Holds().attributes).sizes)
+    assert {77, 41, 23, 24, 91, 93} <= set(read_code(Holds().names).sizes)
+
+
+def around(limit: int) -> Callable[[], bool]:
+    def inner(length: int = 5) -> bool:
+        return length > limit
+
+    return inner
+
+
+def test_what_a_function_around_it_holds_counts() -> None:
+    assert 613 in read_code(around(613)).sizes
+
+
+class Tries:
+    def __init__(self, numbers: np.ndarray) -> None:
+        self.numbers = numbers
+
+    def reshapes(self) -> np.ndarray:
+        try:
+            return self.numbers.reshape(-1, 5)
+        except ValueError:
+            return self.numbers
+
+    def looks_up(self) -> int:
+        try:
+            return {1: 2}.pop(3)
+        except KeyError:
+            return len(self.numbers.reshape(-1))
+
+
+def test_an_error_of_a_library_that_is_caught_is_named_with_its_line() -> None:
+    (found,) = caught_errors(Tries(np.zeros(4)).reshapes, "numpy")
+    assert found.startswith("test_source_code.py line ")
+    assert caught_errors(Tries(np.zeros(5)).reshapes, "numpy") == []
+    assert caught_errors(Tries(np.zeros(4)).reshapes, "torch") == []
+    assert caught_errors(Tries(np.zeros(4)).looks_up, "numpy") == []

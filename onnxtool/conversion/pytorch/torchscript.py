@@ -17,7 +17,8 @@ from onnxtool.conversion.pytorch.model import FlatModule, TorchModel
 from onnxtool.conversion.pytorch.torchscript_patches import plain_operators
 from onnxtool.conversion.pytorch.traced_branches import FrozenBranches
 from onnxtool.conversion.quiet import quiet
-from onnxtool.errors import UsageError
+from onnxtool.conversion.source_code import caught_errors
+from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io as model_io
 
 # What it can write.
@@ -66,6 +67,7 @@ def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -
 
     Raises:
         UsageError: `options.opset` is beyond what it and the version converter can write.
+        UnsupportedError: the module's code catches an operator's error, which ends the process of who traces it.
         Exception: whatever the exporter raises.
     """
     written = min(opset, TORCHSCRIPT_OPSETS[1])
@@ -75,6 +77,14 @@ def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -
         for name, spec in zip(names, model.inputs, strict=True)
     }
     module, args, kwargs = _for_tracing(model)
+    # torch 2.13 and before read a null pointer where an operator fails while it is traced.
+    with torch.no_grad():
+        errors = [] if scripted(model) else caught_errors(lambda: module(*args), "torch")
+    if errors:
+        raise UnsupportedError(
+            f"the model's code catches an error of torch ({errors[0]}), so what it computes depends on which sizes "
+            "torch takes. An ONNX file cannot do that: test the sizes instead of trying."
+        )
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         path = Path(scratch) / "model.onnx"
         with quiet(options.verbose, native=True) as caught, plain_operators(model.module, written):

@@ -242,6 +242,14 @@ def test_branch_on_the_data_is_refused_with_its_line(tmp_path: Path) -> None:
     assert not (tmp_path / "x.onnx").exists()
 
 
+def test_an_error_of_torch_that_is_caught_is_refused_with_its_line(tmp_path: Path) -> None:
+    """torch's tracer ends the process there."""
+    line = next(n for n, text in enumerate(MODELS.read_text().splitlines(), 1) if "reshape(-1, 5, 4)" in text)
+    settings = {"factory": f"{MODELS}:Trying", "input_shapes": {"x": ("b", 4)}}
+    with pytest.raises(UnsupportedError, match=rf"catches an error of torch \(torch_models.py line {line}\)"):
+        convert(None, tmp_path / "x.onnx", exporter="torchscript", **settings)
+
+
 def test_tracing_a_branch_is_caught_or_said(tmp_path: Path) -> None:
     report = convert(
         None,

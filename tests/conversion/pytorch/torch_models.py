@@ -259,3 +259,13 @@ class Scaled(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.linear(x) * self.factor
+
+
+class Trying(nn.Module):
+    """Goes on after torch has raised an error, which depends on the size."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        try:
+            return x.reshape(-1, 5, 4).flip(1).reshape(x.shape)
+        except RuntimeError:
+            return x

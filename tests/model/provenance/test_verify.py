@@ -13,9 +13,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.provenance.digest import DIGEST_KEY
-from onnxtool.model.provenance.verify import verify
+from onnxtool.model.provenance.verify import _stale, verify
 
 Tool = Callable[..., "CompletedProcess[str]"]
 
@@ -91,3 +92,45 @@ def test_names_the_step_that_came_from_a_source(onnxtool: Tool, tmp_path: Path, 
     assert "the source of no step" in " ".join(done.stdout.split())
     assert onnxtool("verify", digits_onnx).returncode == 1
     assert onnxtool("verify", out, "--source", tmp_path / "gone").returncode == 3
+
+
+def compiled(folder: Path, **fields: object) -> list[dict[str, object]]:
+    """The history of a form that a provider compiled in this folder from source.onnx."""
+    source = folder / "source.onnx"
+    source.write_bytes(b"model")
+    step = {"command": "compile", "source": source.name, "source_sha256": hashlib.sha256(b"model").hexdigest()}
+    return [{"command": "convert"}, {**step, "versions": {"numpy": np.__version__}, **fields}]
+
+
+def test_a_compiled_form_is_up_to_date_beside_its_source_and_its_packages(tmp_path: Path) -> None:
+    assert _stale(tmp_path / "m.onnx", compiled(tmp_path)) == []
+    assert _stale(tmp_path / "m.onnx", compiled(tmp_path, versions=None)) == []
+    old, gone = _stale(tmp_path / "m.onnx", compiled(tmp_path, versions={"numpy": "1.0", "no-such-package": "2"}))
+    assert old == f"compiled with numpy 1.0; {np.__version__} is installed"
+    assert gone == "compiled with no-such-package 2; none is installed"
+
+
+def test_a_source_that_has_changed_beside_it_is_named(tmp_path: Path) -> None:
+    history = compiled(tmp_path)
+    (tmp_path / "source.onnx").write_bytes(b"another")
+    assert _stale(tmp_path / "m.onnx", history) == ["source.onnx beside it is not what it was compiled from"]
+    assert _stale(tmp_path / "source.onnx", history) == []  # the file itself
+    assert _stale(tmp_path / "m.onnx", [{**history[1], "command": "optimize"}]) == []
+    assert _stale(tmp_path / "m.onnx", [history[1], history[0]]) == []
+    assert _stale(tmp_path / "m.onnx", []) == []
+    (tmp_path / "source.onnx").unlink()
+    assert _stale(tmp_path / "m.onnx", history) == []
+
+
+@pytest.mark.parametrize("name", ["../source.onnx", "inner/source.onnx", None, 3])
+def test_only_a_file_beside_it_is_looked_at(tmp_path: Path, name: object) -> None:
+    folder = tmp_path / "model"
+    (folder / "inner").mkdir(parents=True)
+    for place in (tmp_path, folder / "inner"):
+        (place / "source.onnx").write_bytes(b"another")
+    assert _stale(folder / "m.onnx", compiled(folder, source=name)) == []
+
+
+def test_a_signature_needs_a_key(written: Path) -> None:
+    with pytest.raises(UsageError, match="--signature needs"):
+        verify(written, signature=written.with_name("m.sig"))

@@ -62,3 +62,70 @@ def test_accepts_captures_optional_inputs_and_chains_of_functions(relu_proto: on
     relu_proto.graph.node.append(helper.make_node("Clip", ["h", "", "w"], ["k"]))
     relu_proto.functions.extend(function(f"F{i}", f"F{i + 1}") for i in range(3000))
     verify_structure(relu_proto)
+
+
+def constant(**attributes: object) -> onnx.ModelProto:
+    node = helper.make_node("Constant", [], ["y"])
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+    graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", 1, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+@pytest.mark.parametrize("attributes", [{"value_float": 1.0}, {"value_ints": [1, 2]}, {"value_string": "a"}])
+def test_a_constant_holds_one_thing(attributes: dict[str, object]) -> None:
+    verify_structure(constant(**attributes))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({}, "has 0 attributes"),
+        ({"value_float": 1.0, "value_int": 1}, "has 2 attributes"),
+        ({"value_float": 1}, "is none that holds a constant|has the wrong type"),
+        ({"other": 1.0}, "is none that holds a constant"),
+    ],
+)
+def test_a_constant_of_none_or_two_things_is_none(attributes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        verify_structure(constant(**attributes))
+
+
+def test_operators_are_held_against_the_opset_that_is_imported(relu_proto: onnx.ModelProto) -> None:
+    # Since opset 13 the axes of ReduceSum are an input.
+    node = helper.make_node("ReduceSum", ["x", "h"], ["s"])
+    relu_proto.graph.node.append(node)
+    verify_structure(relu_proto)
+    relu_proto.opset_import[0].version = 11
+    with pytest.raises(InputError, match="ReduceSum takes 1 to 1"):
+        verify_structure(relu_proto)
+    relu_proto.opset_import[0].domain = node.domain = "ai.onnx"
+    with pytest.raises(InputError, match="ReduceSum takes 1 to 1"):
+        verify_structure(relu_proto)
+    node.domain = "own"
+    relu_proto.graph.node[2].domain = "own"
+    verify_structure(relu_proto)  # an operator that nobody knows
+
+
+@pytest.mark.parametrize("place", ["input", "output"])
+def test_what_is_there_twice_is_named(relu_proto: onnx.ModelProto, place: str) -> None:
+    values = getattr(relu_proto.graph, place)
+    values.insert(0, helper.make_tensor_value_info("once", 1, None))
+    if place == "output":
+        relu_proto.graph.node.append(helper.make_node("Neg", ["x"], ["once"]))
+    values.append(values[1])
+    name = values[1].name
+    with pytest.raises(InputError, match=f"{place} '{name}' of graph 'relu' is there twice"):
+        verify_structure(relu_proto)
+
+
+def test_functions_that_share_one_are_no_circle(relu_proto: onnx.ModelProto) -> None:
+    relu_proto.functions.extend([function("A", "C"), function("B", "C"), function("C", "Outside")])
+    verify_structure(relu_proto)
+
+
+def test_a_node_on_a_device_without_a_name_is_refused(relu_proto: onnx.ModelProto) -> None:
+    relu_proto.graph.node[0].device_configurations.add(configuration_id="gpu")
+    verify_structure(relu_proto)
+    relu_proto.graph.node[0].device_configurations.add()
+    with pytest.raises(InputError, match="device without a name"):
+        verify_structure(relu_proto)
