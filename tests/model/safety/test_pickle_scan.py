@@ -78,3 +78,29 @@ def test_a_pickle_called_onnx_is_named_for_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"this holds a pickle.*It would import test_pickle_scan\.run|.*\.run"):
         read_proto(tmp_path / "m.onnx")
     assert not RAN
+
+
+def other(name: str) -> None:
+    """Another function of this module."""
+
+
+class OtherPayload:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
+        return other, ("ran",)
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_names_that_a_pickle_repeats_by_number_are_read(protocol: int) -> None:
+    """The module is written once, and taken from the memo the second time."""
+    names = pickled_imports(pickle.dumps([Payload(), OtherPayload()], protocol))
+    assert names == [NAME, f"{other.__module__}.other"]
+
+
+def test_ten_pickles_in_a_row_are_looked_at() -> None:
+    rows = [pickle.dumps(i) for i in range(9)]
+    assert pickled_imports(b"".join([*rows, pickle.dumps(Payload())])) == [NAME]
+    assert pickled_imports(b"".join([*rows, rows[0], pickle.dumps(Payload())])) == []
+
+
+def test_a_number_of_the_memo_that_is_not_there_is_no_name() -> None:
+    assert pickled_imports(b"\x80\x04h\x07\x93.") in ([], [""], None)
