@@ -111,7 +111,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "model/io/test_lazy_read.py",
     ),
     "model/safety/pickle_scan.py": ("model/safety/test_pickle_scan.py",),
-    "runtime/archive.py": ("runtime/data", "runtime/test_feeds.py"),
+    "runtime/archive.py": ("runtime/test_archive.py", "runtime/data", "runtime/test_feeds.py"),
     "model/spec.py": ("model/test_spec.py", "optimization/test_wrong_files.py"),
 }
 # Constants of validation/inputs that bound how much is tried, and no verdict on what was tried.

@@ -25,6 +25,7 @@ from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 # Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
 SPILL = 32_000_000
+_LITTLE = 60.0  # dB: a difference of a thousandth of the output is no other branch
 
 
 @dataclass
@@ -129,9 +130,23 @@ def refuse_blamed(model: SourceModel, proof: SourceProof, name: str) -> None:
     if place:
         where = f"; with {failure.label} the outputs differ" if failure is not None else ""
         raise UnsupportedError(
-            f"{name}: torch.export decided a comparison of sizes for good: {place}{where}. Rewrite it with torch.where "
-            "or torch.cond, save the module as TorchScript (torch.jit.script), or fix the dim in --input-shape."
+            f"{name}: torch.export decided a comparison of sizes for good: {place}{where}{_how_little(proof)}. Rewrite "
+            "it with torch.where or torch.cond, save the module as TorchScript (torch.jit.script), or fix the dim in "
+            "--input-shape."
         )
+
+
+def _how_little(proof: SourceProof) -> str:
+    """Another explanation where the outputs differ by little: an operator of the runtime may be less precise."""
+    report = proof.further.findings.report if proof.further is not None else None
+    wrong = [o for o in report.outputs if not o.ok] if report is not None else []
+    if not wrong or any(o.note or o.sqnr_db < _LITTLE for o in wrong):
+        return ""
+    worst = max(o.max_abs for o in wrong)
+    return (
+        f", but by {worst:.1g} at most, so little that an operator of the runtime may be to blame instead, which is "
+        "less precise at some sizes (a DFT whose length is no power of two, say)"
+    )
 
 
 def release(model: SourceModel) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+ODD_MASK = "a mask that holds "  # and a number that is neither 0 nor 1
 KINDS = {
     "size": "other sizes",
     "values": "other values",
@@ -106,9 +107,16 @@ class Coverage:
             more = f" and {len(self.unreached) - 5} more" if len(self.unreached) > 5 else ""
             listed = ", ".join(str(b) for b in self.unreached[:5])
             lines.append(f"equal where run: no input tried reaches {listed}{more}")
-        if self.limits:
-            listed = "; ".join(dict.fromkeys(self.limits))
+        odd_masks = [label for label in self.limits if label.startswith(ODD_MASK)]
+        others = [label for label in self.limits if label not in odd_masks]
+        if others:
+            listed = "; ".join(dict.fromkeys(others))
             lines.append(f"the outputs differ on some inputs: {listed}; elsewhere they are equal")
+        if odd_masks:
+            lines.append(
+                "with a mask of zeros and ones the outputs are equal; of other numbers, which masks are not made of, "
+                f"the two make different things, so that the outputs differ ({odd_masks[0]})"
+            )
         if self.masked:
             lines.append(
                 f"at positions that the mask leaves out, outputs differ ({self.masked[0]}); elsewhere they are equal"

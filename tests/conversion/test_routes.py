@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime
@@ -11,6 +12,10 @@ import pytest
 import onnxtool
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch import export
+from onnxtool.conversion.routes import refuse_blamed
+from onnxtool.errors import UnsupportedError
+from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 torch = pytest.importorskip("torch")
 
@@ -78,6 +83,21 @@ def test_an_exporter_that_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pyt
 
 
 def test_adapters_have_no_other_exporter_by_default() -> None:
-    from onnxtool.conversion.sklearn.adapter import SklearnAdapter
+    from onnxtool.conversion.boosting.adapter import BoostingAdapter
 
-    assert SklearnAdapter().export_otherwise(None, ConvertOptions()) is None  # type: ignore[arg-type]
+    assert BoostingAdapter().export_otherwise(None, ConvertOptions()) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("off", "little"), [(1e-5, True), (0.1, False)])
+def test_a_small_difference_is_put_down_to_an_operator_as_well(off: float, little: bool) -> None:
+    y = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    check = EquivalenceCheck(Tolerance(1e-7, 1e-7))
+    check.add({}, {"y": y}, {"y": y + np.float32(off)})
+    failure = SimpleNamespace(label="length 65", feeds={})
+    proof = SimpleNamespace(
+        further=SimpleNamespace(findings=SimpleNamespace(failure=failure, report=check.report())), probes=[]
+    )
+    model = SimpleNamespace(blamed=lambda feeds: "net.py line 7")
+    with pytest.raises(UnsupportedError, match=r"net\.py line 7; with length 65 the outputs differ") as refusal:
+        refuse_blamed(model, proof, "net.pt")  # type: ignore[arg-type]
+    assert ("so little that an operator of the runtime may be to blame" in str(refusal.value)) is little

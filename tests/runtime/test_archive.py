@@ -1,4 +1,4 @@
-"""Archives of arrays: nothing is unpacked that is very much larger than its file, and rows come as they were written."""
+"""Archives of arrays: nothing is unpacked that is very much larger than its file; rows come as they were written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.runtime import archive
-from onnxtool.runtime.archive import open_npy, open_npz
+from onnxtool.runtime.archive import open_npy, open_npz, read_npz
 
 
 def test_what_unpacks_to_very_much_more_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +60,30 @@ def test_objects_and_other_members_are_refused(tmp_path: Path) -> None:
         file.writestr("script.py", "print(1)")
     with pytest.raises(InputError, match=r"holds 'script\.py', which is not an \.npy array"):
         open_npz(tmp_path / "m.npz")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"hello", "is not an .npz or .npy file"),
+        (b"", "is not an .npz or .npy file"),
+        (b"\x80\x04K\x01.", "holds pickled objects"),
+        (b"\x93NUMPY", "is damaged or cut off"),
+    ],
+)
+def test_what_is_no_archive_is_called_what_it_is(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        read_npz(path)
+
+
+def test_objects_in_an_archive_are_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "o.npz", fine=np.ones(2), words=np.array(["a", None], object))
+    with pytest.raises(InputError, match="array 'words' holds pickled objects"):
+        read_npz(tmp_path / "o.npz")
+    np.save(tmp_path / "o.npy", np.array(["a", None], object))
+    with pytest.raises(InputError, match="holds pickled objects"):
+        read_npz(tmp_path / "o.npy")
+    np.save(tmp_path / "x.npy", np.ones(2))
+    assert read_npz(tmp_path / "x.npy")[""].tolist() == [1, 1]

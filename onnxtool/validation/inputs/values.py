@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
+from onnxtool.report.proof import ODD_MASK
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.kinds import Changed, cast, is_kind, is_mask
 from onnxtool.validation.inputs.trial import Feeds
@@ -212,7 +213,7 @@ def _masks(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
         for spec in whole:
             array = padded(np.shape(feeds[spec.name]), "of random ones")
             made[spec.name] = np.where(array > 0, fitting(spec, number), 0).astype(spec.dtype)
-        yield f"a mask that holds {number}", "mask values", {**feeds, **made}
+        yield f"{ODD_MASK}{number}", "mask values", {**feeds, **made}
 
 
 def padded(shape: tuple[int, ...], padding: str) -> np.ndarray:
