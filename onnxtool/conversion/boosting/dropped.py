@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from onnxtool.conversion.boosting.equivalent_booster import LINKS, objective_of
 
 if TYPE_CHECKING:
     import onnx
@@ -29,6 +32,10 @@ def put_right(proto: onnx.ModelProto, estimator: Any) -> None:
     package = type(estimator).__module__.partition(".")[0]
     if package in ("lightgbm", "onnxmltools"):
         _lightgbm(proto, trees[0], estimator)
+    elif package == "xgboost":
+        _targets(trees[0], estimator)
+    elif package == "catboost" and trees[0].op_type == "TreeEnsembleClassifier":
+        _labels(proto, trees[0])
     elif (package == "catboost" and _loss_of(estimator) in _EXPONENTIAL) or (
         type(estimator).__name__ == "HistGradientBoostingRegressor" and estimator.loss in ("poisson", "gamma")
     ):
@@ -44,7 +51,7 @@ def dropped_options(estimator: Any) -> list[str]:
         # Bits 2 and 3 of a decision say what stands for a missing value: 1 is zero (LightGBM, include/LightGBM/tree.h).
         decisions = [w for line in text.splitlines() if line.startswith("decision_type=") for w in line[14:].split()]
         found += ["zero_as_missing"] * any(int(d) >> 2 & 3 == 1 for d in decisions)
-        return [*found, f"objective={_objective(text)}"]
+        return [*found, f"objective={objective_of(text)}"]
     if package == "xgboost":
         return _xgboost(estimator)
     if package == "catboost":
@@ -60,15 +67,46 @@ def missing_number(estimator: Any) -> float | None:
 
 def _lightgbm(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
     text = _text(estimator)
-    objective = _objective(text)
+    objective = objective_of(text)
     words = dict(word.partition(":")[::2] for word in objective.split(" ")[1:])
-    if node.op_type == "TreeEnsembleClassifier" and "average_output" not in text:
+    if node.op_type == "TreeEnsembleClassifier":
         if objective.startswith("multiclassova"):
             _set(node, "post_transform", "LOGISTIC")
         if objective.startswith(("binary", "multiclassova")):
             _scale(node, float(words.get("sigmoid") or 1.0))
     elif objective.startswith("regression") and "sqrt" in words:
         _append(proto, "Abs", "Mul")  # the sign times the square
+    elif LINKS.get(objective.partition(" ")[0]):
+        _append(proto, LINKS[objective.partition(" ")[0]])
+
+
+def _targets(node: Any, estimator: Any) -> None:
+    """Which target or class each tree is for: onnxmltools 1.16 gives all to the first target, and the trees of forests
+    to the classes in turn.
+    """
+    booster = estimator.get_booster() if hasattr(estimator, "get_booster") else estimator
+    model = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"].get("model", {})
+    owners = model.get("tree_info", [])
+    if len(set(owners)) < 2:
+        return
+    given = {a.name: a for a in node.attribute}
+    kind = "class" if node.op_type == "TreeEnsembleClassifier" else "target"
+    given[f"{kind}_ids"].ints[:] = [owners[tree] for tree in given[f"{kind}_treeids"].ints]
+
+
+def _labels(proto: onnx.ModelProto, node: Any) -> None:
+    """ONNX Runtime 1.31 answers 0 and 1 to an ensemble with one score for two classes, whatever numbers they have."""
+    from onnx import helper, numpy_helper
+
+    given = {a.name: a for a in node.attribute}
+    classes = list(given["classlabels_int64s"].ints) if "classlabels_int64s" in given else []
+    if classes in ([], list(range(len(classes)))):
+        return
+    given["classlabels_int64s"].ints[:] = range(len(classes))
+    label, place, table = node.output[0], f"{node.output[0]}.place", f"{node.output[0]}.classes"
+    node.output[0] = place
+    proto.graph.initializer.append(numpy_helper.from_array(np.array(classes, np.int64), table))
+    proto.graph.node.append(helper.make_node("Gather", [table, place], [label]))
 
 
 def _drop_zero_base(node: Any) -> None:
@@ -113,11 +151,6 @@ def _text(estimator: Any) -> str:
     return str(booster.model_to_string())
 
 
-def _objective(text: str) -> str:
-    lines = (line for line in text.splitlines() if line.startswith("objective="))
-    return next(lines, "objective=").partition("=")[2]
-
-
 def _loss_of(estimator: Any) -> str:
     """CatBoost's loss function without its parameters."""
     try:
@@ -127,8 +160,6 @@ def _loss_of(estimator: Any) -> str:
 
 
 def _xgboost(estimator: Any) -> list[str]:
-    import json
-
     booster = estimator.get_booster() if hasattr(estimator, "get_booster") else estimator
     learner = json.loads(booster.save_config())["learner"]
     found = []

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import json
 import sys
 import tempfile
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxtool.conversion.boosting.dropped import dropped_options, missing_number, put_right
+from onnxtool.conversion.boosting.equivalent_booster import equivalent
 from onnxtool.conversion.boosting.linear_booster import add_linear, export_linear, is_linear
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
@@ -65,12 +68,13 @@ def _onnxmltools(model: SklearnModel, package: str, opset: int) -> onnx.ModelPro
     except ModuleNotFoundError as error:
         raise MissingExtraError(model.form, "onnxmltools", "boosting") from error
     shape = [d if isinstance(d, int) else None for d in model.inputs[0].shape or ()]
+    estimator = equivalent(model.estimator)
     arguments: dict[str, Any] = {"initial_types": [("X", FloatTensorType(shape))], "target_opset": opset}
     with exact_trees():
         if package == "lightgbm":
-            proto: onnx.ModelProto = convert.convert_lightgbm(model.estimator, zipmap=False, **arguments)
+            proto: onnx.ModelProto = convert.convert_lightgbm(estimator, zipmap=False, **arguments)
         else:
-            proto = convert.convert_xgboost(model.estimator, **arguments)
+            proto = convert.convert_xgboost(estimator, **arguments)
     return proto
 
 
@@ -79,8 +83,22 @@ def _catboost(estimator: Any) -> onnx.ModelProto:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        estimator.save_model(str(path), format="onnx")
+        _with_integers(estimator, Path(folder) / "model.json").save_model(str(path), format="onnx")
         return onnx.load(path)
+
+
+def _with_integers(estimator: Any, path: Path) -> Any:
+    """The same model with integers for the classes False and True or 0.0 and 1.0, which CatBoost 1.2 does not write."""
+    classes = np.asarray(getattr(estimator, "classes_", ()))
+    if not classes.size or classes.dtype.kind not in "bf" or not np.all(classes == np.round(classes)):
+        return estimator
+    import catboost
+
+    estimator.save_model(str(path), format="json")
+    model = json.loads(path.read_text())
+    model["model_info"]["class_params"] |= {"class_names": [int(c) for c in classes], "class_label_type": "Integer"}
+    path.write_text(json.dumps(model))
+    return catboost.CatBoostClassifier().load_model(str(path), format="json")
 
 
 def without_zipmap(proto: onnx.ModelProto) -> None:
@@ -153,11 +171,12 @@ def _register(package: str, alias: str) -> None:
 
     options = {"nocl": [True, False], "zipmap": [True, False, "columns"], "raw_scores": [True, False]}
     module, converter = sys.modules[package], _converter(package)
-    prefix = {"xgboost": "XGB", "lightgbm": "LGBM", "catboost": "CatBoost"}[package]
-    for kind, shapes in (("Classifier", classifier_shapes), ("Regressor", regressor_shapes)):
+    prefixes = {"xgboost": ("XGB", "XGBRF"), "lightgbm": ("LGBM",), "catboost": ("CatBoost",)}[package]
+    kinds = (("Classifier", classifier_shapes), ("Regressor", regressor_shapes))
+    for prefix, (kind, shapes) in (*product(prefixes, kinds), (prefixes[0], ("Ranker", regressor_shapes))):
         update_registered_converter(
             getattr(module, prefix + kind),
-            alias + kind,
+            alias + prefix.removeprefix("XGB") + kind if package == "xgboost" else alias + kind,
             shapes,
             converter,
             parser=_parse_classifier if (package, kind) == ("catboost", "Classifier") else None,
@@ -184,10 +203,19 @@ def _converter(package: str) -> Any:
     if package == "xgboost":
         return _convert_xgboost_step
     if package == "lightgbm":
-        from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
-
-        return convert_lightgbm
+        return _convert_lightgbm_step
     return _convert_catboost_step
+
+
+def _convert_lightgbm_step(scope: Any, operator: Any, container: Any) -> None:
+    from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
+
+    estimator = operator.raw_operator
+    operator.raw_operator = equivalent(estimator)
+    try:
+        convert_lightgbm(scope, operator, container)
+    finally:
+        operator.raw_operator = estimator
 
 
 def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
@@ -199,9 +227,10 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
     if is_linear(estimator):
         add_linear(scope, operator, container, export_linear(estimator, gap, NEWEST_OPSET))
         return
+    operator.raw_operator = equivalent(estimator)
     if gap is not None:
         operator.inputs = [_with_nan(scope, inputs[0], container, gap)]
-        operator.raw_operator = copy.copy(estimator)
+        operator.raw_operator = copy.copy(operator.raw_operator)
         operator.raw_operator.missing = np.nan
     try:
         convert_xgboost(scope, operator, container)

@@ -76,6 +76,8 @@ class SklearnModel(SourceModel):
         float_dtype = np.dtype("float64" if options.float64 else "float32")
         schema = schema_of(source, estimator, float_dtype)
         inputs = described(schema.inputs, options)
+        if _label_kind(last_step(estimator)) in ("b", "f"):
+            notes = [*notes, "labels are integers in the ONNX file: classifiers there know no booleans and no floats"]
         renamed = dict(zip((s.name for s in schema.inputs), (s.name for s in inputs), strict=True))
         outputs = outputs_of(source, estimator, options.zipmap)
         first = inputs[0].shape[0] if inputs and inputs[0].shape else BATCH
@@ -167,7 +169,7 @@ def outputs_of(
     float_dtype = np.dtype("float32")
     kind = _kind(last)
     if kind == "classifier":
-        labels = ("label", _label_dtype(last), (BATCH,), model.predict)
+        labels = ("label", _label_dtype(last), (BATCH,), _labels_of(model))
         count = _class_count(last)
         if zipmap and hasattr(model, "predict_proba"):
             return [labels, ("probabilities", "seq(map)", None, _zipped(model))]
@@ -213,11 +215,26 @@ def _kind(estimator: Any) -> str | None:
 
 
 def _label_dtype(classifier: Any) -> np.dtype | str:
-    classes = getattr(classifier, "classes_", None)
+    return "string" if _label_kind(classifier) in "OUS" else np.dtype("int64")
+
+
+def _label_kind(estimator: Any) -> str:
+    """The kind of its labels in NumPy's letters: "i" of an estimator without any."""
+    classes = getattr(estimator, "classes_", None)
     if isinstance(classes, list):
         classes = classes[0]
-    kind = np.asarray(classes).dtype.kind if classes is not None else "i"
-    return "string" if kind in "OUS" else np.dtype("int64")
+    return "i" if classes is None else str(np.asarray(classes).dtype.kind)
+
+
+def _labels_of(model: Any) -> Compute:
+    """The labels; False and True and whole floats, which classifiers in ONNX do not have, as integers."""
+
+    def compute(data: Any) -> np.ndarray:
+        labels = np.asarray(model.predict(data))
+        whole = labels.dtype.kind == "f" and bool(np.all(labels == np.round(labels)))
+        return labels.astype(np.int64) if whole or labels.dtype == bool else labels
+
+    return compute
 
 
 def _class_count(classifier: Any) -> int | None:

@@ -173,3 +173,23 @@ def test_categorical_features_of_catboost_are_refused_in_words(tmp_path: Path) -
     )
     with pytest.raises(UnsupportedError, match="categorical"):
         open_source(save(model, tmp_path / "model.cbm"))
+
+
+@pytest.mark.parametrize("labels", [(False, True), (0.0, 1.0), (-1, 1), (3, 1000)])
+@pytest.mark.parametrize("kind", ["CatBoostClassifier", "LogisticRegression"])
+def test_labels_that_are_no_places(kind: str, labels: tuple[Any, Any], tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((200, 3)).astype(np.float32)
+    if kind == "CatBoostClassifier":
+        catboost = pytest.importorskip("catboost")
+        model = catboost.CatBoostClassifier(iterations=3, verbose=0, allow_writing_files=False)
+    else:
+        model = pytest.importorskip("sklearn.linear_model").LogisticRegression()
+    model.fit(rows, np.asarray(labels)[(rows[:, 0] > 0).astype(int)])
+    report = convert(model, tmp_path / "out.onnx", effort="quick")
+    assert report.ok
+    assert any("labels are integers" in n for n in report.notes) is (
+        not isinstance(labels[1], int) or labels[1] is True
+    )
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    found = runner.run({runner.inputs[0].name: rows})["label"]
+    np.testing.assert_array_equal(found, np.asarray(model.predict(rows)).astype(np.int64))

@@ -45,7 +45,6 @@ def test_is_put_right(kind: str, target: np.ndarray, options: dict[str, Any], tm
     ("name", "options"),
     [
         ("zero_as_missing", {"zero_as_missing": True}),
-        ("boosting=rf", {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}),
         ("linear_tree", {"linear_tree": True}),
     ],
 )
