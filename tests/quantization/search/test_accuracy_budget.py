@@ -102,6 +102,50 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
     assert Budget().allows(seen), "all of them are within the budget, if these were all samples"
 
 
+@pytest.mark.parametrize(
+    ("seen", "allowed"),
+    [
+        (fidelity(25.0), True),
+        (fidelity(24.9), False),
+        (fidelity(20.0, 0.99, 0.5), True),
+        (fidelity(19.9, 0.99, 0.5), False),
+        (fidelity(30.0, 0.9, 0.0025), True),  # so close that flips are near ties
+        (fidelity(29.9, 0.9, 0.0025), False),
+        (replace(fidelity(5, 0.99, 0.5), sequences=True), True),
+        (replace(fidelity(40, 1.0, 0.0), column_db=20.0), True),
+        (replace(fidelity(40), values_db=25.0), True),
+        (replace(fidelity(40), values_db=24.9), False),
+        (replace(fidelity(5), vector_cosine=0.98, neighbours=0.9), True),
+        (replace(fidelity(5), vector_cosine=0.98, neighbours=0.89), False),
+        (replace(fidelity(40), detection_f1=0.99), True),
+        (replace(fidelity(40), detection_f1=0.989), False),
+    ],
+)
+def test_what_is_exactly_at_a_limit_keeps_it(seen: Fidelity, allowed: bool) -> None:
+    assert Budget().allows(seen) is allowed
+
+
+@pytest.mark.parametrize(
+    ("seen", "hopeless"),
+    [
+        (fidelity(14.0, 1.0, 0.0), False),
+        (fidelity(13.9, 1.0, 0.0), True),
+        (fidelity(19.0), False),
+        (fidelity(18.9), True),
+        (fidelity(29.9, 0.9, 0.0), False),
+        (fidelity(29.9, 0.89, 0.0), True),
+        (fidelity(30.0, 0.8, 0.0), False),
+        (fidelity(30.0, 0.79, 0.0), True),
+        (replace(fidelity(1), vector_cosine=0.941), False),
+        (replace(fidelity(1), vector_cosine=0.939), True),
+    ],
+)
+def test_what_is_hopeless_begins_well_beyond_the_limits(seen: Fidelity, hopeless: bool) -> None:
+    assert Budget().hopeless(seen) is hopeless
+    if hopeless:
+        assert not Budget().allows(seen)
+
+
 def test_a_first_look_tells_nothing_about_labels() -> None:
     assert not Budget(labelled=True).surely(fidelity(60, 1.0, 0.0))
 

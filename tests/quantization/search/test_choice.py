@@ -57,6 +57,38 @@ def fastest(trials: list[Trial]) -> Trial | None:
     return min(trials, key=lambda t: t.speed, default=None)
 
 
+def test_what_was_not_judged_neither_dominates_nor_is_dominated() -> None:
+    winner, unknown = trial("winner"), trial("unknown", 0.4, 90, 35)
+    unknown.fidelity = None
+    assert not dominates(unknown, winner)
+    assert not dominates(trial("better", 0.3, 80, 40), unknown)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "asked"),
+    [(0.98, 1.0, 1), (0.98, 0.999, 0), (1.0, 1.01, 0), (0.999, 1.01, 1)],
+)
+def test_a_gain_is_unclear_while_its_interval_holds_one(low: float, high: float, asked: int) -> None:
+    found, unclear = lab(), trial("unclear")
+    unclear.latency = LatencyRatio(0.99, low, high, 1.0, 0.99, 1)
+    assert surely_faster(found, [unclear], fastest) is unclear
+    assert found.asked == asked
+
+
+def test_one_whose_interval_ends_at_one_is_not_surely_faster() -> None:
+    unclear, equal, sure = trial("unclear", 0.97), trial("equal", 0.98), trial("sure", 0.985)
+    unclear.latency, equal.latency = (LatencyRatio(t.speed, 0.96, 1.0, 1.0, t.speed, 1) for t in (unclear, equal))
+    assert surely_faster(lab(), [unclear, equal, sure], fastest) is sure
+
+
+def test_without_a_winner_or_its_timing_nothing_is_timed() -> None:
+    found, untimed = lab(), trial("untimed")
+    untimed.latency = None
+    assert surely_faster(found, [], fastest) is None
+    assert surely_faster(found, [untimed], lambda trials: trials[0]) is untimed
+    assert found.asked == 0
+
+
 def test_dominance_needs_all_three() -> None:
     winner = trial("winner")
     assert dominates(trial("a", 0.4, 90, 35), winner)
@@ -186,3 +218,6 @@ def test_of_candidates_with_one_timing_the_most_accurate_is_timed_again() -> Non
     near = [first, plain, noisier, smoothed, unknown, third, fourth]
     assert [t.name for t in finalists(near)] == ["first", "smoothed", "third"]
     assert finalists([unknown, plain]) == [plain]
+    twin = trial("twin")
+    twin.latency = plain.latency
+    assert finalists([plain, twin]) == [plain], "the first of two alike"

@@ -11,8 +11,14 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search import latency_refinement as module
 from onnxtool.quantization.search.evaluator import Trial
-from onnxtool.quantization.search.latency_refinement import with_attention, with_fusions, without_groups
+from onnxtool.quantization.search.latency_refinement import (
+    with_attention,
+    with_fusions,
+    without_gates,
+    without_groups,
+)
 from onnxtool.report.latency import LatencyRatio
 
 GROUPS = [("first", {"a"}), ("second", {"b"})]
@@ -119,3 +125,63 @@ def test_fusions_that_gain_too_little_or_cannot_be_timed_are_left_alone() -> Non
     lab.times = False
     assert with_fusions(lab, base(), always).recipe.fuse == ""
     assert lab.tried == ["base, attention fused"]
+
+
+@pytest.mark.parametrize(("ratio", "kept"), [(0.6, False), (0.45, True)])
+def test_gates_are_tried_in_float(ratio: float, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {"s": "Sigmoid", "h": "HardSigmoid", "m": "Mul", "": "Sigmoid"}
+    carried = [SimpleNamespace(name=name, op_type=kind) for name, kind in kinds.items()]
+    monkeypatch.setattr(module, "placement_of", lambda *_: SimpleNamespace(carried=carried))
+    lab: Any = Lab(activations=ratio)
+    lab.conditions = SimpleNamespace(model=lambda _: SimpleNamespace(graph=None))
+    excluded = replace(base(), recipe=replace(base().recipe, exclude=("old",)))
+    best = without_gates(lab, excluded, always)
+    assert best.recipe.exclude == (("old", "s", "h", "") if kept else ("old",))
+    assert without_gates(lab, excluded, lambda: False) is excluded
+    carried[:] = carried[2:3]
+    assert without_gates(lab, excluded, always) is excluded and len(lab.tried) == 1
+
+
+@pytest.mark.parametrize(("ratio", "kept"), [(0.492, True), (0.4925, False), (0.495, False), (0.51, False)])
+def test_what_gains_less_than_a_percent_and_a_half_is_not_kept(ratio: float, kept: bool) -> None:
+    """0.985 times 0.5 is 0.4925 exactly."""
+    lab: Any = Lab(first=ratio, second=0.6, attention=ratio, **{"with": ratio})
+    lab.times, lab.fusable = True, ("attention",)
+    assert (without_groups(lab, base(), GROUPS[:1], always, set(), {}).name != "base") == kept
+    products = cast(Any, [SimpleNamespace(name="p")])
+    attended = with_attention(lab, base(), products, always, set())
+    assert (attended.recipe.plan == {**dict.fromkeys("abc", "static"), "p": "static"}) == kept
+    assert (with_fusions(lab, base(), always).recipe.fuse == "attention") == kept
+
+
+def test_products_without_a_plan_or_a_name_are_tried_all_the_same() -> None:
+    lab = Lab(**{"with": 0.4})
+    bare = replace(base(), recipe=QuantRecipe(mode="auto"))
+    products = cast(Any, [SimpleNamespace(name=None), SimpleNamespace(name="p")])
+    assert with_attention(cast(Any, lab), bare, products, always, set()).recipe.plan == {"": "static", "p": "static"}
+    assert with_attention(cast(Any, lab), base(), [], always, set()).name == "base" and len(lab.tried) == 1
+
+
+def test_a_change_is_clearly_slower_from_three_percent_on() -> None:
+    costly: set[frozenset[str]] = set()
+    even = replace(base(), latency=LatencyRatio(1.0, 1.0, 1.0, 1.0, 1.0, 1))
+    lab = Lab(first=1.04, second=1.05)  # of which 0.01 are taken off
+    without_groups(cast(Any, lab), even, GROUPS, always, costly, {})
+    assert costly == {frozenset("b")}
+    estimated = Lab(first=1.0)
+    estimated.try_out = lambda name, recipe, like=(): Trial(name, recipe, estimate=1.04)  # type: ignore[assignment]
+    without_groups(cast(Any, estimated), replace(even, latency=None, estimate=1.0), GROUPS[:1], always, costly, {})
+    assert frozenset("a") in costly
+
+
+def test_nodes_without_weights_or_cost_are_known_by_their_operator() -> None:
+    lab = Lab(part=0.6)
+    plain = [ir.node("Relu", [ir.Value(name="x")], name=name) for name in "abc"]
+    lab.job = SimpleNamespace(prepared=SimpleNamespace(graph=plain))
+    stretch = [("part 1 of 4", {"a"})]
+    without_groups(cast(Any, lab), base(), stretch, always, set(), {"b": 1.0, "c": 1.0})
+    assert lab.tried, "a costs nothing, which the others do not"
+    again = Lab(part=0.6)
+    again.job = lab.job
+    without_groups(cast(Any, again), base(), stretch, always, set(), {"b": 0.0, "c": 2.0})
+    assert not again.tried

@@ -90,3 +90,33 @@ def test_fusions_that_were_surely_slower_on_another_candidate_are_not_tried_agai
     others = [trial("all", 0.6, fuse="all"), trial("attention", 0.63, fuse="attention"), trial("plain", 0.605)]
     found = [name for name, _ in neighbours(best, [best, *others])]
     assert "best, nothing fused" in found and "best, attention fused" not in found
+
+
+def test_nodes_of_one_exactly_as_far_behind_as_is_too_close_are_tried() -> None:
+    best = trial("best", 0.5)
+    assert len(neighbours(best, [best, trial("other", 1.12 * 0.5, plan=STATIC)])) == 2
+    assert len(neighbours(best, [best, trial("other", 0.5601, plan=STATIC)])) == 1
+
+
+def test_a_change_is_compared_only_where_all_of_it_was_made_and_timed() -> None:
+    best = trial("best", 0.5, smooth=0.5)
+    plain, untimed, empty = trial("plain", 0.6), trial("untimed", 0.9, per_channel=False), trial("empty", 0.9)
+    untimed.latency = None
+    empty.recipe = QuantRecipe(mode="auto", plan={}, per_channel=False)
+    partly = trial("partly", 0.9, per_channel=False, per_tensor_nodes=("a",))
+    equal = trial("equal", 0.61, per_channel=False)
+    assert equal.latency is not None and equal.latency.low == 0.6, "it may be as fast"
+    for other in (untimed, empty, partly, equal):
+        found = [name for name, _ in neighbours(best, [best, plain, other])]
+        assert "best, per-tensor weights" in found, other.name
+
+
+def test_what_was_not_judged_is_not_said_to_be_noisier() -> None:
+    best, other = trial("best", 0.5), trial("other", 0.5, plan=STATIC)
+    best.fidelity = Fidelity(30, 1.0, None, 8, channel_db=30.0)
+    assert len(neighbours(best, [best, other])) == 2
+    best.fidelity, other.fidelity = None, Fidelity(1, 1.0, None, 8, channel_db=1.0)
+    assert len(neighbours(best, [best, other])) == 2
+    best.fidelity = Fidelity(30, 1.0, None, 8, channel_db=30.0)
+    other.fidelity = Fidelity(19, 1.0, None, 8, channel_db=19.0)
+    assert len(neighbours(best, [best, other])) == 2, "6 dB below 25"

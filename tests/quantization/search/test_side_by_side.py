@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from onnxtool.quantization.search import side_by_side as module
-from onnxtool.quantization.search.side_by_side import beside_fastest, paired_ratio, time_leaders
+from onnxtool.quantization.search.side_by_side import SHORT, beside_fastest, paired_ratio, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.runtime.timing import Ratio, Timing
@@ -25,6 +25,10 @@ def test_the_interval_of_paired_ratios_lies_between_two_of_them(count: int, low:
     ratios = [float(i + 1) for i in range(count)]
     candidate, baseline = timing(*(2 * r for r in reversed(ratios))), timing(*[2.0] * count)
     assert paired_ratio(candidate, baseline) == Ratio((count + 1) / 2, low, high)
+
+
+def test_short_is_below_three_milliseconds() -> None:
+    assert SHORT == 0.003
 
 
 def test_a_slow_moment_of_the_machine_is_in_both_and_does_not_count() -> None:
@@ -130,6 +134,54 @@ def test_timing_of_leaders_ends_when_their_order_is_known(monkeypatch: pytest.Mo
     assert clockwork.run[-1] == 250
     leaders(clockwork, "c")
     assert clockwork.run[-1] == 250, "the fastest itself must be known well"
+
+
+@pytest.mark.parametrize(("spread", "rounds"), [(0.007, 7), (0.008, 250)])
+def test_leaders_are_settled_within_a_percent_and_a_half(
+    spread: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clockwork = Clockwork(monkeypatch, lambda name, i: 1.0 if name == "float" else 0.5 * (1 + spread * (-1) ** i))
+    leaders(clockwork, "a")
+    assert clockwork.run == [rounds]
+
+
+def test_each_of_the_leaders_has_to_be_settled_or_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def takes(name: str, i: int) -> float:
+        return {"float": 1.0, "a": 0.5, "b": 0.8, "c": 0.5 + 0.2 * (i % 2)}[name]
+
+    clockwork = Clockwork(monkeypatch, takes)
+    leaders(clockwork, "abc")
+    assert clockwork.run == [250], "b is, c is not"
+
+
+@pytest.mark.parametrize(("left", "seconds"), [(2.0, 1.0), (0.2, 0.2)])
+def test_timing_of_leaders_takes_half_of_what_is_left(
+    left: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clockwork = Clockwork(monkeypatch, steady(float=0.02, a=0.01))
+    leaders(clockwork, "a", clock=SimpleNamespace(left=left))
+    leaders(clockwork, "a", clock=SimpleNamespace(left=left), short=True)
+    assert [a["budget"] for a in clockwork.asked] == [seconds, *[min(0.15, seconds / 5)] * 5]
+
+
+@pytest.mark.parametrize(("spread", "rounds"), [(0.009, 5), (0.012, 250)])
+def test_a_block_is_settled_within_two_percent(spread: float, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, lambda name, i: 1.0 if name == "float" else 0.5 * (1 + spread * (-1) ** i))
+    leaders(clockwork, "a", short=True)
+    assert clockwork.run == [rounds] * 5
+
+
+def test_each_candidate_of_a_block_keeps_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, steady(float=1.0, a=0.5, b=0.25))
+    found, _ = leaders(clockwork, "ab", short=True)
+    assert [f.value for f in found] == pytest.approx([0.5, 0.25])
+    assert all(a["warmup"] == 1 for a in clockwork.asked)
+
+
+def test_one_that_may_be_exactly_as_far_behind_as_is_too_close_is_timed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, lambda name, i: 1.0 if name == "fastest" else 1.12 + (0.3 if i % 2 else 0.0))
+    beside(clockwork, "new", LatencyRatio(0.5, 0.49, 0.51, 0.02, 0.01, 1))
+    assert clockwork.run == [250]
 
 
 def test_short_models_are_timed_in_blocks_which_are_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,3 +176,18 @@ def test_what_has_the_same_integers_is_not_repaired_twice(monkeypatch: pytest.Mo
     found.repaired = []
     found._repairs()
     assert asked[:2] == ["first", "quiet"], "of two that are as fast the more accurate one"
+
+
+def test_limits_are_kept_at_their_very_values_and_by_what_was_timed() -> None:
+    one = Lab(one=(0.5, 30, 30)).trials[0]
+    one.bytes = 500
+    assert ResultLimits(max_bytes=500, max_ratio=0.5, max_seconds=0.5).keeps(one)
+    for broken in (ResultLimits(max_bytes=499), ResultLimits(max_ratio=0.49), ResultLimits(max_seconds=0.49)):
+        assert not broken.keeps(one)
+    one.latency = None
+    assert ResultLimits(max_bytes=500).keeps(one)
+    assert not ResultLimits(max_ratio=2.0).keeps(one) and not ResultLimits(max_seconds=2.0).keeps(one)
+    one.bytes = 1
+    assert ResultLimits(max_bytes=500).keeps(one)
+    one.bytes = 0
+    assert not ResultLimits(max_bytes=500).keeps(one), "it was not built"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import onnxtool
 from onnxtool.model.spec import TensorSpec
+from onnxtool.quantization.search import time_budget
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.runtime import latency
 from onnxtool.runtime.data.open_data import open_data
@@ -43,6 +45,48 @@ def test_the_choice_leaves_time_for_writing_alone() -> None:
     clock.took(4.9)
     assert clock.allows("choice")
     assert not clock.allows("choice", tries=2)
+
+
+def at(moment: float, monkeypatch: pytest.MonkeyPatch) -> TimeBudget:
+    """A budget of 100 s that began at 0, at this moment; 0.5 s for each candidate are exact in binary."""
+    monkeypatch.setattr(time_budget, "time", SimpleNamespace(perf_counter=lambda: moment))
+    return TimeBudget(100.0, 0.0)
+
+
+STAGES = {
+    "calibration": 25,
+    "judging": 35,
+    "families": 35,
+    "condition": 50,
+    "paying": 65,
+    "repair": 75,
+    "floats": 80,
+    "neighbours": 87,
+    "choice": 100,
+}
+
+
+@pytest.mark.parametrize(("stage", "ends"), STAGES.items())
+def test_each_stage_is_over_at_its_moment(stage: str, ends: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert at(ends - 0.125, monkeypatch).allows(stage)
+    assert not at(ends, monkeypatch).allows(stage)
+    assert at(0.0, monkeypatch).moment(stage) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize(("moment", "fits"), [(73.875, True), (74.0, False)])
+def test_one_candidate_is_asked_for_unless_told(moment: float, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = at(moment, monkeypatch)
+    clock.took(6.5)  # itself, the winner's writing, and two to choose: 26 s
+    assert clock.allows("repair") is clock.allows("repair", tries=1) is fits
+
+
+def test_the_half_of_a_stage_is_over_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [25.0]
+    monkeypatch.setattr(time_budget, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    left = TimeBudget(100.0, 0.0).first_half("repair")
+    for moment, holds in ((49.5, True), (50.0, False)):
+        now[0] = moment
+        assert left() is holds
 
 
 def test_what_is_left_and_spent_and_when_stages_end() -> None:
