@@ -2,7 +2,7 @@
 
     python benchmarks/quantize_repeat.py [--zoo FOLDER] [--only NAME ...] [--times 3] [--time-limit 100]
 
-Each search runs in a process of its own. The chosen files are then timed in one alternation (one thread, five blocks
+Each search runs in a process of its own. The chosen files are then timed in one alternation (one thread, fifteen blocks
 with fresh sessions, see `quantize_zoo.py`): what counts is how far apart their latencies are, not their recipes.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from quantize_zoo import ROOT, Subject, fixture, latencies, zoo
 
+_BLOCKS = 15  # where memory lies gives each session of a small model a latency of its own
 CODE = (
     "import sys, json, time, onnxtool\n"
     "r = onnxtool.quantize(sys.argv[1], sys.argv[2], data=sys.argv[3], time_limit=float(sys.argv[4]))\n"
@@ -38,7 +39,7 @@ def row(subject: Subject, times: int, limit: float) -> str:
             told.append(json.loads(done.stdout.splitlines()[-1]))
             if output.exists():
                 files[str(turn)] = output
-        found = latencies(subject, files) if files else {}
+        found = latencies(subject, files, blocks=_BLOCKS) if files else {}
     values = [found[str(i)][0] if str(i) in found else None for i in range(times)]
     shown = ", ".join("nothing written" if v is None else f"{v:.3f}" for v in values)
     known = [v for v in values if v is not None]

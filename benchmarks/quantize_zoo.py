@@ -192,7 +192,7 @@ def static_cost(subject: Subject, scratch: Path, samples: int) -> float:
 
 
 def latencies(
-    subject: Subject, files: Mapping[str, Path], seconds: float = 6.0
+    subject: Subject, files: Mapping[str, Path], seconds: float = 6.0, blocks: int = BLOCKS
 ) -> dict[str, tuple[float, float, float]]:
     """Latency ratio to float, all in alternation, one thread: median, lowest and highest of blocks.
 
@@ -200,13 +200,13 @@ def latencies(
     or down for a model that just fits into a cache.
     """
     feeds = first(subject)
-    blocks: list[list[float]] = []
-    for _ in range(BLOCKS):
+    ratios: list[list[float]] = []
+    for _ in range(blocks):
         runners = [OnnxRunner.open(p, ONE) for p in (subject.model, *files.values())]
         calls = [lambda s=r.session: s.run(None, feeds) for r in runners]
-        timings = measure(calls, budget=seconds / BLOCKS, minimum=5, clock=clock_for(1))
-        blocks.append([ratio(t, timings[0]).value for t in timings[1:]])
-    by_file = zip(files, zip(*blocks, strict=True), strict=True)
+        timings = measure(calls, budget=seconds / blocks, minimum=5, clock=clock_for(1))
+        ratios.append([ratio(t, timings[0]).value for t in timings[1:]])
+    by_file = zip(files, zip(*ratios, strict=True), strict=True)
     return {name: (statistics.median(found), min(found), max(found)) for name, found in by_file}
 
 

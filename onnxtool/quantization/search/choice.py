@@ -8,7 +8,7 @@ from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.report.latency import LatencyRatio
 
-FINALISTS = 3
+FINALISTS = 5
 TIMING_AGAIN = 1  # candidates that it takes to time the finalists once more
 COMPACTING = 1  # candidates that it takes to store float weights in fewer bits
 _PATIENCE = 3.0  # times the usual seconds, for a timing that was unclear

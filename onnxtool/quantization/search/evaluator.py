@@ -230,15 +230,16 @@ class CandidateEvaluator:
         short = before < SHORT
         models = [self.payload(t) for t in trials] if short else []
 
-        def opened(block: int) -> list[OnnxRunner]:
+        def opened(block: int, wanted: Sequence[int]) -> list[OnnxRunner]:
             """What is loaded first need not lie where it is as fast: in every other block that is the float model."""
             if not short:
-                return [self.reference, *(self.session(t) for t in trials)]
+                return [self.reference, *(self.session(trials[i]) for i in wanted)]
             reference = self.job.runner(self.job.source) if block % 2 else None
-            runners = [self.job.runner(model) for model in models]
+            runners = [self.job.runner(models[i]) for i in wanted]
             return [reference or self.job.runner(self.job.source), *runners]
 
-        found = time_leaders(opened, self._sample, self.job.threads, self.clock, short=short, patience=patience)
+        shared = (self._sample, self.job.threads, self.clock)
+        found = time_leaders(opened, len(trials), *shared, short=short, patience=patience)
         for trial, latency in zip(trials, found, strict=True):
             trial.latency = latency
 

@@ -26,8 +26,9 @@ _MOST_ROUNDS = 250
 _SETTLED = 0.04  # width of an interval, relative to the ratio, from which on more rounds tell nothing that matters
 _FINAL_SECONDS = 1.5
 _FINAL_SETTLED = 0.015
-_BLOCKS = 5  # with fresh sessions, for short models
-_BLOCK_SECONDS = 0.15
+_LEAST_BLOCKS, _BLOCKS = 4, 10  # with fresh sessions, for short models
+_BLOCK_SECONDS = 0.1
+_FLOAT = -1  # in place of a candidate's number
 _BLOCK_SETTLED = 0.02
 _NORMAL = 1.96  # two-sided 95 %
 
@@ -91,7 +92,8 @@ def beside_fastest(
 
 
 def time_leaders(
-    opened: Callable[[int], Sequence[OnnxRunner]],
+    opened: Callable[[int, Sequence[int]], Sequence[OnnxRunner]],
+    count: int,
     sample: Mapping[str, np.ndarray],
     threads: int,
     clock: TimeBudget,
@@ -102,7 +104,8 @@ def time_leaders(
     """Latency of several candidates and the float model in one alternation, so that they can be ranked.
 
     Args:
-        opened: sessions for a block by its number: the float model's first, then the candidates'.
+        opened: sessions for a block by its number: the float model's first, then those of the candidates asked for.
+        count: of candidates.
         sample: feeds.
         threads: of all sessions.
         clock: the time limit.
@@ -112,16 +115,43 @@ def time_leaders(
     left = max(clock.left / 2, _QUICK_SECONDS)
     if not short:
         seconds = min(patience * _FINAL_SECONDS, left)
-        timings = _alternate(opened(0), sample, threads, seconds, 7, lambda found: _ranked(found, _FINAL_SETTLED))
+        timings = _alternate(
+            opened(0, range(count)), sample, threads, seconds, 7, lambda found: _ranked(found, _FINAL_SETTLED)
+        )
         return [_against_float(paired_ratio(t, timings[0]), timings[0], t, threads) for t in timings[1:]]
-    blocks: list[list[Timing]] = []
+    blocks = _in_blocks(opened, count, sample, threads, min(patience * _BLOCK_SECONDS, left / _BLOCKS))
+    results = []
+    for index in range(count):
+        before, after = ([block[i] for block in blocks if index in block] for i in (_FLOAT, index))
+        results.append(_against_float(block_ratio(after, before), _usual(before), _usual(after), threads))
+    return results
+
+
+def _in_blocks(
+    opened: Callable[[int, Sequence[int]], Sequence[OnnxRunner]],
+    count: int,
+    sample: Mapping[str, np.ndarray],
+    threads: int,
+    seconds: float,
+) -> list[dict[int, Timing]]:
+    """Timings of each block, with fresh sessions, by candidate; the float model's too.
+
+    What was slower than the best in every block so far drops out after some of them, and with nobody else left it is
+    over: of two that are equally fast, one in eight drops out by chance, which costs nothing.
+    """
+    blocks: list[dict[int, Timing]] = []
+    remaining = list(range(count))
     for block in range(_BLOCKS):
-        seconds = min(patience * _BLOCK_SECONDS, left / _BLOCKS)
+        runners = opened(block, remaining)
         enough = lambda found: _ranked(found, _BLOCK_SETTLED)  # noqa: E731
-        blocks.append(_alternate(opened(block), sample, threads, seconds, _LEAST_ROUNDS, enough))
-    floats = [block[0] for block in blocks]
-    sides = [[block[index] for block in blocks] for index in range(1, len(blocks[0]))]
-    return [_against_float(block_ratio(side, floats), _usual(floats), _usual(side), threads) for side in sides]
+        timings = _alternate(runners, sample, threads, seconds, _LEAST_ROUNDS, enough)
+        blocks.append(dict(zip((_FLOAT, *remaining), timings, strict=True)))
+        if len(blocks) >= _LEAST_BLOCKS:
+            best = min(remaining, key=lambda i: math.prod(b[i].median for b in blocks))
+            remaining = [i for i in remaining if any(b[i].median <= b[best].median for b in blocks)]
+            if len(remaining) == 1:
+                break
+    return blocks
 
 
 def _usual(blocks: Sequence[Timing]) -> Timing:

@@ -205,7 +205,7 @@ def test_a_longer_timing_takes_three_times_as_long_and_leaves_time_for_what_foll
     found.time_again = lambda trials, patience: told.append(patience)
     surely_faster(found, [trial("unclear", 0.99, half=0.05)], fastest)
     assert told == [("choice", "a longer timing", 2), 3.0]
-    assert (TIMING_AGAIN, COMPACTING, FINALISTS) == (1, 1, 3)
+    assert (TIMING_AGAIN, COMPACTING, FINALISTS) == (1, 1, 5)
     assert "unclear" not in not_faster("x", LatencyRatio(1.1, 1.0, 1.2, 1.0, 1.1, 1))
 
 
@@ -215,8 +215,8 @@ def test_of_candidates_with_one_timing_the_most_accurate_is_timed_again() -> Non
     unknown.fidelity = None
     for other in (smoothed, noisier, unknown):
         other.latency = plain.latency
-    near = [first, plain, noisier, smoothed, unknown, third, fourth]
-    assert [t.name for t in finalists(near)] == ["first", "smoothed", "third"]
+    near = [first, plain, noisier, smoothed, unknown, third, fourth, trial("fifth", 0.8), trial("sixth", 0.9)]
+    assert [t.name for t in finalists(near)] == ["first", "smoothed", "third", "fourth", "fifth"]
     assert finalists([unknown, plain]) == [plain]
     twin = trial("twin")
     twin.latency = plain.latency

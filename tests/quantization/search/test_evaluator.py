@@ -193,13 +193,13 @@ def test_short_models_get_fresh_sessions_and_which_is_loaded_first_takes_turns(
 
     def leaders(opened: Any, *_: Any, **rest: Any) -> list[LatencyRatio]:
         told.append(rest)
-        told.extend(opened(block) for block in range(2))
-        return [ratio(0.5)]
+        told.extend(opened(block, [1]) for block in range(2))
+        return [ratio(0.5), ratio(0.4)]
 
     monkeypatch.setattr(evaluator, "time_leaders", leaders)
-    trial = Trial("a", QuantRecipe(smooth=0.1), latency=ratio(0.6, before))
-    lab.time_again([trial], 2.0)
-    assert trial.latency == ratio(0.5)
+    trials = [Trial("a", QuantRecipe(smooth=0.2), latency=ratio(0.6, before)), Trial("b", QuantRecipe(smooth=0.1))]
+    lab.time_again(trials, 2.0)
+    assert [t.latency for t in trials] == [ratio(0.5), ratio(0.4)]
     assert told[0] == {"short": short, "patience": 2.0}
     if short:
         assert lab.loaded == ["candidate", "float", "float", "candidate"]

@@ -105,12 +105,12 @@ def test_timing_goes_on_until_the_candidate_has_lost_or_the_interval_is_narrow(m
 def leaders(clockwork: Clockwork, names: str, **options: Any) -> tuple[list[LatencyRatio], list[int]]:
     blocks: list[int] = []
 
-    def opened(block: int) -> list[Any]:
+    def opened(block: int, wanted: Sequence[int]) -> list[Any]:
         blocks.append(block)
-        return [clockwork.runner(name) for name in ("float", *names)]
+        return [clockwork.runner(name) for name in ("float", *(names[i] for i in wanted))]
 
     options = {"clock": TimeBudget(1000), "short": False} | options
-    return time_leaders(opened, {}, 1, **cast(Any, options)), blocks
+    return time_leaders(opened, len(names), {}, 1, **cast(Any, options)), blocks
 
 
 def test_leaders_are_timed_in_one_alternation_with_the_float_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,14 +161,14 @@ def test_timing_of_leaders_takes_half_of_what_is_left(
     clockwork = Clockwork(monkeypatch, steady(float=0.02, a=0.01))
     leaders(clockwork, "a", clock=SimpleNamespace(left=left))
     leaders(clockwork, "a", clock=SimpleNamespace(left=left), short=True)
-    assert [a["budget"] for a in clockwork.asked] == [seconds, *[min(0.15, seconds / 5)] * 5]
+    assert [a["budget"] for a in clockwork.asked] == [seconds, *[min(0.1, seconds / 10)] * 4]
 
 
 @pytest.mark.parametrize(("spread", "rounds"), [(0.009, 5), (0.012, 250)])
 def test_a_block_is_settled_within_two_percent(spread: float, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     clockwork = Clockwork(monkeypatch, lambda name, i: 1.0 if name == "float" else 0.5 * (1 + spread * (-1) ** i))
     leaders(clockwork, "a", short=True)
-    assert clockwork.run == [rounds] * 5
+    assert clockwork.run == [rounds] * 4
 
 
 def test_each_candidate_of_a_block_keeps_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +176,41 @@ def test_each_candidate_of_a_block_keeps_its_own_times(monkeypatch: pytest.Monke
     found, _ = leaders(clockwork, "ab", short=True)
     assert [f.value for f in found] == pytest.approx([0.5, 0.25])
     assert all(a["warmup"] == 1 for a in clockwork.asked)
+
+
+def in_blocks(
+    clockwork: Clockwork, names: str, ratios: Callable[[str, int], float]
+) -> tuple[list[LatencyRatio], list[str]]:
+    """What is found, and what was timed in each block; `ratios` by name and block."""
+    told: list[str] = []
+
+    def opened(block: int, wanted: Sequence[int]) -> list[Any]:
+        present = [names[i] for i in wanted]
+        told.append("".join(present))
+        clockwork.takes = lambda name, _: 1.0 if name == "float" else ratios(name, block)
+        return [clockwork.runner(name) for name in ("float", *present)]
+
+    return time_leaders(opened, len(names), {}, 1, TimeBudget(1000), short=True), told
+
+
+def test_what_was_slower_in_every_block_drops_out_after_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, steady())
+    close = {"a": 0.5, "b": 0.6}
+    found, told = in_blocks(clockwork, "abc", lambda name, block: close.get(name, 0.45 if block == 5 else 0.51))
+    assert told == ["abc"] * 4, "c as well: its better block did not come"
+    assert [f.value for f in found] == pytest.approx([0.5, 0.6, 0.51])
+
+
+def test_those_that_take_turns_are_timed_in_ten_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, steady())
+
+    def ratios(name: str, block: int) -> float:
+        return {"a": 0.5, "b": 0.52 if block else 0.5, "c": 0.7}[name]
+
+    found, told = in_blocks(clockwork, "abc", ratios)
+    assert told == ["abc"] * 4 + ["ab"] * 6, "b was as fast in one of them"
+    assert found[1].value == pytest.approx(math.exp((math.log(0.5) + 9 * math.log(0.52)) / 10))
+    assert found[2].value == pytest.approx(0.7)
 
 
 def test_one_that_may_be_exactly_as_far_behind_as_is_too_close_is_timed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +221,7 @@ def test_one_that_may_be_exactly_as_far_behind_as_is_too_close_is_timed_on(monke
 
 def test_short_models_are_timed_in_blocks_which_are_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     clockwork = Clockwork(monkeypatch, steady(float=1.0, a=0.5))
-    speeds = iter([0.9, 1.0, 0.9, 1.0, 0.95])
+    speeds = iter([0.9, 1.0, 0.9, 1.0])
 
     def measure(calls: Sequence[Any], **rest: Any) -> list[Timing]:
         clockwork.asked.append(rest)
@@ -194,8 +229,8 @@ def test_short_models_are_timed_in_blocks_which_are_the_unit(monkeypatch: pytest
 
     monkeypatch.setattr(module, "measure", measure)
     (found,), blocks = leaders(clockwork, "a", short=True)
-    assert blocks == [0, 1, 2, 3, 4]
-    assert found.value == pytest.approx(math.exp((2 * math.log(0.9) + math.log(0.95)) / 5))
+    assert blocks == [0, 1, 2, 3]
+    assert found.value == pytest.approx(math.sqrt(0.9))
     assert found.low < 0.9 and found.high > 1.0, "sessions differ by more than rounds"
     assert found.before == 1.0 and found.after == 0.95
-    assert {a["budget"] for a in clockwork.asked} == {0.15} and {a["minimum"] for a in clockwork.asked} == {5}
+    assert {a["budget"] for a in clockwork.asked} == {0.1} and {a["minimum"] for a in clockwork.asked} == {5}
