@@ -17,6 +17,7 @@ from onnxtool.quantization.search.evaluator import Trial
 from onnxtool.quantization.search.side_by_side import TOO_CLOSE
 
 _MOST_PLANS = 2
+_SLOWER = 1.03  # beyond what two sessions of one model differ by
 _NOISIER_DB = 6.0  # so much more noise is not worth a try, unless there is little of it
 
 
@@ -67,7 +68,7 @@ def _lost(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial
 
 def _worse(after: Trial, before: Trial) -> bool:
     """True when a candidate is surely slower, or far noisier."""
-    slower = after.latency is not None and after.latency.low > before.speed
+    slower = after.latency is not None and after.latency.low > _SLOWER * before.speed
     return slower or _noisier(after, before)
 
 

@@ -20,6 +20,7 @@ from onnxtool.runtime.timing import Ratio, Timing, block_ratio, clock_for, measu
 
 TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 SHORT = 0.003  # seconds: of such models each session has a latency of its own, by where its memory lies
+TINY = 0.0005  # of such models a single session tells nothing within several percent
 _QUICK_SECONDS = 0.2
 _LEAST_ROUNDS = 5
 _MOST_ROUNDS = 250

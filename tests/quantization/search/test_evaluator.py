@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -32,6 +33,8 @@ class Laboratory(CandidateEvaluator):
         self.speeds: dict[str, float] = {}
         self.noise: dict[str, float] = {}
         self.loaded: list[str] = []
+        self.lucky: Iterator[float] = iter(())
+        self.before = 0.01
         job = SimpleNamespace(
             probes=lambda: SimpleNamespace(first=lambda: {"x": np.zeros(1)}),
             runner=self._load,
@@ -62,8 +65,8 @@ class Laboratory(CandidateEvaluator):
 
     def _beside(self, runner: Any, fastest: Any, known: LatencyRatio | None, *_: Any) -> tuple[LatencyRatio, bool]:
         self.compared.append((runner, fastest))
-        value = self.speeds[runner]
-        return ratio(value), known is not None and value > known.value
+        value = next(self.lucky, self.speeds.get(runner, 0.5))
+        return ratio(value, self.before), known is not None and value > known.value
 
     def attempt(self, smooth: float, speed: float = 0.5, db: float = 50.0, **rest: Any) -> Trial:
         key = f"{smooth:g}{rest.get('fuse', '')}"
@@ -183,6 +186,20 @@ def test_one_that_fails_is_kept_with_the_reason(lab: Laboratory) -> None:
     assert failed.note == "it does not load" and failed.speed == float("inf") and lab.trials == [failed]
     lab.look(failed)
     assert failed.fidelity is None and lab.judged == []
+
+
+def test_tiny_models_are_timed_with_three_pairs_of_sessions_and_the_middle_one_counts(lab: Laboratory) -> None:
+    lab.before, lab.lucky = 0.000499, iter([0.4, 0.6, 0.5])
+    assert lab.attempt(0.1).speed == 0.5
+    assert lab.loaded == ["candidate", "float"] * 2
+    lab.lucky = iter([0.45, 0.52, 0.51])
+    second = lab.attempt(0.2)
+    assert second.speed == 0.51 and second.fidelity is None, "slower by the middle one"
+    assert lab.loaded[4:] == ["candidate"] * 4, "beside the fastest"
+    lab.lucky = iter([0.562])
+    assert lab.attempt(0.3).speed == 0.562 and len(lab.loaded) == 8, "it has lost"
+    lab.before, lab.lucky = 0.0005, iter([0.45])
+    assert lab.attempt(0.4).speed == 0.45 and len(lab.loaded) == 8, "not tiny"
 
 
 @pytest.mark.parametrize(("before", "short"), [(0.0029, True), (0.0031, False)])

@@ -45,8 +45,8 @@ def test_choices_that_were_far_slower_or_nothing_is_quantized_by_are_left_alone(
 def test_a_change_that_was_surely_slower_on_another_candidate_is_not_tried_again() -> None:
     best = trial("best", 0.5, smooth=0.5, per_channel=False)
     before = trial("before", 0.6, per_channel=False, shifts={"a": (1.0,)}, ranges={"t": (0.0, 1.0)})
-    slower = trial("slower", 0.62, per_channel=True, ranges={"t": (0.0, 2.0)})
-    unclear = trial("unclear", 0.605, per_channel=True)
+    slower = trial("slower", 0.63, per_channel=True, ranges={"t": (0.0, 2.0)})
+    unclear = trial("unclear", 0.627, per_channel=True)
 
     def tried(*trials: Trial) -> bool:
         return any("per-channel weights" in name for name, _ in neighbours(best, [best, *trials]))
@@ -87,7 +87,7 @@ def test_nodes_of_a_far_noisier_candidate_are_not_tried() -> None:
 
 def test_fusions_that_were_surely_slower_on_another_candidate_are_not_tried_again() -> None:
     best = trial("best", 0.5, smooth=0.5, fuse="all")
-    others = [trial("all", 0.6, fuse="all"), trial("attention", 0.63, fuse="attention"), trial("plain", 0.605)]
+    others = [trial("all", 0.6, fuse="all"), trial("attention", 0.65, fuse="attention"), trial("plain", 0.605)]
     found = [name for name, _ in neighbours(best, [best, *others])]
     assert "best, nothing fused" in found and "best, attention fused" not in found
 
@@ -104,8 +104,7 @@ def test_a_change_is_compared_only_where_all_of_it_was_made_and_timed() -> None:
     untimed.latency = None
     empty.recipe = QuantRecipe(mode="auto", plan={}, per_channel=False)
     partly = trial("partly", 0.9, per_channel=False, per_tensor_nodes=("a",))
-    equal = trial("equal", 0.61, per_channel=False)
-    assert equal.latency is not None and equal.latency.low == 0.6, "it may be as fast"
+    equal = trial("equal", 0.6279, per_channel=False)  # at least 0.6179, and 0.618 is 3 % more
     for other in (untimed, empty, partly, equal):
         found = [name for name, _ in neighbours(best, [best, plain, other])]
         assert "best, per-tensor weights" in found, other.name
