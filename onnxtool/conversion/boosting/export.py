@@ -18,6 +18,7 @@ from onnxtool.conversion.boosting.equivalent_booster import equivalent
 from onnxtool.conversion.boosting.linear_booster import add_linear, export_linear, is_linear
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io
@@ -243,21 +244,13 @@ def _with_nan(scope: Any, given: Any, container: Any, gap: float) -> Any:
     from skl2onnx.common import data_types
 
     doubles = isinstance(given.type, data_types.DoubleTensorType)
-    type_of = data_types.DoubleTensorType if doubles else data_types.FloatTensorType
-    kind = 11 if doubles else 1  # as onnx.TensorProto counts them
-    names = {what: scope.get_unique_variable_name(what) for what in ("gap", "nan", "is_gap", "floats")}
-    for what, value in (("gap", gap), ("nan", np.nan)):
-        container.add_initializer(names[what], kind, [1], [value])
-    filled = scope.declare_local_variable("with_nan", type_of(given.type.shape))
-    for operator, inputs, output, attributes in (
-        ("Cast", [given.full_name], names["floats"], {"to": kind}),
-        ("Equal", [names["floats"], names["gap"]], names["is_gap"], {}),
-        ("Where", [names["is_gap"], names["nan"], names["floats"]], filled.full_name, {}),
-    ):
-        own = scope.get_unique_operator_name(operator)
-        container.add_node(
-            operator, inputs, [output], op_version=13 if operator == "Cast" else 9, name=own, **attributes
-        )
+    filled = scope.declare_local_variable(
+        "with_nan", (data_types.DoubleTensorType if doubles else data_types.FloatTensorType)(given.type.shape)
+    )
+    write = NodeWriter(scope, container, "gap")
+    number, nan = (write.constant(np.array([value], np.float64 if doubles else np.float32)) for value in (gap, np.nan))
+    floats = write.cast(given.full_name, DOUBLE if doubles else FLOAT)
+    write.add("Where", write.add("Equal", floats, number), nan, floats, name=filled.full_name)
     return filled
 
 

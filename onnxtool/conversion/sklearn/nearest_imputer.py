@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.errors import UnsupportedError
 
-_FLOAT, _DOUBLE = 1, 11  # as onnx.TensorProto counts them
 _FAR = 1e300  # of rows that share no feature
 
 
@@ -39,44 +39,6 @@ def _columns(imputer: Any) -> list[int]:
     return [c for c in range(len(valid)) if valid[c] or imputer.keep_empty_features]
 
 
-class _Writer:
-    """Adds nodes to a container of skl2onnx, and gives the names of their outputs."""
-
-    def __init__(self, scope: Any, container: Any) -> None:
-        self._scope, self._container = scope, container
-
-    def constant(self, array: Any) -> str:
-        """Doubles, or int64."""
-        from onnx import TensorProto
-
-        values = np.asarray(array)
-        kind = TensorProto.DOUBLE if values.dtype.kind == "f" else TensorProto.INT64
-        name = self._scope.get_unique_variable_name("nearest_constant")
-        self._container.add_initializer(name, kind, list(values.shape), values.reshape(-1).tolist())
-        return str(name)
-
-    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A node of one output."""
-        return self._node(kind, inputs, [self._scope.get_unique_variable_name(f"nearest_{kind}")], attributes)[0]
-
-    def cast(self, value: str, kind: int, name: str | None = None) -> str:
-        """A value in another type."""
-        name = name or self._scope.get_unique_variable_name("nearest_Cast")
-        return self._node("Cast", (value,), [name], {"to": kind})[0]
-
-    def smallest(self, value: str, count: str) -> tuple[str, str]:
-        """The smallest of each row, and where they stand."""
-        names = [self._scope.get_unique_variable_name("nearest_TopK") for _ in range(2)]
-        values, places = self._node("TopK", (value, count), names, {"axis": 1, "largest": 0, "sorted": 1})
-        return values, places
-
-    def _node(self, kind: str, inputs: tuple[str, ...], names: list[str], attributes: dict[str, Any]) -> list[str]:
-        own = self._scope.get_unique_operator_name(f"nearest_{kind}")
-        version = 11 if kind == "TopK" else 13
-        self._container.add_node(kind, list(inputs), names, op_version=version, name=own, **attributes)
-        return names
-
-
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     from skl2onnx.common.data_types import DoubleTensorType
 
@@ -85,8 +47,8 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         raise UnsupportedError("KNNImputer: a metric or weights of its own have no ONNX form.")
     if imputer.add_indicator:
         raise UnsupportedError("KNNImputer: add_indicator=True has no ONNX form; use a MissingIndicator beside it.")
-    write = _Writer(scope, container)
-    x = write.cast(operator.inputs[0].full_name, _DOUBLE)
+    write = NodeWriter(scope, container, "nearest")
+    x = write.cast(operator.inputs[0].full_name, DOUBLE)
     known = np.asarray(imputer._fit_X, dtype=np.float64)
     there = ~np.asarray(imputer._mask_fit_X)
     gap = imputer.missing_values
@@ -101,7 +63,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         mean = _mean(write, imputer, distances, known[:, column], there[:, column])
         gaps, own = (write.add("Gather", v, place, axis=1) for v in (missing, x))
         columns.append(write.add("Where", gaps, mean, own))
-    kind = _DOUBLE if isinstance(operator.outputs[0].type, DoubleTensorType) else _FLOAT
+    kind = DOUBLE if isinstance(operator.outputs[0].type, DoubleTensorType) else FLOAT
     write.cast(write.add("Concat", *columns, axis=1), kind, operator.outputs[0].full_name)
 
 
@@ -109,7 +71,7 @@ def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and bool(np.isnan(value))
 
 
-def _distances(write: _Writer, x: str, missing: str, known: np.ndarray, there: np.ndarray) -> str:
+def _distances(write: NodeWriter, x: str, missing: str, known: np.ndarray, there: np.ndarray) -> str:
     """[rows, fitted rows]: squared distances over shared features, scaled to all; `_FAR` where none is shared.
 
     Args:
@@ -132,7 +94,7 @@ def _distances(write: _Writer, x: str, missing: str, known: np.ndarray, there: n
     return write.add("Where", write.add("Less", shared, one), write.constant(np.array([_FAR])), scaled)
 
 
-def _mean(write: _Writer, imputer: Any, distances: str, values: np.ndarray, there: np.ndarray) -> str:
+def _mean(write: NodeWriter, imputer: Any, distances: str, values: np.ndarray, there: np.ndarray) -> str:
     """[rows, 1]: what stands for a missing value of one feature."""
     donors = np.flatnonzero(there)
     count = write.constant(np.array([min(imputer.n_neighbors, len(donors))]))
@@ -151,7 +113,7 @@ def _mean(write: _Writer, imputer: Any, distances: str, values: np.ndarray, ther
     return write.add("Where", nobody, write.constant(np.array([float(values[donors].mean())])), mean)
 
 
-def _by_distance(write: _Writer, nearest: str, counted: str, axis: str) -> str:
+def _by_distance(write: NodeWriter, nearest: str, counted: str, axis: str) -> str:
     """One over the distance; where a row is met exactly, only those that meet it count."""
     zero, one = write.constant(np.zeros(1)), write.constant(np.ones(1))
     exact = write.add("Where", write.add("Equal", nearest, zero), one, zero)

@@ -10,6 +10,9 @@ import numpy as np
 
 from onnxtool.errors import UnsupportedError
 
+# Patterns of words with a flag that the runtime's own kind of pattern does not have -> the same without.
+_WORDS = {r"(?u)\b\w+\b": "[a-zA-Z0-9_]+"}
+
 
 def convertible(estimator: Any) -> tuple[Any, list[str]]:
     """A copy that skl2onnx 1.20 accepts, or the estimator itself when nothing needs a change.
@@ -18,7 +21,8 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
         (estimator, things to say aloud).
     """
     estimator = _plain(estimator)
-    if not any(_text_imputer(step) or _flattening(step) or _listed_weights(step) for step in steps_of(estimator)):
+    changes = (_text_imputer, _flattening, _listed_weights, _unicode_pattern)
+    if not any(change(step) for step in steps_of(estimator) for change in changes):
         return estimator, []
     estimator = copy.deepcopy(estimator)
     notes = []
@@ -28,6 +32,8 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
             notes = ["missing text is given to the ONNX file as the empty string, since it has no NaN for text"]
         elif _flattening(step):
             step.flatten_transform = False  # concerns transform() alone
+        if _unicode_pattern(step):
+            step.token_pattern = _WORDS[step.token_pattern]
         if _listed_weights(step):
             step.weights = np.asarray(step.weights, dtype=np.float64)  # skl2onnx 1.20 asks a list for its sum()
     return estimator, notes
@@ -137,6 +143,10 @@ def _text_imputer(step: Any) -> bool:
 
 def _flattening(step: Any) -> bool:
     return type(step).__name__ == "VotingClassifier" and bool(getattr(step, "flatten_transform", False))
+
+
+def _unicode_pattern(step: Any) -> bool:
+    return getattr(step, "token_pattern", None) in _WORDS
 
 
 def _listed_weights(step: Any) -> bool:
