@@ -8,12 +8,14 @@ import datetime
 import dis
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
+
+import numpy as np
 
 from onnxtool.errors import OnnxToolError
 
@@ -170,12 +172,14 @@ def _numbers(code: CodeType, names: _Names) -> list[tuple[int | float, int]]:
         if instruction.opname not in _READERS:
             continue
         weight = 3 if instruction.opname == "COMPARE_OP" else 2
+        before: Any = None  # what the instruction before stands for
         for operand in instructions[max(0, place - _BACK) : place]:
             value = operand.argval if operand.opname == "LOAD_CONST" else None
-            if operand.opname in ("LOAD_ATTR", "LOAD_METHOD") and names.owner is not None:
-                value = _attribute(names.owner, operand.argval)
+            if operand.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                value = _attribute((before, names.owner), operand.argval)
             elif operand.opname in _NAMES:
                 value = names.known.get(operand.argval)
+            before = value
             found += [(number, weight) for number in _held(value)]
     if not _installed(code.co_filename):
         found += [(number, 1) for constant in code.co_consts for number in _held(constant)]
@@ -183,17 +187,23 @@ def _numbers(code: CodeType, names: _Names) -> list[tuple[int | float, int]]:
 
 
 def _held(value: Any) -> list[int | float]:
-    """A number, or those in a collection: its members, or the keys of a dict."""
+    """A number, or those in a collection: its members, the keys of a dict, and what stands under names in one."""
     if isinstance(value, range):
         return [value.start, value.stop]
-    members = islice(value, _MOST) if isinstance(value, (tuple, list, set, frozenset, dict)) else (value,)
+    if isinstance(value, dict):
+        value = [v if isinstance(k, str) else k for k, v in islice(value.items(), _MOST)]
+    elif isinstance(value, np.ndarray):
+        value = value.reshape(-1)[:_MOST].tolist()
+    members = islice(value, _MOST) if isinstance(value, (tuple, list, set, frozenset)) else (value,)
     return [m for m in members if isinstance(m, (int, float)) and not isinstance(m, bool)]
 
 
-def _attribute(owner: Any, name: str) -> Any:
-    """An attribute, or one of the same name in the owner's configuration; never runs code of properties."""
-    for holder in (owner, getattr(owner, "__dict__", {}).get("config")):
-        value = getattr(holder, "__dict__", {}).get(name)
-        if value is not None:
-            return value
+def _attribute(holders: Sequence[Any], name: str) -> Any:
+    """An attribute of one of some objects, of their configuration or of their class; never runs code of properties."""
+    for owner in holders:
+        own = getattr(owner, "__dict__", {})
+        for known in (own, getattr(own.get("config"), "__dict__", {}), *(vars(c) for c in type(owner).__mro__[:-1])):
+            value = known.get(name)
+            if value is not None:
+                return value
     return None

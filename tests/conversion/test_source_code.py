@@ -6,6 +6,8 @@ import datetime
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,3 +124,42 @@ def test_an_error_of_a_library_that_is_caught_is_named_with_its_line() -> None:
     assert caught_errors(Tries(np.zeros(5)).reshapes, "numpy") == []
     assert caught_errors(Tries(np.zeros(4)).reshapes, "torch") == []
     assert caught_errors(Tries(np.zeros(4)).looks_up, "numpy") == []
+
+
+@dataclass
+class Settings:
+    limit: int = 37
+    bounds: tuple[int, ...] = (311, 313)
+
+
+SETTINGS = SimpleNamespace(longest=419)
+
+
+class Configured:
+    window = 57
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.table = {"most": 61, "least": {"inner": 3}}
+        self.edges = np.array([[67, 71]])
+
+    def compares(self, length: int = 5) -> bool:
+        inner = length > self.settings.limit or length in self.settings.bounds or length == self.window
+        return inner or length > self.table["most"] or length > SETTINGS.longest or length > Settings.limit
+
+    def searches(self, length: int = 5) -> int:
+        return int(np.searchsorted(self.edges.reshape(-1), length))
+
+    @property
+    def broken(self) -> int:
+        raise AssertionError("a property was run")
+
+    def has_property(self, length: int = 5) -> bool:
+        return length < 2 and length > self.broken
+
+
+def test_numbers_of_settings_classes_and_arrays() -> None:
+    read = read_code(Configured().compares)
+    assert {37, 311, 313, 57, 61, 419} <= set(read.sizes)
+    assert {67, 71} <= set(read_code(Configured().searches).sizes)
+    read_code(Configured().has_property)

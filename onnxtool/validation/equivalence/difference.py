@@ -15,7 +15,7 @@ from onnxtool.validation.equivalence.tolerance_policy import ColumnScales, Toler
 # Elements looked at in one go: a dozen arrays of doubles are needed for each.
 _CHUNK = 1 << 18
 # Stands for a difference in the sign of zero alone.
-_SIGN_ONLY = 2.0**-126
+_SIGN_ONLY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass

@@ -483,6 +483,37 @@ def test_shows_both_errors_when_both_exporters_fail(tmp_path: Path, monkeypatch:
         convert(None, tmp_path / "x.onnx", factory=f"{MODELS}:Dropped", input_shapes={"x": ("batch", 6)})
 
 
+class Cropped(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        top = (x.shape[1] - 5) // 2
+        return x[:, top : top + 5]
+
+
+class RoundedUp(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, -(-x.shape[1] // 3) :].sum(1)
+
+
+class Halved(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, : x.shape[1] // 2].sum(1)
+
+
+@pytest.mark.parametrize("kind", [Cropped, RoundedUp])
+def test_sizes_below_zero_round_down(kind: type[torch.nn.Module], tmp_path: Path) -> None:
+    assert convert(kind(), tmp_path / "out.onnx", input_shapes={"x": ("b", "n")}).ok
+    session = ort.InferenceSession(tmp_path / "out.onnx")
+    for length in (2, 3, 4, 7, 8, 9):
+        x = torch.arange(2.0 * length).reshape(2, length)
+        (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        assert found.tolist() == kind()(x).tolist()
+
+
+def test_sizes_that_are_never_below_zero_are_divided_as_before(tmp_path: Path) -> None:
+    assert convert(Halved(), tmp_path / "out.onnx", input_shapes={"x": ("b", "n")}).ok
+    assert "Mod" not in [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node]
+
+
 class TestCustomOperators:
     """Operators of the user's own, which no exporter can know."""
 

@@ -270,3 +270,35 @@ def test_complex_numbers_agree_in_both_parts() -> None:
     a = np.array([[1 + 1j], [2 - 3j]], np.complex64)
     assert agrees(a, a, Tolerance())
     assert not agrees(a, a.conj(), Tolerance())
+
+
+def test_small_outputs_have_a_direction_too() -> None:
+    small = np.float32([1e-3, 2e-3])
+    assert difference(small, small * np.float32(0.9)).cosine == pytest.approx(1.0)
+    assert difference(small, small[::-1]).cosine == pytest.approx(0.8)
+
+
+def test_an_error_without_end_has_no_mean() -> None:
+    assert difference(np.float32([1, 2]), np.float32([np.inf, 2])).mean_abs == np.inf
+    assert difference(np.float32([1, 2]), np.float32([1.5, 2])).mean_abs == 0.25
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        (np.float64([1]), np.float32([1]), True),
+        (np.int32([1]), np.int64([1]), True),
+        (np.int64([1]), np.float32([1]), False),
+        (np.array(["1"]), np.float32([1]), False),
+        (np.array(["1"], object), np.array(["1"]), True),
+        (np.array([True]), np.int64([1]), False),
+    ],
+)
+def test_a_framework_may_give_another_type_of_its_family(a: np.ndarray, b: np.ndarray, same: bool) -> None:
+    entry = Difference("y", Tolerance(), declared="")
+    entry.add(a, b)
+    assert entry.result().ok is same
+    plain = Difference("y", Tolerance())
+    plain.add(a, b)
+    assert plain.result().ok is (a.dtype.kind in "OU" and same)
+    assert Difference("y", Tolerance()).result().worst_run == 0
