@@ -147,7 +147,7 @@ LIMITS = frozenset(
 )
 # What is left of them, or used up.
 SPENT = frozenset(
-    ["left", "_left", "allowed", "used", "before", "spent", "kept", "took", "slowest", "elements", "seconds"]
+    """left _left allowed used before spent kept took slowest elements seconds count_elements cost""".split()  # noqa: SIM905
 )
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -324,6 +324,7 @@ def _operands(node: ast.Compare | ast.BinOp) -> list[ast.expr]:
 
 
 def _is_spent(node: ast.expr) -> bool:
+    node = node.func if isinstance(node, ast.Call) else node
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return name in SPENT
 

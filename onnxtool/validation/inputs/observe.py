@@ -101,16 +101,13 @@ def observe(
             observed.attempted.append(made)
             continue
         usable = telling(outputs, kind, doubles=takes_doubles(specs))
-        broken = not usable and breaks(feeds, outputs, missing=facts.missing)
-        if usable or broken:
+        held = kind if usable else BROKEN if breaks(feeds, outputs, missing=facts.missing) else None
+        if held is not None:
             kept += feeds_bytes(feeds) + feeds_bytes({k: v for k, v in outputs.items() if isinstance(v, np.ndarray)})
-        if usable:
-            observed.trials.append(Trial(label, kind, feeds, outputs))
-            continue
-        observed.unusable.append(label)
-        observed.attempted.append(made)
-        if broken:
-            observed.broken.append(Trial(label, BROKEN, feeds, outputs))
+            (observed.trials if usable else observed.broken).append(Trial(label, held, feeds, outputs))
+        if not usable:
+            observed.unusable.append(label)
+            observed.attempted.append(made)
     return observed
 
 

@@ -83,7 +83,7 @@ def reach(
     freed = [*walk.redrawn(plain, runs[:3])]
     walk.best = walk.varied
     for place in sorted(plain, key=lambda place: walk.best[place][0])[:_VARIED]:
-        walk.towards(place, varied=True)
+        walk.towards(place)
         if walk.best[place][0] == 0:
             found.append(Found(watch.outcomes[place], walk.best[place][1]))
     edges = [Found(watch.outcomes[place], feeds) for place, feeds in walk.edges.items()]
@@ -123,7 +123,7 @@ class _Walk:
                 self.best[place] = (float(distance), feeds)
         return distances
 
-    def towards(self, place: int, *, varied: bool = False) -> None:
+    def towards(self, place: int) -> None:
         """Walk towards one outcome, from the input that is nearest to it."""
         if not self.best[place][1]:
             return
@@ -132,7 +132,7 @@ class _Walk:
         while allowed > 0 and self._goes_on(place):
             start = self.best[place][0]
             allowed -= self._by_sizes(place, allowed) if of_sizes else self._by_values(place, allowed)
-            if self.best[place][0] >= start and not of_sizes and not varied:
+            if self.best[place][0] >= start and not of_sizes:
                 allowed -= self._along(place, self._moves.sizes(keep=True), allowed)
             if self.best[place][0] >= start:
                 break

@@ -211,9 +211,9 @@ def test_a_cast_is_named_and_no_matter_of_sizes() -> None:
     model = graph("i = Cast <to = 5> (x)  y = Cast <to = 1> (i)")
     model.graph[0].name = "to int16"
     outcomes = ConditionWatch(model, SessionOptions(), None, {"i"}).outcomes
-    assert [(o.node, o.side, o.of_sizes, o.beyond) for o in outcomes] == [
-        ("to int16", False, False, True),
-        ("to int16", True, False, True),
+    assert [(o.node, o.value, o.side, o.of_sizes, o.beyond) for o in outcomes] == [
+        ("to int16", "i", False, False, True),
+        ("to int16", "i", True, False, True),
     ]
 
 

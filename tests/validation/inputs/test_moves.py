@@ -213,6 +213,8 @@ def test_values_may_be_kept_where_sizes_change() -> None:
     assert made is not None
     assert made["x"].tolist() == [[0, 1, 2, 3, 0, 1, 2], [4, 5, 6, 7, 4, 5, 6]]
     assert made["z"] is SIZES["z"]
+    drawn = next(walk.sizes()).moved(SIZES, 3.0)
+    assert drawn is not None and not np.array_equal(drawn["x"], made["x"])
     shorter = next(walk.sizes(keep=True)).moved(SIZES, -2.0)
     assert shorter is not None and shorter["x"].tolist() == [[0, 1], [4, 5]]
 

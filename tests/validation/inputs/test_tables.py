@@ -60,6 +60,7 @@ def test_an_input_that_reads_the_row_is_found() -> None:
     runs = [random_feeds(specs, 1, batch=2, length=8, domains=facts.domains)]
     watch = ConditionWatch(model, SessionOptions(), {"w": [177]})
     assert str(watch.outcomes[0]) == "the row 177 of 'w'"
+    assert watch.outcomes[0].side and not watch.outcomes[0].of_sizes
     found, missed = reach(watch, specs, runs, dynamic_dims(specs, runs), facts, Budget("normal"))
     assert "row 177" not in [o.part for o in missed]
     (feeds,) = [item.feeds for item in found if item.outcome.row == 177]
