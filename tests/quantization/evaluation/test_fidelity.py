@@ -318,6 +318,15 @@ def test_detections_count_as_kept_by_score_and_overlap(by_columns: bool) -> None
     assert judged(right, right, "Relu").detection_f1 == 1
 
 
+@pytest.mark.parametrize(("op", "boxes"), [("Sigmoid", False), ("Relu", True)])
+def test_what_a_sigmoid_makes_of_every_frame_is_no_boxes(op: str, boxes: bool) -> None:
+    random = np.random.default_rng(5)
+    frames = random.uniform(0, 1, (8, 6, 40))
+    frames[:, 2:4] = frames[:, :2] * 0.99 + 0.01  # the first four frames look like the corners of narrow boxes
+    found = judged(frames, frames + random.standard_normal(frames.shape) * 0.003, op).detection_f1
+    assert found is not None and (found < 0.5) == boxes and (found > 0.98) != boxes
+
+
 class Doubling:
     """A Runner that gives each row so many times over, and counts the rows."""
 
