@@ -10,8 +10,9 @@ import numpy as np
 
 from onnxtool.errors import UnsupportedError
 
-# Patterns of words with a flag that the runtime's own kind of pattern does not have -> the same without.
-_WORDS = {r"(?u)\b\w+\b": "[a-zA-Z0-9_]+"}
+# Patterns of words, the usual one first -> as the runtime reads them. skl2onnx 1.20 takes words of one letter for words
+# where the usual one does not: of "cat a dog" it makes no neighbours.
+_WORDS = {r"(?u)\b\w\w+\b": "[a-zA-Z0-9_][a-zA-Z0-9_]+", r"(?u)\b\w+\b": "[a-zA-Z0-9_]+"}
 
 
 def convertible(estimator: Any) -> tuple[Any, list[str]]:

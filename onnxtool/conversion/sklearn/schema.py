@@ -161,6 +161,11 @@ def sentences(vectorizer: Any) -> tuple[str, ...]:
     words = [*known[:: max(1, len(known) // 200)], "zzyzx", "I", "42"]
     generator = np.random.default_rng(0)
     texts = [" ".join(generator.choice(words, size=int(generator.integers(1, 9)))) for _ in range(60)]
+    # Words that are known as neighbours, with something between them: which of it counts as a word decides.
+    neighbours = [w.split(" ") for w in known if " " in w]
+    between = (" I ", " 7 ", " zzyzx ", ", ", "-", "  ", "\n")
+    chosen = neighbours[:: max(1, len(neighbours) // len(between))][: len(between)]
+    texts += [gap.join(parts) for parts in chosen for gap in between]
     return (*texts, texts[0].capitalize() + ".", f"{texts[1]}, {texts[2].upper()}!", "zzyzx")
 
 

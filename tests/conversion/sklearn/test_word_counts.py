@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onnxtool.conversion.convert import convert
+from onnxtool.conversion.sklearn import prepare
 from onnxtool.runtime.runner import OnnxRunner
 
 pytest.importorskip("skl2onnx")
@@ -40,3 +41,10 @@ def test_features_are_scikit_learns(steps: Any, tmp_path: Path) -> None:
 
 def runner_shape(runner: OnnxRunner) -> tuple[int, ...]:
     return (4,) if len(runner.inputs[0].shape or ()) == 1 else (4, 1)
+
+
+def test_what_stands_between_neighbours_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2)).fit(["the cat sat on the mat", "dogs are great", "cat and dog"])
+    assert convert(vectorizer, tmp_path / "out.onnx", effort="quick").ok
+    monkeypatch.setattr(prepare, "_WORDS", {})  # as skl2onnx has it: words of one letter are words
+    assert not convert(vectorizer, tmp_path / "out.onnx", effort="quick").ok
