@@ -71,6 +71,7 @@ _TEXTS = (
     ("accents", ("café", "naïve", "Ünïcödé", "Ελλάδα")),
     ("emoji", ("🙂", "👍🏽 ok", "日本語")),
 )
+_GAPS = (" ", " a ", ", ", "-", "\n")
 _NAN_PLACES: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("a row of NaN", (0,)),
     ("a column of NaN", (..., 0)),
@@ -329,6 +330,15 @@ def _texts(
             made[spec.name] = np.resize(known[place : place + rows], np.shape(feeds[spec.name]))
         place += np.size(feeds[own[0].name])
         yield f"known words{'' if turn == 0 else f', part {turn + 1}'}", "text", {**feeds, **made}
+    for gap in _GAPS if len(known) else ():
+        made = {}
+        for spec in own:
+            shape = np.shape(feeds[spec.name])
+            first = generator.integers(len(facts.texts), size=int(np.prod(shape)))
+            # What the graph lists side by side may be what it looks for side by side.
+            pairs = [gap.join((facts.texts[i], facts.texts[(i + 1) % len(facts.texts)])) for i in first.tolist()]
+            made[spec.name] = np.array(pairs, dtype=object).reshape(shape)
+        yield f"pairs of known words with {gap!r} between", "text", {**feeds, **made}
     for label, words in _TEXTS if own else ():
         made = {}
         for spec in own:

@@ -179,6 +179,9 @@ def test_texts_are_known_unknown_empty_and_foreign() -> None:
     made = changes([spec], {"t": np.array([["a"]] * 40, dtype=object)}, Facts(texts=["cat", "dog"]))
     assert {"cat", "dog"} <= set(made["known words"].get("t").reshape(-1))
     assert "" in made["empty texts"]["t"]
+    for gap in (" ", " a ", "\n"):
+        pairs = set(made[f"pairs of known words with {gap!r} between"]["t"].reshape(-1))
+        assert pairs == {f"cat{gap}dog", f"dog{gap}cat"}
     assert any(not word.isascii() for word in made["accents"]["t"].reshape(-1))
     assert any(not word.isascii() for word in made["emoji"]["t"].reshape(-1))
 
