@@ -27,7 +27,7 @@ class SourceModel(DescribedRunner):
         framework: framework and version: "torch 2.13.0".
         notes: things to say aloud: "prefix model. stripped from 62 names". `load` and `export` add to it.
         limits: kinds of inputs on which a difference is said and not refused: "thresholds" where the framework
-            compares in doubles and the graph in floats, "text" where words are cut up by other rules.
+            compares in doubles and the graph in floats.
         compared_sizes: numbers that the code, or the exporter's record of it, compares sizes with.
         compared_values: likewise, for values.
         dropped: options of the source that its exporter is known to leave out: they are named where the proof fails.

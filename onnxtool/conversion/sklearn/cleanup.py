@@ -30,6 +30,7 @@ def clean_up(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
         _double_trees(proto, rounds=any(trees_of(step) for step in steps_of(model.estimator)))
         _float_maps(proto)
     _set_locale(proto, model)
+    _set_letters(proto)
     return _set_shapes(proto, model)
 
 
@@ -100,7 +101,7 @@ def _double_trees(proto: onnx.ModelProto, rounds: bool) -> None:
 
 def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
     """Give outputs the rank that the estimator's own results have (labels [batch], columns of scores): some converters
-    give [batch, 1] or [1, batch] for the one, [batch] for the other.
+    give [batch, 1] or [1, batch] for the one, [batch] for the other. Whole numbers (counts of words) become integers.
     """
     try:
         runner = OnnxRunner.open(proto, EXACT)
@@ -120,6 +121,9 @@ def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | Non
         specs.append(spec if known else replace(spec, shape=((spec.shape or (None,))[0], *(None,) * (rank - 1))))
         if np.ndim(given) != rank and np.size(given) == np.size(right) and rank in (1, 2):
             _reshape(proto, output, [-1] if rank == 1 else [-1, 1])
+        if np.asarray(right).dtype.kind in "iu" and np.asarray(given).dtype.kind == "f":
+            _as_integers(proto, output)
+            specs[-1] = replace(specs[-1], dtype=np.dtype("int64"))
     model.outputs = tuple(specs)
     return runner
 
@@ -130,6 +134,12 @@ def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[in
     proto.graph.node.append(helper.make_node("Reshape", [output.name, wanted], [result]))
     kind = output.type.tensor_type.elem_type
     output.CopyFrom(helper.make_tensor_value_info(result, kind, [None] * len(shape)))
+
+
+def _as_integers(proto: onnx.ModelProto, output: onnx.ValueInfoProto) -> None:
+    result = f"{output.name}_integers"
+    proto.graph.node.append(helper.make_node("Cast", [output.name], [result], to=TensorProto.INT64))
+    output.name, output.type.tensor_type.elem_type = result, TensorProto.INT64
 
 
 def _domains(model: SklearnModel, runner: OnnxRunner) -> dict[str, Domain]:
@@ -163,6 +173,26 @@ def _set_locale(proto: onnx.ModelProto, model: SklearnModel) -> None:
         node.attribute.append(helper.make_attribute("locale", locale))
     if locale == "C":
         model.notes.append("text is lower-cased by ASCII rules only: this machine has no C.UTF-8 locale")
+
+
+def _set_letters(proto: onnx.ModelProto) -> None:
+    """What is a letter or a digit in a text: in Python those of all scripts, in the runtime's RE2 only ASCII."""
+    for node in proto.graph.node:
+        for attribute in node.attribute if node.op_type == "Tokenizer" else ():
+            if attribute.name == "tokenexp":
+                attribute.s = as_re2(attribute.s.decode()).encode()
+
+
+def as_re2(pattern: str) -> str:
+    """A pattern of Python's with the classes of all scripts that RE2 has: \\w is a letter, a number or _."""
+    written, inside, place = [], False, 0
+    while place < len(pattern):
+        part = pattern[place : place + 2] if pattern[place] == "\\" else pattern[place]
+        place += len(part)
+        inside = part == "[" or (inside and part != "]")
+        wide = {r"\w": r"\p{L}\p{N}_", r"\d": r"\p{Nd}"}.get(part)
+        written.append(part if wide is None else wide if inside else f"[{wide}]")
+    return "".join(written)
 
 
 def _has_locale(name: str) -> bool:

@@ -49,7 +49,7 @@ class SklearnModel(SourceModel):
     raw_scores: bool = False
     doubles: bool = False
     classes: tuple[Any, ...] = ()
-    limits: tuple[str, ...] = ("text",)
+    limits: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 
     @classmethod

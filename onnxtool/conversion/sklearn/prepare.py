@@ -10,9 +10,9 @@ import numpy as np
 
 from onnxtool.errors import UnsupportedError
 
-# Patterns of words, the usual one first -> as the runtime reads them. skl2onnx 1.20 takes words of one letter for words
-# where the usual one does not: of "cat a dog" it makes no neighbours.
-_WORDS = {r"(?u)\b\w\w+\b": "[a-zA-Z0-9_][a-zA-Z0-9_]+", r"(?u)\b\w+\b": "[a-zA-Z0-9_]+"}
+# Usual patterns of words -> the same without what the runtime's kind of pattern (RE2) reads otherwise. skl2onnx 1.20
+# takes words of one letter for words where the first of them does not: of "cat a dog" it makes no neighbours.
+_WORDS = {r"(?u)\b\w\w+\b": r"\w\w+", r"(?u)\b\w+\b": r"\w+"}
 
 
 def convertible(estimator: Any) -> tuple[Any, list[str]]:
@@ -166,5 +166,7 @@ def chosen_options(estimator: Any) -> list[str]:
         if kept:
             found.append(f"{type(step).__name__}({', '.join(kept)})")
         if "token_pattern" in given and given.get("analyzer") == "word":
-            found.append(f"{type(step).__name__}'s token_pattern (ONNX cuts letters with accents and signs otherwise)")
+            found.append(f"{type(step).__name__}'s token_pattern (ONNX may cut signs otherwise)")
+        if getattr(step, "lowercase", False) and any("ς" in word for word in getattr(step, "vocabulary_", ())):
+            found.append(f"{type(step).__name__}(lowercase=True) (of a Σ that ends a word ONNX makes σ and not ς)")
     return list(dict.fromkeys(found))

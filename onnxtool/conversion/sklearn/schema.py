@@ -166,6 +166,7 @@ def sentences(vectorizer: Any) -> tuple[str, ...]:
     between = (" I ", " 7 ", " zzyzx ", ", ", "-", "  ", "\n")
     chosen = neighbours[:: max(1, len(neighbours) // len(between))][: len(between)]
     texts += [gap.join(parts) for parts in chosen for gap in between]
+    texts += [" ".join(words).upper(), " ".join(words).title()]
     return (*texts, texts[0].capitalize() + ".", f"{texts[1]}, {texts[2].upper()}!", "zzyzx")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.sklearn import prepare
+from onnxtool.conversion.sklearn.cleanup import as_re2
 from onnxtool.runtime.runner import OnnxRunner
 
 pytest.importorskip("skl2onnx")
@@ -48,3 +49,33 @@ def test_what_stands_between_neighbours_is_tried(tmp_path: Path, monkeypatch: py
     assert convert(vectorizer, tmp_path / "out.onnx", effort="quick").ok
     monkeypatch.setattr(prepare, "_WORDS", {})  # as skl2onnx has it: words of one letter are words
     assert not convert(vectorizer, tmp_path / "out.onnx", effort="quick").ok
+
+
+@pytest.mark.parametrize("options", [{}, {"ngram_range": (1, 2)}, {"token_pattern": r"[\w-]+"}, {"lowercase": False}])
+def test_letters_of_all_scripts_are_letters(options: dict[str, Any], tmp_path: Path) -> None:
+    vectorizer = CountVectorizer(**options)
+    vectorizer.fit(["Größe der Straße über Köln", "Äpfel und Öl", "café à Paris", "слово und 日本 Köln-Ost m²"])
+    assert convert(vectorizer, tmp_path / "out.onnx", effort="quick").ok
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    texts = np.array(["ÄPFEL öl", "Größe und café, Köln", "СЛОВО日本 à Paris", "Köln-Ost x m²"], dtype=object)
+    found = next(iter(runner.run({runner.inputs[0].name: texts.reshape(runner_shape(runner))}).values()))
+    np.testing.assert_array_equal(found, vectorizer.transform(texts).toarray())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (r"\w\w+", r"[\p{L}\p{N}_][\p{L}\p{N}_]+"),
+        (r"[\w-]+\d", r"[\p{L}\p{N}_-]+[\p{Nd}]"),
+        (r"\\w[\]\d]", r"\\w[\]\p{Nd}]"),
+        ("[a-z]+", "[a-z]+"),
+    ],
+)
+def test_patterns_in_the_runtimes_own_kind(pattern: str, expected: str) -> None:
+    assert as_re2(pattern) == expected
+
+
+def test_the_greek_letter_that_differs_at_the_end_of_a_word_is_named(tmp_path: Path) -> None:
+    report = convert(CountVectorizer().fit(["λόγος και"] * 2), tmp_path / "out.onnx", effort="quick")
+    assert not report.ok
+    assert any("Σ that ends a word" in note for note in report.notes)
