@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxtool.conversion.boosting.dropped import dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
-from onnxtool.conversion.sklearn import nearest_imputer, word_counts
+from onnxtool.conversion.sklearn import nearest_imputer, transformed_target, word_counts
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
@@ -113,6 +113,8 @@ def _convert(
         register_estimators()
     if any(type(s).__name__ == "KNNImputer" for s in steps_of(estimator)):
         nearest_imputer.register()
+    if any(type(s).__name__ == "TransformedTargetRegressor" for s in steps_of(estimator)):
+        transformed_target.register()
     if any(getattr(s, "sublinear_tf", False) for s in steps_of(estimator)):
         word_counts.register()
     model.notes.extend(notes)

@@ -1,0 +1,84 @@
+"""TransformedTargetRegressor -> ONNX, which skl2onnx 1.20 has no converter for: the regressor, then the way back."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
+from onnxtool.errors import UnsupportedError
+
+
+@cache
+def register() -> None:
+    """Let skl2onnx convert it by this converter."""
+    from skl2onnx import update_registered_converter
+    from sklearn.compose import TransformedTargetRegressor
+
+    update_registered_converter(
+        TransformedTargetRegressor, "OnnxtoolTransformedTargetRegressor", _shapes, _convert, overwrite=True
+    )
+
+
+def _shapes(operator: Any) -> None:
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
+
+    given = operator.inputs[0].type
+    kind = DoubleTensorType if isinstance(given, DoubleTensorType) else FloatTensorType
+    operator.outputs[0].type = kind([given.shape[0], 1])
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    from skl2onnx._parse import _get_sklearn_operator_name
+    from skl2onnx.common.data_types import DoubleTensorType
+
+    model, output = operator.raw_operator, operator.outputs[0]
+    inner = scope.declare_local_operator(_get_sklearn_operator_name(type(model.regressor_)), model.regressor_)
+    inner.inputs = list(operator.inputs)
+    inner.outputs.append(scope.declare_local_variable("inner_target", type(output.type)(output.type.shape)))
+    write = NodeWriter(scope, container, "target")
+    doubles = isinstance(output.type, DoubleTensorType)
+    # Exponentials of a float32 would lose what the regressor has.
+    wide = write.cast(inner.outputs[0].full_name, DOUBLE)
+    back = _back(write, model.transformer_, wide)
+    write.cast(back, DOUBLE if doubles else FLOAT, output.full_name)
+
+
+def _back(write: NodeWriter, transformer: Any, value: str) -> str:
+    """What the inverse of a transformer of the target makes of a value.
+
+    Raises:
+        UnsupportedError: a transformer, or a function, without an ONNX form here.
+    """
+    name = type(transformer).__name__
+    one = np.ones(1)
+    if name == "FunctionTransformer":
+        function = transformer.inverse_func
+        simple = {np.exp: "Exp", np.log: "Log", np.sqrt: "Sqrt", np.sinh: "Sinh", np.arcsinh: "Asinh"}
+        if function is None:
+            return write.add("Identity", value)
+        if function in simple:
+            return write.add(simple[function], value)
+        if function is np.square:
+            return write.add("Mul", value, value)
+        if function is np.expm1:  # tanh(x / 2) (e^x + 1) is e^x - 1, and keeps the digits of small numbers
+            half = write.add("Tanh", write.add("Mul", value, write.constant(0.5 * one)))
+            return write.add("Mul", half, write.add("Add", write.add("Exp", value), write.constant(one)))
+        if function is np.exp2:
+            return write.add("Pow", write.constant(2 * one), value)
+        raise UnsupportedError(
+            f"TransformedTargetRegressor: its inverse_func {getattr(function, '__name__', function)!r} has no ONNX "
+            "form here; numpy's exp, expm1, exp2, log, sqrt, square, sinh and arcsinh have."
+        )
+    if name == "StandardScaler":
+        scale = np.ones(1) if transformer.scale_ is None else transformer.scale_
+        mean = np.zeros(1) if transformer.mean_ is None else transformer.mean_
+        return write.add(
+            "Add", write.add("Mul", value, write.constant(np.float64(scale))), write.constant(np.float64(mean))
+        )
+    if name == "MinMaxScaler":
+        shifted = write.add("Sub", value, write.constant(np.float64(transformer.min_)))
+        return write.add("Div", shifted, write.constant(np.float64(transformer.scale_)))
+    raise UnsupportedError(f"TransformedTargetRegressor: its transformer {name} has no ONNX form here.")
