@@ -56,7 +56,7 @@ def _back(write: NodeWriter, transformer: Any, value: str) -> str:
     one = np.ones(1)
     if name == "FunctionTransformer":
         function = transformer.inverse_func
-        simple = {np.exp: "Exp", np.log: "Log", np.sqrt: "Sqrt", np.sinh: "Sinh", np.arcsinh: "Asinh"}
+        simple = {np.exp: "Exp", np.log: "Log", np.sqrt: "Sqrt"}
         if function is None:
             return write.add("Identity", value)
         if function in simple:
@@ -70,7 +70,7 @@ def _back(write: NodeWriter, transformer: Any, value: str) -> str:
             return write.add("Pow", write.constant(2 * one), value)
         raise UnsupportedError(
             f"TransformedTargetRegressor: its inverse_func {getattr(function, '__name__', function)!r} has no ONNX "
-            "form here; numpy's exp, expm1, exp2, log, sqrt, square, sinh and arcsinh have."
+            "form here; numpy's exp, expm1, exp2, log, sqrt and square have."
         )
     if name == "StandardScaler":
         scale = np.ones(1) if transformer.scale_ is None else transformer.scale_
