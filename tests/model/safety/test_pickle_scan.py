@@ -104,3 +104,8 @@ def test_ten_pickles_in_a_row_are_looked_at() -> None:
 
 def test_a_number_of_the_memo_that_is_not_there_is_no_name() -> None:
     assert pickled_imports(b"\x80\x04h\x07\x93.") in ([], [""], None)
+
+
+def test_texts_of_the_data_that_a_name_is_taken_from_are_read() -> None:
+    assert pickled_imports(pickle.dumps([run.__module__, run.__qualname__, Payload()], 4)) == [NAME]
+    assert pickled_imports(b"\x80\x04h\x00\x93.") == [""]

@@ -238,3 +238,24 @@ def test_functions_that_double_are_counted_as_they_would_be_put_in_place() -> No
     itself.functions[1].node[0].op_type, itself.functions[1].node[0].domain = "f0", "own"
     verify_expansion(itself, Limits(max_nodes=1000))  # ends
     verify_expansion(nested(2), Limits(max_nodes=1))
+
+
+def test_functions_are_as_deep_as_the_graph_and_counted_in_any_order() -> None:
+    opsets = [helper.make_opsetid("", 20)]
+    inner = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "inner", [], [])
+    branch = helper.make_node("If", ["x"], ["y"], then_branch=inner)
+    model = helper.make_model(
+        helper.make_graph([], "g", [], []),
+        functions=[helper.make_function("own", "f", ["x"], ["y"], [branch], opsets)],
+        opset_imports=opsets,
+    )
+    assert len(list(graphs(model, Limits(max_depth=1)))) == 2
+    with pytest.raises(ResourceError, match="nested deeper than 0"):
+        list(graphs(model, Limits(max_depth=0)))
+    backwards = doubling(3)
+    made = list(reversed(backwards.functions))
+    del backwards.functions[:]
+    backwards.functions.extend(made)
+    verify_expansion(backwards, Limits(max_nodes=14))
+    with pytest.raises(ResourceError):
+        verify_expansion(backwards, Limits(max_nodes=13))

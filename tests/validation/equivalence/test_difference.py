@@ -302,3 +302,9 @@ def test_a_framework_may_give_another_type_of_its_family(a: np.ndarray, b: np.nd
     plain.add(a, b)
     assert plain.result().ok is (a.dtype.kind in "OU" and same)
     assert Difference("y", Tolerance()).result().worst_run == 0
+
+
+def test_two_of_one_type_are_of_one_type_whatever_was_declared() -> None:
+    entry = Difference("y", Tolerance(), declared="float32")
+    entry.add(np.ones(3), np.ones(3))
+    assert entry.result().ok

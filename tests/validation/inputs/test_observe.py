@@ -34,6 +34,12 @@ def test_results_at_the_edge_of_what_floats_hold_prove_nothing(
     assert telling({"y": np.array(values, FLOAT)}, "values", doubles=doubles) is expected
 
 
+def test_doubles_go_on_for_longer() -> None:
+    assert telling({"y": np.array([1e289])}, "values", doubles=True)
+    assert not telling({"y": np.array([5e290])}, "values", doubles=True)
+    assert not telling({"y": np.array([1e289])}, "values")
+
+
 def test_labels_alone_prove_nothing_of_missing_values() -> None:
     labels = {"y": np.array([1, 2])}
     assert telling(labels, "values")
@@ -163,6 +169,7 @@ def test_models_of_doubles_take_one_somewhere() -> None:
         ([1.0, 2.0], [1.0, np.inf], False, True),
         ([1.0, 2.0], [1.0, 1e31], False, False),
         ([1.0, 2e4], [1.0, np.nan], False, False),  # large numbers overflow
+        ([1.0, -1e4], [1.0, np.nan], False, True),
         ([1.0, np.nan], [1.0, np.nan], False, False),
         ([1.0, np.nan], [1.0, np.nan], True, True),
         ([1.0, np.inf], [1.0, np.nan], True, False),

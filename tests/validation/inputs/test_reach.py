@@ -343,6 +343,7 @@ def test_where_a_parabola_is_lowest() -> None:
     assert _lowest((0.0, 0.0), (1.0, -1.0), (2.0, -4.0)) is None
     assert _lowest((0.0, 1.0), (0.0, 1.0), (2.0, 4.0)) is None
     assert _lowest((0.0, 1.0), (1.0, np.inf), (2.0, 4.0)) is None
+    assert _lowest((0.0, 1.0), (1.0, 0.5), (2.0, np.inf)) is None
 
 
 def test_whole_steps_reach_an_equality_and_go_beyond_a_bound() -> None:
