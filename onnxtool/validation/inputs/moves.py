@@ -92,6 +92,10 @@ class Moves:
             if made is not None:
                 yield made
 
+    def has_lengths(self, feeds: Feeds) -> bool:
+        """Whether every dynamic length is longer than one."""
+        return all((self._size(feeds, group[0]) or 2) > 1 for group in self._dims.lengths)
+
     def _size(self, feeds: Feeds, name: str) -> int | None:
         for spec in self._specs:
             for axis, dim in enumerate(spec.shape or ()):

@@ -81,11 +81,15 @@ def reach(
     # Zeros and equal numbers reach much, and show little of what follows.
     plain = [p for p, (distance, _) in enumerate(walk.varied) if distance > 0 and walk.best[p][0] == 0]
     freed = [*walk.redrawn(plain, runs[:3])]
+    of_values = [p for p in plain if not watch.outcomes[p].of_sizes]
+    short = [p for p in of_values if not walk.moves.has_lengths(walk.best[p][1])]
     walk.best = walk.varied
     for place in sorted(plain, key=lambda place: walk.best[place][0])[:_VARIED]:
         walk.towards(place)
         if walk.best[place][0] == 0:
             found.append(Found(watch.outcomes[place], walk.best[place][1]))
+    # Where only lengths of one reach it, next to nothing followed from it.
+    missed += [watch.outcomes[p] for p in short if walk.best[p][0] > 0]
     edges = [Found(watch.outcomes[place], feeds) for place, feeds in walk.edges.items()]
     return [*found, *edges, *freed], missed
 
@@ -94,13 +98,14 @@ class _Walk:
     """Distances seen so far, and the steps that make them smaller.
 
     Attributes:
+        moves: what can be changed.
         best: of each outcome, the smallest distance and the input that has it.
-        varied: the same, of inputs whose numbers differ among themselves.
+        varied: the same, of inputs whose numbers differ among themselves, at lengths of more than one.
         edges: of outcomes that depend on sizes, the first size at which they came about on the way.
     """
 
     def __init__(self, watch: ConditionWatch, moves: Moves, budget: Budget) -> None:
-        self._watch, self._moves, self._budget = watch, moves, budget
+        self._watch, self.moves, self._budget = watch, moves, budget
         self._each, self._left = _RUNS[budget.effort]
         self.best: list[tuple[float, Feeds]] = [(np.inf, {}) for _ in watch.outcomes]
         self.varied = list(self.best)
@@ -116,7 +121,7 @@ class _Walk:
         varied: bool | None = None
         for place, distance in enumerate(distances):
             if distance < self.varied[place][0]:
-                varied = is_varied(feeds) if varied is None else varied
+                varied = is_varied(feeds) and self.moves.has_lengths(feeds) if varied is None else varied
                 if varied:
                     self.varied[place] = (float(distance), feeds)
             if self.best is not self.varied and distance < self.best[place][0]:
@@ -133,7 +138,7 @@ class _Walk:
             start = self.best[place][0]
             allowed -= self._by_sizes(place, allowed) if of_sizes else self._by_values(place, allowed)
             if self.best[place][0] >= start and not of_sizes:
-                allowed -= self._along(place, self._moves.sizes(keep=True), allowed)
+                allowed -= self._along(place, self.moves.sizes(keep=True), allowed)
             if self.best[place][0] >= start:
                 break
         self._left -= before - allowed
@@ -144,10 +149,10 @@ class _Walk:
     def _by_values(self, place: int, allowed: int) -> int:
         """Parts of the inputs are moved; where that does not help, they are set to values that mean something."""
         start, feeds = self.best[place]
-        used = self._along(place, self._moves.shifts(feeds), allowed // 2)
+        used = self._along(place, self.moves.shifts(feeds), allowed // 2)
         if self.best[place][0] < start:
             return used
-        for made in self._moves.sets(feeds):
+        for made in self.moves.sets(feeds):
             if used >= 3 * allowed // 4 or not self._goes_on(place) or self.best[place][0] < start:
                 break
             self.look(made)
@@ -158,8 +163,8 @@ class _Walk:
         """Sizes are moved from where they are, and from one."""
         feeds = self.best[place][1]
         used = 0
-        for start in (feeds, *self._moves.starts(feeds)):
-            used += self._along(place, self._moves.sizes(), allowed - used, start)
+        for start in (feeds, *self.moves.starts(feeds)):
+            used += self._along(place, self.moves.sizes(), allowed - used, start)
         return used
 
     def _along(self, place: int, moves: Iterable[Move], allowed: int, start: Feeds | None = None) -> int:

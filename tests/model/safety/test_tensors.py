@@ -259,3 +259,28 @@ def test_functions_are_as_deep_as_the_graph_and_counted_in_any_order() -> None:
     verify_expansion(backwards, Limits(max_nodes=14))
     with pytest.raises(ResourceError):
         verify_expansion(backwards, Limits(max_nodes=13))
+
+
+def test_lists_of_graphs_are_one_level_deeper_too() -> None:
+    inner = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "inner", [], [])
+    node = helper.make_node("Choice", ["x"], ["y"], domain="own", branches=[inner, inner])
+    model = helper.make_model(helper.make_graph([node], "g", [], []))
+    assert len(list(graphs(model, Limits(max_depth=1)))) == 3
+    with pytest.raises(ResourceError, match="nested deeper than 0"):
+        list(graphs(model, Limits(max_depth=0)))
+
+
+def test_a_few_bytes_beside_holes_are_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "_LARGE", 1 << 22)
+    path = tmp_path / "w.bin"
+    path.write_bytes(bytes(16 << 10))
+    with open(path, "r+b") as file:
+        file.truncate(1 << 26)
+    stored = getattr(path.stat(), "st_blocks", 0) * 512
+    if not stored:
+        pytest.skip("the file system does not tell what it stores")
+    monkeypatch.setattr(tensors, "_LEAST_STORED", (1 << 26) // stored - 1)
+    with pytest.raises(InputError, match="nearly all holes"):
+        verified(outside(dims=(1 << 24,)), tmp_path)
+    monkeypatch.setattr(tensors, "_LEAST_STORED", (1 << 26) // stored + 1)
+    assert verified(outside(dims=(1 << 24,)), tmp_path) == [path]

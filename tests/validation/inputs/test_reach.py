@@ -500,3 +500,29 @@ def test_a_whole_number_is_not_sought_between_two() -> None:
     _, line, count = walked(lambda x: 0.25 + (x - 3.5) ** 2, whole=True)
     assert all(x == round(x) for x in line.asked)
     assert len(line.asked) == count
+
+
+def test_what_only_single_numbers_reach_is_said_to_be_missed() -> None:
+    """A row of one number that is its own place is zero, and what follows from zero is nothing."""
+    body = (
+        "s = Shape <start = 1, end = 2> (x)  t = Squeeze(s)  z = Constant <value = int64 {0}> ()  "
+        "u = Constant <value = int64 {1}> ()  r = Range(z, t, u)  f = Cast <to = 1> (r)  "
+        "h = Constant <value_float = 3.7> ()  g = Mul(f, h)  d = Sub(x, g)  e = Mul(d, d)  "
+        "m = ReduceMax <keepdims = 0> (e)  c = Constant <value_float = 1e-9> ()  q = Less(m, c)"
+    )
+    head = "g (float[b,n] x) => (bool q)"
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {head} {{ {body} }}')
+    specs, facts = input_specs(model), read_facts(model)
+    runs = [random_feeds(specs, b, batch=b, length=n) for b, n in ((2, 16), (1, 9))]
+    zero = {"x": np.zeros((1, 1), np.float32)}
+    watch = ConditionWatch(model, SessionOptions())
+    dims = dynamic_dims(specs, runs)
+    _, missed = reach(watch, specs, [*runs, zero], dims, facts, Budget("quick"))
+    assert "the true outcome of 'q'" in [str(outcome) for outcome in missed]
+
+
+def test_a_length_of_one_is_no_less_of_a_size() -> None:
+    body = "s = Shape <start = 1, end = 2> (x)  o = Constant <value_ints = [1]> ()  q = Equal(s, o)"
+    _, found, missed = sought(f"g (float[b,n] x) => (bool[k] q) {{ {body} }}")
+    assert missed == []
+    assert any(item.feeds["x"].shape[1] == 1 for item in found)
