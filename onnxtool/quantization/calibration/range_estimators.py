@@ -129,8 +129,8 @@ def percentile_range(histogram: Histogram, coverage: float) -> Range:
     cumulative = np.cumsum(histogram.counts) / histogram.total
     tail = (1 - coverage) / 2
     first = int(np.searchsorted(cumulative, tail, side="right"))
-    last = int(np.searchsorted(cumulative, 1 - tail, side="left"))
-    first, last = min(first, BINS - 1), min(last, BINS - 1)
+    # What is added up may stay just below one.
+    last = min(int(np.searchsorted(cumulative, 1 - tail, side="left")), BINS - 1)
     return (histogram.origin + first * histogram.width, histogram.origin + (last + 1) * histogram.width)
 
 
@@ -159,8 +159,8 @@ def mse_range(histogram: Histogram, levels: int = 256) -> Range:
     shares = np.geomspace(1.0, 0.05, 32)
     full_low, full_high = low, high
     for _ in range(2):
-        high = full_high * min(shares, key=lambda s: error(low, full_high * s)) if full_high > 0 else 0.0
-        low = full_low * min(shares, key=lambda s: error(full_low * s, high)) if full_low < 0 else 0.0
+        high = full_high * min(shares, key=lambda s: error(low, full_high * s))
+        low = full_low * min(shares, key=lambda s: error(full_low * s, high))
     return (float(low), float(high))
 
 
@@ -177,14 +177,14 @@ def entropy_range(histogram: Histogram, levels: int = 128) -> Range:
     extent = float(magnitude[histogram.counts > 0].max()) + histogram.width / 2
     bins = BINS
     counts = np.bincount(
-        np.minimum((magnitude / extent * bins).astype(np.int64), bins - 1), weights=histogram.counts, minlength=bins
+        (magnitude / extent * bins).astype(np.int64).clip(max=bins - 1), weights=histogram.counts, minlength=bins
     )
-    counts[0] = counts[1] if bins > 1 else counts[0]  # zeros (ReLU, padding) would drown everything else
+    counts[0] = counts[1]  # zeros (ReLU, padding) would drown everything else
     best, threshold = np.inf, extent
     # A distribution of few distinct values (an image of 16 grey levels) is "equal" to any part of itself, so that
     # the search must not start below what nearly all values need.
     needed = int(np.searchsorted(np.cumsum(counts), 0.99 * counts.sum())) + 1
-    for stop in range(max(levels, needed), bins + 1, 16):
+    for stop in (*range(max(levels, needed), bins, 16), bins):
         divergence = _divergence(counts, stop, levels)
         if divergence < best:
             best, threshold = divergence, extent * stop / bins
@@ -199,7 +199,7 @@ def _divergence(counts: np.ndarray, stop: int, levels: int) -> float:
     sums = np.bincount(group, weights=counts[:stop], minlength=levels)
     members = np.bincount(group, weights=used.astype(np.float64), minlength=levels)
     spread = np.where(used, (sums / np.maximum(members, 1))[group], 0.0)
-    if reference.sum() == 0 or spread.sum() == 0:
+    if not spread.any():
         return float("inf")
     p, q = reference / reference.sum(), spread / spread.sum()
     q = np.maximum(q, 1e-12)

@@ -169,7 +169,7 @@ def test_entropy_is_the_threshold_that_loses_least(seed: int, levels: int) -> No
     while sum(counts[: needed + 1]) < 0.99 * total:
         needed += 1
     losses = {}
-    for stop in range(max(levels, needed + 1), BINS + 1, 16):
+    for stop in (*range(max(levels, needed + 1), BINS, 16), BINS):
         reference = [*counts[: stop - 1], counts[stop - 1] + sum(counts[stop:])]
         kept = [0.0] * stop
         for level in range(levels):
@@ -182,3 +182,20 @@ def test_entropy_is_the_threshold_that_loses_least(seed: int, levels: int) -> No
     best = min(losses, key=lambda stop: losses[stop])
     low, high = entropy_range(histogram, levels)
     assert high == pytest.approx(extent * best / BINS) and low == -high
+
+
+def test_entropy_takes_all_of_an_even_distribution() -> None:
+    histogram = Histogram()
+    histogram.counts[:] = 10
+    histogram.origin, histogram.width = 0.0, 0.01
+    assert entropy_range(histogram)[1] == pytest.approx(BINS * 0.01)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_mse_of_values_on_one_side_begins_at_zero(sign: int) -> None:
+    values = sign * np.random.default_rng(9).uniform(0.1, 0.4, 5000)
+    histogram = Histogram()
+    histogram.add(values)
+    low, high = mse_range(histogram)
+    assert (low if sign > 0 else high) == 0
+    assert abs(high + low) == pytest.approx(0.4, abs=0.01)

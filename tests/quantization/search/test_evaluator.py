@@ -125,6 +125,27 @@ def test_with_labels_only_the_metric_tells(monkeypatch: pytest.MonkeyPatch) -> N
     assert not lab.likely(trial) and not lab.within(trial)
 
 
+def test_a_new_trial_knows_nothing() -> None:
+    trial = Trial("a", QuantRecipe())
+    assert trial.bytes == 0 and not trial.judged_on_few and trial.speed == float("inf") and trial.note == ""
+
+
+def test_the_float_model_is_scored_once(lab: Laboratory) -> None:
+    scored: list[Any] = []
+    lab.job.task = cast(Any, SimpleNamespace(name="accuracy", labels=[1, 2], score=lambda r: scored.append(r) or 0.5))  # type: ignore[misc]
+    for smooth in (0.1, 0.2, 0.1):
+        metric = lab.score(lab.attempt(smooth))
+        assert metric is not None and metric.drop == 0
+    assert scored == ["float", "0.1", "0.2"]
+
+
+def test_candidates_are_timed_unless_they_are_estimated(lab: Laboratory) -> None:
+    assert lab.times
+    lab.estimate = lambda recipe: recipe.smooth
+    assert not lab.times
+    assert lab.attempt(0.3).speed == 0.3 and lab.compared == []
+
+
 def test_the_same_integers_are_as_accurate_however_floats_are_fused(lab: Laboratory) -> None:
     plain = lab.attempt(0.1, 0.5)
     fused = lab.attempt(0.1, 0.4, fuse="all")
@@ -214,7 +235,9 @@ def test_short_models_get_fresh_sessions_and_which_is_loaded_first_takes_turns(
         return [ratio(0.5), ratio(0.4)]
 
     monkeypatch.setattr(evaluator, "time_leaders", leaders)
-    trials = [Trial("a", QuantRecipe(smooth=0.2), latency=ratio(0.6, before)), Trial("b", QuantRecipe(smooth=0.1))]
+    slower_float = ratio(0.6, 2 * before)  # the float model by another timing, in a slow moment
+    trials = [Trial("a", QuantRecipe(smooth=0.2), latency=slower_float), Trial("b", QuantRecipe(smooth=0.1))]
+    trials[1].latency = ratio(0.6, before)
     lab.time_again(trials, 2.0)
     assert [t.latency for t in trials] == [ratio(0.5), ratio(0.4)]
     assert told[0] == {"short": short, "patience": 2.0}

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from onnxtool.quantization.search import side_by_side as module
-from onnxtool.quantization.search.side_by_side import SHORT, beside_fastest, paired_ratio, time_leaders
+from onnxtool.quantization.search.side_by_side import SHORT, TINY, beside_fastest, paired_ratio, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.runtime.timing import Ratio, Timing
@@ -28,7 +28,7 @@ def test_the_interval_of_paired_ratios_lies_between_two_of_them(count: int, low:
 
 
 def test_short_is_below_three_milliseconds() -> None:
-    assert SHORT == 0.003
+    assert SHORT == 0.003 and TINY == 0.0005
 
 
 def test_a_slow_moment_of_the_machine_is_in_both_and_does_not_count() -> None:
