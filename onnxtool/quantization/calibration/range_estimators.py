@@ -50,7 +50,7 @@ class Histogram:
         steps = np.subtract(values, kind(self.origin), dtype=kind)
         steps *= kind(1 / self.width)
         # Truncation takes what rounding has put just below the first bin into it; just above the last there is room.
-        counts = np.bincount(steps.astype(np.intp), minlength=BINS + 1)
+        counts = np.bincount(steps.astype(np.intp), minlength=BINS)
         counts[BINS - 1] += counts[BINS:].sum()
         self.counts += counts[:BINS]
 

@@ -199,3 +199,14 @@ def test_mse_of_values_on_one_side_begins_at_zero(sign: int) -> None:
     low, high = mse_range(histogram)
     assert (low if sign > 0 else high) == 0
     assert abs(high + low) == pytest.approx(0.4, abs=0.01)
+
+
+def test_percentile_of_all_ends_with_the_last_bin_however_sums_are_rounded() -> None:
+    histogram = Histogram()
+    histogram.origin, histogram.width = 0.0, 1.0
+    for seed in range(20):
+        histogram.counts = np.random.default_rng(seed).random(BINS)
+        if np.cumsum(histogram.counts)[-1] < histogram.counts.sum():
+            assert percentile_range(histogram, 1.0)[1] == BINS
+            return
+    pytest.fail("no sums that are rounded so")

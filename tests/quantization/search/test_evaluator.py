@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from onnxtool.errors import InputError
+from onnxtool.quantization.algorithms.float_fusions import FUSIONS
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import evaluator
 from onnxtool.quantization.search.accuracy_budget import Budget
@@ -246,3 +247,33 @@ def test_short_models_get_fresh_sessions_and_which_is_loaded_first_takes_turns(
         assert told[1:] == [["float", "candidate"]] * 2
     else:
         assert lab.loaded == [] and told[1:] == [["float", "0.1"]] * 2
+
+
+def test_leaders_are_timed_with_the_usual_patience_unless_told(
+    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[float] = []
+
+    def leaders(*_: Any, patience: float, **__: Any) -> list[LatencyRatio]:
+        told.append(patience)
+        return [ratio(0.5)]
+
+    monkeypatch.setattr(evaluator, "time_leaders", leaders)
+    lab.time_again([Trial("a", QuantRecipe())])
+    lab.time_again([Trial("a", QuantRecipe())], 3.0)
+    assert told == [1.0, 3.0]
+
+
+def test_of_two_that_are_equally_fast_the_first_stays_what_others_are_timed_beside(lab: Laboratory) -> None:
+    for smooth in (0.1, 0.2, 0.3):
+        lab.attempt(smooth, 0.5)
+    assert [fastest for _, fastest in lab.compared] == ["float", "0.1", "0.1"]
+
+
+@pytest.mark.parametrize(("found", "fusable"), [(0, ()), (1, FUSIONS)])
+def test_what_finds_nothing_to_fuse_in_the_float_model_is_not_tried(
+    found: int, fusable: tuple[str, ...], lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluator, "fuse_floats", lambda *_: found)
+    lab.job.prepared = cast(Any, SimpleNamespace(clone=lambda: None))  # type: ignore[misc]
+    assert lab.fusable == fusable
