@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxtool.conversion.boosting.dropped import dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
-from onnxtool.conversion.sklearn import nearest_imputer, transformed_target, word_counts
+from onnxtool.conversion.sklearn import nearest_imputer, numpy_functions, transformed_target, word_counts
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 NEWEST_OPSET = 22
 # Tree ensembles with several attributes in one node; version 5 has another operator, which skl2onnx does not write.
 _ML_OPSET = 3
+# Estimators that skl2onnx 1.20 has no converter for, or a wrong one -> our own.
+_OWN = {
+    "KNNImputer": nearest_imputer,
+    "FunctionTransformer": numpy_functions,
+    "TransformedTargetRegressor": transformed_target,
+    "TfidfTransformer": word_counts,
+    "TfidfVectorizer": word_counts,
+}
 _BOOSTED = ("xgboost", "lightgbm", "catboost")
 
 
@@ -111,12 +119,10 @@ def _convert(
     estimator, notes = convertible(model.estimator)
     if any(type(s).__module__.split(".")[0] in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
-    if any(type(s).__name__ == "KNNImputer" for s in steps_of(estimator)):
-        nearest_imputer.register()
-    if any(type(s).__name__ == "TransformedTargetRegressor" for s in steps_of(estimator)):
-        transformed_target.register()
-    if any(getattr(s, "sublinear_tf", False) for s in steps_of(estimator)):
-        word_counts.register()
+    kinds = {type(s).__name__ for s in steps_of(estimator)}
+    for kind, converter in _OWN.items():
+        if kind in kinds:
+            converter.register()
     model.notes.extend(notes)
     failure: Exception | None = None
     for options in choices:

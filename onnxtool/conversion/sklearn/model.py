@@ -12,6 +12,7 @@ import numpy as np
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.sklearn.prepare import gap_of
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
@@ -140,21 +141,23 @@ class SklearnModel(SourceModel):
         return {name: array[rows] for name, array in feeds.items()}
 
     def _table(self, feeds: Mapping[str, np.ndarray]) -> Any:
+        # The same numbers in the dtype that estimators are fitted in: some refuse float32 rows after that, and a
+        # Normalizer takes lengths below 1e-6 for zero there.
+        given = [np.asarray(feeds[s.name]) for s in self.inputs]
+        given = [v.astype(np.float64) if v.dtype == np.float32 else v for v in given]
         if not self.columns:
-            (spec,) = self.inputs
-            rows = feeds[spec.name]
-            # The same numbers in the dtype that estimators are fitted in: some refuse float32 rows after that.
-            return rows.astype(np.float64) if rows.dtype == np.float32 else rows
-        values = [np.asarray(feeds[s.name]).reshape(len(feeds[s.name])) for s in self.inputs]
+            return given[0]
+        values = [v.reshape(len(v)) for v in given]
         if not hasattr(self.estimator, "feature_names_in_"):
             return np.column_stack([v.astype(object) for v in values])
         try:
             import pandas  # type: ignore[import-untyped]
         except ModuleNotFoundError as error:
             raise MissingExtraError("columns by name", "pandas", "sklearn") from error
-        given = dict(zip(self.columns, (_with_gaps(v) for v in values), strict=True))
+        gap = gap_of(self.estimator)
+        columns = dict(zip(self.columns, (_with_gaps(v, gap) for v in values), strict=True))
         # Columns that the model drops must be there all the same.
-        return pandas.DataFrame({name: given.get(str(name), 0) for name in self.estimator.feature_names_in_})
+        return pandas.DataFrame({name: columns.get(str(name), 0) for name in self.estimator.feature_names_in_})
 
 
 def outputs_of(
@@ -265,11 +268,11 @@ def _column(values: Any) -> np.ndarray:
     return array.reshape(-1, 1) if array.ndim == 1 else array
 
 
-def _with_gaps(values: np.ndarray) -> np.ndarray:
-    """Missing text: the empty string in ONNX, NaN in the table that scikit-learn is given."""
+def _with_gaps(values: np.ndarray, gap: Any) -> np.ndarray:
+    """Missing text: the empty string in ONNX, and `gap` in the table that scikit-learn is given."""
     if values.dtype != object:
         return values
-    return np.array([np.nan if v == "" else v for v in values], dtype=object)
+    return np.array([gap if v == "" else v for v in values], dtype=object)
 
 
 def _dense(values: Any) -> np.ndarray:

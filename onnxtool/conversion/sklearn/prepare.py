@@ -15,6 +15,39 @@ from onnxtool.errors import UnsupportedError
 _WORDS = {r"(?u)\b\w\w+\b": r"\w\w+", r"(?u)\b\w+\b": r"\w+"}
 
 
+_GAP_NOTE = "missing text is given to the ONNX file as the empty string, since it has no NaN for text"
+
+
+def gap_of(estimator: Any) -> Any:
+    """What stands for missing text in the table that an estimator is given: what its encoders know, else NaN.
+
+    Returns:
+        NaN or None; "" where that is a category of its own.
+    """
+    known = [c for step in steps_of(estimator) for c in _texts_of(step)]
+    if any(isinstance(c, str) and c == "" for c in known):
+        return ""
+    return None if any(c is None for c in known) else np.nan
+
+
+def _texts_of(step: Any) -> list[Any]:
+    """The categories of columns with text."""
+    columns = [list(c) for c in getattr(step, "categories_", None) or () if np.asarray(c).dtype.kind in "OUS"]
+    return [value for c in columns if any(isinstance(v, str) for v in c) for value in c]
+
+
+def _missing_category(step: Any) -> bool:
+    known = _texts_of(step)
+    return any(not isinstance(c, str) for c in known) and "" not in known
+
+
+def _without_gap(categories: Any) -> Any:
+    values = list(categories)
+    if not any(isinstance(v, str) for v in values):
+        return categories
+    return np.array(["" if v is None or v != v else v for v in values], dtype=object)
+
+
 def convertible(estimator: Any) -> tuple[Any, list[str]]:
     """A copy that skl2onnx 1.20 accepts, or the estimator itself when nothing needs a change.
 
@@ -22,7 +55,7 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
         (estimator, things to say aloud).
     """
     estimator = _plain(estimator)
-    changes = (_text_imputer, _flattening, _listed_weights, _unicode_pattern)
+    changes = (_text_imputer, _flattening, _listed_weights, _unicode_pattern, _missing_category)
     if not any(change(step) for step in steps_of(estimator) for change in changes):
         return estimator, []
     estimator = copy.deepcopy(estimator)
@@ -30,9 +63,12 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
     for step in steps_of(estimator):
         if _text_imputer(step):
             step.missing_values = ""
-            notes = ["missing text is given to the ONNX file as the empty string, since it has no NaN for text"]
+            notes = [_GAP_NOTE]
         elif _flattening(step):
             step.flatten_transform = False  # concerns transform() alone
+        if _missing_category(step):
+            step.categories_ = [_without_gap(c) for c in step.categories_]
+            notes = [_GAP_NOTE]
         if _unicode_pattern(step):
             step.token_pattern = _WORDS[step.token_pattern]
         if _listed_weights(step):
@@ -167,6 +203,8 @@ def chosen_options(estimator: Any) -> list[str]:
             found.append(f"{type(step).__name__}({', '.join(kept)})")
         if "token_pattern" in given and given.get("analyzer") == "word":
             found.append(f"{type(step).__name__}'s token_pattern (ONNX may cut signs otherwise)")
+        if type(step).__name__ == "OrdinalEncoder" and _missing_category(step):
+            found.append("OrdinalEncoder's encoded_missing_value")
         if getattr(step, "lowercase", False) and any("ς" in word for word in getattr(step, "vocabulary_", ())):
             found.append(f"{type(step).__name__}(lowercase=True) (of a Σ that ends a word ONNX makes σ and not ς)")
     return list(dict.fromkeys(found))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
+from onnxtool.conversion.sklearn.numpy_functions import written
 from onnxtool.errors import UnsupportedError
 
 
@@ -53,25 +54,12 @@ def _back(write: NodeWriter, transformer: Any, value: str) -> str:
         UnsupportedError: a transformer, or a function, without an ONNX form here.
     """
     name = type(transformer).__name__
-    one = np.ones(1)
     if name == "FunctionTransformer":
-        function = transformer.inverse_func
-        simple = {np.exp: "Exp", np.log: "Log", np.sqrt: "Sqrt"}
-        if function is None:
-            return write.add("Identity", value)
-        if function in simple:
-            return write.add(simple[function], value)
-        if function is np.square:
-            return write.add("Mul", value, value)
-        if function is np.expm1:  # tanh(x / 2) (e^x + 1) is e^x - 1, and keeps the digits of small numbers
-            half = write.add("Tanh", write.add("Mul", value, write.constant(0.5 * one)))
-            return write.add("Mul", half, write.add("Add", write.add("Exp", value), write.constant(one)))
-        if function is np.exp2:
-            return write.add("Pow", write.constant(2 * one), value)
-        raise UnsupportedError(
-            f"TransformedTargetRegressor: its inverse_func {getattr(function, '__name__', function)!r} has no ONNX "
-            "form here; numpy's exp, expm1, exp2, log, sqrt and square have."
-        )
+        found = written(write, transformer.inverse_func, value)
+        if found is None:
+            what = getattr(transformer.inverse_func, "__name__", repr(transformer.inverse_func))
+            raise UnsupportedError(f"TransformedTargetRegressor: its inverse_func {what!r} has no ONNX form here.")
+        return found
     if name == "StandardScaler":
         scale = np.ones(1) if transformer.scale_ is None else transformer.scale_
         mean = np.zeros(1) if transformer.mean_ is None else transformer.mean_

@@ -1,0 +1,38 @@
+"""Functions of NumPy in a pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxtool.conversion.convert import convert
+from onnxtool.errors import UnsupportedError
+from onnxtool.runtime.runner import OnnxRunner
+
+pytest.importorskip("skl2onnx")
+
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+ROWS = np.random.default_rng(0).uniform(0.01, 3, (100, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [np.log1p, np.log, np.log10, np.log2, np.exp, np.expm1, np.exp2, np.sqrt, np.cbrt, np.square, np.abs, None],
+)
+def test_a_function_is_written_out(function: Any, tmp_path: Path) -> None:
+    steps = make_pipeline(FunctionTransformer(function), StandardScaler()).fit(ROWS)
+    assert convert(steps, tmp_path / "out.onnx", effort="quick").ok
+    runner = OnnxRunner.open(tmp_path / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: ROWS}).values()
+    np.testing.assert_allclose(found, steps.transform(ROWS), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"func": np.sinc}, {"func": np.clip, "kw_args": {"a_min": 0, "a_max": 1}}])
+def test_another_is_named(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=options["func"].__name__):
+        convert(FunctionTransformer(**options).fit(ROWS), tmp_path / "out.onnx")
