@@ -12,7 +12,7 @@ from onnxtool.model import io
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
 
-_KEPT = 5  # sessions
+_KEPT = 2  # sessions; each keeps the memory of its largest run
 _MOST_KEPT = 100_000_000  # bytes of their models
 
 
