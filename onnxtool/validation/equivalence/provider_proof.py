@@ -91,7 +91,9 @@ def prove_on_provider(
     precision = told if told in ("bfloat16", "float16") else recognise(error, levels, options)
     if told == "float32" and precision not in ("float32", "other"):
         precision = "float32" if compared.ok else "other"
-    proof = ProviderProof(name, compared.ok, error, precision, levels)
+    # Where the outputs prove little (probabilities that all are next to zero), a smaller format is not taken for equal.
+    ok = compared.ok and (precision in ("float32", "other") or not compared.warnings)
+    proof = ProviderProof(name, ok, error, precision, levels)
     return _with_option(proof, path, asked, given, expected, options)
 
 

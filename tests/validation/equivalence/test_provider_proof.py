@@ -134,6 +134,25 @@ def test_an_error_that_the_option_does_not_end_is_none_of_precision(
     assert (proof.ok, proof.precision, proof.confirmed) == (False, "other", False)
 
 
+@pytest.mark.parametrize(("bits", "ok"), [(8, False), (24, True)])
+def test_outputs_that_prove_little_do_not_make_a_smaller_format_equal(
+    bits: int, ok: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "small"], ["s"]),
+        helper.make_node("Sub", ["s", "far"], ["f"]),
+        helper.make_node("Sigmoid", ["f"], ["y"]),
+    ]
+    constants = [numpy_helper.from_array(np.float32(v), n) for n, v in (("small", 0.5), ("far", 16.0))]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", 64]) for n in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], constants)
+    path = tmp_path / "far.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    stand_in(monkeypatch, {"openvino": bits, str(FULL.provider): 24})
+    monkeypatch.setattr(module, "kernel_precision", lambda *_: "bfloat16" if bits == 8 else "float32")
+    assert prove_on_provider(path, SessionOptions("openvino")).ok is ok
+
+
 def test_full_precision_is_called_so(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, {"webgpu": 22})
     proof = prove_on_provider(network, SessionOptions("webgpu"))
