@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.boosting.equivalent_booster import LINKS, objective_of
+from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
 
 if TYPE_CHECKING:
     import onnx
@@ -84,7 +85,10 @@ def _targets(node: Any, estimator: Any) -> None:
     """Which target or class each tree is for: onnxmltools 1.16 gives all to the first target, and the trees of forests
     to the classes in turn.
     """
-    booster = estimator.get_booster() if hasattr(estimator, "get_booster") else estimator
+    booster = booster_of(estimator)
+    counts = learner_of(booster)["learner_model_param"]
+    if max(int(counts.get(name, "1")) for name in ("num_class", "num_target")) < 2:
+        return  # not worth reading the trees
     model = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"].get("model", {})
     owners = model.get("tree_info", [])
     if len(set(owners)) < 2:
@@ -160,8 +164,7 @@ def _loss_of(estimator: Any) -> str:
 
 
 def _xgboost(estimator: Any) -> list[str]:
-    booster = estimator.get_booster() if hasattr(estimator, "get_booster") else estimator
-    learner = json.loads(booster.save_config())["learner"]
+    learner = learner_of(booster_of(estimator))
     found = []
     kind = learner["gradient_booster"]["name"]
     if kind != "gbtree":

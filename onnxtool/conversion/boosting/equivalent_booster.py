@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
+
 # LightGBM's objectives that onnxmltools 1.16 does not know -> the operator that makes predictions of their sums.
 # Source: LightGBM, src/objective/regression_objective.hpp and xentropy_objective.hpp (ConvertOutput).
 LINKS: Mapping[str, str] = {"mape": "", "cross_entropy": "Sigmoid", "cross_entropy_lambda": "Softplus"}
@@ -31,11 +33,11 @@ def equivalent(estimator: Any) -> Any:
 def _without_dropout(estimator: Any) -> Any:
     import xgboost
 
-    booster = estimator.get_booster() if hasattr(estimator, "get_booster") else estimator
+    booster = booster_of(estimator)
+    if learner_of(booster)["gradient_booster"]["name"] != "dart":
+        return estimator
     model = json.loads(bytes(booster.save_raw("json")))
     dart = model["learner"]["gradient_booster"]
-    if dart["name"] != "dart":
-        return estimator
     plain = dart["gbtree"]
     for tree, weight in zip(plain["model"]["trees"], dart["weight_drop"], strict=True):
         leaves = [i for i, child in enumerate(tree["left_children"]) if child == -1]

@@ -30,7 +30,7 @@ def is_linear(estimator: Any) -> bool:
     """Whether a model of XGBoost is a linear one."""
     if type(estimator).__module__.partition(".")[0] != "xgboost":
         return False
-    return bool(_learner(_booster(estimator))["gradient_booster"]["name"] == "gblinear")
+    return bool(learner_of(booster_of(estimator))["gradient_booster"]["name"] == "gblinear")
 
 
 def export_linear(estimator: Any, gap: float | None, opset: int) -> onnx.ModelProto:
@@ -46,8 +46,8 @@ def export_linear(estimator: Any, gap: float | None, opset: int) -> onnx.ModelPr
     """
     from onnx import TensorProto, checker, helper, numpy_helper
 
-    booster = _booster(estimator)
-    objective = _learner(booster)["objective"]["name"]
+    booster = booster_of(estimator)
+    objective = learner_of(booster)["objective"]["name"]
     if objective not in _LINKS:
         raise UnsupportedError(f"XGBoost (booster=gblinear, objective={objective}): has no ONNX form here.")
     weights, bias = _sums(booster)
@@ -145,10 +145,12 @@ def _sums(booster: Any) -> tuple[np.ndarray, np.ndarray]:
     return table[:-1].astype(np.float32), np.asarray(at_zero, np.float32).reshape(-1)
 
 
-def _booster(estimator: Any) -> Any:
+def booster_of(estimator: Any) -> Any:
+    """The Booster of an estimator of XGBoost, or the Booster that it is."""
     return estimator.get_booster() if hasattr(estimator, "get_booster") else estimator
 
 
-def _learner(booster: Any) -> dict[str, Any]:
+def learner_of(booster: Any) -> dict[str, Any]:
+    """How XGBoost made a Booster, without its trees."""
     learner: dict[str, Any] = json.loads(booster.save_config())["learner"]
     return learner
