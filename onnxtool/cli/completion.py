@@ -46,6 +46,13 @@ def layouts(incomplete: str) -> list[str]:
 
 def targets(incomplete: str) -> list[str]:
     """Kinds of processors that choices are known for."""
+    from onnxtool.runtime.cpu import TARGETS
+
+    return _matching(TARGETS, incomplete)
+
+
+def quantize_targets(incomplete: str) -> list[str]:
+    """What `quantize` knows besides: providers with a form of their own."""
     from onnxtool.quantization.targets import TARGETS
 
     return _matching(TARGETS, incomplete)

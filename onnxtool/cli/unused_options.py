@@ -8,8 +8,8 @@ import typer
 
 # Parameter of `quantize` -> the modes in which it does something; one that is not here does something in all of them.
 QUANTIZE_MODES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("time_limit", "smallest", "target"), ("auto",)),
-    **dict.fromkeys(("method", "percentile", "activations", "attention"), ("auto", "static")),
+    **dict.fromkeys(("time_limit", "smallest"), ("auto",)),
+    **dict.fromkeys(("target", "method", "percentile", "activations", "attention"), ("auto", "static")),
     **dict.fromkeys(("weights", "per_channel", "smooth", "equalize", "bias_correction"), ("auto", "static", "dynamic")),
     **dict.fromkeys(("op", "exclude", "compact", "fuse"), ("auto", "static", "dynamic", "int8", "int4")),
     **dict.fromkeys(("block_size", "symmetric", "round_to_nearest"), ("int8", "int4")),

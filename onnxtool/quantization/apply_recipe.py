@@ -93,7 +93,9 @@ def placement_of(graph: ir.Graph, recipe: QuantRecipe) -> Placement:
     """Where the recipe's static part puts Q/DQ pairs."""
     plan = select(graph, recipe)
     chosen = [node for node in graph if plan.get(node.name or "") == "static"]
-    return place(graph, chosen, [node for node in graph if excluded(node, recipe)])
+    # Without a zero point there is no saturation that could stand for a HardSigmoid.
+    uncarried = ("HardSigmoid",) if recipe.form else ()
+    return place(graph, chosen, [node for node in graph if excluded(node, recipe) or is_op(node, *uncarried)])
 
 
 def calibrate(prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, threads: int | None) -> QuantRecipe:

@@ -49,7 +49,7 @@ class QuantizeOptions:
         block_size: int8 and int4: weights that share a scale.
         symmetric: int8 and int4: no zero points.
         target: auto: another machine's traits ("avx2", "avx512", "vnni", "amx", "arm64", "generic"), to choose without
-            timing.
+            timing. auto, static: "tensorrt", to write the form that TensorRT takes.
         fuse: what stays float becomes the runtime's own fused operators (com.microsoft): "attention" (with rotary
             embeddings and SiLU), or "all" (additions with the normalization behind them too); auto tries both.
         attention: static: products of two activations are quantized too; auto tries it where that may be faster.

@@ -54,10 +54,19 @@ def quantize(
     source, path = as_path(source), as_path(output)
     io.check_output(path)
     asked = with_settings(QuantizeOptions(), settings, "quantize")
-    find_target(asked.target)
+    target = find_target(asked.target)
     kept = asked.recipe_file
     replayed = load_recipe(kept) if kept is not None and Path(kept).exists() else None
     recipe = replayed or asked.recipe
+    if asked.target is not None and recipe.mode == "static" and not target.form:
+        raise UsageError(f"--target {asked.target} does nothing with --mode static: it goes with auto.")
+    if target.form and replayed is None:
+        if recipe.mode not in ("auto", "static"):
+            raise UsageError(f"--target {asked.target} goes with --mode auto or static, not {recipe.mode}.")
+        if recipe.fuse or recipe.compact or asked.data is None:
+            wrong = "needs --data" if asked.data is None else "goes without --fuse and --compact"
+            raise UsageError(f"--target {asked.target} {wrong}: {target.name} takes calibrated Q/DQ pairs alone.")
+        recipe = replace(recipe, form=target.form, activations=target.activations, weights="s8")
     if recipe.mode == "static" and asked.data is None and recipe.ranges is None:
         raise UsageError(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "

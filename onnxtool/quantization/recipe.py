@@ -17,6 +17,8 @@ Mode = Literal["auto", "static", "dynamic", "float16", "int4", "int8"]
 ActivationType = Literal["u8", "s8"]
 WeightType = Literal["s8", "u8"]
 Fusions = Literal["", "attention", "all"]
+# The Q/DQ form that a provider wants: the processor's own, or TensorRT's.
+Form = Literal["", "tensorrt"]
 # How one node runs: static and dynamic integer kernels, or block-quantized weights.
 NodePlan = Literal["static", "dynamic", "blocks"]
 
@@ -55,6 +57,7 @@ class QuantRecipe:
         fuse: what stays float as the runtime's own fused operators: attention (with rotary embeddings and SiLU), or all
             (additions with the normalization behind them too).
         optimize: the level of graph optimization before quantizing.
+        form: "tensorrt": zero points are 0 and biases stay float, as its parser wants them.
     """
 
     mode: Mode = "static"
@@ -82,6 +85,7 @@ class QuantRecipe:
     compact: int = 0
     fuse: Fusions = ""
     optimize: str = "extended"
+    form: Form = ""
 
     def __post_init__(self) -> None:
         choices = {
@@ -89,6 +93,7 @@ class QuantRecipe:
             "activations": ActivationType,
             "weights": WeightType,
             "fuse": Fusions,
+            "form": Form,
         }
         for name, kinds in choices.items():
             if getattr(self, name) not in get_args(kinds):
@@ -115,6 +120,12 @@ class QuantRecipe:
             raise UsageError(f"--smooth {self.smooth:g}: choose a strength between 0 (off) and 1, such as 0.5.")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
             raise UsageError(f"--block-size {self.block_size}: choose a power of two from 16 up (32, 64, 128).")
+
+    @property
+    def fits_form(self) -> bool:
+        """False where the plan, fused operators or stored weights are nothing that the form's provider takes."""
+        static = all(how == "static" for how in (self.plan or {}).values()) and self.mode in ("auto", "static")
+        return not self.form or (static and not self.fuse and not self.compact)
 
     def excludes(self, node_name: str, outputs: tuple[str, ...] = ()) -> bool:
         """True when `exclude` names this node or one of its outputs."""
@@ -167,6 +178,7 @@ class QuantRecipe:
             *(["bias-corrected"] if self.bias_correction else []),
             *([f"fused {self.fuse}"] if self.fuse else []),
             *([f"compact {self.compact}"] if self.compact else []),
+            *([f"as {self.form} takes it"] if self.form else []),
         ]
 
     def without_measurements(self) -> QuantRecipe:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from onnxtool.errors import UsageError
 from onnxtool.quantization.kernel_table import table_named
-from onnxtool.quantization.recipe import ActivationType
+from onnxtool.quantization.recipe import ActivationType, Form
 from onnxtool.runtime.cpu import features, is_arm
 
 # What a node takes against float, roughly, where nothing can be timed: medians over the models of the benchmarks.
@@ -22,12 +22,14 @@ class Target:
         activations: the integer type its kernels are fastest with.
         reduced: 7-bit weights, because its u8 x s8 products saturate.
         note: what was chosen and why, for the report; empty when nothing special was.
+        form: the Q/DQ form that a provider's parser wants.
     """
 
     name: str
     activations: ActivationType = "u8"
     reduced: bool = False
     note: str = ""
+    form: Form = ""
 
 
 _SATURATES = (
@@ -40,6 +42,7 @@ TARGETS = {
     "amx": Target("amx"),
     "arm64": Target("arm64", activations="s8", note="activations are s8, which ARM kernels are fastest with"),
     "generic": Target("generic", reduced=True, note=_SATURATES),
+    "tensorrt": Target("TensorRT", activations="s8", form="tensorrt"),
 }
 
 

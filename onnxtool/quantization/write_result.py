@@ -32,6 +32,8 @@ from onnxtool.runtime.memory import release_memory
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.session import SessionOptions, requested_providers
 from onnxtool.validation.equivalence.provider_proof import prove_on_provider
+from onnxtool.validation.lint.model_view import ModelView
+from onnxtool.validation.lint.rules.quantized_forms import tensorrt_faults
 
 _PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
 _FEW_PROBES = 4  # or on so many samples
@@ -128,7 +130,7 @@ def finish(
         base = job.task.score(float_runner)
         metric = TaskMetric(job.task.name, base, job.task.score(runner), len(job.task.labels))
     latency = None if known is None else known.latency
-    if latency is None:
+    if latency is None and not recipe.form:
         (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
     before = io.total_bytes(job.source)
     plan = set(select(job.prepared.graph, recipe))
@@ -136,7 +138,7 @@ def finish(
     kept = outcome is not None or budget.allows(fidelity, metric)
     if kept or max_drop is None:
         io.save(model, target)
-        report = _written(job, recipe, target, plan, before, began)
+        report = _in_its_form(_written(job, recipe, target, plan, before, began), recipe)
     else:
         report = _over_budget(job, recipe, plan, before, began)
     return replace(
@@ -147,11 +149,28 @@ def finish(
         metric=metric,
         budget="" if max_drop is None else budget.words,
         calibration=_origin(job, recipe),
-        warnings=(*remarks(job, recipe, plan), *(() if outcome is not None else _shortfalls(report, kept, latency))),
+        warnings=(
+            *report.warnings,
+            *remarks(job, recipe, plan),
+            *(() if outcome is not None else _shortfalls(report, kept, latency)),
+        ),
     )
 
 
-def _shortfalls(report: QuantizeReport, kept: bool, latency: LatencyRatio) -> list[str]:
+def _in_its_form(report: QuantizeReport, recipe: QuantRecipe) -> QuantizeReport:
+    """Hold a file that was written for a provider against what that takes; it need not be on this machine."""
+    if not recipe.form or report.output is None:
+        return report
+    faults = tensorrt_faults(ModelView.read(Path(report.output)))
+    left = [f"TensorRT does not take {text}: {places[0]}" for text, places in faults.items()]
+    checked = (
+        "checked as structure: TensorRT was not run. Accuracy was measured on this processor; latency was not, because "
+        "it runs this form without integer kernels."
+    )
+    return replace(report, warnings=(*report.warnings, checked, *left))
+
+
+def _shortfalls(report: QuantizeReport, kept: bool, latency: LatencyRatio | None) -> list[str]:
     """What a mode that was asked for by name gives that `auto` would not have written."""
     found = []
     if report.ok and not kept:
@@ -159,7 +178,7 @@ def _shortfalls(report: QuantizeReport, kept: bool, latency: LatencyRatio) -> li
             f"loses more than {DEFAULT_DROP * 100:g} point of accuracy, which auto would not write. --max-drop sets a "
             "limit for this mode too."
         )
-    if latency.low > 1:
+    if latency is not None and latency.low > 1:
         found.append(f"runs slower than float here: {latency.value:.3g} times its latency.")
     return found
 

@@ -143,11 +143,11 @@ def command(
         str | None,
         typer.Option(
             "--target",
-            autocompletion=complete.targets,
+            autocompletion=complete.quantize_targets,
             metavar="NAME|FILE.json",
             show_default=False,
             help="auto: choose for another machine without timing: avx2, avx512, vnni, amx, arm64, generic, or by the "
-            "table that doctor --measure wrote there.",
+            "table that doctor --measure wrote there. tensorrt (static too): in the form that TensorRT takes.",
         ),
     ] = None,
     recipe: Annotated[

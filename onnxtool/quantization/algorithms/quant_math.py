@@ -24,16 +24,16 @@ class QuantParams:
     read_scale: np.ndarray | None = None
 
 
-def activation_params(low: float, high: float, kind: ActivationType) -> QuantParams:
+def activation_params(low: float, high: float, kind: ActivationType, *, centred: bool = False) -> QuantParams:
     """Scale and zero point of an activation with values in [low, high], low <= 0 <= high.
 
     u8 is asymmetric over the whole range; s8 is symmetric, zero point 0, except for ranges on one side of zero,
-    which use all 255 steps.
+    which use all 255 steps unless `centred`.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     bottom, top = (0, 255) if kind == "u8" else (-128, 127)
     dtype = np.uint8 if kind == "u8" else np.int8
-    if kind == "s8" and low < 0 < high:
+    if kind == "s8" and (centred or low < 0 < high):
         extreme = max(-low, high)
         return QuantParams(_scale(extreme / 127), np.zeros((), dtype))
     scale = _scale((high - low) / 255)

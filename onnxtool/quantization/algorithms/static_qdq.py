@@ -38,7 +38,8 @@ def insert_qdq(graph: ir.Graph, placement: Placement, ranges: Mapping[str, Range
         if is_product(node):
             continue
         weights.quantize(node, params[node.inputs[0]])  # type: ignore[index]
-    _shield_float_convs(graph, placement)
+    if not recipe.form:
+        _shield_float_convs(graph, placement)
     for node in placement.carried:
         if node.op_type == "HardSigmoid":
             gate = node.outputs[0]
@@ -93,13 +94,14 @@ def _saturate_instead(graph: ir.Graph, node: ir.Node, recipe: QuantRecipe) -> Qu
 
 def _params(value: ir.Value, placement: Placement, ranges: Mapping[str, Range], recipe: QuantRecipe) -> QuantParams:
     constant = constant_array(value)
+    centred = bool(recipe.form)
     if constant is not None:
         low, high = float(constant.min(initial=0)), float(constant.max(initial=0))
-        return activation_params(low, high, recipe.activations)
+        return activation_params(low, high, recipe.activations, centred=centred)
     source = placement.same_as.get(value, value)
     low, high = ranges[source.name or ""]
     low = max(low, placement.floors.get(source, low))
-    return activation_params(low, high, recipe.activations)
+    return activation_params(low, high, recipe.activations, centred=centred)
 
 
 def _pair(graph: ir.Graph, value: ir.Value, params: QuantParams, integer: set[ir.Node], from_integer: bool) -> None:
@@ -180,7 +182,7 @@ class _Weights:
         if key not in self._made:
             self._made[key] = self._store(source, array, axis, None)
         made = self._made[key]
-        if bias is not None:
+        if bias is not None and not self.recipe.form:
             floor = _scale_floor(bias, float(input_params.scale), axis)
             if (floor > made[1].scale).any():
                 made = self._store(source, array, axis, floor)

@@ -135,6 +135,8 @@ class CandidateEvaluator:
             timed: measure its latency.
             like: candidates that it is as fast as, if it comes to the same operators.
         """
+        if not recipe.fits_form:
+            return Trial(name, recipe, note=f"not in the form that {recipe.form} takes")
         recipe = self.calibrated(recipe)
         known = next((t for t in self.trials if t.recipe == recipe and (t.speed < float("inf") or not timed)), None)
         if known is not None:

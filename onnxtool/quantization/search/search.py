@@ -200,7 +200,7 @@ class RecipeSearch:
     def _families(self) -> None:
         """Whole-model plans, with a scale for each channel; the fastest of them with one for all as well."""
         for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible, self.inner):
-            for per_channel in (True,) if self.lab.times else (True, False):
+            for per_channel in (True,) if self.lab.times or self.base.form else (True, False):
                 timed = any(t.speed < float("inf") for t in self.lab.trials)
                 if timed and not self.lab.clock.allows("families", "families of recipes"):
                     return
@@ -446,9 +446,9 @@ def search(
     budget = Budget(max_drop, job.task is not None)
     measured, held_out = (None, job.probes()) if job.data is None else job.split()
     reference = job.runner(job.source)
-    fitting = [n for n in job.prepared.graph if eligible(n) or is_recurrent(n)]
+    fitting = [n for n in job.prepared.graph if eligible(n) or (is_recurrent(n) and not base.form)]
     nodes = [n for n in fitting if chosen_by(base, n)]
-    inner = [n for n in _inside_subgraphs(job.prepared.graph) if chosen_by(base, n)]
+    inner = [n for n in _inside_subgraphs(job.prepared.graph) if chosen_by(base, n) and not base.form]
     only_storage = compactable(job.prepared.graph) and not quantized_nodes(job.prepared) and not base.op_types
     if not nodes and not inner and not only_storage:
         raise UnsupportedError(f"{job.source}: {nothing_to_quantize(job.prepared)}")

@@ -8,16 +8,17 @@ from onnxtool.errors import UsageError
 from onnxtool.report.check import Finding
 from onnxtool.validation.lint.model_view import ModelView
 from onnxtool.validation.lint.rule import FAMILIES, Rule
-from onnxtool.validation.lint.rules import deployment, graph, stages, weights
+from onnxtool.validation.lint.rules import deployment, graph, quantized_forms, stages, weights
 from onnxtool.validation.lint.rules import text as rules_text
 
-_MODULES = (stages, graph, deployment, weights, rules_text)
+_MODULES = (stages, graph, deployment, quantized_forms, weights, rules_text)
 RULES: dict[str, Rule] = {r.id: r for r in sorted((r for m in _MODULES for r in m.RULES), key=lambda r: r.id)}
 # What looks at the model itself, in the order of the families; the stages have findings of their own.
 _EXAMINERS: Sequence[Callable[[ModelView], Iterator[Finding]]] = (
     graph.specification,
     graph.portability,
     deployment.edge,
+    quantized_forms.quantized_forms,
     graph.performance,
     weights.numerics,
     weights.size,

@@ -81,6 +81,11 @@ class ModelView:
         return frozenset(v.name for graph in graphs(self.proto, DEFAULT) for v in graph.output)
 
     @cached_property
+    def initializers(self) -> Mapping[str, onnx.TensorProto]:
+        """The weights of the main graph, by name."""
+        return {t.name: t for t in self.proto.graph.initializer}
+
+    @cached_property
     def constants(self) -> frozenset[str]:
         """Tensors of the main graph that hold the same values in every run, initializers included."""
         inputs = {v.name for v in self.proto.graph.input}
