@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx
 
-from onnxtool.model.header import operator_name
 from onnxtool.report.check import Finding, Severity
-from onnxtool.validation.lint.model_view import ModelView
+from onnxtool.validation.lint.model_view import ModelView, label
 from onnxtool.validation.lint.rule import Rule
 
 TENSORRT_REFUSES = Rule(
@@ -43,24 +42,9 @@ _OPERATORS = ("DynamicQuantizeLinear", "ConvInteger", "MatMulInteger", "QLinearC
 _SPLIT_BY_CHANNEL = ("Conv", "ConvTranspose")
 _PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 # What computes with sizes and indices, or moves values about: no arithmetic that has to be quantized.
-_UNQUANTIZED = frozenset(
-    [
-        "Shape",
-        "Constant",
-        "ConstantOfShape",
-        "Cast",
-        "Identity",
-        "Range",
-        "Size",
-        "NonZero",
-        "Equal",
-        "Greater",
-        "Less",
-        "And",
-        "Or",
-        "Not",
-        "Where",
-    ]
+_UNQUANTIZED = (
+    *("Shape", "Size", "Range", "Constant", "ConstantOfShape", "Cast", "Identity", "NonZero", "Where"),
+    *("Equal", "Greater", "Less", "And", "Or", "Not"),
 )
 
 
@@ -154,7 +138,7 @@ def _between_pairs(view: ModelView, node: onnx.NodeProto) -> bool:
 
 
 def _note(found: dict[str, list[str]], text: str, node: onnx.NodeProto) -> None:
-    found.setdefault(text, []).append(node.name or (node.output[0] if node.output else operator_name(node)))
+    found.setdefault(text, []).append(node.name or label(node))
 
 
 def _counted(places: list[str]) -> str:
