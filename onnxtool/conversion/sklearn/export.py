@@ -12,7 +12,17 @@ import onnx_ir as ir
 
 from onnxtool.conversion.boosting.dropped import dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
-from onnxtool.conversion.sklearn import nearest_imputer, numpy_functions, transformed_target, word_counts
+from onnxtool.conversion.sklearn import (
+    chosen_threshold,
+    infrequent_categories,
+    isotonic,
+    missing_indicator,
+    nearest_imputer,
+    numpy_functions,
+    transformed_target,
+    weighted_neighbours,
+    word_counts,
+)
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
@@ -38,6 +48,16 @@ _OWN = {
     "TransformedTargetRegressor": transformed_target,
     "TfidfTransformer": word_counts,
     "TfidfVectorizer": word_counts,
+    "SimpleImputer": missing_indicator,
+    "MissingIndicator": missing_indicator,
+    "OneHotEncoder": infrequent_categories,
+    "OrdinalEncoder": infrequent_categories,
+    "KNeighborsClassifier": weighted_neighbours,
+    "KNeighborsRegressor": weighted_neighbours,
+    "IsotonicRegression": isotonic,
+    "CalibratedClassifierCV": isotonic,
+    "FixedThresholdClassifier": chosen_threshold,
+    "TunedThresholdClassifierCV": chosen_threshold,
 }
 _BOOSTED = ("xgboost", "lightgbm", "catboost")
 

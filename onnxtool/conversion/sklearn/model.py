@@ -13,7 +13,7 @@ from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.prepare import gap_of
-from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of
+from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text_columns
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
 from onnxtool.model.domains import Domain
@@ -146,7 +146,8 @@ class SklearnModel(SourceModel):
         given = [np.asarray(feeds[s.name]) for s in self.inputs]
         given = [v.astype(np.float64) if v.dtype == np.float32 else v for v in given]
         if not self.columns:
-            return given[0]
+            one_text_each = given[0].ndim == 1  # for a vectorizer, to which the empty text is a text
+            return given[0] if one_text_each else _with_gaps(given[0], gap_of(self.estimator))
         values = [v.reshape(len(v)) for v in given]
         if not hasattr(self.estimator, "feature_names_in_"):
             return np.column_stack([v.astype(object) for v in values])
@@ -154,8 +155,9 @@ class SklearnModel(SourceModel):
             import pandas  # type: ignore[import-untyped]
         except ModuleNotFoundError as error:
             raise MissingExtraError("columns by name", "pandas", "sklearn") from error
-        gap = gap_of(self.estimator)
-        columns = dict(zip(self.columns, (_with_gaps(v, gap) for v in values), strict=True))
+        gap, texts = gap_of(self.estimator), text_columns(self.estimator)
+        gaps = ("" if name in texts else gap for name in self.columns)
+        columns = dict(zip(self.columns, map(_with_gaps, values, gaps), strict=True))
         # Columns that the model drops must be there all the same.
         return pandas.DataFrame({name: columns.get(str(name), 0) for name in self.estimator.feature_names_in_})
 
@@ -272,9 +274,11 @@ def _with_gaps(values: np.ndarray, gap: Any) -> np.ndarray:
     """Missing text: the empty string in ONNX, and `gap` in the table that scikit-learn is given."""
     if values.dtype != object:
         return values
-    return np.array([gap if v == "" else v for v in values], dtype=object)
+    filled = values.copy()
+    filled[values == ""] = gap
+    return filled
 
 
 def _dense(values: Any) -> np.ndarray:
-    dense = values.toarray() if hasattr(values, "toarray") else values
-    return np.asarray(dense)
+    dense = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
+    return dense.astype(np.float32) if dense.dtype == bool else dense  # a MissingIndicator's, among numbers in ONNX

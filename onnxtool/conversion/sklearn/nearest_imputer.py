@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.sklearn.missing_indicator import indicated
 from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.errors import UnsupportedError
 
@@ -29,8 +30,9 @@ def register() -> None:
 
 def _shapes(operator: Any) -> None:
     given = operator.inputs[0].type
-    kept = _columns(operator.raw_operator)
-    operator.outputs[0].type = type(given)([given.shape[0], len(kept)])
+    imputer = operator.raw_operator
+    width = len(_columns(imputer)) + (len(imputer.indicator_.features_) if imputer.add_indicator else 0)
+    operator.outputs[0].type = type(given)([given.shape[0], width])
 
 
 def _columns(imputer: Any) -> list[int]:
@@ -45,8 +47,6 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     imputer = operator.raw_operator
     if imputer.metric != "nan_euclidean" or imputer.weights not in ("uniform", "distance"):
         raise UnsupportedError("KNNImputer: a metric or weights of its own have no ONNX form.")
-    if imputer.add_indicator:
-        raise UnsupportedError("KNNImputer: add_indicator=True has no ONNX form; use a MissingIndicator beside it.")
     write = NodeWriter(scope, container, "nearest")
     x = write.cast(operator.inputs[0].full_name, DOUBLE)
     known = np.asarray(imputer._fit_X, dtype=np.float64)
@@ -63,6 +63,8 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         mean = _mean(write, imputer, distances, known[:, column], there[:, column])
         gaps, own = (write.add("Gather", v, place, axis=1) for v in (missing, x))
         columns.append(write.add("Where", gaps, mean, own))
+    if imputer.add_indicator:
+        columns.append(indicated(write, imputer.indicator_, x))
     kind = DOUBLE if isinstance(operator.outputs[0].type, DoubleTensorType) else FLOAT
     write.cast(write.add("Concat", *columns, axis=1), kind, operator.outputs[0].full_name)
 

@@ -48,6 +48,8 @@ def schema_of(source: Source, model: Any, float_dtype: np.dtype) -> Schema:
         kind: np.dtype | str = "string" if isinstance(classes[0], str) else np.dtype("int64")
         return Schema((TensorSpec("y", kind, (BATCH,)),), (), {"y": Domain(0, 1, classes)})
     width = getattr(model, "n_features_in_", getattr(head, "n_features_in_", None))
+    if width is None and hasattr(head, "X_thresholds_"):
+        width = 1  # isotonic regression
     if width is None:
         raise UsageError(
             f"{source}: the estimator does not say how many features it takes. Give --input-shape X:batch,N."
@@ -111,6 +113,15 @@ def _columns(transformer: Any, float_dtype: np.dtype) -> Schema:
         if values:
             domains[name] = Domain(0, 1, values)
     return Schema(tuple(inputs), tuple(s.name for s in inputs), domains)
+
+
+def text_columns(model: Any) -> set[str]:
+    """The columns that vectorizers of text read, of a ColumnTransformer over columns with names."""
+    head = first_step(model)
+    names = [str(n) for n in getattr(head, "feature_names_in_", ())]
+    parts = getattr(head, "transformers_", ()) if names else ()
+    read = [columns for _, step, columns in parts if type(first_step(step)).__name__ in _TEXT]
+    return {names[i] for columns in read for i in _indices(columns, names, len(names))}
 
 
 def _indices(columns: Any, names: list[str], width: int) -> list[int]:

@@ -21,8 +21,14 @@ HOLED = np.where(RANDOM.random(ROWS.shape) < 0.3, np.nan, ROWS).astype(np.float3
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"weights": "distance", "n_neighbors": 2}, {"missing_values": -9.0}, {"n_neighbors": 500}],
-    ids=["usual", "distance", "number", "more neighbours than rows"],
+    [
+        {},
+        {"weights": "distance", "n_neighbors": 2},
+        {"missing_values": -9.0},
+        {"n_neighbors": 500},
+        {"add_indicator": True},
+    ],
+    ids=["usual", "distance", "number", "more neighbours than rows", "indicator"],
 )
 def test_gaps_are_filled_as_scikit_learn_does(options: dict[str, Any], tmp_path: Path) -> None:
     gap = options.get("missing_values", np.nan)
@@ -47,7 +53,7 @@ def test_a_column_that_was_empty(keep: bool, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, imputer.transform(empty.astype(np.float64)), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [{"weights": lambda d: d}, {"add_indicator": True}])
+@pytest.mark.parametrize("options", [{"weights": lambda d: d}, {"metric": lambda a, b, missing_values: 1.0}])
 def test_what_has_no_form_is_refused_with_the_reason(options: dict[str, Any], tmp_path: Path) -> None:
     imputer = impute.KNNImputer(**options).fit(HOLED.astype(np.float64))
     with pytest.raises(UnsupportedError, match="KNNImputer: "):

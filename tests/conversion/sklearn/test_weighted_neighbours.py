@@ -1,0 +1,56 @@
+"""Neighbours that count by their distance, also where a row is a fitted one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("skl2onnx")
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+
+from onnxtool.errors import UnsupportedError
+from tests.conversion.sklearn.converted_model import run_converted
+
+RANDOM = np.random.default_rng(0)
+FITTED = RANDOM.standard_normal((80, 3)).astype(np.float32)
+ROWS = np.concatenate([FITTED[30:50], RANDOM.standard_normal((20, 3)).astype(np.float32)])
+THREE = np.digitize(FITTED[:, 0] + RANDOM.standard_normal(80), [-0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"metric": "manhattan"}, {"p": 3}, {"metric": "chebyshev"}, {"metric": "cosine"}, {"n_neighbors": 1}],
+    ids=["euclidean", "manhattan", "third power", "chebyshev", "cosine", "one"],
+)
+def test_chances_by_distance(options: dict[str, Any], tmp_path: Path) -> None:
+    model = KNeighborsClassifier(weights="distance", **options).fit(FITTED, np.array(["low", "mid", "high"])[THREE])
+    rows = ROWS[20:] if options.get("metric") == "cosine" else ROWS  # a cosine of 1 is not met exactly
+    labels, chances = run_converted(model, tmp_path, rows)
+    np.testing.assert_allclose(chances, model.predict_proba(rows.astype(np.float64)), atol=1e-5)
+    assert labels.tolist() == model.predict(rows.astype(np.float64)).tolist()
+
+
+def test_fitted_rows_that_are_met_count_alike(tmp_path: Path) -> None:
+    fitted = np.array([[1, 2], [1, 2], [5, 5], [1, 2.5]], np.float32)
+    model = KNeighborsClassifier(weights="distance", n_neighbors=4).fit(fitted, [0, 1, 2, 1])
+    labels, chances = run_converted(model, tmp_path, fitted[:1])
+    np.testing.assert_allclose(chances, [[0.5, 0.5, 0]])
+    assert labels.tolist() == [0]
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_means_by_distance(targets: int, tmp_path: Path) -> None:
+    wanted = FITTED[:, 0] if targets == 1 else FITTED[:, :2]
+    model = KNeighborsRegressor(weights="distance", n_neighbors=4).fit(FITTED, wanted)
+    (found,) = run_converted(model, tmp_path, ROWS, prove=targets == 1)
+    expected = model.predict(ROWS.astype(np.float64)).reshape(len(ROWS), -1)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_another_metric_is_refused_by_its_name(tmp_path: Path) -> None:
+    model = KNeighborsRegressor(weights="distance", metric="canberra").fit(FITTED, FITTED[:, 0])
+    with pytest.raises(UnsupportedError, match="'canberra'"):
+        run_converted(model, tmp_path, ROWS)
