@@ -43,7 +43,10 @@ _MIN_DETECTIONS = 20
 _BOX = 4  # columns of a box
 _BLANK_SHARE = 0.3
 _VALUES_GLANCED = 4096  # of the outputs
-_LEAST_GLANCED = 4  # samples
+_LEAST_GLANCED, _MOST_GLANCED = 4, 8  # samples
+_FIRST_LOOK = 16  # samples
+_FIRST_LOOK_AT_MANY = 8  # where each gives so many results as
+_MANY_RESULTS = 64
 Outputs = Mapping[str, np.ndarray]
 
 
@@ -98,24 +101,25 @@ class FidelityEvaluator:
     def judge(
         self,
         runner: Runner,
-        batches: int | None = None,
+        few: bool = False,
         *,
         detailed: bool = False,
         check: Callable[[Outputs, Outputs], None] | None = None,
         begun: Judgement | None = None,
     ) -> Fidelity:
-        """Run a candidate on the same samples (or the first few batches of them).
+        """Run a candidate on the same samples.
 
         Args:
             runner: the candidate.
-            batches: how many.
+            few: on the first few of them only: 16, or 8 where each is classified in many places (tokens, pixels).
             detailed: each output's full difference goes into the result; it takes several times as long.
             check: called with the float model's outputs and the candidate's; may raise.
             begun: what an earlier call has seen of the same candidate, which is gone on with.
         """
         judgement = Judgement() if begun is None else begun
         views, first = judgement.views, judgement.batches
-        for feeds, expected in zip(self.feeds[first:batches], self.outputs[first:batches], strict=True):
+        end = self._batches_of_a_first_look() if few else len(self.feeds)
+        for feeds, expected in zip(self.feeds[first:end], self.outputs[first:end], strict=True):
             actual = runner.run(feeds)
             if check is not None:
                 check(expected, actual)
@@ -128,16 +132,33 @@ class FidelityEvaluator:
         samples = sum(_rows(f) for f in self.feeds[: judgement.batches])
         return _summary(list(views.values()), samples)
 
+    def _batches_of_a_first_look(self) -> int:
+        places = sum(
+            a.size // a.shape[-1] // len(a)
+            for name, a in self.outputs[0].items()
+            if a.ndim > 2 and a.size and self.kinds.get(name) in (OutputKind.CLASSES, OutputKind.LINEAR)
+        )
+        left = _FIRST_LOOK_AT_MANY if places >= _MANY_RESULTS else _FIRST_LOOK
+        for count, feeds in enumerate(self.feeds, 1):
+            left -= _rows(feeds)
+            if left <= 0:
+                return count
+        return len(self.feeds)
+
     def glance(self, runner: Runner) -> Fidelity:
         """Run a candidate on the few samples that give some thousand values: for how much noise there is, about."""
-        feeds, outputs = self.feeds[0], self.outputs[0]
-        rows = _rows(feeds)
-        values = sum(a.size for a in outputs.values()) / rows
-        few = max(_LEAST_GLANCED, math.ceil(_VALUES_GLANCED / max(values, 1)))
-        if all(a.ndim and a.shape[0] == rows for a in (*feeds.values(), *outputs.values())):
-            feeds, outputs = ({name: a[:few] for name, a in part.items()} for part in (feeds, outputs))
+        values = sum(a.size for a in self.outputs[0].values()) / _rows(self.feeds[0])
+        left = min(max(_LEAST_GLANCED, math.ceil(_VALUES_GLANCED / max(values, 1))), _MOST_GLANCED)
         glimpse = copy.copy(self)
-        glimpse.feeds, glimpse.outputs = [feeds], [outputs]
+        glimpse.feeds, glimpse.outputs = [], []
+        for feeds, outputs in zip(self.feeds, self.outputs, strict=True):
+            rows = _rows(feeds)
+            rowwise = all(a.ndim and a.shape[0] == rows for a in (*feeds.values(), *outputs.values()))
+            glimpse.feeds.append({name: a[:left] if rowwise else a for name, a in feeds.items()})
+            glimpse.outputs.append({name: a[:left] if rowwise else a for name, a in outputs.items()})
+            left -= rows
+            if left <= 0:
+                break
         return glimpse.judge(runner)
 
 
@@ -191,8 +212,8 @@ class _OutputStatistics:
     columns: ColumnNoise = field(default_factory=ColumnNoise)
     vectors: VectorAgreement = field(default_factory=VectorAgreement)
     blank: dict[int, int] = field(default_factory=dict)
-    edits: int = 0
-    characters: int = 0
+    steps: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # the best class of each, float and here
+    read: tuple[int, int, int, int] = (0, 0, 0, 0)  # the blank, how many of `steps`, edits and characters in them
     true: np.ndarray = field(default_factory=lambda: np.zeros(len(_THRESHOLDS), int))  # at each threshold
     both: np.ndarray = field(default_factory=lambda: np.zeros(len(_THRESHOLDS), int))
     found: np.ndarray = field(default_factory=lambda: np.zeros(len(_THRESHOLDS), int))
@@ -243,18 +264,22 @@ class _OutputStatistics:
             self.lost += float((likely[rows, best[flipped]] - likely[rows, chosen[flipped]]).sum())
         if right.ndim == 3:
             last = right.shape[-1] - 1
-            shares = {blank: int((best == blank).sum()) for blank in (0, last)}
-            for blank, count in shares.items():
-                self.blank[blank] = self.blank.get(blank, 0) + count
-            blank = max(shares, key=lambda k: shares[k])
-            if shares[blank] > _BLANK_SHARE * best.size:
-                self._add_texts(best, chosen, blank)
+            for blank in (0, last):
+                self.blank[blank] = self.blank.get(blank, 0) + int((best == blank).sum())
+            self.steps += zip(best.astype(np.int32), chosen.astype(np.int32), strict=True)
 
-    def _add_texts(self, best: np.ndarray, chosen: np.ndarray, blank: int) -> None:
-        for a, b in zip(best, chosen, strict=True):
+    def _misread(self) -> float:
+        """Share of characters that are others, in all samples so far."""
+        blank = max(self.blank, key=lambda k: self.blank[k])
+        known, count, edits, characters = self.read
+        if known != blank:
+            count, edits, characters = 0, 0, 0
+        for a, b in self.steps[count:]:
             text = collapse(a, blank)
-            self.edits += edit_distance(text, collapse(b, blank))
-            self.characters += len(text)
+            edits += edit_distance(text, collapse(b, blank))
+            characters += len(text)
+        self.read = blank, len(self.steps), edits, characters
+        return edits / max(characters, 1)
 
     @property
     def is_ctc(self) -> bool:
@@ -264,7 +289,7 @@ class _OutputStatistics:
     @property
     def agreement(self) -> float:
         """Share of equal classes, or of equal characters."""
-        return 1 - self.edits / max(self.characters, 1) if self.is_ctc else self.hits / self.total
+        return 1 - self._misread() if self.is_ctc else self.hits / self.total
 
     @property
     def expected_drop(self) -> float:

@@ -79,16 +79,16 @@ def _changes(lab: CandidateEvaluator, recipe: QuantRecipe, linear: bool) -> list
 
 def compacted(lab: CandidateEvaluator, winner: Trial, keeps: Callable[[Trial], bool]) -> Trial:
     """The winner with the float weights that it has left in 8 or 16 bits, where kernels and budget stay."""
-    if winner.recipe.compact or not compactable(lab.build(winner.recipe).graph):
+    if winner.recipe.compact or not lab.built(winner).compactable:
         return winner
-    kernels = count_kernels(lab.payload(winner))
+    kernels = count_kernels(lab.built(winner).model)
     for bits in (8, 16):
         recipe = replace(winner.recipe, compact=bits)
         tried = lab.try_out(f"{winner.name}, float weights in {bits} bits", recipe, timed=False)
         if (
             keeps(tried)
             and (bits == 16 or _as_accurate(tried, winner))
-            and count_kernels(lab.payload(tried)) == kernels
+            and count_kernels(lab.built(tried).model) == kernels
         ):
             tried.latency, tried.estimate = winner.latency, winner.estimate  # the same kernels take the same time
             return tried

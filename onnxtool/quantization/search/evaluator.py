@@ -19,14 +19,13 @@ from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgeme
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import Fusions, QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
-from onnxtool.quantization.search.opened_candidates import OpenedCandidates
+from onnxtool.quantization.search.opened_candidates import Built, OpenedCandidates
 from onnxtool.quantization.search.side_by_side import SHORT, TINY, TOO_CLOSE, beside_fastest, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Candidate, Fidelity, TaskMetric
 from onnxtool.runtime.runner import OnnxRunner
 
-FIRST_LOOK = 2  # batches of held-out samples
 _MORE = 2  # timings of tiny models with fresh sessions
 
 
@@ -166,13 +165,13 @@ class CandidateEvaluator:
 
     def session(self, trial: Trial) -> OnnxRunner:
         """A session of a candidate; its size and operators are noted."""
-        opened = self._opened.get(trial.recipe, lambda: trial.speed)
-        trial.operators, trial.bytes = opened.operators, len(opened.model)
-        return opened.runner
+        built = self.built(trial)
+        trial.operators, trial.bytes = built.operators, len(built.model)
+        return self._opened.session(trial.recipe, lambda: trial.speed)
 
-    def payload(self, trial: Trial) -> bytes:
-        """A candidate's model, serialized."""
-        return self._opened.get(trial.recipe, lambda: trial.speed).model
+    def built(self, trial: Trial) -> Built:
+        """A candidate's model, serialized, and what is known of it."""
+        return self._opened.built(trial.recipe, lambda: trial.speed)
 
     @cached_property
     def fusable(self) -> tuple[Fusions, ...]:
@@ -187,7 +186,7 @@ class CandidateEvaluator:
         alike = (t for t in self.trials if t.fidelity is not None and replace(t.recipe, fuse="") == integers)
         known = next(alike, None)
         if known is None:
-            trial.fidelity = self.judge.judge(self.session(trial), FIRST_LOOK, begun=trial.judgement)
+            trial.fidelity = self.judge.judge(self.session(trial), few=True, begun=trial.judgement)
         else:
             trial.fidelity = known.fidelity
         trial.judged_on_few = not self.budget.hopeless(trial.fidelity)  # type: ignore[arg-type]
@@ -225,10 +224,10 @@ class CandidateEvaluator:
         first = beside_fastest(self.session(trial), fastest, best, self._sample, self.job.threads)
         if first[0].before >= TINY or first[0].low > TOO_CLOSE * (1.0 if best is None else best.value):
             return first
-        rival = self.job.source if self._fastest is None else self.payload(self._fastest[0])
+        rival = self.job.source if self._fastest is None else self.built(self._fastest[0]).model
         found = [first]
         for _ in range(_MORE):
-            pair = self.job.runner(self.payload(trial)), self.job.runner(rival)
+            pair = self.job.runner(self.built(trial).model), self.job.runner(rival)
             found.append(beside_fastest(*pair, best, self._sample, self.job.threads))
         return sorted(found, key=lambda one: one[0].value)[len(found) // 2]
 
@@ -241,7 +240,7 @@ class CandidateEvaluator:
         """
         before = min((t.latency.before for t in trials if t.latency is not None), default=0.0)
         short = before < SHORT
-        models = [self.payload(t) for t in trials] if short else []
+        models = [self.built(t).model for t in trials] if short else []
 
         def opened(block: int, wanted: Sequence[int]) -> list[OnnxRunner]:
             """What is loaded first need not lie where it is as fast: in every other block that is the float model."""

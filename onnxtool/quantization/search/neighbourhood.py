@@ -48,19 +48,26 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
         plan = trial.recipe.plan
         if plan and plan not in plans and trial.recipe.exclude == recipe.exclude and len(plans) <= _MOST_PLANS:
             plans.append(plan)
+            if _lost({"plan": plan}, recipe, [t for t in trials if t is not best], unless_faster=True):
+                continue
             found.append((f"{best.name}, nodes as of {trial.name}", replace(recipe, plan=plan, shifts=None)))
     return found
 
 
-def _lost(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial]) -> bool:
-    """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse."""
+def _lost(
+    change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial], *, unless_faster: bool = False
+) -> bool:
+    """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse; or
+    with `unless_faster` when it did not make it faster.
+    """
     bare = {"shifts": None, "ranges": None, "channels": None, **change}
     timed = [t for t in trials if t.latency is not None and t.recipe.plan]
     begun = [t for t in timed if all(getattr(t.recipe, name) == getattr(recipe, name) for name in change)]
     ended = [t for t in timed if all(getattr(t.recipe, name) == value for name, value in change.items())]
     changed = [(t, replace(t.recipe, **bare)) for t in ended]
     return any(
-        _worse(after, before) and replace(before.recipe, **bare) == known
+        (_worse(after, before) or (unless_faster and after.speed >= before.speed))
+        and replace(before.recipe, **bare) == known
         for before in begun
         for after, known in changed
     )

@@ -1,56 +1,92 @@
-"""Candidates that are loaded: one is judged, timed, judged on more samples and timed again by the same session."""
+"""Candidates that are built and loaded: one is judged, timed, judged on more samples and timed again by one session."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import onnx_ir as ir
 
 from onnxtool.model import io
+from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.runner import OnnxRunner
 
-_KEPT = 2  # sessions; each keeps the memory of its largest run
-_MOST_KEPT = 100_000_000  # bytes of their models
+_KEPT_SESSIONS = 2  # each keeps the memory of its largest run
+_KEPT_MODELS = 12
+_MOST_BYTES = 64_000_000  # of the models that are kept
+Speed = Callable[[], float]
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A candidate that is loaded.
+class Built:
+    """A candidate that is built.
 
     Attributes:
         model: serialized.
         operators: how many of each type it has.
-        runner: its session.
+        compactable: it has float weights that could be stored in 8 bits.
     """
 
     model: bytes
     operators: Mapping[str, int]
-    runner: OnnxRunner
+    compactable: bool
+
+
+class _Fastest(Generic[_Kept]):
+    """What belongs to some recipes; the slowest go first."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[QuantRecipe, Speed, _Kept]] = []
+
+    def get(self, recipe: QuantRecipe) -> _Kept | None:
+        return next((kept for known, _, kept in self._entries if known == recipe), None)
+
+    def put(self, recipe: QuantRecipe, speed: Speed, one: _Kept, fits: Callable[[list[_Kept]], bool]) -> None:
+        while self._entries and not fits([*(kept for _, _, kept in self._entries), one]):
+            self._entries.remove(max(self._entries, key=lambda entry: entry[1]()))
+        self._entries.append((recipe, speed, one))
 
 
 class OpenedCandidates:
-    """A few loaded candidates, the fastest of those that were asked for."""
+    """A few built candidates and fewer sessions, those of the fastest that were asked for."""
 
     def __init__(self, build: Callable[[QuantRecipe], ir.Model], load: Callable[[bytes], OnnxRunner]) -> None:
         """Build and load what is not kept."""
         self._build, self._load = build, load
-        self._kept: list[tuple[QuantRecipe, Callable[[], float], Opened]] = []
+        self._models: _Fastest[Built] = _Fastest()
+        self._sessions: _Fastest[tuple[int, OnnxRunner]] = _Fastest()
 
-    def get(self, recipe: QuantRecipe, speed: Callable[[], float]) -> Opened:
-        """A loaded candidate; `speed` tells its latency as it is known later on, by which those to keep are chosen."""
-        known = next((opened for kept, _, opened in self._kept if kept == recipe), None)
+    def built(self, recipe: QuantRecipe, speed: Speed) -> Built:
+        """A candidate's model; `speed` tells its latency as it is known later on, by which those to keep are chosen."""
+        known = self._models.get(recipe)
         if known is not None:
             return known
         model = self._build(recipe)
         operators = Counter(n.op_type for n in model.graph.all_nodes())
-        payload = io.to_proto(model).SerializeToString()
-        opened = Opened(payload, operators, self._load(payload))
-        while self._kept and (
-            len(self._kept) >= _KEPT or len(payload) + sum(len(o.model) for _, _, o in self._kept) > _MOST_KEPT
-        ):
-            self._kept.remove(max(self._kept, key=lambda kept: kept[1]()))
-        self._kept.append((recipe, speed, opened))
-        return opened
+        found = Built(io.to_proto(model).SerializeToString(), operators, compactable(model.graph))
+        self._models.put(
+            recipe,
+            speed,
+            found,
+            lambda kept: len(kept) <= _KEPT_MODELS and sum(len(b.model) for b in kept) <= _MOST_BYTES,
+        )
+        return found
+
+    def session(self, recipe: QuantRecipe, speed: Speed) -> OnnxRunner:
+        """A candidate's session."""
+        known = self._sessions.get(recipe)
+        if known is not None:
+            return known[1]
+        model = self.built(recipe, speed).model
+        runner = self._load(model)
+        self._sessions.put(
+            recipe,
+            speed,
+            (len(model), runner),
+            lambda kept: len(kept) <= _KEPT_SESSIONS and sum(size for size, _ in kept) <= _MOST_BYTES,
+        )
+        return runner

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,6 +29,7 @@ from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.apply_recipe import excluded, placement_of
 from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.observer import observe
+from onnxtool.quantization.calibration.range_estimators import Observed
 from onnxtool.quantization.diagnostics import nothing_to_quantize, quantized_nodes
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
@@ -283,7 +284,7 @@ class RecipeSearch:
         for _ in range(_WORTH_REPAIRING):
             integers = [replace(t.recipe, fuse="") for t in self.repaired]
             broken = self._broken(self._winner(), _REPAIRED_STILL_FASTER)
-            untried = [t for t in broken if replace(t.recipe, fuse="") not in integers]
+            untried = [t for t in broken if replace(t.recipe, fuse="") not in integers and not self._like_repaired(t)]
             if not untried or not in_time():
                 break
             self.repaired.append(untried[0])
@@ -291,6 +292,20 @@ class RecipeSearch:
             measuring = self.lab.clock.first_half("repair")
             repair(self.lab, untried[0], self._keeps, in_time, self.nodes, measuring)
         self._rescue(in_time)
+
+    def _like_repaired(self, trial: Trial) -> bool:
+        """True where one was repaired that was as fast and no noisier, with its nodes on the same integers, as far as
+        both have them on integers: the same ones would have to go back to float.
+        """
+        plan = trial.recipe.plan or {}
+        return any(
+            all(plan.get(name, how) == how for name, how in (known.recipe.plan or {}).items())
+            and known.speed <= trial.speed
+            and known.fidelity is not None
+            and trial.fidelity is not None
+            and noise_share(known.fidelity) <= noise_share(trial.fidelity)
+            for known in self.repaired
+        )
 
     def _rescue(self, in_time: Callable[[], bool]) -> None:
         """Where nothing within the budget is faster than float: even very noisy candidates, if that is the work of few
@@ -354,6 +369,12 @@ class RecipeSearch:
         self.lab.judge_fully(trial)
         return self.budget.allows(trial.fidelity, self.lab.score(trial))
 
+    def _seems_to_keep(self, trial: Trial) -> bool:
+        """Whether a candidate is within the budget, by a first look where that says so and there are no labels."""
+        self.lab.look(trial)
+        by_few = trial.fidelity is not None and trial.judged_on_few and not self.budget.labelled
+        return (by_few and self.budget.allows(trial.fidelity)) or self._keeps(trial)  # type: ignore[arg-type]
+
     def _winner(self, among: list[Trial] | None = None) -> Trial | None:
         """The fastest within the budget; of those about as fast, the most accurate."""
         while True:
@@ -363,11 +384,11 @@ class RecipeSearch:
 
     def _likely_winner(self, among: list[Trial] | None) -> Trial | None:
         timed = self._fastest(len(self.lab.trials), among)
-        first = next((t for t in timed if self._keeps(t)), None)
+        first = next((t for t in timed if self._seems_to_keep(t)), None)
         if first is None or first.fidelity is None:
             return None
         limit = first.speed * (1.0 if first.fidelity.channel_db >= _ACCURATE_DB else _ABOUT_AS_FAST)
-        near = [t for t in timed if t.speed <= limit and self._keeps(t)]
+        near = [t for t in timed if t.speed <= limit and self._seems_to_keep(t)]
         return min(near, key=lambda t: noise_share(t.fidelity) if t.fidelity else 1.0)
 
     def _choose(self) -> Outcome:
@@ -377,9 +398,9 @@ class RecipeSearch:
         if fastest is not None and clock.allows("choice", "the last timing", TIMING_AGAIN + COMPACTING):
             # Quick timings have misled: the leaders once more, all in one alternation.
             near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= fastest * TOO_CLOSE]
-            close = finalists([t for t in near if self._keeps(t)])
+            close = finalists([t for t in near if self._seems_to_keep(t)])
             self.lab.time_again(close)
-            winner = surely_faster(self.lab, close, self._winner)
+            winner = surely_faster(self.lab, close, self._winner) or self._winner()
         if winner is not None and clock.allows("choice", "judging smaller float weights", COMPACTING):
             winner = compacted(self.lab, winner, self._holds)
         elif winner is not None:
@@ -419,6 +440,8 @@ def chosen_by(base: QuantRecipe, node: ir.Node) -> bool:
 
 CALIBRATION_SAMPLES = 128
 HELD_OUT_SAMPLES = 64
+_AT_ONCE = 1_000_000  # values of activations: of more, several samples at once take more memory, and no less time
+_MOST_AT_ONCE = 8  # samples
 _LEAST_SAMPLES = 8  # to calibrate with and to judge on, however short the time
 
 
@@ -463,7 +486,7 @@ def search(
         shown = _timely(measured, clock, "calibration")
         seen = observe(job.prepared, needed, shown, histogram=True, channels=channels)
     shown = held_out.limited(HELD_OUT_SAMPLES).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
-    judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds)
+    judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(seen))
     table = None if target is None else table_named(target)
     guess = None
     if target is not None:
@@ -479,6 +502,12 @@ def search(
         how = "rules of thumb: nothing was" if table is None else "its table of kernel times: the model itself was not"
         notes += (f"chosen for {traits.name} by {how} timed on such a machine.",)
     return replace(outcome, notes=notes)
+
+
+def _judged_at_once(seen: Mapping[str, Observed]) -> int:
+    """Samples to run at once while judging."""
+    values = sum(o.elements for o in seen.values())
+    return min(max(_AT_ONCE // max(values, 1), 1), _MOST_AT_ONCE)
 
 
 def _inside_subgraphs(graph: ir.Graph) -> list[ir.Node]:

@@ -27,7 +27,8 @@ _MOST_ROUNDS = 250
 _SETTLED = 0.04  # width of an interval, relative to the ratio, from which on more rounds tell nothing that matters
 _FINAL_SECONDS = 1.5
 _FINAL_SETTLED = 0.015
-_LEAST_BLOCKS, _BLOCKS = 4, 10  # with fresh sessions, for short models
+_BLOCKS = 10  # with fresh sessions, for short models
+_ENOUGH_BLOCKS = {2: 1.03, 4: 1.0}  # after so many blocks, what was this much slower in each of them has lost
 _BLOCK_SECONDS = 0.1
 _FLOAT = -1  # in place of a candidate's number
 _BLOCK_SETTLED = 0.02
@@ -137,8 +138,8 @@ def _in_blocks(
 ) -> list[dict[int, Timing]]:
     """Timings of each block, with fresh sessions, by candidate; the float model's too.
 
-    What was slower than the best in every block so far drops out after some of them, and with nobody else left it is
-    over: of two that are equally fast, one in eight drops out by chance, which costs nothing.
+    What was clearly slower than the best in each of two blocks drops out, and after four what was slower at all; with
+    nobody else left it is over. Of two that are equally fast, one in eight drops out by chance, which costs nothing.
     """
     blocks: list[dict[int, Timing]] = []
     remaining = list(range(count))
@@ -147,11 +148,11 @@ def _in_blocks(
         enough = lambda found: _ranked(found, _BLOCK_SETTLED)  # noqa: E731
         timings = _alternate(runners, sample, threads, seconds, _LEAST_ROUNDS, enough)
         blocks.append(dict(zip((_FLOAT, *remaining), timings, strict=True)))
-        if len(blocks) >= _LEAST_BLOCKS:
-            best = min(remaining, key=lambda i: math.prod(b[i].median for b in blocks))
-            remaining = [i for i in remaining if any(b[i].median <= b[best].median for b in blocks)]
-            if len(remaining) == 1:
-                break
+        margin = next((m for count, m in reversed(_ENOUGH_BLOCKS.items()) if len(blocks) >= count), math.inf)
+        best = min(remaining, key=lambda i: math.prod(b[i].median for b in blocks))
+        remaining = [i for i in remaining if any(b[i].median <= margin * b[best].median for b in blocks)]
+        if len(remaining) == 1 and len(blocks) >= max(_ENOUGH_BLOCKS):
+            break
     return blocks
 
 

@@ -14,7 +14,7 @@ from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis
-from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
+from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement
 from onnxtool.quantization.evaluation.metrics import accuracy
 from onnxtool.quantization.evaluation.output_kind import kind_of
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
@@ -327,6 +327,46 @@ def test_what_a_sigmoid_makes_of_every_frame_is_no_boxes(op: str, boxes: bool) -
     assert found is not None and (found < 0.5) == boxes and (found > 0.98) != boxes
 
 
+class Replaying:
+    """Gives some rows of an array, one after the other."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.inputs = (TensorSpec("x", np.dtype("float32"), ("n", 2)),)
+        self.outputs = (TensorSpec("y", np.dtype("float32"), None),)
+        self.rows, self.given = rows, 0
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        count = len(feeds["x"])
+        self.given += count
+        return {"y": self.rows[self.given - count : self.given]}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_texts_are_read_off_with_the_blank_of_all_samples_however_many_run_at_once(batch: int) -> None:
+    # The third is hardly blank, and the last class stands in it more often than the first, which is the blank.
+    steps = np.array([[0, 0, 0, 1, 0, 2], [0, 0, 3, 0, 0, 0], [1, 4, 2, 4, 4, 3], [0, 0, 0, 0, 2, 0]])
+    changed = steps.copy()
+    changed[2, 0] = 2
+    proto = build([helper.make_node("Softmax", ["x"], ["y"])], {}, {"x": [None] * 3}, {"y": [None] * 3})
+    right, wrong = (np.eye(5, dtype=np.float32)[s] for s in (steps, changed))
+    data = open_data({"x": np.zeros((4, 2), np.float32)}, Fixed(right).inputs)
+    judge = FidelityEvaluator(io.from_proto(proto), Replaying(right), data, batch=batch)
+    found = judge.judge(Replaying(wrong))
+    assert found.sequences and found.agreement == pytest.approx(1 - 1 / 9)
+
+
+@pytest.mark.parametrize(("length", "samples"), [(63, 16), (64, 8)])
+@pytest.mark.parametrize("batch", [1, 3, 8])
+def test_a_first_look_takes_sixteen_samples_or_eight_of_many_tokens(length: int, samples: int, batch: int) -> None:
+    tokens = np.random.default_rng(0).random((40, length, 5)).astype(np.float32)
+    proto = build([helper.make_node("Softmax", ["x"], ["y"])], {}, {"x": [None] * 3}, {"y": [None] * 3})
+    data = open_data({"x": np.zeros((40, 2), np.float32)}, Fixed(tokens).inputs)
+    judge = FidelityEvaluator(io.from_proto(proto), Replaying(tokens), data, batch=batch)
+    runner, seen = Replaying(tokens), Judgement()
+    assert judge.judge(runner, few=True, begun=seen).samples == runner.given == -(-samples // batch) * batch
+    assert judge.judge(runner, begun=seen).samples == runner.given == 40, "it goes on from there"
+
+
 class Doubling:
     """A Runner that gives each row so many times over, and counts the rows."""
 
@@ -336,17 +376,20 @@ class Doubling:
         self.width, self.rows, self.seen = width, rows, 0
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        self.seen = len(feeds["x"])
-        return {"y": np.ones((self.rows or self.seen, self.width), np.float32)}
+        self.seen += len(feeds["x"])
+        return {"y": np.ones((self.rows or len(feeds["x"]), self.width), np.float32)}
 
 
 @pytest.mark.parametrize(("width", "rows", "seen"), [(1, None, 8), (900, None, 5), (9000, None, 4), (9000, 3, 8)])
+@pytest.mark.parametrize("batch", [1, 2, 8])
 def test_a_glance_takes_the_fewest_samples_that_give_some_thousand_values(
-    width: int, rows: int | None, seen: int
+    width: int, rows: int | None, seen: int, batch: int
 ) -> None:
     proto = build([helper.make_node("Relu", ["x"], ["y"])], {}, {"x": [None, 2]}, {"y": [None, 2]})
     data = open_data({"x": np.zeros((16, 2), np.float32)}, Doubling(1).inputs)
     runner = Doubling(width, rows)
-    judge = FidelityEvaluator(io.from_proto(proto), runner, data)
-    assert judge.glance(runner).samples == seen == runner.seen
+    judge = FidelityEvaluator(io.from_proto(proto), runner, data, batch=batch)
+    runner.seen = 0
+    # What is not one row for each sample cannot be cut.
+    assert judge.glance(runner).samples == runner.seen == (seen if rows is None else max(batch, 4))
     assert judge.judge(runner).samples == 16, "and nothing else is changed"

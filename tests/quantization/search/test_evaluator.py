@@ -16,7 +16,7 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import evaluator
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
-from onnxtool.quantization.search.opened_candidates import Opened
+from onnxtool.quantization.search.opened_candidates import Built
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
@@ -29,7 +29,7 @@ class Laboratory(CandidateEvaluator):
     """Candidates whose latency and noise are told by how much they are smoothed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, labelled: bool = False) -> None:
-        self.judged: list[tuple[str, int | None]] = []
+        self.judged: list[tuple[str, bool]] = []
         self.compared: list[tuple[str, str]] = []
         self.speeds: dict[str, float] = {}
         self.noise: dict[str, float] = {}
@@ -47,22 +47,25 @@ class Laboratory(CandidateEvaluator):
             *cast(Any, (job, Budget(labelled=labelled), SimpleNamespace(judge=self._judge), "float", {})),
             conditions=cast(Any, SimpleNamespace(calibrated=lambda recipe: recipe)),
         )
-        self._opened = cast(Any, SimpleNamespace(get=self._get))
+        self._opened = cast(Any, SimpleNamespace(built=self._built, session=self._session))
         monkeypatch.setattr(evaluator, "beside_fastest", self._beside)
 
     def _load(self, model: Any) -> Any:
         self.loaded.append("float" if model == "float.onnx" else "candidate")
         return self.loaded[-1]
 
-    def _get(self, recipe: QuantRecipe, speed: Any) -> Opened:
+    def _built(self, recipe: QuantRecipe, speed: Any) -> Built:
+        return Built(b"model", {"Conv": 1 + recipe.compact}, True)
+
+    def _session(self, recipe: QuantRecipe, speed: Any) -> Any:
         if recipe.compact == 16:
             raise InputError("it does not load")
-        return Opened(b"model", {"Conv": 1 + recipe.compact}, cast(Any, f"{recipe.smooth:g}{recipe.fuse}"))
+        return f"{recipe.smooth:g}{recipe.fuse}"
 
-    def _judge(self, runner: Any, batches: int | None = None, begun: Any = None) -> Fidelity:
-        self.judged.append((runner, batches))
+    def _judge(self, runner: Any, few: bool = False, begun: Any = None) -> Fidelity:
+        self.judged.append((runner, few))
         db = self.noise.get(runner, 50.0)
-        return Fidelity(db, 1.0, None, 16 if batches else 64, channel_db=db)
+        return Fidelity(db, 1.0, None, 16 if few else 64, channel_db=db)
 
     def _beside(self, runner: Any, fastest: Any, known: LatencyRatio | None, *_: Any) -> tuple[LatencyRatio, bool]:
         self.compared.append((runner, fastest))
@@ -94,11 +97,11 @@ def test_candidates_are_timed_beside_the_fastest_that_is_likely_to_keep_the_budg
 def test_what_is_surely_slower_is_not_judged_until_it_is_asked_for(lab: Laboratory) -> None:
     lab.attempt(0.1, 0.5)
     slow = lab.attempt(0.2, 0.6)
-    assert slow.fidelity is None and lab.judged == [("0.1", 2)]
+    assert slow.fidelity is None and lab.judged == [("0.1", True)]
     assert not lab.within(slow) and not lab.likely(slow)
     assert slow.candidate(lab.budget, False).note == "slower, so not judged"
     lab.judge_fully(slow)
-    assert lab.judged[1:] == [("0.2", 2), ("0.2", None)] and slow.fidelity is not None
+    assert lab.judged[1:] == [("0.2", True), ("0.2", False)] and slow.fidelity is not None
     assert lab.within(slow) and not slow.judged_on_few
     lab.judge_fully(slow)
     lab.look(slow)
@@ -116,7 +119,7 @@ def test_a_first_look_is_not_the_budget(lab: Laboratory) -> None:
 def test_what_is_hopeless_at_first_look_is_not_judged_further(lab: Laboratory) -> None:
     trial = lab.attempt(0.1, db=10)
     lab.judge_fully(trial)
-    assert lab.judged == [("0.1", 2)] and not lab.within(trial) and not lab.likely(trial)
+    assert lab.judged == [("0.1", True)] and not lab.within(trial) and not lab.likely(trial)
 
 
 def test_with_labels_only_the_metric_tells(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,9 +153,9 @@ def test_candidates_are_timed_unless_they_are_estimated(lab: Laboratory) -> None
 def test_the_same_integers_are_as_accurate_however_floats_are_fused(lab: Laboratory) -> None:
     plain = lab.attempt(0.1, 0.5)
     fused = lab.attempt(0.1, 0.4, fuse="all")
-    assert fused.fidelity is plain.fidelity and fused.judged_on_few and lab.judged == [("0.1", 2)]
+    assert fused.fidelity is plain.fidelity and fused.judged_on_few and lab.judged == [("0.1", True)]
     lab.judge_fully(fused)
-    assert lab.judged[1:] == [("0.1all", None)], "and judged by itself before it is written"
+    assert lab.judged[1:] == [("0.1all", False)], "and judged by itself before it is written"
 
 
 def test_what_comes_to_the_same_operators_is_as_fast(lab: Laboratory) -> None:

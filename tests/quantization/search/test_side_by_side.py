@@ -195,21 +195,34 @@ def in_blocks(
 
 def test_what_was_slower_in_every_block_drops_out_after_four(monkeypatch: pytest.MonkeyPatch) -> None:
     clockwork = Clockwork(monkeypatch, steady())
-    close = {"a": 0.5, "b": 0.6}
+    close = {"a": 0.5, "b": 0.514}
     found, told = in_blocks(clockwork, "abc", lambda name, block: close.get(name, 0.45 if block == 5 else 0.51))
     assert told == ["abc"] * 4, "c as well: its better block did not come"
-    assert [f.value for f in found] == pytest.approx([0.5, 0.6, 0.51])
+    assert [f.value for f in found] == pytest.approx([0.5, 0.514, 0.51])
+
+
+def test_what_was_clearly_slower_in_two_blocks_drops_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    clockwork = Clockwork(monkeypatch, steady())
+
+    def ratios(name: str, block: int) -> float:
+        return {"a": 0.5, "b": 0.516, "c": 0.515, "d": 0.51 if block else 0.7}[name]
+
+    found, told = in_blocks(clockwork, "abcd", ratios)
+    assert told == ["abcd"] * 2 + ["acd"] * 2, "from three percent on, in both"
+    assert found[1].value == pytest.approx(0.516), "and it keeps what it was found to have"
+    alone = Clockwork(monkeypatch, steady())
+    assert in_blocks(alone, "ab", lambda name, _: {"a": 0.5, "b": 0.7}[name])[1] == ["ab", "ab", "a", "a"]
 
 
 def test_those_that_take_turns_are_timed_in_ten_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     clockwork = Clockwork(monkeypatch, steady())
 
     def ratios(name: str, block: int) -> float:
-        return {"a": 0.5, "b": 0.52 if block else 0.5, "c": 0.7}[name]
+        return {"a": 0.5, "b": 0.51 if block else 0.5, "c": 0.7}[name]
 
     found, told = in_blocks(clockwork, "abc", ratios)
-    assert told == ["abc"] * 4 + ["ab"] * 6, "b was as fast in one of them"
-    assert found[1].value == pytest.approx(math.exp((math.log(0.5) + 9 * math.log(0.52)) / 10))
+    assert told == ["abc"] * 2 + ["ab"] * 8, "b was as fast in one of them"
+    assert found[1].value == pytest.approx(math.exp((math.log(0.5) + 9 * math.log(0.51)) / 10))
     assert found[2].value == pytest.approx(0.7)
 
 

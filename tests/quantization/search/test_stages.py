@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from onnxtool.quantization.calibration.range_estimators import Observed
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import search as module
 from onnxtool.quantization.search.accuracy_budget import Budget
@@ -79,10 +80,51 @@ def test_before_the_end_a_first_look_is_enough_for_the_winner(sure: bool, winner
     assert lab.full == judged
 
 
-def test_what_is_close_to_the_budget_is_judged_on_all_samples_at_once() -> None:
-    lab = Lab(close=(0.4, 26, 25.5), broken=(0.3, 26, 24), lost=(0.2, 18, 40))
+def test_what_is_close_to_the_budget_is_judged_on_all_samples_where_a_first_look_refuses_it() -> None:
+    lab = Lab(close=(0.4, 24, 25.5), broken=(0.3, 24, 24), lost=(0.2, 18, 40), slow=(0.5, 40, 40))
     assert named(search(lab)._winner()) == "close"
     assert lab.full == ["broken", "close"], "the hopeless one is not"
+    lab = Lab(broken=(0.3, 26, 24), slow=(0.5, 40, 40))
+    assert named(search(lab)._winner()) == "broken" and not lab.full
+    assert named(search(lab, sure=True)._winner()) == "slow" and lab.full == ["broken", "slow"]
+
+
+def test_with_labels_a_first_look_does_not_tell() -> None:
+    lab = Lab(broken=(0.3, 26, 24), slow=(0.5, 40, 40))
+    found = search(lab)
+    found.budget = Budget(labelled=True)
+    assert named(found._winner()) == "slow" and lab.full == ["broken", "slow"]
+
+
+@pytest.mark.parametrize(
+    ("name", "speed", "db", "plan", "alike"),
+    [
+        ("slower", 0.41, 13.0, PLAN, True),
+        ("equal", 0.4, 13.0, PLAN, True),
+        ("fewer nodes", 0.41, 12.0, {}, True),
+        ("more nodes", 0.41, 12.0, {**PLAN, "b": "static"}, True),
+        ("faster", 0.39, 12.0, PLAN, False),
+        ("more accurate", 0.41, 13.1, PLAN, False),
+        ("other integers", 0.41, 12.0, {"a": "dynamic"}, False),
+    ],
+)
+def test_what_is_no_better_than_one_that_was_repaired_is_not_repaired(
+    name: str, speed: float, db: float, plan: Any, alike: bool
+) -> None:
+    lab = Lab(known=(0.4, 13, 13))
+    found, other = search(lab), Lab(other=(speed, db, db)).trials[0]
+    found.repaired, other.recipe = lab.trials, QuantRecipe(plan=plan)
+    lab.trials[0].fidelity, other.fidelity = fidelity(13), fidelity(db)
+    assert found._like_repaired(other) == alike, name
+    other.fidelity = None
+    assert not found._like_repaired(other)
+
+
+@pytest.mark.parametrize(("values", "samples"), [(0, 8), (125_000, 8), (400_000, 2), (1_000_001, 1)])
+def test_models_with_large_activations_are_judged_a_few_samples_at_once(values: int, samples: int) -> None:
+    seen = Observed(histogram=False)
+    seen.elements = values
+    assert module._judged_at_once({"a": seen} if values else {}) == samples
 
 
 def test_of_equally_fast_ones_the_most_accurate_wins_unless_the_fastest_is_accurate_enough() -> None:
