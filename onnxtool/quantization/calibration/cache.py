@@ -22,6 +22,7 @@ from onnxtool.runtime.data.source import DataSource
 _SHIFT_SAMPLES = 32
 _EQUALIZED_SAMPLES = 64
 _Condition = tuple[float, bool]
+_PLAIN: _Condition = (0.0, False)
 Shifts = Mapping[str, tuple[float, ...]]
 
 
@@ -33,7 +34,7 @@ class CalibrationCache:
         self.prepared = prepared
         self.data = data
         self._models: dict[_Condition, tuple[ir.Model, dict[str, Divided]]] = {}
-        self._seen: dict[_Condition, Mapping[str, Observed]] = {(0.0, False): seen}
+        self._seen: dict[_Condition, Mapping[str, Observed]] = {_PLAIN: seen}
         self._channels: Mapping[str, tuple[float, ...]] | None = None
         self._shifts: dict[tuple[object, ...], Shifts] = {}
         self._ranges: dict[tuple[_Condition, str, str, float], Range] = {}
@@ -61,7 +62,7 @@ class CalibrationCache:
         """Their magnitudes, where the first pass over the samples has looked at all of them."""
         found = {}
         for group in smoothable(self.prepared.graph):
-            seen = self._seen[0.0, False].get(group.value.name or "")
+            seen = self._seen[_PLAIN].get(group.value.name or "")
             if not isinstance(seen, ObservedChannels) or len(seen.lows) != group.channels:
                 return None
             found[group.value.name or ""] = tuple(map(float, seen.magnitudes))
@@ -74,6 +75,8 @@ class CalibrationCache:
     def _conditioned(self, recipe: QuantRecipe) -> tuple[ir.Model, dict[str, Divided]]:
         key = (recipe.smooth, recipe.equalize)
         if key not in self._models:
+            # Each may hold all weights once more: the model as it is and the one that was asked for last are kept.
+            self._models = {k: v for k, v in self._models.items() if k == _PLAIN}
             self._models[key] = conditioned_and_divided(self.prepared, recipe)
         return self._models[key]
 
@@ -91,7 +94,7 @@ class CalibrationCache:
     def _derived(self, recipe: QuantRecipe) -> dict[str, Observed]:
         """What follows for a smoothed model from what was seen of the model as it is, without another pass."""
         divided = self._conditioned(recipe)[1]
-        plain = self._seen[0.0, False]
+        plain = self._seen[_PLAIN]
         known: dict[str, Observed] = {name: seen for name, seen in plain.items() if name not in divided}
         for name, how in divided.items():
             seen = plain.get(how.tensor)

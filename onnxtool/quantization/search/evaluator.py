@@ -165,8 +165,9 @@ class CandidateEvaluator:
 
     def session(self, trial: Trial) -> OnnxRunner:
         """A session of a candidate; its size and operators are noted."""
-        built = self.built(trial)
-        trial.operators, trial.bytes = built.operators, len(built.model)
+        if not trial.bytes:
+            built = self.built(trial)
+            trial.operators, trial.bytes = built.operators, len(built.model)
         return self._opened.session(trial.recipe, lambda: trial.speed)
 
     def built(self, trial: Trial) -> Built:

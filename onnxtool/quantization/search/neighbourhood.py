@@ -18,6 +18,7 @@ from onnxtool.quantization.search.side_by_side import TOO_CLOSE
 
 _MOST_PLANS = 2
 _SLOWER = 1.03  # beyond what two sessions of one model differ by
+_ANY = 1.0  # of a choice of nodes, several of which are tried
 _NOISIER_DB = 6.0  # so much more noise is not worth a try, unless there is little of it
 
 
@@ -46,19 +47,17 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
     plans = [recipe.plan]
     for trial in near:
         plan = trial.recipe.plan
-        if plan and plan not in plans and trial.recipe.exclude == recipe.exclude and len(plans) <= _MOST_PLANS:
+        if not plan or plan in plans or trial.recipe.exclude != recipe.exclude or len(plans) > _MOST_PLANS:
+            continue
+        if not _lost({"plan": plan}, recipe, [t for t in trials if t is not best], by=_ANY):
             plans.append(plan)
-            if _lost({"plan": plan}, recipe, [t for t in trials if t is not best], unless_faster=True):
-                continue
             found.append((f"{best.name}, nodes as of {trial.name}", replace(recipe, plan=plan, shifts=None)))
     return found
 
 
-def _lost(
-    change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial], *, unless_faster: bool = False
-) -> bool:
-    """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse; or
-    with `unless_faster` when it did not make it faster.
+def _lost(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial], *, by: float = _SLOWER) -> bool:
+    """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse:
+    slower `by` so much, or far noisier.
     """
     bare = {"shifts": None, "ranges": None, "channels": None, **change}
     timed = [t for t in trials if t.latency is not None and t.recipe.plan]
@@ -66,16 +65,15 @@ def _lost(
     ended = [t for t in timed if all(getattr(t.recipe, name) == value for name, value in change.items())]
     changed = [(t, replace(t.recipe, **bare)) for t in ended]
     return any(
-        (_worse(after, before) or (unless_faster and after.speed >= before.speed))
-        and replace(before.recipe, **bare) == known
+        _worse(after, before, by) and replace(before.recipe, **bare) == known
         for before in begun
         for after, known in changed
     )
 
 
-def _worse(after: Trial, before: Trial) -> bool:
+def _worse(after: Trial, before: Trial, by: float) -> bool:
     """True when a candidate is surely slower, or far noisier."""
-    slower = after.latency is not None and after.latency.low > _SLOWER * before.speed
+    slower = after.latency is not None and after.latency.low > by * before.speed
     return slower or _noisier(after, before)
 
 

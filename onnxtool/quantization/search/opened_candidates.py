@@ -12,11 +12,12 @@ import onnx_ir as ir
 from onnxtool.model import io
 from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.runtime.memory import release_memory
 from onnxtool.runtime.runner import OnnxRunner
 
 _KEPT_SESSIONS = 2  # each keeps the memory of its largest run
-_KEPT_MODELS = 12
-_MOST_BYTES = 64_000_000  # of the models that are kept
+_MOST_BYTES = 64_000_000  # of their models
+_KEPT_MODELS, _MOST_MODEL_BYTES = 12, 24_000_000  # where they are not loaded
 Speed = Callable[[], float]
 _Kept = TypeVar("_Kept")
 
@@ -72,7 +73,7 @@ class OpenedCandidates:
             recipe,
             speed,
             found,
-            lambda kept: len(kept) <= _KEPT_MODELS and sum(len(b.model) for b in kept) <= _MOST_BYTES,
+            lambda kept: len(kept) <= _KEPT_MODELS and sum(len(b.model) for b in kept) <= _MOST_MODEL_BYTES,
         )
         return found
 
@@ -82,6 +83,7 @@ class OpenedCandidates:
         if known is not None:
             return known[1]
         model = self.built(recipe, speed).model
+        release_memory(collect=False)  # what building has freed
         runner = self._load(model)
         self._sessions.put(
             recipe,

@@ -92,8 +92,8 @@ def test_fusions_that_were_surely_slower_on_another_candidate_are_not_tried_agai
     assert "best, nothing fused" in found and "best, attention fused" not in found
 
 
-@pytest.mark.parametrize(("speed", "again"), [(0.599, True), (0.6, False)])
-def test_nodes_that_did_not_make_another_candidate_faster_are_not_tried(speed: float, again: bool) -> None:
+@pytest.mark.parametrize(("speed", "again"), [(0.609, True), (0.611, False)])
+def test_nodes_that_surely_made_another_candidate_slower_are_not_tried(speed: float, again: bool) -> None:
     best = trial("best", 0.58, fuse="all")
     before, after = trial("before", 0.6), trial("after", speed, plan=STATIC)
     found = [name for name, _ in neighbours(best, [best, before, after]) if "nodes as of" in name]
