@@ -57,6 +57,7 @@ class OnnxRunner:
 
     def __init__(self, session: ort.InferenceSession) -> None:
         self.session = session
+        self.run_options: ort.RunOptions | None = None
         self._weights = 0
         self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
         self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
@@ -104,7 +105,7 @@ class OnnxRunner:
     def _run(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
         if self.takes_bfloat16:
             return self._run_bfloat16(feeds, names)
-        return dict(zip(names, self.session.run(names, dict(feeds)), strict=True))
+        return dict(zip(names, self.session.run(names, dict(feeds), self.run_options), strict=True))
 
     def _run_bfloat16(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
         # numpy has no bfloat16, so Session.run cannot take or give it; OrtValue can, through uint16.

@@ -13,7 +13,9 @@ import onnx_ir as ir
 from onnxtool.conversion.boosting.dropped import dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
 from onnxtool.conversion.sklearn import (
+    character_ngrams,
     chosen_threshold,
+    hashed_words,
     infrequent_categories,
     isotonic,
     missing_indicator,
@@ -47,7 +49,9 @@ _OWN = {
     "FunctionTransformer": numpy_functions,
     "TransformedTargetRegressor": transformed_target,
     "TfidfTransformer": word_counts,
-    "TfidfVectorizer": word_counts,
+    "TfidfVectorizer": character_ngrams,
+    "CountVectorizer": character_ngrams,
+    "HashingVectorizer": hashed_words,
     "SimpleImputer": missing_indicator,
     "MissingIndicator": missing_indicator,
     "OneHotEncoder": infrequent_categories,

@@ -70,7 +70,7 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
             step.categories_ = [_without_gap(c) for c in step.categories_]
             notes = [_GAP_NOTE]
         if _unicode_pattern(step):
-            step.token_pattern = _WORDS[step.token_pattern]
+            step.token_pattern = plain_pattern(step.token_pattern)
         if _listed_weights(step):
             step.weights = np.asarray(step.weights, dtype=np.float64)  # skl2onnx 1.20 asks a list for its sum()
     return estimator, notes
@@ -185,6 +185,11 @@ def _flattening(step: Any) -> bool:
 
 def _unicode_pattern(step: Any) -> bool:
     return getattr(step, "token_pattern", None) in _WORDS
+
+
+def plain_pattern(pattern: str) -> str:
+    """A pattern of words without what the runtime reads otherwise."""
+    return _WORDS.get(pattern, pattern)
 
 
 def _listed_weights(step: Any) -> bool:

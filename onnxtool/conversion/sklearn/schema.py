@@ -17,6 +17,27 @@ BATCH = "batch"
 _TEXT = ("CountVectorizer", "TfidfVectorizer", "HashingVectorizer")
 
 
+# For a vectorizer that hashes its words and so knows none.
+_ANY_WORDS = (
+    "alpha",
+    "beta",
+    "gamma",
+    "the",
+    "and",
+    "of",
+    "is",
+    "not",
+    "größe",
+    "café",
+    "слово",
+    "日本",
+    "re",
+    "x1",
+    "2026",
+)
+_WHITE = (" ", "  ", "\n", "\t ", " \n\n", "\u00a0", "\u2003 ", "\x0b\x0c")
+
+
 @dataclass(frozen=True)
 class Schema:
     """The inputs of an estimator.
@@ -168,13 +189,15 @@ def _dtype_of(step: Any, column: int | None, float_dtype: np.dtype) -> tuple[np.
 
 def sentences(vectorizer: Any) -> tuple[str, ...]:
     """Texts of the words that a vectorizer knows, with some that it does not know, capitals and punctuation."""
-    known = sorted(str(w) for w in getattr(vectorizer, "vocabulary_", {}))[:5000] or ["alpha", "beta"]
+    known = sorted(str(w) for w in getattr(vectorizer, "vocabulary_", {}))[:5000] or list(_ANY_WORDS)
     words = [*known[:: max(1, len(known) // 200)], "zzyzx", "I", "42"]
     generator = np.random.default_rng(0)
     texts = [" ".join(generator.choice(words, size=int(generator.integers(1, 9)))) for _ in range(60)]
     # Words that are known as neighbours, with something between them: which of it counts as a word decides.
     neighbours = [w.split(" ") for w in known if " " in w]
     between = (" I ", " 7 ", " zzyzx ", ", ", "-", "  ", "\n")
+    if getattr(vectorizer, "analyzer", "") in ("char", "char_wb"):
+        texts += [f"{gap}{words[0].strip()}{gap}{words[-4].strip()}{gap}" for gap in _WHITE]
     chosen = neighbours[:: max(1, len(neighbours) // len(between))][: len(between)]
     texts += [gap.join(parts) for parts in chosen for gap in between]
     texts += [" ".join(words).upper(), " ".join(words).title()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.queries import STANDARD, attribute, constant_array, walk
+from onnxtool.runtime.memory import bounded_memory, giving_back
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.inputs.bodies import Body, HandedOut, bodies, inlined
@@ -107,7 +108,12 @@ class ConditionWatch:
             distance.name = f"{_PREFIX}{place}"
             graph.outputs.append(distance)
         copy.opset_imports.setdefault("", 17)
-        self._runner = OnnxRunner.open(copy, options) if found else None
+        self._runner = None
+        if found:
+            # Distances of attention at a length that is sought can take more memory than the model ever does.
+            bounded = replace(options, settings=(*options.settings, *bounded_memory()))
+            self._runner = OnnxRunner.open(copy, bounded)
+            self._runner.run_options = giving_back()
 
     def distances(self, feeds: Feeds) -> np.ndarray:
         """How far each outcome is; 0 where it came about, infinite where nothing is known."""
