@@ -1,7 +1,7 @@
 """HashingVectorizer -> ONNX, which skl2onnx 1.20 has no converter for: ONNX Runtime has the same hash.
 
-Source: scikit-learn, `sklearn.feature_extraction._hashing_fast`: MurmurHash3 (32 bits, seed 0) of the token in UTF-8; its
-size is the column, its sign the sign.
+Source: scikit-learn, `sklearn.feature_extraction._hashing_fast`: MurmurHash3 (32 bits, seed 0) of the token in UTF-8;
+its size is the column, its sign the sign.
 """
 
 from __future__ import annotations
