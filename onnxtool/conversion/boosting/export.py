@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.conversion.boosting.catboost_trees import export_trees, is_taken
 from onnxtool.conversion.boosting.dropped import dropped_options, missing_number, put_right
 from onnxtool.conversion.boosting.equivalent_booster import equivalent
-from onnxtool.conversion.boosting.linear_booster import add_linear, export_linear, is_linear
+from onnxtool.conversion.boosting.linear_booster import add_as_step, export_linear, is_linear
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
@@ -83,6 +84,8 @@ def _catboost(estimator: Any) -> onnx.ModelProto:
     import onnx
 
     with tempfile.TemporaryDirectory() as folder:
+        if is_taken(estimator):
+            return export_trees(estimator, Path(folder))
         path = Path(folder) / "model.onnx"
         _with_integers(estimator, Path(folder) / "model.json").save_model(str(path), format="onnx")
         return onnx.load(path)
@@ -226,7 +229,7 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
     estimator, inputs = operator.raw_operator, operator.inputs
     gap = missing_number(estimator)
     if is_linear(estimator):
-        add_linear(scope, operator, container, export_linear(estimator, gap, NEWEST_OPSET))
+        add_as_step(scope, operator, container, export_linear(estimator, gap, NEWEST_OPSET))
         return
     operator.raw_operator = equivalent(estimator)
     if gap is not None:
@@ -258,6 +261,9 @@ def _convert_catboost_step(scope: Any, operator: Any, container: Any) -> None:
     """Copy the tree node of CatBoost's own ONNX form into the pipeline's graph."""
     from onnx import helper
 
+    if is_taken(operator.raw_operator):
+        add_as_step(scope, operator, container, _catboost(operator.raw_operator))
+        return
     proto = _catboost(operator.raw_operator)
     version = next((o.version for o in proto.opset_import if o.domain == "ai.onnx.ml"), 1)
     (tree,) = [n for n in proto.graph.node if n.op_type.startswith("TreeEnsemble")]

@@ -87,13 +87,16 @@ def export_linear(estimator: Any, gap: float | None, opset: int) -> onnx.ModelPr
     return proto
 
 
-def add_linear(scope: Any, operator: Any, container: Any, proto: onnx.ModelProto) -> None:
-    """Copy a model that `export_linear` wrote into a pipeline's graph, as one of its steps."""
+def add_as_step(scope: Any, operator: Any, container: Any, proto: onnx.ModelProto) -> None:
+    """Copy a whole graph with one input of floats into a pipeline's graph, as one of its steps."""
     from onnx import helper, numpy_helper
 
     floats = scope.get_unique_variable_name("floats")
     outputs = [o.full_name for o in operator.outputs]
-    names = {"X": floats, **{o.name: full for o, full in zip(proto.graph.output, outputs, strict=True)}}
+    names = {
+        proto.graph.input[0].name: floats,
+        **{o.name: full for o, full in zip(proto.graph.output, outputs, strict=True)},
+    }
 
     def named(name: str) -> str:
         return str(names.setdefault(name, scope.get_unique_variable_name(name)))
@@ -101,15 +104,17 @@ def add_linear(scope: Any, operator: Any, container: Any, proto: onnx.ModelProto
     own = scope.get_unique_operator_name("Cast")
     container.add_node("Cast", [operator.inputs[0].full_name], [floats], op_version=13, name=own, to=1)
     for tensor in proto.graph.initializer:
-        values = numpy_helper.to_array(tensor)
-        container.add_initializer(named(tensor.name), tensor.data_type, list(tensor.dims), values.reshape(-1).tolist())
+        values = numpy_helper.to_array(tensor).reshape(-1).tolist()
+        values = [v.encode() if isinstance(v, str) else v for v in values]
+        container.add_initializer(named(tensor.name), tensor.data_type, list(tensor.dims), values)
     for node in proto.graph.node:
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         container.add_node(
             node.op_type,
             [named(n) for n in node.input],
             [named(n) for n in node.output],
-            op_version=_VERSIONS.get(node.op_type, 13),
+            op_domain=node.domain,
+            op_version=3 if node.domain else _VERSIONS.get(node.op_type, 13),
             name=scope.get_unique_operator_name(node.op_type),
             **attributes,
         )
