@@ -70,7 +70,11 @@ def export_trees(estimator: Any, folder: Path) -> onnx.ModelProto:
     estimator.save_model(str(path), format="json")
     model = json.loads(path.read_text())
     scale, bias = model["scale_and_bias"]
-    attributes = {**_attributes(model, scale), "n_targets": len(bias), "base_values": [float(b) for b in bias]}
+    attributes: dict[str, Any] = {
+        **_attributes(model, scale),
+        "n_targets": len(bias),
+        "base_values": [float(b) for b in bias],
+    }
     nodes = [helper.make_node("TreeEnsembleRegressor", ["features"], ["sums"], domain="ai.onnx.ml", **attributes)]
     classes = list(getattr(estimator, "classes_", ()))
     constants: list[Any] = []
