@@ -6,8 +6,8 @@
 3. Paying: in the fastest ones, groups of nodes are put back to float where that is faster.
 4. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do.
 5. What differs from the best in one choice is tried, so that two searches end at the same.
-6. The winner is the fastest within the budget; among equally fast ones the most accurate. It is timed once more, and
-   nothing is written unless it beats float.
+6. The winner is the fastest within the budget; among equally fast ones the most accurate, or the smallest of those that
+   are accurate enough. It is timed once more, and nothing is written unless it beats float.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ from onnxtool.runtime.runner import OnnxRunner
 
 _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _AS_SMALL = 1.05  # of files about as small, the fastest
+_TIED = 1.02  # timings this near do not tell two candidates apart; of those accurate enough the smallest is taken
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
 _REPAIRED_STILL_FASTER = 0.93  # of the winner's latency: nodes that go back to float take some of what is gained
@@ -376,7 +377,7 @@ class RecipeSearch:
         return (by_few and self.budget.allows(trial.fidelity)) or self._keeps(trial)  # type: ignore[arg-type]
 
     def _winner(self, among: list[Trial] | None = None) -> Trial | None:
-        """The fastest within the budget; of those about as fast, the most accurate."""
+        """The fastest within the budget; of those about as fast the most accurate, or of accurate ones the smallest."""
         while True:
             found = self._likely_winner(among)
             if found is None or not self.sure or self._holds(found):
@@ -387,9 +388,12 @@ class RecipeSearch:
         first = next((t for t in timed if self._seems_to_keep(t)), None)
         if first is None or first.fidelity is None:
             return None
-        limit = first.speed * (1.0 if first.fidelity.channel_db >= _ACCURATE_DB else _ABOUT_AS_FAST)
-        near = [t for t in timed if t.speed <= limit and self._seems_to_keep(t)]
-        return min(near, key=lambda t: noise_share(t.fidelity) if t.fidelity else 1.0)
+        accurate = first.fidelity.channel_db >= _ACCURATE_DB
+        limit = first.speed * (_TIED if accurate else _ABOUT_AS_FAST)
+        near = [(t, t.fidelity) for t in timed if t.speed <= limit and self._seems_to_keep(t) and t.fidelity]
+        if accurate:  # so that chance does not decide between them
+            near = [(t, fidelity) for t, fidelity in near if fidelity.channel_db >= _ACCURATE_DB]
+        return min(near, key=lambda pair: (pair[0].bytes if accurate else 0, noise_share(pair[1])))[0]
 
     def _choose(self) -> Outcome:
         winner = self._winner()

@@ -133,6 +133,24 @@ def test_of_equally_fast_ones_the_most_accurate_wins_unless_the_fastest_is_accur
     assert named(search(Lab(fast=(0.5, 35, 35), equal=(0.5, 45, 45)))._winner()) == "equal"
 
 
+@pytest.mark.parametrize(
+    ("speed", "db", "size", "winner"),
+    [
+        (0.51, 35, 499, "near"),
+        (0.511, 35, 499, "fast"),
+        (0.51, 34.9, 499, "fast"),
+        (0.51, 50, 501, "fast"),
+        (0.51, 45, 500, "near"),
+    ],
+)
+def test_of_accurate_ones_that_timing_does_not_tell_apart_the_smallest_wins(
+    speed: float, db: float, size: int, winner: str
+) -> None:
+    lab = Lab(fast=(0.5, 40, 40), near=(speed, db, db))
+    lab.trials[1].bytes = size
+    assert named(search(lab)._winner()) == winner
+
+
 def test_the_other_granularity_is_tried_on_the_fastest_family_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     families = [("static", PLAN), ("dynamic MatMul", {"a": "dynamic"})]
     monkeypatch.setattr(module, "whole_model_plans", lambda *_: families)
