@@ -54,6 +54,13 @@ def surely_faster(
     return winner_of(sure) or winner_of(finalists)
 
 
+def surely_slower(a: Trial, b: Trial) -> bool:
+    """True when `a` is slower than `b` by more than their timings, or else estimates, may be off."""
+    if a.latency is None or b.latency is None:
+        return a.speed > b.speed
+    return a.latency.low > b.latency.high
+
+
 def undominated(lab: CandidateEvaluator, winner: Trial, tried: list[Trial], keeps: Callable[[Trial], bool]) -> Trial:
     """The winner, or what beats it in size, speed and noise at once.
 

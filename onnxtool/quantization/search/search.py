@@ -55,6 +55,7 @@ from onnxtool.quantization.search.choice import (
     finalists,
     not_faster,
     surely_faster,
+    surely_slower,
     undominated,
 )
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
@@ -76,7 +77,6 @@ from onnxtool.runtime.runner import OnnxRunner
 
 _ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
 _AS_SMALL = 1.05  # of files about as small, the fastest
-_TIED = 1.02  # timings this near do not tell two candidates apart; of those accurate enough the smallest is taken
 _ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
 _WORTH_REPAIRING = 2
 _REPAIRED_STILL_FASTER = 0.93  # of the winner's latency: nodes that go back to float take some of what is gained
@@ -389,10 +389,10 @@ class RecipeSearch:
         if first is None or first.fidelity is None:
             return None
         accurate = first.fidelity.channel_db >= _ACCURATE_DB
-        limit = first.speed * (_TIED if accurate else _ABOUT_AS_FAST)
+        limit = first.speed * _ABOUT_AS_FAST
         near = [(t, t.fidelity) for t in timed if t.speed <= limit and self._seems_to_keep(t) and t.fidelity]
         if accurate:  # so that chance does not decide between them
-            near = [(t, fidelity) for t, fidelity in near if fidelity.channel_db >= _ACCURATE_DB]
+            near = [(t, f) for t, f in near if f.channel_db >= _ACCURATE_DB and not surely_slower(t, first)]
         return min(near, key=lambda pair: (pair[0].bytes if accurate else 0, noise_share(pair[1])))[0]
 
     def _choose(self) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -136,8 +137,8 @@ def test_of_equally_fast_ones_the_most_accurate_wins_unless_the_fastest_is_accur
 @pytest.mark.parametrize(
     ("speed", "db", "size", "winner"),
     [
-        (0.51, 35, 499, "near"),
-        (0.511, 35, 499, "fast"),
+        (0.515, 35, 499, "near"),
+        (0.516, 35, 499, "fast"),
         (0.51, 34.9, 499, "fast"),
         (0.51, 50, 501, "fast"),
         (0.51, 45, 500, "near"),
@@ -148,7 +149,12 @@ def test_of_accurate_ones_that_timing_does_not_tell_apart_the_smallest_wins(
 ) -> None:
     lab = Lab(fast=(0.5, 40, 40), near=(speed, db, db))
     lab.trials[1].bytes = size
+    for trial in lab.trials:
+        assert trial.latency is not None
+        trial.latency = replace(trial.latency, low=trial.speed - 0.01, high=trial.speed + 0.01)
     assert named(search(lab)._winner()) == winner
+    lab.trials[1].latency = LatencyRatio(0.515, 0.511, 0.52, 1, 0.515, 1)
+    assert named(search(lab)._winner()) == "fast", "it is surely slower"
 
 
 def test_the_other_granularity_is_tried_on_the_fastest_family_alone(monkeypatch: pytest.MonkeyPatch) -> None:
