@@ -16,13 +16,51 @@ from onnxtool.errors import UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.optimization.options import OptimizeOptions
 from onnxtool.quantization.options import QuantizeOptions
+from onnxtool.validation.equivalence.options import CompareOptions
 
-COMMANDS = {"convert": ConvertOptions, "optimize": OptimizeOptions, "quantize": QuantizeOptions}
-# Words of the command line for fields that the Python function calls otherwise.
+COMMANDS = {
+    "compare": CompareOptions,
+    "convert": ConvertOptions,
+    "optimize": OptimizeOptions,
+    "quantize": QuantizeOptions,
+}
+# Words of the command line for fields that the Python function calls otherwise; a switch may say the opposite.
 WORDS = {
-    "quantize": {"image": "images", "percentile": "coverage", "recipe": "recipe_file"},
-    "optimize": {},
-    "convert": {},
+    "compare": {"image": "images", "tolerance": "tolerances", "batch_sizes": "batches"},
+    "quantize": {
+        "image": "images",
+        "percentile": "coverage",
+        "recipe": "recipe_file",
+        "op": "op_types",
+        "state": "states",
+        "output_kind": "output_kinds",
+        "round_to_nearest": "search_scale",
+    },
+    "optimize": {
+        "only": "passes",
+        "input_shape": "input_shapes",
+        "max_folded_size": "max_folded_bytes",
+        "upgrade_opset": "opset",
+        "no_verify": "verify",
+        "no_bench": "bench",
+        "compile_to": "compiled",
+    },
+    "convert": {
+        "input_shape": "input_shapes",
+        "input_dtype": "input_dtypes",
+        "factory_arg": "factory_args",
+        "pythonpath": "python_path",
+        "custom_op_library": "custom_op_libraries",
+        "inputs": "frozen_inputs",
+        "outputs": "frozen_outputs",
+    },
+}
+# Fields that have no option of their own: what the command line finds out by itself, or who else sets them.
+UNSAID = {
+    "compare": {"names"},  # the paths
+    "quantize": {"limits"},  # of a build file
+    "optimize": set(),
+    "convert": set(),
 }
 
 
@@ -80,17 +118,27 @@ def test_public_functions_show_and_describe_every_field(name: str) -> None:
             assert shown[option.name].default == option.default
 
 
+def options_of(name: str) -> dict[str, inspect.Parameter]:
+    """The command's parameters, by the names of the fields that they set."""
+    command = inspect.signature(importlib.import_module(f"onnxtool.cli.commands.{name}").command)
+    return {WORDS[name].get(word, word): parameter for word, parameter in command.parameters.items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_field_is_an_option_of_the_command_line(name: str) -> None:
+    assert {f.name for f in fields(COMMANDS[name])} - set(options_of(name)) == UNSAID[name]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_command_line_has_the_same_defaults(name: str) -> None:
-    command = inspect.signature(importlib.import_module(f"onnxtool.cli.commands.{name}").command)
-    defaults = {f.name: f.default for f in fields(COMMANDS[name])}
+    options, opposite = options_of(name), {"round_to_nearest", "no_verify", "no_bench"}
     compared = 0
-    for word, parameter in command.parameters.items():
-        field = WORDS[name].get(word, word)
-        if field not in defaults or parameter.default in (None, inspect.Parameter.empty):
+    for field in fields(COMMANDS[name]):
+        parameter = options.get(field.name)
+        if parameter is None or parameter.default in (None, inspect.Parameter.empty):
             continue
         given = getattr(parameter.default, "value", parameter.default)
-        expected = getattr(defaults[field], "value", defaults[field])
-        assert given == expected, word
+        expected = getattr(field.default, "value", field.default)
+        assert given == (not expected if parameter.name in opposite else expected), field.name
         compared += 1
     assert compared > 3

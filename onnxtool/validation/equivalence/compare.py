@@ -7,10 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.header import RANDOM_OPERATORS, read_header
@@ -30,34 +32,19 @@ from onnxtool.validation.equivalence.compare_runners import compare_runners
 from onnxtool.validation.equivalence.described_runner import known_domains
 from onnxtool.validation.equivalence.equivalence_check import match_names
 from onnxtool.validation.equivalence.evidence import evidence_on
+from onnxtool.validation.equivalence.options import CompareOptions
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
-from onnxtool.validation.inputs.trial import Effort
 
 
+@options_as_keywords(CompareOptions)
 @takes_models("a", "b")
-def compare(  # noqa: PLR0913  (its options are its keywords)
+def compare(
     a: ModelLike | Runner,
     b: ModelLike | Runner,
     *,
-    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
-    rtol: float = 1e-3,
-    atol: float = 1e-5,
-    seed: int = 0,
     options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
-    names: tuple[str, str] | None = None,
-    tolerances: Mapping[str, Tolerance] | None = None,
-    batches: Sequence[int] = (),
-    samples: int | None = None,
-    edge: bool = False,
-    layers: bool = False,
-    bisect: str | os.PathLike[str] | None = None,
-    reference: bool = False,
-    top_k: int = 5,
-    effort: Effort = "normal",
-    keep_counterexample: str | os.PathLike[str] | None = None,
-    strict: bool = False,
-    images: str = "",
     options_b: SessionOptions | None = None,
+    **settings: Any,
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
@@ -65,48 +52,47 @@ def compare(  # noqa: PLR0913  (its options are its keywords)
         a: the reference: an .onnx file, a model in memory, or any Runner (`conversion.convert.open_source` makes one
             of a framework file).
         b: what is judged, likewise.
-        data: inputs as .npz, folder of .npy, .csv, pictures, or named arrays; without it, seeded random inputs of three
-            batch sizes that respect the dtypes, shapes and integer ranges found in the graph.
-        rtol: tolerance for floats, relative to each element.
-        atol: tolerance for floats, relative to the scale of its column (docs/equality.md).
-        seed: of the random inputs.
         options: how to run .onnx files.
-        names: how to call the two in the report; their paths unless given.
-        tolerances: for single outputs, by their name in A.
-        batches: batch sizes of the random inputs, one run for each.
-        samples: how many runs on random inputs; the sizes go round.
-        edge: also run on zeros, extremes and an empty batch; what A itself cannot take is left out, with a warning.
-        layers: compare every tensor inside too, and name the first that is wrong. B must be an .onnx file; A may be a
-            framework model that shows its layers (PyTorch, Keras).
-        bisect: folder for the smallest part that differs, as two models with their inputs; implies `layers`.
-        reference: ask ONNX's reference implementation of A, an .onnx file, on the run with the worst element.
-        top_k: how many largest elements of each row are held against each other.
-        effort: how long further sizes and values are tried where the usual inputs show no difference.
-        keep_counterexample: .npz file for an input that these find.
-        strict: branches that no input reached make the verdict bad.
-        images: how pictures become tensors (see `image_options.parse_options`).
         options_b: how to run B, where that is another way; the precision of its provider is told then.
+        settings: fields of CompareOptions by name:
 
     Raises:
         InputError: a file or the data cannot be used, or the models do not take the same inputs.
         UsageError: `layers` with a framework model that has none, or `tolerances` for what is not an output.
     """
+    asked = with_settings(CompareOptions(), settings, "compare")
     a, b = (m if isinstance(m, Runner) else as_path(m) for m in (a, b))
-    layers = layers or bisect is not None
+    layers = asked.layers or asked.bisect is not None
     if layers:
-        _can_look_inside(a, b, bisect)
+        _can_look_inside(a, b, asked.bisect)
     left, right = _runner(a, options), _runner(b, options_b or options)
-    given = make_feeds(left, (a, b), data=data, seed=seed, batches=batches, samples=samples, images=images)
+    given = make_feeds(
+        left,
+        (a, b),
+        data=asked.data,
+        seed=asked.seed,
+        batches=asked.batches,
+        samples=asked.samples,
+        images=asked.images,
+    )
     feeds, origin = list(given.feeds), given.origin
     skipped: list[str] = [*given.notes]
-    if edge:
+    if asked.edge:
         feeds = [*feeds, *_edges(left, (a, b), skipped)]
         origin += " and edge inputs"
-    called = names or (_name(a, "A"), _name(b, "B"))
+    called = asked.names or (_name(a, "A"), _name(b, "B"))
     began = time.perf_counter()
-    tolerance, evidence = Tolerance(rtol, atol), evidence_on(a, b, options)
+    tolerance, evidence = Tolerance(asked.rtol, asked.atol), evidence_on(a, b, options)
     report = compare_runners(
-        left, right, feeds, tolerance, evidence, names=called, data=origin, tolerances=tolerances, top_k=top_k
+        left,
+        right,
+        feeds,
+        tolerance,
+        evidence,
+        names=called,
+        data=origin,
+        tolerances=asked.tolerances,
+        top_k=asked.top_k,
     )
     usual = time.perf_counter() - began
     report = replace(report, warnings=(*report.warnings, *skipped, *_paired(report, left, right)))
@@ -116,18 +102,18 @@ def compare(  # noqa: PLR0913  (its options are its keywords)
             report,
             ((a, left), (b, right)),
             feeds,
-            Rule(tolerance, tolerances, called, top_k, evidence),
+            Rule(tolerance, asked.tolerances, called, asked.top_k, evidence),
             options,
-            effort=effort,
+            effort=asked.effort,
             usual=usual,
-            seed=seed,
-            keep_as=keep_counterexample,
-            sizes=data is None,
+            seed=asked.seed,
+            keep_as=asked.keep_counterexample,
+            sizes=asked.data is None,
         )
-        report = replace(report, strict=strict)
+        report = replace(report, strict=asked.strict)
     if layers and not isinstance(b, Runner):
-        report = _look_inside(report, a, Path(b), feeds, tolerance, options, bisect)
-    if reference:
+        report = _look_inside(report, a, Path(b), feeds, tolerance, options, asked.bisect)
+    if asked.reference:
         if isinstance(a, Runner):
             raise UsageError("--reference takes an .onnx file as A.")
         report = _ask_reference(report, a, left, right, feeds)
