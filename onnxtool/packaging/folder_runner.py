@@ -10,7 +10,7 @@ from onnxtool.errors import UnsafeError, UnsupportedError, UsageError
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.registry import BUILT_IN, find_kind
 from onnxtool.packaging.server_process import ServerRunner
-from onnxtool.runtime.runner import Runner
+from onnxtool.runtime.runner import Runner, closing
 
 
 @contextmanager
@@ -27,14 +27,10 @@ def serve_package(folder: Path, *, trust: bool) -> Iterator[str]:
         InputError: not a package, or it does not start.
     """
     runner = open_package(folder, trust=trust)
-    try:
+    with closing(runner):
         if not isinstance(runner, ServerRunner):
             raise UsageError(f"{folder}: is a package for {read_manifest(folder).kind}, which is not a server here.")
         yield runner.endpoint
-    finally:
-        close = getattr(runner, "close", None)
-        if close is not None:
-            close()
 
 
 def open_package(folder: Path, *, trust: bool) -> Runner:

@@ -24,7 +24,7 @@ from onnxtool.packaging.kind import PackageKind, Subject, filled
 from onnxtool.packaging.manifest import Manifest, is_package, write_manifest
 from onnxtool.packaging.registry import find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import OnnxRunner, closing
 from onnxtool.runtime.session import DEFAULT, SessionOptions
 from onnxtool.runtime.v2_tensors import tensor_metadata
 from onnxtool.validation.equivalence.compare import make_feeds
@@ -195,23 +195,19 @@ def _prove(
     kind: PackageKind, staged: Path, subject: Subject, tolerance: Tolerance, options: SessionOptions
 ) -> PackageProof:
     reference = OnnxRunner.open(subject.path, options)
-    runner = None
     try:
         runner, started = kind.start(staged, subject)
-        report = compare_runners(
-            reference,
-            runner,
-            subject.feeds,
-            tolerance,
-            evidence_of_file(subject.path, options),
-            names=(str(subject.path), kind.name),
-        )
+        with closing(runner):
+            report = compare_runners(
+                reference,
+                runner,
+                subject.feeds,
+                tolerance,
+                evidence_of_file(subject.path, options),
+                names=(str(subject.path), kind.name),
+            )
     except (InputError, ResourceError) as error:
         raise type(error)(f"--for {kind.name}: {error}") from error
-    finally:
-        close = getattr(runner, "close", None)
-        if close is not None:
-            close()
     return PackageProof(started, len(subject.feeds), report.outputs, report.ok)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -50,6 +51,25 @@ class Runner(Protocol):
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass; values are arrays (for sequence and map outputs: lists)."""
+
+
+@runtime_checkable
+class ClosableRunner(Runner, Protocol):
+    """A Runner that holds something open: a server, a browser, a connection."""
+
+    def close(self) -> None:
+        """End what it holds."""
+
+
+@contextmanager
+def closing(*runners: object) -> Iterator[None]:
+    """Close what has to be closed of these when the block ends; other Runners, and paths, are left alone."""
+    try:
+        yield
+    finally:
+        for runner in runners:
+            if isinstance(runner, ClosableRunner):
+                runner.close()
 
 
 class OnnxRunner:

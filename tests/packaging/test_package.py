@@ -130,7 +130,7 @@ def test_the_command_names_what_it_does_not_know(onnxtool: Tool, tiny: Path, tmp
     assert done.returncode == 2 and "fastapi" in done.stderr
 
 
-def test_compare_runs_a_package_only_when_it_is_trusted(onnxtool: Tool, tiny: Path, tmp_path: Path) -> None:
+def test_compare_runs_a_package_only_when_it_is_trusted_and_ends_it(onnxtool: Tool, tiny: Path, tmp_path: Path) -> None:
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
     out = tmp_path / "out"
@@ -140,6 +140,14 @@ def test_compare_runs_a_package_only_when_it_is_trusted(onnxtool: Tool, tiny: Pa
     refused = onnxtool("compare", tiny, out)
     assert refused.returncode == 5 and "--trust" in refused.stderr
     assert onnxtool("compare", tiny, out, "--trust", "--effort", "quick").returncode == 0
+    assert not [p for p in Path("/proc").glob("[0-9]*/cwd") if _target(p) == str(out)], "its server still runs"
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:  # ended by now, or somebody else's
+        return ""
 
 
 def test_bench_starts_a_packaged_server(onnxtool: Tool, tiny: Path, tmp_path: Path) -> None:

@@ -154,6 +154,7 @@ def command(
 
             out.emit(hold(a, golden or "", rtol=rtol, atol=atol, tolerances=limits, options=options))
             return
+        from onnxtool.runtime.runner import closing
         from onnxtool.validation.equivalence.compare import compare
 
         how = convert_options(
@@ -168,31 +169,32 @@ def command(
         )
         left, right = opened(a, b, how), opened(b, a, how)
         names = (url_of(a) or str(a), url_of(b) or str(b))
-        report = compare(
-            left,
-            right,
-            data=data,
-            rtol=rtol,
-            atol=atol,
-            seed=seed,
-            options=options,
-            names=names,
-            tolerances=limits,
-            batches=batches,
-            samples=samples,
-            edge=edge,
-            layers=layers,
-            bisect=bisect,
-            reference=reference,
-            top_k=top_k,
-            effort=effort.value,
-            keep_counterexample=keep_counterexample,
-            strict=strict,
-            options_b=None
-            if provider_b is None
-            else session_options(provider_b, threads, custom_op_library, ep_library, opt_level.value),
-            images=image,
-        )
+        with closing(left, right):
+            report = compare(
+                left,
+                right,
+                data=data,
+                rtol=rtol,
+                atol=atol,
+                seed=seed,
+                options=options,
+                names=names,
+                tolerances=limits,
+                batches=batches,
+                samples=samples,
+                edge=edge,
+                layers=layers,
+                bisect=bisect,
+                reference=reference,
+                top_k=top_k,
+                effort=effort.value,
+                keep_counterexample=keep_counterexample,
+                strict=strict,
+                options_b=None
+                if provider_b is None
+                else session_options(provider_b, threads, custom_op_library, ep_library, opt_level.value),
+                images=image,
+            )
         if isinstance(left, Path) and isinstance(right, Path):
             from onnxtool.quantization.compare_quantized import judged_by_budget, with_hint
 
