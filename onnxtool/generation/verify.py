@@ -22,6 +22,7 @@ from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.lint.catalog import rule
 
 _TOKENS = 64
+BUNDLE_RTOL = 1e-3  # of the logits, as a share of the largest
 
 
 def verify_bundle(folder: str | Path, *, source: Path | None = None) -> VerifyReport:
@@ -85,7 +86,7 @@ def with_generation(report: CheckReport, folder: Path) -> CheckReport:
 
 
 def compare_bundles(
-    a: str | Path, b: str | Path, *, eval_text: Path | None = None, rtol: float = 1e-3
+    a: str | Path, b: str | Path, *, eval_text: Path | None = None, rtol: float = BUNDLE_RTOL
 ) -> BundleCompareReport:
     """Let both follow the first one's greedy answers, and hold logits, tokens and perplexity beside one another.
 
@@ -97,7 +98,7 @@ def compare_bundles(
         raise InputError(f"{b}: has {second.vocabulary} tokens, {a} has {first.vocabulary}.")
     tokenizer = BundleTokenizer(first.folder)
     left, right = Decoder(first), Decoder(second)
-    prompts = tuple(_compare(left, right, tokenizer.encode(p)) for p in PROMPTS)
+    prompts = tuple(follow(left, right, tokenizer.encode(p)) for p in PROMPTS)
     name, text = load_text(eval_text)
     perplexities = [perplexity(d, tokenizer, name, text) for d in (left, right)]
     return BundleCompareReport(
@@ -110,7 +111,14 @@ def compare_bundles(
     )
 
 
-def _compare(left: Decoder, right: Decoder, ids: np.ndarray) -> PromptComparison:
+def follow(left: Decoder, right: Decoder, ids: np.ndarray) -> PromptComparison:
+    """Let one decoder continue a prompt greedily and the other follow; both lose what is in their caches.
+
+    Args:
+        left: what chooses the tokens.
+        right: what is held against it, of the same vocabulary.
+        ids: the prompt, int64 [tokens].
+    """
     context = min(left.bundle.context, right.bundle.context)
     ids = ids[: max(1, context - _TOKENS)] if len(ids) else np.asarray([0])
     tokens = min(_TOKENS, context - len(ids))

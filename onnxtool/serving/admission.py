@@ -23,9 +23,12 @@ Signature = tuple[tuple[str, int, int], ...]
 
 
 def file_signature(path: Path) -> Signature:
-    """Name, size and time of the model and of what may be its external data: another one means a changed file."""
+    """Name, size and time of the model and of what may be its external data, or of all files of a bundle's folder:
+    another one means a change.
+    """
     found = []
-    for file in sorted({path, *path.parent.glob(f"{path.name}*"), *path.parent.glob("*.data")}):
+    beside = {path, *path.parent.glob(f"{path.name}*"), *path.parent.glob("*.data")}
+    for file in sorted(path.rglob("*") if path.is_dir() else beside):
         try:
             status = file.stat()
         except OSError:

@@ -19,14 +19,19 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.generate import TextStream, continue_tokens
+from onnxtool.generation.proof import PROMPTS, TEXTS
 from onnxtool.generation.sampling import Sampler, Sampling
 from onnxtool.generation.tokenizer import BundleTokenizer
+from onnxtool.generation.verify import BUNDLE_RTOL, follow
+from onnxtool.runtime.session import SessionOptions
 from onnxtool.runtime.v2_tensors import load_json
+from onnxtool.serving.admission import Signature
 from onnxtool.serving.app import Answer, App, Request, json_answer
 from onnxtool.serving.body import ClientGoneError
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.options import ServeOptions, Target
+from onnxtool.serving.options import Reload, ServeOptions, Target
+from onnxtool.serving.reload import load_at_rest
 
 _EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
 _FINISH = {"end of text": "stop", "stop text": "stop", "max tokens": "length", "context": "length"}
@@ -47,14 +52,23 @@ class _Ask:
     usage: bool
 
 
+class _Loaded:
+    """A bundle in memory: what a request begins with, it ends with."""
+
+    def __init__(self, target: Target, session: SessionOptions) -> None:
+        self.bundle = Bundle.open(target.path)
+        _try_alone(target)
+        self.tokenizer = BundleTokenizer(self.bundle.folder)
+        self.decoder = Decoder(self.bundle, session, generates=True)
+
+
 class _ServedBundle:
     """One bundle: its decoder has one cache, so texts are generated one after the other."""
 
-    def __init__(self, target: Target, options: ServeOptions) -> None:
-        self.target, self.bundle = target, Bundle.open(target.path)
-        _try_alone(target)
-        self.tokenizer = BundleTokenizer(self.bundle.folder)
-        self.decoder = Decoder(self.bundle, options.session, generates=True)
+    def __init__(self, target: Target, session: SessionOptions) -> None:
+        self.target = target
+        self.loaded, self.signature = load_at_rest(target, lambda: _Loaded(target, session))
+        self.refused: Signature | None = None
         self.turn = asyncio.Lock()
         self.waiting = 0
 
@@ -69,13 +83,29 @@ class ChatRoutes:
             OnnxToolError: one of them cannot be served.
         """
         self._options, self._metrics = options, metrics
-        self._bundles = {t.name: _ServedBundle(t, options) for t in targets}
+        self._bundles = {t.name: _ServedBundle(t, options.session) for t in targets}
 
     def add_to(self, app: App) -> None:
         """Register every route."""
         app.route("GET", "/v1/models", self._models)
         app.route("POST", "/v1/completions", self._completions)
         app.route("POST", "/v1/chat/completions", self._chat)
+
+    def all(self) -> list[_ServedBundle]:
+        """Every bundle."""
+        return list(self._bundles.values())
+
+    async def replace(self, served: _ServedBundle) -> None:
+        """Serve what a bundle's folder holds now, if it passes.
+
+        Raises:
+            OnnxToolError: it does not.
+        """
+        target, session = served.target, self._options.session
+        new, signature = await asyncio.to_thread(load_at_rest, target, lambda: _Loaded(target, session))
+        async with served.turn:  # the decoder that is served has one cache, which the comparison needs
+            await asyncio.to_thread(_succeed, served.loaded, new, self._options.reload)
+            served.loaded, served.signature = new, signature
 
     async def _models(self, _: Request) -> Answer:
         made = [{"id": name, "object": "model", "created": 0, "owned_by": "onnxtool"} for name in self._bundles]
@@ -87,16 +117,18 @@ class ChatRoutes:
         prompt = body.get("prompt")
         if not isinstance(prompt, str) or not prompt:
             raise InputError("'prompt' must be a text.")
-        ids = await asyncio.to_thread(served.tokenizer.encode, prompt)
-        return await self._generate(request, served, _asked(body, ids, chat=False, usual=16))
+        loaded = served.loaded
+        ids = await asyncio.to_thread(loaded.tokenizer.encode, prompt)
+        return await self._generate(request, served, loaded, _asked(body, ids, chat=False, usual=16))
 
     async def _chat(self, request: Request) -> Answer:
         body = await self._read(request)
         served = self._find(body)
         messages = _messages(body.get("messages"))
-        text = await asyncio.to_thread(served.tokenizer.chat, messages)
-        ids = await asyncio.to_thread(lambda: served.tokenizer.encode(text, special=False))
-        return await self._generate(request, served, _asked(body, ids, chat=True, usual=256))
+        loaded = served.loaded
+        text = await asyncio.to_thread(loaded.tokenizer.chat, messages)
+        ids = await asyncio.to_thread(lambda: loaded.tokenizer.encode(text, special=False))
+        return await self._generate(request, served, loaded, _asked(body, ids, chat=True, usual=256))
 
     async def _read(self, request: Request) -> dict[str, Any]:
         body = await request.body()
@@ -112,8 +144,8 @@ class ChatRoutes:
             raise HttpError(404, "unknown_model", f"no model {str(name)[:100]!r}; there is {', '.join(self._bundles)}.")
         return self._bundles[name]
 
-    async def _generate(self, request: Request, served: _ServedBundle, ask: _Ask) -> Answer:
-        context = served.bundle.context
+    async def _generate(self, request: Request, served: _ServedBundle, loaded: _Loaded, ask: _Ask) -> Answer:
+        context = loaded.bundle.context
         if not 0 < ask.ids.size < context:
             raise InputError(f"the prompt has {ask.ids.size} tokens; it must have at least 1 and fewer than {context}.")
         if served.waiting >= self._options.limits.queue:
@@ -128,9 +160,11 @@ class ChatRoutes:
         identity = ("chatcmpl-" if ask.chat else "cmpl-") + secrets.token_hex(12)
         writer = _Writer(identity, served.target.name, ask)
         if ask.stream:
-            return Answer([], headers=_EVENTS, stream=lambda write: self._stream(request, served, ask, writer, write))
+            return Answer(
+                [], headers=_EVENTS, stream=lambda write: self._stream(request, served, loaded, ask, writer, write)
+            )
         try:
-            text, tokens, ended = await self._run(request, served, ask, None)
+            text, tokens, ended = await self._run(request, served.target, loaded, ask, None)
         finally:
             served.turn.release()
         return json_answer(writer.whole(text, tokens, ended))
@@ -139,13 +173,14 @@ class ChatRoutes:
         self,
         request: Request,
         served: _ServedBundle,
+        loaded: _Loaded,
         ask: _Ask,
         writer: _Writer,
         write: Callable[[bytes], Awaitable[None]],
     ) -> None:
         pieces: asyncio.Queue[str] = asyncio.Queue()
         try:
-            work = asyncio.ensure_future(self._run(request, served, ask, pieces))
+            work = asyncio.ensure_future(self._run(request, served.target, loaded, ask, pieces))
             if ask.chat:
                 await write(writer.event({"role": "assistant", "content": ""}))
             while not work.done() or not pieces.empty():
@@ -167,7 +202,7 @@ class ChatRoutes:
             served.turn.release()
 
     async def _run(
-        self, request: Request, served: _ServedBundle, ask: _Ask, pieces: asyncio.Queue[str] | None
+        self, request: Request, target: Target, loaded: _Loaded, ask: _Ask, pieces: asyncio.Queue[str] | None
     ) -> tuple[str, int, str]:
         """Generate on a thread; ends early when the client goes."""
         loop, gone = asyncio.get_running_loop(), threading.Event()
@@ -177,9 +212,9 @@ class ChatRoutes:
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
         def work() -> tuple[str, int, str]:
-            stream = TextStream(served.tokenizer, ask.stop, show)
+            stream = TextStream(loaded.tokenizer, ask.stop, show)
             tokens, ended, _ = continue_tokens(
-                served.decoder,
+                loaded.decoder,
                 ask.ids,
                 ask.max_tokens,
                 Sampler(ask.sampling),
@@ -198,7 +233,7 @@ class ChatRoutes:
             found = await asyncio.to_thread(work)
         finally:
             watcher.cancel()
-            labels = (served.target.name, served.target.version)
+            labels = (target.name, target.version)
             self._metrics.inference.labels(*labels).observe(time.perf_counter() - began)
         if gone.is_set():
             raise ClientGoneError
@@ -285,6 +320,34 @@ def _asked(body: dict[str, Any], ids: np.ndarray, *, chat: bool, usual: int) -> 
     options = body.get("stream_options")
     usage = isinstance(options, dict) and bool(options.get("include_usage"))
     return _Ask(ids, tokens, sampling, tuple(stop), bool(body.get("stream")), chat, usage)
+
+
+def _succeed(old: _Loaded, new: _Loaded, rule: Reload) -> None:
+    """Hold a new bundle against the one that it is to replace.
+
+    Raises:
+        InputError: another vocabulary, a shorter context or no template for chats any more; where equality is asked
+            for, other tokens or logits on the prompts that bundles are compared on.
+    """
+    folder = new.bundle.folder
+    if new.bundle.vocabulary != old.bundle.vocabulary or new.bundle.context < old.bundle.context:
+        raise InputError(f"{folder}: has another vocabulary or a shorter context than the bundle that is served.")
+    if old.tokenizer.chat_template is not None and new.tokenizer.chat_template is None:
+        raise InputError(f"{folder}: has no chat template, which the bundle that is served has.")
+    if rule != "equal":
+        return
+    advice = "A bundle that is meant to differ needs --reload interface."
+    same = all(np.array_equal(old.tokenizer.encode(text), new.tokenizer.encode(text)) for text in TEXTS)
+    same = same and old.tokenizer.chat_template == new.tokenizer.chat_template and old.bundle.eos == new.bundle.eos
+    if not same:
+        raise InputError(f"{folder}: has another tokenizer, chat template or end of text than what is served. {advice}")
+    for prompt in PROMPTS:
+        found = follow(old.decoder, new.decoder, old.tokenizer.encode(prompt))
+        if found.equal != found.tokens or not found.error <= BUNDLE_RTOL:
+            raise InputError(
+                f"{folder}: gives other answers than the bundle that is served: {found.equal} of {found.tokens} tokens "
+                f"are equal, and logits are off by {found.error:.2g} of the largest. {advice}"
+            )
 
 
 def _try_alone(target: Target) -> None:

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxtool.errors import OnnxToolError
 from onnxtool.runtime import cpu
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.v2_tensors import tensor_metadata
-from onnxtool.serving.admission import Signature, admit, file_signature, succeed, warm_up
+from onnxtool.serving.admission import Signature, admit, succeed, warm_up
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.options import ServeOptions, Target
+from onnxtool.serving.reload import load_at_rest
 from onnxtool.validation.benchmark.batching import choose_batch
-
-_TRIES = 3
 
 
 @dataclass
@@ -93,32 +91,14 @@ class Repository:
         """Every version of every model."""
         return [served for versions in self.models.values() for served in versions.values()]
 
-    async def watch(self) -> None:
-        """Look at the files again and again; take in what has changed. A file must be at rest between two looks."""
-        last: dict[int, Signature] = {}
-        while True:
-            await asyncio.sleep(self._options.reload_seconds)
-            for served in self.all():
-                now = file_signature(served.target.path)
-                at_rest = last.get(id(served)) == now
-                last[id(served)] = now
-                if now and at_rest and now not in (served.signature, served.refused):
-                    await self._reload(served, now)
+    async def replace(self, served: Served) -> None:
+        """Serve what a model's file holds now, if it passes.
 
-    async def _reload(self, served: Served, signature: Signature) -> None:
-        target = served.target
-        names = {"model": target.name, "version": target.version}
-        try:
-            engine, loaded = await asyncio.to_thread(self._replacement, served)
-        except Exception as error:
-            served.refused = signature
-            self._metrics.reloads.labels(target.name, target.version, "refused").inc()
-            reason = str(error) if isinstance(error, OnnxToolError) else f"{type(error).__name__}: {error}"
-            self._log.event("reload_refused", "warning", **names, reason=reason)
-            return
+        Raises:
+            OnnxToolError: it does not.
+        """
+        engine, loaded = await asyncio.to_thread(self._replacement, served)
         old, served.engine, served.signature = served.engine, engine, loaded
-        self._metrics.reloads.labels(target.name, target.version, "taken").inc()
-        self._log.event("reloaded", **names, path=str(target.path))
         while not old.idle:  # requests that it has begun end with it
             await asyncio.sleep(0.05)
         old.close()
@@ -129,13 +109,7 @@ class Repository:
         return self._engine(served.target, runner), signature
 
     def _admitted(self, target: Target) -> tuple[OnnxRunner, Signature]:
-        """What has been checked must be what is loaded: again, when the file changed in between."""
-        for _ in range(_TRIES):
-            before = file_signature(target.path)
-            runner = admit(target.path, self._options.session)
-            if file_signature(target.path) == before:
-                return runner, before
-        raise OnnxToolError(f"{target.path}: keeps changing while it is loaded.")
+        return load_at_rest(target, lambda: admit(target.path, self._options.session))
 
     def _engine(self, target: Target, runner: OnnxRunner) -> Engine:
         warm_up(runner)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import IO
 
 from onnxtool.errors import UsageError
@@ -14,6 +15,7 @@ from onnxtool.serving.inference_routes import InferenceRoutes
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.options import ServeOptions, parse_targets
+from onnxtool.serving.reload import Models, watch
 from onnxtool.serving.repository import Repository
 from onnxtool.serving.server import bind, run
 
@@ -55,13 +57,17 @@ def serve(
         repository.load([t for t in targets if not is_bundle(t.path)])
         app = App(options, metrics, events, state)
         InferenceRoutes(repository, options, metrics, state).add_to(app)
+        groups: list[Models] = [repository]
         bundles = [t for t in targets if is_bundle(t.path)]
         if bundles:
             from onnxtool.serving.chat_routes import ChatRoutes
 
-            ChatRoutes(bundles, options, metrics).add_to(app)
+            chats = ChatRoutes(bundles, options, metrics)
+            chats.add_to(app)
+            groups.append(chats)
         began = time.monotonic()
-        run(app, state, options, listener, events, None if options.reload == "off" else repository.watch)
+        watching = partial(watch, groups, options.reload_seconds, metrics, events)
+        run(app, state, options, listener, events, None if options.reload == "off" else watching)
     finally:
         listener.close()
     scheme = "https" if options.certificate else "http"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import numpy_helper
 
 pytest.importorskip("transformers")
 pytest.importorskip("onnxruntime_genai")
@@ -98,3 +101,71 @@ def test_messages_have_a_form(chat: Running, messages: object) -> None:
 
 def test_lists_its_bundles(chat: Running) -> None:
     assert [m["id"] for m in chat.client().get("/v1/models")["data"]] == ["llama"]
+
+
+def swapped(folder: Path, other: Path) -> None:
+    """The folder gives way to another at once."""
+    staged = folder.with_name("staged")
+    shutil.copytree(other, staged, copy_function=shutil.copyfile)  # with times of its own
+    folder.rename(folder.with_name(f"old{len(list(folder.parent.iterdir()))}"))
+    staged.rename(folder)
+
+
+def with_other_weights(bundle: Path, folder: Path) -> Path:
+    """A copy whose logits are turned round: every weight of the last product has the other sign."""
+    shutil.copytree(bundle, folder)
+    model = onnx.load(folder / "model.onnx")
+    producer = next(n for n in reversed(model.graph.node) if n.op_type == "MatMul")
+    for tensor in model.graph.initializer:
+        if tensor.name in producer.input:
+            tensor.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(tensor), tensor.name))
+    for stale in folder.glob("model.onnx*"):
+        stale.unlink()
+    onnx.save(model, folder / "model.onnx")
+    return folder
+
+
+def test_a_changed_bundle_is_taken_when_it_generates_the_same(bundle: Path, tmp_path: Path) -> None:
+    served = tmp_path / "served"
+    shutil.copytree(bundle, served)
+    other = with_other_weights(bundle, tmp_path / "other")
+    server = Running(f"llama={served}")
+    ask = {"prompt": "hello", "max_tokens": 8, "temperature": 0}
+
+    def text() -> str:
+        status, answer = post(server, "/v1/completions", **ask)
+        assert status == 200, answer
+        return str(json.loads(answer)["choices"][0]["text"])
+
+    before = text()
+    swapped(served, bundle)
+    assert server.wait("reloaded")["model"] == "llama"
+    assert text() == before
+    swapped(served, other)
+    assert "gives other answers" in server.wait("reload_refused")["reason"]
+    assert text() == before
+    (other / "model.onnx").write_bytes(b"not a model")
+    swapped(served, other)
+    assert "does not generate" in server.wait("reload_refused")["reason"]
+    assert text() == before
+    assert 'onnxtool_reloads_total{model="llama",result="refused",version="1"} 2.0' in server.metrics()
+    assert server.stop() == 0
+
+
+def test_a_bundle_trained_anew_is_taken_with_the_same_interface(bundle: Path, tmp_path: Path) -> None:
+    served = tmp_path / "served"
+    shutil.copytree(bundle, served)
+    other = with_other_weights(bundle, tmp_path / "other")
+    server = Running(f"llama={served}", "--reload", "interface")
+    swapped(served, other)
+    server.wait("reloaded")
+    status, answer = post(server, "/v1/completions", prompt="hello", max_tokens=8, temperature=0)
+    assert status == 200
+    assert json.loads(answer)["choices"][0]["text"] == generate(other, prompt="hello", max_tokens=8).text
+    assert generate(other, prompt="hello", max_tokens=8).tokens != generate(bundle, prompt="hello", max_tokens=8).tokens
+    config = json.loads((other / "genai_config.json").read_text())
+    config["model"]["context_length"] //= 2
+    (other / "genai_config.json").write_text(json.dumps(config))
+    swapped(served, other)
+    assert "a shorter context" in server.wait("reload_refused")["reason"]
+    assert server.stop() == 0

@@ -15,7 +15,8 @@ from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.described_runner import DescribedRunner
 from onnxtool.validation.equivalence.equivalence_check import Evidence, precision_of
-from onnxtool.validation.equivalence.rounding import RoundingNoise, kernel_errors, runtime_noise
+from onnxtool.validation.equivalence.kernel_errors import kernel_errors
+from onnxtool.validation.equivalence.rounding import RoundingNoise, runtime_noise
 from onnxtool.validation.equivalence.ties import TiedScores, choices
 
 if TYPE_CHECKING:

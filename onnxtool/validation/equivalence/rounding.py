@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from onnxtool.validation.equivalence.tolerance_policy import (
     groupings,
 )
 
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
 # A difference counts as rounding up to so many times what rounding does to the reference itself. One measurement is one
 # draw of the largest of many errors; of two draws from one distribution the larger is rarely beyond twice the smaller.
 FACTOR = 3.0
@@ -35,17 +32,6 @@ FACTOR = 3.0
 # numbers of one kind scatter.
 ALIKE = 2.0
 _CHUNK = 1 << 18
-
-# The runtime's Sigmoid is a rational function plus one half: near 0 it is off by steps of one half, not of the result.
-# Measured with ONNX Runtime 1.31 against float64 at 400,000 numbers in -20..20: up to 1.7e-7, 500 % of a result of
-# 2e-8. Tanh, Erf, Exp, Softplus and Softmax are within 4e-6 of their result.
-_KERNEL_ERROR = {"Sigmoid": 2.0**-22}
-# What hands on numbers of its first input as they are, and what those of all its inputs.
-_MOVES = {
-    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Split", "Gather", "GatherElements",
-    "GatherND", "Expand", "Pad", "TopK", "MaxPool", "ReduceMax", "ReduceMin", "Clip",
-}  # fmt: skip
-_JOINS = {"Concat", "Max", "Min", "Where"}
 
 Feeds = Mapping[str, np.ndarray]
 
@@ -86,29 +72,6 @@ def runtime_noise(model: Any, options: SessionOptions) -> RoundingNoise:
     """
     other = replace(options, optimization="off" if options.optimization != "off" else "basic")
     return RoundingNoise(lambda: OnnxRunner.open(model, other))
-
-
-def kernel_errors(model: ir.Model) -> dict[str, float]:
-    """Float32 outputs that a kernel of the runtime computes to an absolute precision only -> how far off it may be.
-
-    Args:
-        model: the graph that the runtime runs.
-    """
-    off: dict[ir.Value, float] = {}
-    for node in model.graph:
-        own = [off.get(v, 0.0) for v in node.inputs if v is not None]
-        if node.domain != "" or not own:
-            continue
-        if node.op_type == "Mul":  # of two probabilities, as detectors score boxes
-            error = sum(own) if all(own) else 0.0
-        elif node.op_type in _JOINS:
-            error = max(own)
-        else:
-            error = _KERNEL_ERROR.get(node.op_type, own[0] if node.op_type in _MOVES else 0.0)
-        if error:
-            outputs = node.outputs[:1] if node.op_type == "TopK" else node.outputs
-            off.update((value, error) for value in outputs)
-    return {v.name: off[v] for v in model.graph.outputs if v in off and v.name is not None}
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,11 @@ def rule_text(tolerance: Tolerance, precision: str | None = None, kernel_error: 
     """
     applied = tolerance.widened(precision)
     why = f" ({HALF_STEPS} rounding steps of {precision})" if applied != tolerance else ""
-    own = f", {kernel_error:.1e} more where they come from Sigmoid (the runtime's own error)" if kernel_error else ""
+    own = (
+        f", {kernel_error:.1e} more where they come from Sigmoid or Erf (the runtime's own error)"
+        if kernel_error
+        else ""
+    )
     return f"floats {applied}{why}{own}; shapes, types, integers and text equal"
 
 

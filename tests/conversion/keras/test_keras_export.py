@@ -95,7 +95,8 @@ def test_a_family_of_layers_is_equal_and_keeps_its_names(tmp_path: Path, family:
 
 def test_every_activation_is_equal_to_keras_on_a_grid(tmp_path: Path) -> None:
     model = FAMILIES["activations"]()
-    assert convert(save(model, tmp_path), tmp_path / "out.onnx").ok
+    report = convert(save(model, tmp_path), tmp_path / "out.onnx")
+    assert report.ok, [vars(output) for output in report.comparison.outputs if not output.ok]
     x = np.linspace(-6, 6, 200, dtype=np.float32).reshape(20, 10)
     found = OnnxRunner.open(tmp_path / "out.onnx").run({"x": x})
     with quiet():
