@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtool.conversion.sklearn.converters import Converter, extend, register_transformer
 from onnxtool.conversion.sklearn.members import score_columns
-from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
+from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, INT64, NodeWriter
 from onnxtool.errors import UnsupportedError
 
 
@@ -39,21 +39,29 @@ def interpolated(write: NodeWriter, model: Any, value: str) -> str:
         value = write.cast(write.cast(value, FLOAT), DOUBLE)
     low, high = write.constant(x[:1]), write.constant(x[-1:])
     within = write.add("Min", write.add("Max", value, low), high)
-    if len(x) == 1:
-        result = write.add("Add", write.add("Mul", within, write.constant(np.zeros(1))), write.constant(y))
-    else:
-        passed = write.cast(write.add("GreaterOrEqual", within, write.constant(x[1:-1].reshape(1, -1))), DOUBLE)
-        count = write.add("ReduceSum", passed, write.constant(np.array([1])), keepdims=1)
-        place = write.cast(count, 7)
-        starts, levels, slopes = (
-            write.add("Gather", write.constant(table), place, axis=0)
-            for table in (x[:-1], y[:-1], np.diff(y) / np.diff(x))
-        )
-        result = write.add("Add", levels, write.add("Mul", slopes, write.add("Sub", within, starts)))
+    result = on_lines(write, within, x, y)
     if model.out_of_bounds == "clip":
         return result
     inside = write.add("Equal", within, value)
     return write.add("Where", inside, result, write.constant(np.full(1, np.nan)))
+
+
+def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray) -> str:
+    """`numpy.interp` of doubles [rows, 1]: lines between points, and the outer points' level beyond them.
+
+    Args:
+        write: adds nodes.
+        value: where.
+        x: of the points, in order; of equal ones the last counts.
+        y: of the points.
+    """
+    passed = write.cast(write.add("GreaterOrEqual", value, write.constant(x.reshape(1, -1))), DOUBLE)
+    place = write.cast(write.add("ReduceSum", passed, write.constant(np.array([1])), keepdims=1), INT64)
+    widths = np.diff(x)
+    slopes = np.diff(y) / np.where(widths == 0, 1.0, widths)
+    tables = (np.concatenate([x[:1], x]), np.concatenate([y[:1], y]), np.concatenate([[0.0], slopes, [0.0]]))
+    starts, levels, rises = (write.add("Gather", write.constant(table), place, axis=0) for table in tables)
+    return write.add("Add", levels, write.add("Mul", rises, write.add("Sub", value, starts)))
 
 
 def _convert_calibrated(original: Converter, scope: Any, operator: Any, container: Any) -> None:

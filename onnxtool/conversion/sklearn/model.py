@@ -126,8 +126,10 @@ class SklearnModel(SourceModel):
         names = [s.name for s in self.outputs]
         if names[:1] != ["label"] or len(names) < 2 or not isinstance(self.outputs[1].dtype, np.dtype):
             return feeds
-        outputs = self.run(feeds)
-        scores = np.asarray(outputs[names[1]], dtype=float)
+        found = self.run(feeds)[names[1]]
+        if isinstance(found, list):  # one for each target
+            return feeds
+        scores = np.asarray(found, dtype=float)
         if scores.ndim != 2 or scores.shape[1] < 2:
             return feeds
         best = np.sort(scores, axis=1)[:, -2:]

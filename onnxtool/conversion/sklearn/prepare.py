@@ -95,6 +95,12 @@ def refuse_hopeless(estimator: Any, float32_matrix: bool) -> None:
                 f"{name}: it splits on categories (categorical_features), which skl2onnx takes for numbers. Encode "
                 "them before (OneHotEncoder), and fit it without categorical_features."
             )
+        classes = getattr(step, "classes_", None)
+        if isinstance(classes, list) and len({len(c) for c in classes}) > 1:
+            raise UnsupportedError(
+                f"{name}: its targets have different numbers of classes, which no one output can hold. Convert its "
+                "estimators_ one by one."
+            )
         categories = getattr(step, "categories_", None)
         numbers = [np.asarray(c) for c in categories or () if np.asarray(c).dtype == np.float64]
         lost = sum(int((c != c.astype(np.float32)).sum()) for c in (n[np.isfinite(n)] for n in numbers))
