@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -88,3 +89,19 @@ def column_axis(shape: tuple[int, ...]) -> int | None:
     if len(shape) == 3:
         return 1 if shape[1] <= shape[2] else 2
     return len(shape) - 1 if shape[-1] <= 4 < shape[1] else 1
+
+
+def columns_of(array: np.ndarray) -> np.ndarray:
+    """An output as [columns, values]."""
+    columns = np.moveaxis(np.atleast_1d(array), column_axis(array.shape) or 0, 0)
+    return columns.reshape(len(columns), -1)
+
+
+def within_scores(outputs: Sequence[np.ndarray]) -> np.ndarray:
+    """Which columns of an output lie within [0, 1] in all batches, bool; one for all where their number varies."""
+    if any(a.dtype.kind != "f" or not a.size for a in outputs):
+        return np.zeros(1, bool)
+    alike = outputs[0].ndim > 1 and len({len(columns_of(a)) for a in outputs}) == 1
+    batches = [columns_of(a) if alike else a.reshape(1, -1) for a in outputs]
+    low = np.min([a.min(axis=1) for a in batches], axis=0)
+    return np.asarray((low >= 0) & (np.max([a.max(axis=1) for a in batches], axis=0) <= 1))

@@ -26,7 +26,7 @@ import onnx_ir as ir
 
 from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.box_match import boxes_kept
-from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis
+from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis, columns_of, within_scores
 from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
 from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
@@ -94,9 +94,12 @@ class FidelityEvaluator:
             held += sum(a.nbytes for a in (*feeds.values(), *outputs.values()))
             self.feeds.append(feeds)
             self.outputs.append(outputs)
-            self.samples += max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
+            self.samples += _rows(feeds, outputs)
             if held > limit:
                 break
+        self._scores = {
+            name: within_scores([outputs[name] for outputs in self.outputs]) for name in (self.outputs or [{}])[0]
+        }
 
     def judge(
         self,
@@ -120,16 +123,15 @@ class FidelityEvaluator:
         views, first = judgement.views, judgement.batches
         end = self._batches_of_a_first_look() if few else len(self.feeds)
         for feeds, expected in zip(self.feeds[first:end], self.outputs[first:end], strict=True):
-            actual = runner.run(feeds)
+            actual, rows = runner.run(feeds), _rows(feeds, expected)
             if check is not None:
                 check(expected, actual)
             for name, right in expected.items():
-                view = views.setdefault(
-                    name, _OutputStatistics(name, self.kinds.get(name, OutputKind.VALUES), detailed)
-                )
-                view.add(right, np.asarray(actual[name]))
+                kind = self.kinds.get(name, OutputKind.VALUES)
+                view = views.setdefault(name, _OutputStatistics(name, kind, detailed, self._scores[name]))
+                view.add(right, np.asarray(actual[name]), rows)
             judgement.batches += 1
-        samples = sum(_rows(f) for f in self.feeds[: judgement.batches])
+        samples = sum(map(_rows, self.feeds[: judgement.batches], self.outputs))
         return _summary(list(views.values()), samples)
 
     def _batches_of_a_first_look(self) -> int:
@@ -139,20 +141,20 @@ class FidelityEvaluator:
             if a.ndim > 2 and a.size and self.kinds.get(name) in (OutputKind.CLASSES, OutputKind.LINEAR)
         )
         left = _FIRST_LOOK_AT_MANY if places >= _MANY_RESULTS else _FIRST_LOOK
-        for count, feeds in enumerate(self.feeds, 1):
-            left -= _rows(feeds)
+        for count, (feeds, outputs) in enumerate(zip(self.feeds, self.outputs, strict=True), 1):
+            left -= _rows(feeds, outputs)
             if left <= 0:
                 return count
         return len(self.feeds)
 
     def glance(self, runner: Runner) -> Fidelity:
         """Run a candidate on the few samples that give some thousand values: for how much noise there is, about."""
-        values = sum(a.size for a in self.outputs[0].values()) / _rows(self.feeds[0])
+        values = sum(a.size for a in self.outputs[0].values()) / _rows(self.feeds[0], self.outputs[0])
         left = min(max(_LEAST_GLANCED, math.ceil(_VALUES_GLANCED / max(values, 1))), _MOST_GLANCED)
         glimpse = copy.copy(self)
         glimpse.feeds, glimpse.outputs = [], []
         for feeds, outputs in zip(self.feeds, self.outputs, strict=True):
-            rows = _rows(feeds)
+            rows = _rows(feeds, outputs)
             rowwise = all(a.ndim and a.shape[0] == rows for a in (*feeds.values(), *outputs.values()))
             glimpse.feeds.append({name: a[:left] if rowwise else a for name, a in feeds.items()})
             glimpse.outputs.append({name: a[:left] if rowwise else a for name, a in outputs.items()})
@@ -162,8 +164,11 @@ class FidelityEvaluator:
         return glimpse.judge(runner)
 
 
-def _rows(feeds: Mapping[str, np.ndarray]) -> int:
-    return max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
+def _rows(feeds: Mapping[str, np.ndarray], outputs: Outputs) -> int:
+    """How many samples a batch holds: the first dim that all inputs and some output have; one where there is none."""
+    first = {a.shape[0] for a in feeds.values() if a.ndim}
+    shared = first & {a.shape[0] for a in outputs.values() if a.ndim}
+    return shared.pop() if len(first) == 1 and shared else 1
 
 
 def _summary(views: list[_OutputStatistics], samples: int) -> Fidelity:
@@ -202,6 +207,7 @@ class _OutputStatistics:
     name: str
     kind: OutputKind
     detailed: bool
+    scores: np.ndarray  # which columns lie within [0, 1], or whether all do
     difference: Difference = field(init=False)
     is_float: bool = False
     hits: int = 0
@@ -221,7 +227,8 @@ class _OutputStatistics:
     def __post_init__(self) -> None:
         self.difference = Difference(self.name, Tolerance())
 
-    def add(self, right: np.ndarray, actual: np.ndarray) -> None:
+    def add(self, right: np.ndarray, actual: np.ndarray, rows: int) -> None:
+        """Take in what a batch of so many `rows` gave, by the float model and by the candidate."""
         if self.detailed:
             self.difference.add(right, actual)
         if right.dtype.kind not in "fV" or right.shape != actual.shape or not right.size:
@@ -232,6 +239,8 @@ class _OutputStatistics:
         pairs = ((right, right), (actual, actual), (noise, noise), (right, actual))
         self.power += [float(np.multiply(a, b).sum(dtype=np.float64)) for a, b in pairs]
         classes = self.kind in (OutputKind.CLASSES, OutputKind.LINEAR)
+        if classes and right.ndim == 1 and len(right) != rows:
+            right, actual, noise = right[None], actual[None], noise[None]  # one sample's classes, without a batch
         if classes and right.ndim >= 2 and right.shape[-1] > 1:
             self._add_classes(right, actual)
         elif self.kind is OutputKind.VECTORS and right.ndim >= 2:
@@ -298,10 +307,8 @@ class _OutputStatistics:
 
     def _add_scores(self, right: np.ndarray, actual: np.ndarray) -> None:
         # Only columns that look like scores: within [0, 1], on either side of the threshold.
-        axis = column_axis(right.shape) or 0
-        a, b = (np.moveaxis(np.atleast_1d(x), axis, 0) for x in (right, actual))
-        a, b = (x.reshape(len(x), -1) for x in (a, b))
-        scores = (a.min(axis=1) >= 0) & (a.max(axis=1) <= 1)
+        a, b = columns_of(right), columns_of(actual)
+        scores = np.broadcast_to(self.scores, len(a)).copy()
         # What one Sigmoid makes (a mask over frequencies, frame by frame) are scores all over, and not boxes.
         may_be_boxes = right.ndim == 3 and self.kind is not OutputKind.SCORES and scores[_BOX:].any()
         matching = boxes_kept(a, b) if may_be_boxes else None

@@ -90,7 +90,9 @@ def kind_of(output: ir.Value) -> OutputKind:
     for node in makers:
         if is_op(node, "Softmax", "LogSoftmax"):
             axis = node.attributes.get_int("axis", -1)
-            return OutputKind.CLASSES if axis in (-1, rank - 1) else OutputKind.VALUES
+            made = node.outputs[0].shape
+            last = rank - 1 if made is None else len(made) - 1  # dims may be taken away behind it
+            return OutputKind.CLASSES if axis in (-1, last) else OutputKind.VALUES
         if is_op(node, "Sigmoid", "HardSigmoid") and rank >= 2:
             return OutputKind.SCORES
         if is_op(node, "MatMul", "Gemm"):

@@ -118,11 +118,15 @@ class DataSource:
         raise InputError(f"{self.label}: there are no samples in it.")
 
     def batches(self, size: int, *, finite: bool = True) -> Iterator[Feeds]:
-        """Samples joined along their first dim, up to `size`, where the model takes any batch and shapes agree."""
+        """Samples joined along their first dim, up to `size`, where the model takes any batch and shapes agree.
+
+        A sample whose first dim is not 1 stays alone: that may be time, which does not go on in the next one.
+        """
         dynamic = self.joins and all(s.shape and not isinstance(s.shape[0], int) for s in self.specs)
         pending: list[Feeds] = []
         for feeds in self.samples(finite=finite):
-            if pending and (len(pending) >= size or not dynamic or _shapes(feeds) != _shapes(pending[0])):
+            alone = not dynamic or any(a.shape[:1] != (1,) for a in feeds.values())
+            if pending and (len(pending) >= size or alone or _shapes(feeds) != _shapes(pending[0])):
                 yield _join(pending)
                 pending = []
             pending.append(feeds)
@@ -138,7 +142,7 @@ def _check_finite(feeds: Feeds) -> None:
 
 
 def _shapes(feeds: Feeds) -> list[tuple[int, ...]]:
-    return [a.shape[1:] for a in feeds.values()]
+    return [a.shape for a in feeds.values()]
 
 
 def _join(pending: list[Feeds]) -> Feeds:

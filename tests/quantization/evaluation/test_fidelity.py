@@ -21,6 +21,7 @@ from onnxtool.quantization.evaluation.task_metric import LabelledTask
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.report.quantize import Fidelity, TaskMetric
 from onnxtool.runtime.data.open_data import open_data
+from onnxtool.runtime.data.source import DataSource
 from tests.quantization.quant_models import build, weights
 
 
@@ -390,6 +391,57 @@ def test_a_glance_takes_the_fewest_samples_that_give_some_thousand_values(
     runner = Doubling(width, rows)
     judge = FidelityEvaluator(io.from_proto(proto), runner, data, batch=batch)
     runner.seen = 0
-    # What is not one row for each sample cannot be cut.
-    assert judge.glance(runner).samples == runner.seen == (seen if rows is None else max(batch, 4))
-    assert judge.judge(runner).samples == 16, "and nothing else is changed"
+    samples = judge.glance(runner).samples
+    # What is not one row for each sample cannot be cut, and counts as one.
+    assert (samples, runner.seen) == ((seen, seen) if rows is None else (min(4, 16 // batch), min(4 * batch, 16)))
+    assert judge.judge(runner).samples == (16 if rows is None else 16 // batch), "and nothing else is changed"
+
+
+class Song:
+    """Takes frames, of any number, and says one thing of all of them: the largest of the given rows, one by one."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.inputs = (TensorSpec("x", np.dtype("float32"), ("frames", 2)),)
+        self.outputs = (TensorSpec("y", np.dtype("float32"), None),)
+        self.rows, self.seen = rows, 0
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        self.seen += 1
+        return {"y": self.rows[(self.seen - 1) % len(self.rows)]}
+
+
+def test_the_classes_of_one_sample_need_no_batch() -> None:
+    right = np.eye(4, dtype=np.float32)[[0, 1, 2, 3, 0, 1, 2, 3]] * 0.9 + 0.025
+    wrong = right.copy()
+    wrong[3] = wrong[2]
+    proto = build([helper.make_node("Softmax", ["x"], ["y"])], {}, {"x": [None]}, {"y": [None]})
+    frames = [{"x": np.zeros((5, 2), np.float32)} for _ in right]
+    data = DataSource("songs", 8, lambda: iter(frames), Song(right).inputs)
+    judge = FidelityEvaluator(io.from_proto(proto), Song(right), data)
+    found = judge.judge(Song(wrong))
+    assert found.agreement == pytest.approx(7 / 8) and found.samples == 8, "frames are no samples"
+    assert found.expected_drop == pytest.approx((0.925 - 0.025) / 8 * 0.9, rel=0.2)
+
+
+def test_one_number_for_each_row_is_no_row_of_classes() -> None:
+    right = np.array([0.1, 0.9, 0.2, 0.3], np.float32)
+    proto = build([helper.make_node("Softmax", ["x"], ["y"])], {}, {"x": [None]}, {"y": [None]})
+    data = open_data({"x": np.zeros((4, 2), np.float32)}, Fixed(right).inputs)
+    judge = FidelityEvaluator(io.from_proto(proto), Fixed(right), data)
+    found = judge.judge(Fixed(right[::-1].copy()))
+    assert found.agreement is None and found.samples == 4
+
+
+@pytest.mark.parametrize("batch", [1, 4, 8])
+def test_amounts_that_happen_to_lie_below_one_are_no_scores(batch: int) -> None:
+    rng = np.random.default_rng(0)
+    right = np.stack([rng.random(64), rng.random(64) * 1.2], axis=1).astype(np.float32)
+    wrong = right.copy()
+    wrong[:, 1] += 0.1
+    proto = build([helper.make_node("Relu", ["x"], ["y"])], {}, {"x": [None, 2]}, {"y": [None, 2]})
+    data = open_data({"x": np.zeros((64, 2), np.float32)}, Fixed(right).inputs)
+    judge = FidelityEvaluator(io.from_proto(proto), Replaying(right), data, batch=batch)
+    assert judge.judge(Replaying(wrong)).detection_f1 == 1.0, "the first column is the only one of scores"
+    shifted = right.copy()
+    shifted[:, 0] = 1 - right[:, 0]
+    assert (judge.judge(Replaying(shifted)).detection_f1 or 0) < 0.7

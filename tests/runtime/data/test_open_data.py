@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime import archive
 from onnxtool.runtime.archive import open_npz
 from onnxtool.runtime.data.open_data import open_data, read_labels
+from onnxtool.runtime.data.source import DataSource
 
 SPECS = (TensorSpec("x", np.dtype("float32"), ("batch", 3)),)
 VALUES = np.arange(30, dtype=np.float32).reshape(10, 3)
@@ -97,6 +99,12 @@ def test_a_constant_beside_samples_goes_with_each() -> None:
 def test_batches_join_samples_of_one_shape() -> None:
     shapes = [f["x"].shape for f in open_data({"x": VALUES}, SPECS).batches(4)]
     assert shapes == [(4, 3), (4, 3), (2, 3)]
+
+
+def test_samples_along_time_are_not_joined() -> None:
+    songs: Iterator[dict[str, np.ndarray]] = iter([{"x": np.zeros((n, 3), np.float32)} for n in (1, 1, 4, 4, 1, 1)])
+    source = DataSource("songs", 6, lambda: songs, SPECS)
+    assert [f["x"].shape for f in source.batches(4)] == [(2, 3), (4, 3), (4, 3), (2, 3)]
 
 
 def test_small_integers_become_floats() -> None:
