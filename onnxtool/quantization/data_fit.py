@@ -13,7 +13,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
-from onnxtool.model import io
 from onnxtool.model.ir.queries import constant_array
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
@@ -36,11 +35,15 @@ def misfit(model: ir.Model, data: DataSource) -> str:
     if found is None:
         return ""
     node, mean, variance = found
-    watched = io.to_proto(model)
-    watched.graph.output.add(name=node.inputs[0].name)  # type: ignore[union-attr]
+    position = list(model.graph).index(node)
+    watched = model.clone()
+    value = list(watched.graph)[position].inputs[0]
+    assert value is not None
+    value.type = ir.TensorType(ir.DataType.FLOAT)
+    watched.graph.outputs.append(value)
     try:
         runner = OnnxRunner.open(watched, SessionOptions(threads=1, optimization="off"))
-        outputs = [runner.run(feeds)[node.inputs[0].name or ""] for feeds in islice(data.samples(), _SAMPLES)]  # type: ignore[union-attr]
+        outputs = [runner.run(feeds)[value.name or ""] for feeds in islice(data.samples(), _SAMPLES)]
     except OnnxToolError:
         return ""  # what is wrong with model or data is said where they are used
     seen = np.concatenate([np.moveaxis(o, 1, 0).reshape(len(mean), -1) for o in outputs], axis=1).astype(np.float64)

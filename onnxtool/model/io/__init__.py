@@ -7,7 +7,7 @@ the `ModelProto` that `read_proto` gives, because importing onnx_ir takes twice 
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.chunks import save_chunked
 from onnxtool.model.io.read import external_files, from_proto, load, native_path, read_proto, sha256, total_bytes
-from onnxtool.model.io.serialize import to_proto, weight_bytes
+from onnxtool.model.io.serialize import to_bytes, to_proto, weight_bytes
 from onnxtool.model.io.write import INLINE_LIMIT, check_output, copy_model, save, spilled
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "save_chunked",
     "sha256",
     "spilled",
+    "to_bytes",
     "to_proto",
     "total_bytes",
     "weight_bytes",

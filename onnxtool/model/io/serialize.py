@@ -21,6 +21,24 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     return map_types.restore(model, ir.to_proto(model))
 
 
+def to_bytes(model: ir.Model) -> bytes:
+    """The model serialized with all of its weights, those in external data too."""
+    import onnx_ir as ir
+
+    outside = [
+        v for g in model.graphs() for v in g.initializers.values() if isinstance(v.const_value, ir.ExternalTensor)
+    ]
+    references = [value.const_value for value in outside]
+    try:
+        for value, tensor in zip(outside, references, strict=True):
+            assert tensor is not None
+            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+        return bytes(to_proto(model).SerializeToString())
+    finally:
+        for value, tensor in zip(outside, references, strict=True):
+            value.const_value = tensor
+
+
 def externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
     """Write the large weights to `data`, one after the other, and give the model that refers to them."""
     import onnx_ir as ir

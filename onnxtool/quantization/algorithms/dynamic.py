@@ -63,7 +63,7 @@ def _replace(
     )
     product.shape = node.outputs[0].shape
     (as_float,) = insert(node, "Cast", [product], [f"{name}_unscaled"], {"to": int(ir.DataType.FLOAT)})
-    (both,) = insert(node, "Mul", [scale, weight_scale], [f"{name}_scale"])
+    (both,) = insert(node, "Mul", [scale, weight_scale], [f"{name}_int32_scale"])
     result = insert(node, "Mul", [as_float, both], [f"{name}_scaled"])[0]
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None:

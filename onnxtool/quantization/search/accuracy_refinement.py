@@ -117,7 +117,7 @@ def compacted_unjudged(lab: CandidateEvaluator, winner: Trial) -> Trial:
     recipe = replace(winner.recipe, compact=8)
     model = lab.build(recipe)
     made = replace(winner, name=f"{winner.name}, float weights in 8 bits", recipe=recipe)
-    made.bytes = len(io.to_proto(model).SerializeToString())
+    made.bytes = len(io.to_bytes(model))
     lab.trials.append(made)
     return made if made.bytes < winner.bytes else winner
 

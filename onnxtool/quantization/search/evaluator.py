@@ -267,7 +267,7 @@ class CandidateEvaluator:
         key = (name, how, recipe.per_channel, recipe.smooth, recipe.equalize)
         if key not in self._noise:
             try:
-                runner = self.job.runner(io.to_proto(self.build(self.calibrated(alone))).SerializeToString())
+                runner = self.job.runner(io.to_bytes(self.build(self.calibrated(alone))))
                 self._noise[key] = noise_share(self.judge.glance(runner))
             except OnnxToolError:
                 self._noise[key] = float("inf")

@@ -68,7 +68,7 @@ class OpenedCandidates:
             return known
         model = self._build(recipe)
         operators = Counter(n.op_type for n in model.graph.all_nodes())
-        found = Built(io.to_proto(model).SerializeToString(), operators, compactable(model.graph))
+        found = Built(io.to_bytes(model), operators, compactable(model.graph))
         self._models.put(
             recipe,
             speed,

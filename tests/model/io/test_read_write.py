@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from onnxtool.errors import InputError, ResourceError, UnsafeError, UsageError
 from onnxtool.model import io
@@ -253,3 +254,20 @@ def test_takes_a_negative_dim_for_a_dynamic_one(tmp_path: Path, relu_proto: onnx
     io.save(io.load(tmp_path / "m.onnx"), tmp_path / "n.onnx")
     dim = onnx.load(tmp_path / "n.onnx").graph.input[0].type.tensor_type.shape.dim[0]
     assert dim.WhichOneof("value") is None
+
+
+def test_bytes_hold_weights_that_lie_in_external_data(tmp_path: Path) -> None:
+    weight = np.arange(12, dtype=np.float32).reshape(3, 4)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 4])],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
+    model = io.load(tmp_path / "m.onnx")
+    found = onnx.load_from_string(io.to_bytes(model))
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(found.graph.initializer[0]), weight)
+    assert found.graph.initializer[0].name == "w"
+    assert isinstance(model.graph.initializers["w"].const_value, ir.ExternalTensor), "the model itself is as it was"

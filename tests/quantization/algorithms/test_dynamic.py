@@ -91,3 +91,20 @@ def test_outputs_keep_their_names() -> None:
         [helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": weights(4, 4)}, {"x": ["n", 4]}, {"y": ["n", 4]}
     )
     assert [o.name for o in quantized(proto).graph.output] == ["y"]
+
+
+def test_a_static_product_of_dynamic_results_has_names_of_its_own() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["q"], name="left"),
+        helper.make_node("MatMul", ["x", "v"], ["k"], name="right"),
+        helper.make_node("MatMul", ["q", "k"], ["y"], name="product"),
+    ]
+    proto = build(nodes, {"w": weights(8, 8), "v": weights(8, 8)}, {"x": ["n", 8, 8]}, {"y": ["n", 8, 8]})
+    ranges = {"q": (-8.0, 8.0), "k": (-8.0, 8.0), "y": (-50.0, 50.0), "x": (-4.0, 4.0)}
+    plan = {"left": "dynamic", "right": "dynamic", "product": "static"}
+    made = quantized(proto, QuantRecipe(plan=plan, ranges=ranges), level="none")  # type: ignore[arg-type]
+    names = [i.name for i in made.graph.initializer] + [o for n in made.graph.node for o in n.output]
+    assert len(names) == len(set(names))
+    x = RANDOM.standard_normal((2, 8, 8)).astype(np.float32)
+    expected = OnnxRunner.open(proto).run({"x": x})["y"]
+    np.testing.assert_allclose(OnnxRunner.open(made).run({"x": x})["y"], expected, atol=1.5)

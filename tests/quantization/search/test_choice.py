@@ -168,7 +168,7 @@ def test_weights_in_8_bits_may_add_as_much_noise_as_there_was(before: float, aft
 def test_without_time_weights_in_8_bits_are_taken_where_they_add_next_to_nothing(
     noise_of_floats: float, within: bool, smaller: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refinement.io, "to_proto", lambda _: SimpleNamespace(SerializeToString=lambda: b"x" * 60))
+    monkeypatch.setattr(refinement.io, "to_bytes", lambda _: b"x" * 60)
     floats = trial("float", 1.0, db=noise_of_floats)
     floats.recipe = QuantRecipe(mode="auto", plan={}, compact=8)
     winner = trial("winner", size=100, db=20.0)

@@ -171,3 +171,18 @@ def test_machines_without_vnni_get_seven_bits() -> None:
     assert not this_machine(set(), arm=True).reduced
     with pytest.raises(UsageError, match="--target z80"):
         onnxtool.quantize("a.onnx", "b.onnx", target="z80")
+
+
+def test_weights_in_external_data_are_taken_along(tmp_path: Path) -> None:
+    arrays = {"w": weights(256, 256), "b": weights(256), "v": weights(256, 256)}
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "v"], ["y"]),
+    ]
+    proto = build(nodes, arrays, {"x": ["n", 256]}, {"y": ["n", 256]})
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    data = {"x": np.random.default_rng(0).standard_normal((16, 256)).astype(np.float32)}
+    found = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", data=data, time_limit=5, smallest=True)
+    assert [c.note for c in found.frontier if c.fidelity is None and c.latency is None] == []
+    assert found.ok and sorted(p.name for p in tmp_path.iterdir()) == ["m.data", "m.onnx", "q.onnx"]

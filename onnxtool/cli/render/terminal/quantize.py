@@ -40,6 +40,7 @@ def render(report: QuantizeReport, console: Console, verbose: int = 0) -> None:
     console.print(
         facts(
             [
+                ("not run", _not_run(report)),
                 ("recipe", report.summary),
                 ("quantized", ", ".join(f"{d} of {n} {op}" for op, (d, n) in report.quantized.items())),
                 ("kernels", _kernels(report.kernels, None if verbose else _SHOWN_KERNELS)),
@@ -79,6 +80,12 @@ def frontier(report: QuantizeReport, limit: int | None) -> Table:
             "kept" if one.within_budget else "-",
         )
     return made
+
+
+def _not_run(report: QuantizeReport) -> str:
+    """How many candidates could not be built or run, and why the first of them could not."""
+    failed = [c for c in report.frontier if c.note and c.fidelity is None and c.latency is None]
+    return f"{len(failed)} of {len(report.frontier)}: {failed[0].note}" if failed else ""
 
 
 def latency(found: LatencyRatio) -> str:
