@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -30,8 +31,15 @@ def write_atomic(path: Path, payload: bytes | Iterable[bytes]) -> None:
 
 
 def settled(path: Path) -> Path:
-    """Where writing to `path` really goes: a symbolic link stays and its target is replaced."""
-    return path.resolve() if path.is_symlink() else path
+    """Where writing to `path` really goes: a symbolic link stays and its target is replaced.
+
+    Raises:
+        OSError: the link leads back to itself.
+    """
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except RuntimeError as error:  # what Python before 3.13 makes of a loop
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
 
 
 @contextmanager

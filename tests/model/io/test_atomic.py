@@ -200,3 +200,11 @@ def test_names_as_long_as_the_file_system_allows(tmp_path: Path, name: str) -> N
     left.write_bytes(b"part")
     write_atomic(path, b"whole")
     assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_a_link_that_leads_back_to_itself_is_an_error_of_the_file_system(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.onnx"
+    loop.symlink_to(loop)
+    with pytest.raises(OSError, match="symbolic links"):
+        write_atomic(loop, b"x")
+    assert loop.is_symlink() and [p.name for p in tmp_path.iterdir()] == ["loop.onnx"]
