@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ def load_function(script: Path, function: str) -> Callable[..., Any]:
 @contextmanager
 def importable(folders: Sequence[Path]) -> Iterator[None]:
     """Let imports find modules in `folders` inside the block."""
-    added = [str(Path(f).resolve()) for f in folders]
+    added = [os.path.abspath(f) for f in folders]
     sys.path[:0] = added
     try:
         yield

@@ -119,6 +119,8 @@ def verify_output(folder: Path) -> None:
     """Raises UsageError for a folder that must not be replaced."""
     if folder.is_file():
         raise UsageError(f"{folder}: is a file; a package is a folder.")
+    if folder.is_symlink() and not folder.exists():
+        raise UsageError(f"{folder}: is a link that leads nowhere.")
     if folder.is_dir() and any(folder.iterdir()) and not is_package(folder):
         raise UsageError(f"{folder}: is not empty and not a package; choose another folder.")
 

@@ -97,6 +97,9 @@ def test_a_package_is_replaced_and_nothing_else_is(tiny: Path, tmp_path: Path) -
     with pytest.raises(UsageError, match="not empty and not a package"):
         package(tiny, tmp_path / "own", kinds=["plain"])
     assert (tmp_path / "own" / "thesis.tex").exists()
+    (tmp_path / "nowhere").symlink_to(tmp_path / "none")
+    with pytest.raises(UsageError, match="leads nowhere"):
+        package(tiny, tmp_path / "nowhere", kinds=["plain"])
 
 
 def test_several_kinds_are_folders_in_one(tiny: Path, tmp_path: Path) -> None:
