@@ -16,6 +16,7 @@ from onnxtool.conversion.sklearn import (
     chains,
     character_ngrams,
     chosen_threshold,
+    first_column,
     hashed_words,
     infrequent_categories,
     isotonic,
@@ -73,6 +74,7 @@ _OWN = {
     "CalibratedClassifierCV": isotonic,
     "FixedThresholdClassifier": chosen_threshold,
     "TunedThresholdClassifierCV": chosen_threshold,
+    **dict.fromkeys(first_column.KINDS, first_column),
 }
 _BOOSTED = ("xgboost", "lightgbm", "catboost")
 

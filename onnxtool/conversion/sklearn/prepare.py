@@ -55,7 +55,7 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
         (estimator, things to say aloud).
     """
     estimator = _plain(estimator)
-    changes = (_text_imputer, _flattening, _listed_weights, _unicode_pattern, _missing_category)
+    changes = (_text_imputer, _flattening, _listed_weights, _unicode_pattern, _missing_category, _sparse_bins)
     if not any(change(step) for step in steps_of(estimator) for change in changes):
         return estimator, []
     estimator = copy.deepcopy(estimator)
@@ -71,6 +71,8 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
             notes = [_GAP_NOTE]
         if _unicode_pattern(step):
             step.token_pattern = plain_pattern(step.token_pattern)
+        if _sparse_bins(step):
+            step.encode = "onehot-dense"  # the same numbers
         if _listed_weights(step):
             step.weights = np.asarray(step.weights, dtype=np.float64)  # skl2onnx 1.20 asks a list for its sum()
     return estimator, notes
@@ -88,7 +90,7 @@ def refuse_hopeless(estimator: Any, float32_matrix: bool) -> None:
     """
     for step in steps_of(estimator):
         name = type(step).__name__
-        if _selects_nothing(step):
+        if _selects_nothing(step) or (step is estimator and name == "MissingIndicator" and not len(step.features_)):
             raise UnsupportedError(f"{name}: it selects no column at all, so there is nothing to convert.")
         if _splits_categories(step):
             raise UnsupportedError(
@@ -187,6 +189,10 @@ def _text_imputer(step: Any) -> bool:
 
 def _flattening(step: Any) -> bool:
     return type(step).__name__ == "VotingClassifier" and bool(getattr(step, "flatten_transform", False))
+
+
+def _sparse_bins(step: Any) -> bool:
+    return type(step).__name__ == "KBinsDiscretizer" and step.encode == "onehot"
 
 
 def _unicode_pattern(step: Any) -> bool:

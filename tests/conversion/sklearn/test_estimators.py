@@ -12,7 +12,8 @@ import skops.io
 from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest
-from sklearn.feature_selection import RFE, SelectFwe
+from sklearn.feature_selection import RFE, SelectFwe, VarianceThreshold
+from sklearn.impute import MissingIndicator
 from sklearn.linear_model import LogisticRegression
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import RandomizedSearchCV
@@ -20,7 +21,7 @@ from sklearn.multiclass import OneVsOneClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler, TargetEncoder
+from sklearn.preprocessing import KBinsDiscretizer, StandardScaler, TargetEncoder
 from sklearn.svm import LinearSVC
 
 from onnxtool.conversion.convert import convert
@@ -120,3 +121,20 @@ def test_an_estimator_without_a_converter_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"no converter for .*NearestCentroid"):
         convert(tmp_path / "model.skops", tmp_path / "out.onnx")
     assert not (tmp_path / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("chosen", [[0], [1], [0, 2]])
+def test_the_first_column_may_be_the_only_one_that_is_selected(chosen: list[int], tmp_path: Path) -> None:
+    rows = np.where(np.isin(np.arange(4), chosen), X, 1.0)
+    selector = VarianceThreshold().fit(rows)
+    assert converted(selector, tmp_path)["transformed"].tolist() == ROWS[:, chosen].tolist()
+
+
+def test_bins_in_a_sparse_matrix_are_columns(tmp_path: Path) -> None:
+    step = KBinsDiscretizer(3, strategy="uniform").fit(X)
+    assert converted(step, tmp_path)["transformed"].tolist() == step.transform(ROWS.astype(float)).toarray().tolist()
+
+
+def test_an_indicator_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="no column at all"):
+        converted(MissingIndicator().fit(X), tmp_path)
