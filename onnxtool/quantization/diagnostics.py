@@ -11,8 +11,10 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import all_nodes, inner_nodes, is_op
 from onnxtool.quantization.algorithms.qdq_placement import COMPUTE
 from onnxtool.quantization.data_fit import misfit
+from onnxtool.quantization.evaluation.task_metric import LabelledTask
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.report.quantize import TaskMetric
 from onnxtool.runtime.data.source import DataSource
 
 _INTEGER = (
@@ -34,6 +36,9 @@ _INTEGER_HERE = (
 )
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 _FLOATS = ("float32", "float16", "float64", "bfloat16")
+_ENOUGH = 8  # samples
+_CHANCE = {"auc": 0.5, "r2": 0.0, "f1": 0.0, "miou": 0.0, "map": 0.0, "retrieval": 0.0}
+_BETTER = 0.05  # than chance, of what there is above it
 _NO_KERNEL = ("GRU", "RNN", "ConvTranspose")
 
 
@@ -47,8 +52,38 @@ def remarks(job: QuantizationInputs, recipe: QuantRecipe, planned: Collection[st
     if job.data is None:
         found.append("without --data the error is measured on random inputs, which says little about real ones.")
     else:
-        found += [*job.data.notes, *_unscaled(job.data), *filter(None, [misfit(job.original, job.data)])]
+        found += [
+            *job.data.notes,
+            *_few(job.data),
+            *_unscaled(job.data),
+            *filter(None, [misfit(job.original, job.data)]),
+        ]
     return tuple(found)
+
+
+def _few(data: DataSource) -> list[str]:
+    if data.count is None or data.count >= _ENOUGH:
+        return []
+    samples = "1 sample is" if data.count == 1 else f"{data.count} samples are"
+    return [
+        f"{samples} few to measure ranges and errors on: others may lie beyond these ranges, and lose more. A hundred "
+        "that look like what the model will see are enough."
+    ]
+
+
+def remarks_on_metric(task: LabelledTask | None, metric: TaskMetric | None) -> tuple[str, ...]:
+    """A warning where the float model itself does no better on the labels than chance: nothing could lose then."""
+    if task is None or metric is None:
+        return ()
+    chance = _CHANCE.get(metric.name)
+    if metric.name == "accuracy":
+        chance = float(np.unique(task.labels, return_counts=True)[1].max() / max(task.labels.size, 1))
+    if chance is None or metric.float_value > chance + _BETTER * (1 - chance):
+        return ()
+    return (
+        f"the float model itself has {metric.name} {metric.float_value:.4g} on the labelled data, where chance gives "
+        f"{chance:.4g}: the labels or the inputs may not be what it was trained on. That nothing is lost says little.",
+    )
 
 
 def _unscaled(data: DataSource) -> list[str]:

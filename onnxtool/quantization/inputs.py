@@ -87,8 +87,8 @@ class QuantizationInputs:
         feeds = runnable_feeds(self.runner(self.original), specs, 0, domains, wanted=3)
         return open_data(feeds, specs)
 
-    def split(self) -> tuple[DataSource, DataSource]:
-        """Calibration samples, and those to judge on: held-out ones first, and where they are few, the others behind.
+    def split(self, least: int = FIDELITY_SAMPLES) -> tuple[DataSource, DataSource]:
+        """Calibration samples, and those to judge on: held-out ones, and up to the `least` number the others behind.
 
         A range is hardly a thing to fit too closely: to judge on a handful of samples errs more.
         """
@@ -97,7 +97,7 @@ class QuantizationInputs:
             return self.data, self.data
         measured = self.data.subset(lambda i: i % _HELD_OUT != _HELD_OUT - 1)
         held_out = self.data.subset(lambda i: i % _HELD_OUT == _HELD_OUT - 1)
-        missing = FIDELITY_SAMPLES - (held_out.count if held_out.count is not None else FIDELITY_SAMPLES)
+        missing = least - (held_out.count if held_out.count is not None else least)
         return measured, held_out if missing <= 0 else held_out.followed_by(measured.limited(missing))
 
 

@@ -16,7 +16,7 @@ from onnxtool.model import io
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.quantization.algorithms.qdq_placement import counts
 from onnxtool.quantization.apply_recipe import apply, select
-from onnxtool.quantization.diagnostics import remarks
+from onnxtool.quantization.diagnostics import remarks, remarks_on_metric
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Outputs, outputs_fit
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
@@ -152,6 +152,7 @@ def finish(
         warnings=(
             *report.warnings,
             *remarks(job, recipe, plan),
+            *remarks_on_metric(job.task, metric),
             *(() if outcome is not None else _shortfalls(report, kept, latency)),
         ),
     )
@@ -273,5 +274,5 @@ def stamp(model: ir.Model, job: QuantizationInputs, recipe: QuantRecipe) -> None
 def _origin(job: QuantizationInputs, recipe: QuantRecipe) -> str:
     if not recipe.ranges or job.data is None:
         return ""
-    count = "" if job.data.count is None else f"{job.data.count} samples of "
+    count = "" if job.data.count is None else f"{job.data.count} sample{'' if job.data.count == 1 else 's'} of "
     return f"{count}{job.data.label}, {recipe.method}"

@@ -34,3 +34,5 @@ def test_held_out_samples_come_first_and_others_follow_where_they_are_few(count:
     assert found[: len(held_out)] == held_out
     assert len(found) == judged.count == (count if count <= FIDELITY_SAMPLES else len(held_out))
     assert len(set(found)) == len(found), "each sample once"
+    more = numbers(job.split(100)[1])
+    assert more[: len(held_out)] == held_out and len(set(more)) == min(count, 100)

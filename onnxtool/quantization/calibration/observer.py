@@ -89,7 +89,7 @@ def observe(
                     del runner  # the memory of one session at a time
                     runner = watch.open(_options(None))
             if watch.take(found, watched, index):
-                _blame(model, tensors, feeds, f"{data.label}, sample {index}", threads)
+                _blame(model, tensors, feeds, data.place(index), threads)
             count += 1
             task.advance()
     if not count:

@@ -444,6 +444,8 @@ def chosen_by(base: QuantRecipe, node: ir.Node) -> bool:
 
 CALIBRATION_SAMPLES = 128
 HELD_OUT_SAMPLES = 64
+# Of small models, for which more samples take little time: of a few dozen, one flip is too much or nothing.
+_MOST_SAMPLES, _IN_ALL = 256, 50_000_000  # samples, values of activations
 _AT_ONCE = 1_000_000  # values of activations: of more, several samples at once take more memory, and no less time
 _MOST_AT_ONCE = 8  # samples
 _LEAST_SAMPLES = 8  # to calibrate with and to judge on, however short the time
@@ -489,7 +491,11 @@ def search(
         needed += [name for name in channels if name not in needed]
         shown = _timely(measured, clock, "calibration")
         seen = observe(job.prepared, needed, shown, histogram=True, channels=channels)
-    shown = held_out.limited(HELD_OUT_SAMPLES).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
+    if measured is not None:
+        _, held_out = job.split(_judged_in_all(seen))
+    shown = held_out.limited(_judged_in_all(seen)).until(
+        clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging")
+    )
     judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(seen))
     table = None if target is None else table_named(target)
     guess = None
@@ -506,6 +512,12 @@ def search(
         how = "rules of thumb: nothing was" if table is None else "its table of kernel times: the model itself was not"
         notes += (f"chosen for {traits.name} by {how} timed on such a machine.",)
     return replace(outcome, notes=notes)
+
+
+def _judged_in_all(seen: Mapping[str, Observed]) -> int:
+    """Samples to judge on, where there are so many."""
+    values = sum(o.elements for o in seen.values())
+    return min(max(_IN_ALL // max(values, 1), HELD_OUT_SAMPLES), _MOST_SAMPLES) if seen else HELD_OUT_SAMPLES
 
 
 def _judged_at_once(seen: Mapping[str, Observed]) -> int:

@@ -28,6 +28,7 @@ class DataSource:
         specs: what the model takes; every sample is held against it.
         notes: what is done with the samples that the user may not expect.
         joins: samples may be joined along their first dim; the steps of a model with states may not.
+        number_of: the number of the n-th sample where they come from, of which these may be a part.
     """
 
     label: str
@@ -36,6 +37,7 @@ class DataSource:
     specs: tuple[TensorSpec, ...]
     notes: tuple[str, ...] = ()
     joins: bool = True
+    number_of: Callable[[int], int] = int
 
     def samples(self, *, finite: bool = True) -> Iterator[Feeds]:
         """Feeds of one sample each, checked.
@@ -53,8 +55,12 @@ class DataSource:
                 if finite:
                     _check_finite(feeds)
             except OnnxToolError as error:
-                raise type(error)(f"{self.label}, sample {index}: {error}") from error
+                raise type(error)(f"{self.place(index)}: {error}") from error
             yield feeds
+
+    def place(self, index: int) -> str:
+        """Where the sample is found, for a message: "calib.npz, sample 5"."""
+        return f"{self.label}, sample {self.number_of(index)}"
 
     def subset(self, keep: Callable[[int], bool], label: str = "") -> DataSource:
         """The samples whose index `keep` accepts."""
@@ -63,12 +69,20 @@ class DataSource:
         def chosen() -> Iterator[Mapping[str, np.ndarray]]:
             return (raw for i, raw in enumerate(self.open()) if keep(i))
 
-        return replace(self, label=label or self.label, count=count, open=chosen)
+        def number_of(index: int) -> int:
+            return self.number_of(next(itertools.islice(filter(keep, itertools.count()), index, None)))
+
+        return replace(self, label=label or self.label, count=count, open=chosen, number_of=number_of)
 
     def followed_by(self, other: DataSource) -> DataSource:
         """These samples and then those of another source for the same model."""
         count = None if self.count is None or other.count is None else self.count + other.count
-        return replace(self, count=count, open=lambda: itertools.chain(self.open(), other.open()))
+
+        def number_of(index: int) -> int:
+            own = self.count is None or index < self.count
+            return self.number_of(index) if own else other.number_of(index - (self.count or 0))
+
+        return replace(self, count=count, open=lambda: itertools.chain(self.open(), other.open()), number_of=number_of)
 
     def limited(self, number: int | None) -> DataSource:
         """At most `number` samples: spread evenly when the count is known (data is often sorted), else the first."""
@@ -104,7 +118,7 @@ class DataSource:
         """Which sample holds a value in one input, for a message: "calib.npz, sample 3"; else where they come from."""
         for index, feeds in enumerate(self.samples(finite=False)):
             if name in feeds and bool((feeds[name] == value).any()):
-                return f"{self.label}, sample {index}"
+                return self.place(index)
         return self.label
 
     def first(self) -> Feeds:

@@ -185,4 +185,13 @@ def test_weights_in_external_data_are_taken_along(tmp_path: Path) -> None:
     data = {"x": np.random.default_rng(0).standard_normal((16, 256)).astype(np.float32)}
     found = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", data=data, time_limit=5, smallest=True)
     assert [c.note for c in found.frontier if c.fidelity is None and c.latency is None] == []
+    assert {c.fidelity.samples for c in found.frontier if c.within_budget and c.fidelity} == {16}
     assert found.ok and sorted(p.name for p in tmp_path.iterdir()) == ["m.data", "m.onnx", "q.onnx"]
+
+
+def test_small_models_are_judged_on_more_samples_than_are_held_out(tmp_path: Path) -> None:
+    proto = build([helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": weights(64, 64)}, {"x": ["n", 64]}, {"y": []})
+    onnx.save(proto, tmp_path / "m.onnx")
+    data = {"x": np.random.default_rng(0).standard_normal((300, 64)).astype(np.float32)}
+    found = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", data=data, time_limit=5, smallest=True)
+    assert max(c.fidelity.samples for c in found.frontier if c.fidelity) == 256

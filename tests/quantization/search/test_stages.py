@@ -123,9 +123,18 @@ def test_what_is_no_better_than_one_that_was_repaired_is_not_repaired(
 
 @pytest.mark.parametrize(("values", "samples"), [(0, 8), (125_000, 8), (400_000, 2), (1_000_001, 1)])
 def test_models_with_large_activations_are_judged_a_few_samples_at_once(values: int, samples: int) -> None:
-    seen = Observed(histogram=False)
-    seen.elements = values
-    assert module._judged_at_once({"a": seen} if values else {}) == samples
+    assert module._judged_at_once(seen(values)) == samples
+
+
+@pytest.mark.parametrize(("values", "samples"), [(0, 64), (1000, 256), (500_000, 100), (2_000_000, 64)])
+def test_the_smaller_a_model_is_the_more_samples_judge_it(values: int, samples: int) -> None:
+    assert module._judged_in_all(seen(values)) == samples
+
+
+def seen(values: int) -> dict[str, Observed]:
+    one = Observed(histogram=False)
+    one.elements = values
+    return {"a": one} if values else {}
 
 
 def test_of_equally_fast_ones_the_most_accurate_wins_unless_the_fastest_is_accurate_enough() -> None:

@@ -222,3 +222,14 @@ def test_scalar_inputs_are_arrays_without_dims(tmp_path: Path, scale: np.ndarray
     assert [float(s) for s in found] == expected
     given = open_data([{"x": VALUES[:1], "s": np.float32(3)}], specs).first()["s"]
     assert isinstance(given, np.ndarray)
+
+
+def test_a_sample_is_named_by_its_number_in_the_file() -> None:
+    bad = VALUES.copy()
+    bad[5] = np.nan
+    source = open_data({"x": bad}, SPECS)
+    measured, held_out = source.subset(lambda i: i % 4 != 3), source.subset(lambda i: i % 4 == 3)
+    with pytest.raises(InputError, match="sample 5"):
+        list(measured.samples())
+    both = held_out.followed_by(measured.limited(3))
+    assert [both.place(i).rpartition(" ")[2] for i in range(5)] == ["3", "7", "0", "4", "9"]

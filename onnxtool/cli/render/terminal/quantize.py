@@ -102,7 +102,8 @@ def error(found: Fidelity | None) -> str:
         agreement += f", weakest {found.weakest} at {number(found.column_db)} dB"
     if found.neighbours is not None:
         agreement += f", {found.neighbours * 100:.1f} % of neighbours kept"
-    return f"SQNR {number(found.sqnr_db)} dB, cosine {cosine(found.cosine)}{agreement} ({found.samples} samples)"
+    samples = f"{found.samples} sample{'' if found.samples == 1 else 's'}"
+    return f"SQNR {number(found.sqnr_db)} dB, cosine {cosine(found.cosine)}{agreement} ({samples})"
 
 
 def _kernels(kernels: Mapping[str, int], limit: int | None) -> str:
