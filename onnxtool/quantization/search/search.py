@@ -491,11 +491,10 @@ def search(
         needed += [name for name in channels if name not in needed]
         shown = _timely(measured, clock, "calibration")
         seen = observe(job.prepared, needed, shown, histogram=True, channels=channels)
-    if measured is not None:
-        _, held_out = job.split(_judged_in_all(seen))
-    shown = held_out.limited(_judged_in_all(seen)).until(
-        clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging")
-    )
+    judged = _judged_in_all(seen)
+    if judged > HELD_OUT_SAMPLES:
+        _, held_out = job.split(judged)
+    shown = held_out.limited(judged).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
     judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(seen))
     table = None if target is None else table_named(target)
     guess = None
