@@ -19,7 +19,6 @@ from onnxtool.model.ir.queries import is_op
 from onnxtool.quantization.algorithms.weight_only import DOMAIN, Blocks, blockable, quantize_blocks
 
 _KEEP_BELOW = 1_000_000_000  # bytes of float weights up to which blocks, once computed, are kept for the next candidate
-_SMALL = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -148,17 +147,8 @@ def write_blocks(model: ir.Model, plan: WeightPlan, store: BlockStore) -> dict[s
     if embedding is not None:
         _lookup(model, *embedding, plan, made, store)
     remove_unused(model)
-    read_small(model)
     model.graph.opset_imports.setdefault(DOMAIN, 1)
     return counts
-
-
-def read_small(model: ir.Model) -> None:
-    """Take small weights into memory: what is written without external data must not point into the source's."""
-    for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes < _SMALL:
-            value.const_value = ir.Tensor(tensor.numpy().copy(), name=tensor.name)
 
 
 def _gives_logits(node: ir.Node, model: ir.Model) -> bool:

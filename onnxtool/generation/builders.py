@@ -47,8 +47,8 @@ class GraphBuilder:
         """The package is there."""
         return find_spec(self.module) is not None
 
-    def command(self, source: Path, output: Path, scratch: Path, tied: bool) -> list[str]:
-        """The command line that builds `output` (a folder) from `source`."""
+    def command(self, source: Path, output: Path, scratch: Path, tied: bool, adapter: Path | None = None) -> list[str]:
+        """The command line that builds `output` (a folder) from `source`, with an adapter's products beside its own."""
         if self.module == "mobius":
             options = ["--ep", "cpu", "--runtime", "ort-genai", "--dtype", "f32"]
             return [sys.executable, "-m", "mobius", "build", "--config", str(source), *options, str(output)]
@@ -57,6 +57,7 @@ class GraphBuilder:
         # Run as a script: as a module it would import the package, and look for its own parts beside itself.
         script = Path(spec.submodule_search_locations[0]) / "models" / "builder.py"
         extra = ["hf_token=false", *(["shared_embeddings=true"] if tied else [])]
+        extra += [] if adapter is None else [f"adapter_path={adapter}"]
         paths = ["-i", str(source), "-o", str(output), "-c", str(scratch / "cache")]
         run = [sys.executable, "-m", "onnxtool.generation.genai_builder", str(script)]
         return [*run, *paths, "-p", "fp32", "-e", "cpu", "--extra_options", *extra]
@@ -91,11 +92,14 @@ class Build:
 
 
 @contextmanager
-def start(builder: GraphBuilder, source: Path, output: Path, tied: bool) -> Iterator[Build]:
+def start(
+    builder: GraphBuilder, source: Path, output: Path, tied: bool, adapter: Path | None = None
+) -> Iterator[Build]:
     """Run a builder beside what the block does; it is ended with the block."""
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         log = Path(scratch) / "log.txt"
-        command = builder.command(source.resolve(), output.resolve(), Path(scratch), tied)
+        apart = None if adapter is None else adapter.resolve()
+        command = builder.command(source.resolve(), output.resolve(), Path(scratch), tied, apart)
         with open(log, "wb") as file:
             process = subprocess.Popen(
                 command,

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from onnxtool import progress
-from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
+from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.generation import builders
+from onnxtool.generation.adapters import ADAPTER, set_apart
 from onnxtool.generation.block_weights import write_blocks
 from onnxtool.generation.bundle import CONFIG, Bundle
 from onnxtool.generation.decoder import Decoder
@@ -69,6 +70,7 @@ def convert_text_model(
     *,
     trust: bool = False,
     adapter: Path | None = None,
+    separate_adapter: bool = False,
     eval_text: Path | None = None,
     rtol: float = 1e-3,
 ) -> BundleReport:
@@ -79,6 +81,7 @@ def convert_text_model(
         output: the folder to write; a bundle that is there is replaced as a whole.
         trust: load pickled weights, and code that the folder brings.
         adapter: a folder with a LoRA adapter, which is merged into the weights.
+        separate_adapter: keep it apart instead, in the runtime's adapter format (`adapters.ADAPTER`).
         eval_text: a text to measure the perplexity on; None for the bundled one.
         rtol: tolerance of the logits, as a share of the largest.
 
@@ -87,15 +90,18 @@ def convert_text_model(
 
     Raises:
         InputError, UnsupportedError, UnsafeError, MissingExtraError: as what is read finds.
-        UsageError: the output is a file, or a folder with something else in it.
+        UsageError: the output is a file, or a folder with something else in it; no adapter to keep apart.
     """
     source, output = Path(source), Path(output)
     check_output(output)
+    if separate_adapter and adapter is None:
+        raise UsageError("--separate-adapter goes with --adapter.")
     opened = open_source(source, trust=trust)
     text = load_text(eval_text)
     size = source.stat().st_size if source.is_file() else sum(f.stat().st_size for f in source.glob("*.safetensors"))
     with progress.task("converting", 3) as task, guarded("converting the language model", size, pace=_PACE):
-        return _Conversion(opened, output, trust, adapter, text, rtol).run(task)
+        merged, apart = (None, adapter) if separate_adapter else (adapter, None)
+        return _Conversion(opened, output, trust, merged, apart, text, rtol).run(task)
 
 
 class _Conversion:
@@ -105,10 +111,11 @@ class _Conversion:
         output: Path,
         trust: bool,
         adapter: Path | None,
+        apart: Path | None,
         text: tuple[str, str],
         rtol: float,
     ) -> None:
-        self.source, self.output, self.trust, self.adapter = source, output, trust, adapter
+        self.source, self.output, self.trust, self.adapter, self.apart = source, output, trust, adapter, apart
         self.text, self.rtol = text, rtol
         self.seconds: dict[str, float] = {}
         self.refused: list[str] = []
@@ -116,7 +123,8 @@ class _Conversion:
         self._last = time.perf_counter()
 
     def run(self, task: progress.Task) -> BundleReport:
-        candidates = [b for b in builders.BUILDERS if b.installed]
+        # mobius has no form for adapters.
+        candidates = [b for b in builders.BUILDERS if b.installed and (self.apart is None or b is builders.GENAI)]
         if not candidates:
             raise MissingExtraError(str(self.source.path), "onnxruntime-genai", "generation")
         with ExitStack() as stack, staged_folder(self.output) as staged:
@@ -125,7 +133,7 @@ class _Conversion:
             tied = bool(self.source.config.get("tie_word_embeddings", False))
             first = None
             if direct:  # the first builder works while the reference is loaded
-                first = stack.enter_context(builders.start(candidates[0], self.source.path, staged, tied))
+                first = stack.enter_context(builders.start(candidates[0], self.source.path, staged, tied, self.apart))
             reference = Reference(self.source, trust=self.trust, adapter=self.adapter)
             self._clock("load")
             task.advance()
@@ -137,7 +145,7 @@ class _Conversion:
             best: tuple[Bundle, _Proof, str] | None = None
             for builder in candidates:
                 if first is None:
-                    first = stack.enter_context(builders.start(builder, folder, staged, reference.tied))
+                    first = stack.enter_context(builders.start(builder, folder, staged, reference.tied, self.apart))
                 said, first = first.wait(), None
                 self._clock("build")
                 if said is not None or not (staged / CONFIG).is_file():
@@ -146,7 +154,10 @@ class _Conversion:
                     continue
                 try:
                     bundle = self._repaired(staged, reference)
+                    adapted = 0 if self.apart is None else set_apart(bundle)
                     proof = self._proven(bundle, reference)
+                    if self.apart is not None and not proof.fault(self.rtol):
+                        proof = self._proven_adapted(bundle, proof, adapted, self.apart)
                 except OnnxToolError as error:
                     self.refused.append(f"{builder.name}: {error}".replace(f"{staged}{os.sep}", ""))
                     _empty(staged)
@@ -193,6 +204,19 @@ class _Conversion:
         if all(p.within(self.rtol) for p in prompts):
             measured, losses = perplexity(decoder, tokenizer, *self.text, tokens=_PERPLEXITY_TOKENS)
         return _Proof(prompts, text, runtime, measured, losses)
+
+    def _proven_adapted(self, bundle: Bundle, proof: _Proof, adapted: int, folder: Path) -> _Proof:
+        """Prove the bundle with its adapter too; the source has it merged into its weights."""
+        reference = Reference(self.source, trust=self.trust, adapter=folder)
+        decoder = Decoder(bundle, adapter=bundle.folder / ADAPTER)
+        prompts = tuple(prove_tokens(decoder, reference))
+        runtime = prove_runtime(decoder, reference.encode(PROMPTS[1]) or [0])
+        self.notes.append(
+            f"the adapter {folder.name} is kept apart in {ADAPTER} (beside {adapted} products of the model); all was "
+            f"proven without it, and tokens with it too: run BUNDLE --adapter BUNDLE/{ADAPTER}"
+        )
+        failed = runtime if runtime is not None and not runtime.ok else proof.runtime
+        return replace(proof, prompts=(*proof.prompts, *prompts), runtime=failed)
 
     def _keep_blocks(self, bundle: Bundle, reference: np.ndarray, scratch: Path) -> None:
         """Store a GGUF file's weights as the blocks that they were, where that predicts the text as well."""

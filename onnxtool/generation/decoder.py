@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
 
 from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.generation.adapters import read_adapter
 from onnxtool.generation.bundle import Bundle
 from onnxtool.model.io import read_proto
 from onnxtool.runtime.huge_pages import use_huge_pages
@@ -33,6 +35,7 @@ class Decoder:
 
     Attributes:
         bundle: where it is from.
+        adapter: whose weights are added, or None.
         length: tokens in the cache.
         capacity: tokens that the cache has room for.
     """
@@ -43,6 +46,7 @@ class Decoder:
         options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
         *,
         generates: bool = False,
+        adapter: Path | None = None,
     ) -> None:
         """Load the model.
 
@@ -50,12 +54,13 @@ class Decoder:
             bundle: where it is.
             options: of the session.
             generates: many tokens will come, one after the other: worth to prepare the memory for.
+            adapter: an .onnx_adapter file, whose weights are added.
 
         Raises:
             InputError, UnsupportedError, ResourceError: as `create_session`; also for a model that is not a decoder
-                with a cache of one key and one value for each layer.
+                with a cache of one key and one value for each layer, or an adapter of another one.
         """
-        self.bundle = bundle
+        self.bundle, self.adapter = bundle, adapter
         self.session = create_session(bundle.model, options)
         if generates and bundle.model_bytes > _HUGE_PAGES_ABOVE:
             use_huge_pages()
@@ -80,6 +85,11 @@ class Decoder:
         self._shared = bundle.shared_cache and _writes_in_place(bundle)
         self._cache: list[ort.OrtValue] = []
         self._binding = self.session.io_binding()
+        if adapter is not None:
+            known = {i.name: i.shape for i in self.session.get_overridable_initializers()}
+            self._weights = read_adapter(adapter, known)  # holds the memory that is bound
+            for name, weight in self._weights.items():
+                self._binding.bind_ortvalue_input(name, weight)
         self.length = self.capacity = self.batch = 0
 
     def start(self, capacity: int, batch: int = 1) -> None:

@@ -29,6 +29,7 @@ def generate(
     sampling: Sampling = Sampling(),  # noqa: B008  (frozen)
     stop: Sequence[str] = (),
     threads: int | None = None,
+    adapter: Path | None = None,
     write: Callable[[str], None] | None = None,
 ) -> GenerateReport:
     """Continue a text, or answer in a chat.
@@ -41,6 +42,7 @@ def generate(
         sampling: how tokens are chosen.
         stop: texts at which the answer ends; they are not part of it.
         threads: of the runtime; None for all cores.
+        adapter: an .onnx_adapter file, whose weights are added (see `convert --separate-adapter`).
         write: called with each new piece of text as soon as it is certain, at the end with an empty one.
 
     Raises:
@@ -58,7 +60,8 @@ def generate(
         raise InputError("the prompt has no tokens.")
     _verify_room(bundle, ids)
     began = time.perf_counter()
-    decoder = Decoder(bundle, SessionOptions(threads=threads, spinning="always"), generates=max_tokens > _MANY)
+    session = SessionOptions(threads=threads, spinning="always")
+    decoder = Decoder(bundle, session, generates=max_tokens > _MANY, adapter=adapter)
     loaded = time.perf_counter()
     stream = TextStream(tokenizer, stop, write or (lambda _: None))
     tokens, ended, first = continue_tokens(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
@@ -231,14 +232,14 @@ def prove_runtime(decoder: Decoder, ids: Sequence[int], tokens: int = NEW_TOKENS
         if len(own) < tokens:
             logits = decoder.run(np.asarray(own[-1:]))[-1]
     try:
-        other = runtime_tokens(bundle, ids, tokens)
+        other = runtime_tokens(bundle, ids, tokens, decoder.adapter)
     except Exception as error:
         return RuntimeProof(len(own), 0, False, " ".join(str(error).split())[:200])
     equal = sum(a == b for a, b in zip(own, other, strict=False))
     return RuntimeProof(len(own), equal, len(own) == len(other))
 
 
-def runtime_tokens(bundle: Bundle, ids: Sequence[int], tokens: int) -> list[int]:
+def runtime_tokens(bundle: Bundle, ids: Sequence[int], tokens: int, adapter: Path | None = None) -> list[int]:
     """New tokens of the onnxruntime-genai runtime, greedily, with the one that ends the text."""
     import onnxruntime_genai as genai
 
@@ -246,6 +247,10 @@ def runtime_tokens(bundle: Bundle, ids: Sequence[int], tokens: int) -> list[int]
     settings = genai.GeneratorParams(model)
     settings.set_search_options(max_length=len(ids) + tokens, do_sample=False, repetition_penalty=1.0)
     generator = genai.Generator(model, settings)
+    if adapter is not None:
+        adapters = genai.Adapters(model)
+        adapters.load(str(adapter), adapter.name)
+        generator.set_active_adapter(adapters, adapter.name)
     generator.append_tokens(np.asarray(ids, np.int32))
     found: list[int] = []
     while not generator.is_done():

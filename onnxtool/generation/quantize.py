@@ -16,13 +16,13 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.errors import UsageError
+from onnxtool.generation.adapters import adapted
 from onnxtool.generation.block_weights import (
     BlockFormat,
     BlockStore,
     WeightPlan,
     head_of,
     products,
-    read_small,
     write_blocks,
 )
 from onnxtool.generation.bundle import PROVENANCE, Bundle
@@ -263,9 +263,10 @@ class _Search:
         smoothed = [str(v.name) for w, v in inputs.items() if v is not None and w in names and _scalable(v)]
         if head is not None:
             smoothed = [n for n in smoothed if n != names.get(_weight_name(head))]
+        unscalable = {str(v.name) for v in adapted(model)}
+        smoothed = [n for n in smoothed if n not in unscalable]
         few = input_moments(self.bundle, list(dict.fromkeys(smoothed)), tokens[:_SMOOTHING_TEXTS])
         smooth(model, {n: np.sqrt(np.diag(m)) for n, m in few.items()}, _SMOOTHING)
-        read_small(model)
         folder = self._folder("smoothed")
         io.save(model, folder / self.bundle.model.name, external=True)
         found = Bundle.open(folder)

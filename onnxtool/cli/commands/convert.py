@@ -103,6 +103,14 @@ def command(
             show_default=False,
         ),
     ] = None,
+    separate_adapter: Annotated[
+        bool,
+        typer.Option(
+            "--separate-adapter",
+            help="Keep it apart instead, as a file for run --adapter.",
+            rich_help_panel=_PYTORCH,
+        ),
+    ] = False,
     eval_text: Annotated[
         Path | None,
         typer.Option(
@@ -168,14 +176,24 @@ def command(
         if source is not None and wants_bundle(source, output, task):
             from onnxtool.generation.convert import convert_text_model
 
-            out.emit(convert_text_model(source, output, trust=trust, adapter=adapter, eval_text=eval_text, rtol=rtol))
+            out.emit(
+                convert_text_model(
+                    source,
+                    output,
+                    trust=trust,
+                    adapter=adapter,
+                    separate_adapter=separate_adapter,
+                    eval_text=eval_text,
+                    rtol=rtol,
+                )
+            )
             return
         from onnxtool.generation.encoder_decoder import convert_encoder_decoder, wants_encoder_decoder
 
         if source is not None and wants_encoder_decoder(source, output, task):
             out.emit(convert_encoder_decoder(source, output, task=task, trust=trust, rtol=rtol))
             return
-        if adapter is not None or eval_text is not None:
+        if adapter is not None or separate_adapter or eval_text is not None:
             from onnxtool.errors import UsageError
 
             raise UsageError("--adapter and --eval go with a language model and a folder to write: -o BUNDLE/.")

@@ -75,6 +75,16 @@ def command(
             rich_help_panel=_BUNDLE,
         ),
     ] = 1.0,
+    adapter: Annotated[
+        Path | None,
+        typer.Option(
+            "--adapter",
+            metavar="FILE.onnx_adapter",
+            help="Add the weights of a LoRA adapter that was kept apart.",
+            rich_help_panel=_BUNDLE,
+            show_default=False,
+        ),
+    ] = None,
     stop: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,6 +120,7 @@ def command(
                 sampling=Sampling(temperature, top_p=top_p, seed=seed),
                 stop=stop or (),
                 threads=threads,
+                adapter=adapter,
                 write=_writer(json, verbose),
             )
             out.emit(answer)

@@ -39,6 +39,45 @@ def to_bytes(model: ir.Model) -> bytes:
             value.const_value = tensor
 
 
+def take_in_the_rest(model: ir.Model) -> None:
+    """Read what `externalized` leaves in the model where it still lies in the source's data file, in place.
+
+    Exporters put tensors of a few bytes, and those of Constant nodes, into it too. Their references would point into a
+    file that is not there, or, where the new data file bears the old one's name, to other bytes of it.
+    """
+    import onnx_ir as ir
+
+    moved = {id(value) for value in large_initializers(model)}
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if id(value) not in moved and isinstance(value.const_value, ir.ExternalTensor):
+                value.const_value = _in_memory(value.const_value)
+        for node in graph:
+            _take_in_attributes(node)
+    for function in model.functions.values():
+        for node in function:
+            _take_in_attributes(node)
+
+
+def _take_in_attributes(node: ir.Node) -> None:
+    import onnx_ir as ir
+
+    for name, attribute in list(node.attributes.items()):
+        if attribute.is_ref():
+            continue
+        if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
+            node.attributes.add(ir.AttrTensor(name, _in_memory(attribute.value)))
+        elif attribute.type == ir.AttributeType.TENSORS:
+            tensors = [_in_memory(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
+            node.attributes.add(ir.AttrTensors(name, tensors))
+
+
+def _in_memory(tensor: ir.ExternalTensor) -> ir.TensorProtocol:
+    import onnx_ir as ir
+
+    return ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name)
+
+
 def externalized(model: ir.Model, data: Path) -> onnx.ModelProto:
     """Write the large weights to `data`, one after the other, and give the model that refers to them."""
     import onnx_ir as ir

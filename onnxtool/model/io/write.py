@@ -17,7 +17,15 @@ from onnxtool.errors import OnnxToolError, ResourceError, UsageError
 from onnxtool.model.io.atomic import fill, locked, replace, settled, staged, sweep, sync
 from onnxtool.model.io.protobuf_stream import serialized_pieces
 from onnxtool.model.io.read import external_files, load
-from onnxtool.model.io.serialize import bytes_in, externalized, large_initializers, move_out, to_proto, weight_bytes
+from onnxtool.model.io.serialize import (
+    bytes_in,
+    externalized,
+    large_initializers,
+    move_out,
+    take_in_the_rest,
+    to_proto,
+    weight_bytes,
+)
 from onnxtool.model.provenance.digest import DIGEST_KEY, file_digest, seal, sealed
 from onnxtool.model.safety.limits import DEFAULT, PROTOBUF_LIMIT
 from onnxtool.model.safety.tensors import all_tensors
@@ -125,6 +133,7 @@ def copy_model(source: Path, path: Path) -> None:
 
 
 def _save_external(model: ir.Model, path: Path, spill: Path | None, spare: tuple[int, Mapping[str, str]] | None) -> int:
+    take_in_the_rest(model)
     with staged(path.with_name(path.name + ".data")) as fresh, staged(path) as temporary:
         # A spill with much that the model no longer refers to (merged duplicates) is not worth keeping.
         fits = spill is not None and spill.parent == path.parent
