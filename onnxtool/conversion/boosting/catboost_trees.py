@@ -51,7 +51,8 @@ def is_taken(estimator: Any) -> bool:
     except Exception:  # models read from a file know less
         return False
     other = options.get("grow_policy", "SymmetricTree") != "SymmetricTree"
-    return other or str(options.get("loss_function", "")).startswith("MultiRMSE")
+    several = str(options.get("loss_function", "")).startswith(("MultiRMSE", "MultiQuantile"))
+    return bool(other or several or estimator.get_scale_and_bias()[0] != 1)
 
 
 def export_trees(estimator: Any, folder: Path) -> onnx.ModelProto:

@@ -66,7 +66,43 @@ def missing_number(estimator: Any) -> float | None:
     return float(missing) if isinstance(missing, (int, float)) and not np.isnan(missing) else None
 
 
+def category_notes(estimator: Any) -> list[str]:
+    """How LightGBM numbers the categories of the table that it was fitted on: the ONNX file takes the numbers."""
+    booster = getattr(estimator, "booster_", estimator)
+    known = getattr(booster, "pandas_categorical", None) or ()
+    shown = [", ".join(f"{value} is {code}" for code, value in enumerate(values[:5])) for values in known]
+    return [f"categories are given to the ONNX file as numbers: {text}" for text in shown]
+
+
+def _whole_categories(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+    """LightGBM 4 drops the fraction of a category before it looks it up (`CategoricalDecision` of its tree.h)."""
+    from onnx import helper, numpy_helper
+
+    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    pairs = zip(given["nodes_modes"], given["nodes_featureids"], strict=True)
+    columns = sorted({feature for mode, feature in pairs if mode == b"BRANCH_EQ"})
+    if not columns:
+        return
+    width = getattr(estimator, "booster_", estimator).num_feature()
+    chosen = np.isin(np.arange(width), columns).reshape(1, -1)
+    x, names = node.input[0], {n: f"{node.input[0]}.{n}" for n in ("size", "floor", "sign", "whole", "category", "is")}
+    make = helper.make_node
+    nodes = [
+        make("Abs", [x], [names["size"]]),
+        make("Floor", [names["size"]], [names["floor"]]),
+        make("Sign", [x], [names["sign"]]),
+        make("Mul", [names["floor"], names["sign"]], [names["whole"]]),
+        make("Where", [names["is"], names["whole"], x], [names["category"]]),
+    ]
+    proto.graph.initializer.append(numpy_helper.from_array(chosen, names["is"]))
+    node.input[0] = names["category"]
+    place = next(i for i, other in enumerate(proto.graph.node) if list(other.output) == list(node.output))
+    for number, made in enumerate(nodes):
+        proto.graph.node.insert(place + number, made)
+
+
 def _lightgbm(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+    _whole_categories(proto, node, estimator)
     text = _text(estimator)
     objective = objective_of(text)
     words = dict(word.partition(":")[::2] for word in objective.split(" ")[1:])

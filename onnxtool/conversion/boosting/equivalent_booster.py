@@ -35,7 +35,7 @@ def _without_dropout(estimator: Any) -> Any:
 
     booster = booster_of(estimator)
     if learner_of(booster)["gradient_booster"]["name"] != "dart":
-        return estimator
+        return _without_names(estimator, booster)
     model = json.loads(bytes(booster.save_raw("json")))
     dart = model["learner"]["gradient_booster"]
     plain = dart["gbtree"]
@@ -46,10 +46,22 @@ def _without_dropout(estimator: Any) -> Any:
                 values[leaf] *= weight
     model["learner"]["gradient_booster"] = {**plain, "name": "gbtree"}
     weighted = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
+    weighted.feature_names = None
     if booster is estimator:
         return weighted
     found = copy.copy(estimator)
     found._Booster, found.booster = weighted, "gbtree"
+    return found
+
+
+def _without_names(estimator: Any, booster: Any) -> Any:
+    """Of XGBoost: onnxmltools 1.16 knows features by numbers alone, and a table's columns have names."""
+    if booster.feature_names is None or booster is estimator:
+        return estimator
+    numbered = booster.copy()
+    numbered.feature_names = None
+    found = copy.copy(estimator)
+    found._Booster = numbered
     return found
 
 
@@ -60,6 +72,8 @@ def _plain(estimator: Any) -> Any:
     booster = getattr(estimator, "booster_", estimator)
     text = given = str(booster.model_to_string())
     objective = objective_of(text)
+    if objective == "" and not hasattr(estimator, "classes_"):  # one of the user's own: it gives the sums
+        text = text.replace("\nfeature_names=", "\nobjective=regression\nfeature_names=", 1)
     if objective.partition(" ")[0] in LINKS:
         text = text.replace(f"\nobjective={objective}\n", "\nobjective=regression\n", 1)
     if "\naverage_output\n" in text and "\nis_linear=1" not in text:

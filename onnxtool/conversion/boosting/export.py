@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.boosting.catboost_trees import export_trees, is_taken
-from onnxtool.conversion.boosting.dropped import dropped_options, missing_number, put_right
+from onnxtool.conversion.boosting.dropped import category_notes, dropped_options, missing_number, put_right
 from onnxtool.conversion.boosting.equivalent_booster import equivalent
 from onnxtool.conversion.boosting.linear_booster import add_as_step, export_linear, is_linear
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
@@ -56,6 +56,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
             raise UnsupportedError(f"{model.form}{what}: cannot be converted: {reason[:300]}") from error
     model.dropped = tuple(dropped_options(model.estimator))
     put_right(proto, model.estimator)
+    model.notes.extend(category_notes(model.estimator))
     without_zipmap(proto)
     if zipmap and len(model.outputs) == 2:
         _with_zipmap(proto, model)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 _ZERO = np.float32(-1e-35)
+_ENDLESS = 1e300
 # skl2onnx 1.20 copies trees by this function, which it imports by name into several modules.
 _COPY = "add_tree_to_attribute_pairs"
 
@@ -74,18 +75,22 @@ def _with_thresholds(plain: Any) -> Any:
         values, modes = attributes.get("nodes_values"), attributes.get("nodes_modes")
         if isinstance(values, list) and modes is not None and len(modes) == len(values):
             attributes["nodes_values"] = [
-                _beside_zero(rounded_down(v)) if m == "BRANCH_LEQ" else v for v, m in zip(values, modes, strict=True)
+                _of_lightgbm(v) if m == "BRANCH_LEQ" else v for v, m in zip(values, modes, strict=True)
             ]
         return plain(self, *arguments, **attributes)
 
     return add_node
 
 
-def _beside_zero(threshold: float) -> float:
+def _of_lightgbm(threshold: float) -> float:
     """LightGBM 4 takes numbers of up to 1e-35 for zero (kZeroThreshold) before it compares them with its thresholds, of
-    which -1e-35 is one wherever a feature holds zeros.
+    which -1e-35 is one wherever a feature holds zeros. It parts missing values from all others, infinity among them, by
+    an infinite threshold, for which its JSON form has a large number.
     """
-    return float(np.nextafter(_ZERO, np.float32(-np.inf))) if threshold == float(_ZERO) else threshold
+    if threshold >= _ENDLESS:
+        return float("inf")
+    found = rounded_down(threshold)
+    return float(np.nextafter(_ZERO, np.float32(-np.inf))) if found == float(_ZERO) else found
 
 
 def _adjusting(plain: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.boosting.dropped import dropped_options, put_right
+from onnxtool.conversion.boosting.dropped import category_notes, dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
 from onnxtool.conversion.sklearn import (
     chains,
@@ -100,6 +100,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     last = last_step(model.estimator)
     model.dropped = (*dropped_options(last), *chosen_options(model.estimator))
     put_right(proto, last)
+    model.notes.extend(category_notes(last))
     runner = clean_up(proto, model)
     if runner is not None:
         note_flips(model, runner)

@@ -29,7 +29,12 @@ def run(model: Any, folder: Path, rows: np.ndarray) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(
     ("loss", "growth"),
-    [("RMSE", {"grow_policy": "Depthwise"}), ("Poisson", {"grow_policy": "Lossguide"}), ("MultiRMSE", {})],
+    [
+        ("RMSE", {"grow_policy": "Depthwise"}),
+        ("Poisson", {"grow_policy": "Lossguide"}),
+        ("MultiRMSE", {}),
+        ("MultiQuantile:alpha=0.2,0.8", {}),
+    ],
 )
 def test_regressors(loss: str, growth: dict[str, Any], tmp_path: Path) -> None:
     target = np.stack([X[:, 0], X[:, 1] * X[:, 2]], 1) if loss == "MultiRMSE" else np.abs(X[:, 0])
@@ -37,6 +42,13 @@ def test_regressors(loss: str, growth: dict[str, Any], tmp_path: Path) -> None:
     (found,) = run(model, tmp_path, HOLED)
     expected = model.predict(HOLED).reshape(len(HOLED), -1)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise"])
+def test_a_scale_of_the_users(policy: str, tmp_path: Path) -> None:
+    model = catboost.CatBoostRegressor(**QUIET, grow_policy=policy).fit(HOLED, X[:, 0])
+    model.set_scale_and_bias(2.0, 1.0)
+    np.testing.assert_allclose(run(model, tmp_path, HOLED)[0][:, 0], model.predict(HOLED), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

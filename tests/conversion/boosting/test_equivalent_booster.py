@@ -64,3 +64,51 @@ def test_what_needs_no_change_is_not_copied() -> None:
         lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(ROWS, VALUES),
     ):
         assert equivalent(booster) is booster
+
+
+def run(model: Any, folder: Path, rows: np.ndarray, *, prove: bool = False) -> np.ndarray:
+    report = onnxtool.convert(model, folder / "out.onnx", verify_result=prove, effort="quick")
+    assert report.ok
+    session = onnxruntime.InferenceSession(folder / "out.onnx")
+    return session.run(None, {session.get_inputs()[0].name: rows})[-1]
+
+
+@pytest.mark.parametrize("kind", ["XGBRegressor", "XGBClassifier"])
+def test_columns_with_names(kind: str, tmp_path: Path) -> None:
+    table = pytest.importorskip("pandas").DataFrame(ROWS, columns=["age", "city", "x y", "f9"])
+    model = getattr(xgboost, kind)(n_estimators=3).fit(table, CLASSES)
+    expected = model.predict_proba(table) if "Classifier" in kind else model.predict(table).reshape(-1, 1)
+    np.testing.assert_allclose(run(model, tmp_path, ROWS), expected, rtol=1e-4, atol=1e-5)
+    assert model.get_booster().feature_names == list(table.columns)
+
+
+def test_missing_values_apart_from_all_others(tmp_path: Path) -> None:
+    holed = np.where(RANDOM.random(ROWS.shape) < 0.3, np.nan, ROWS).astype(np.float32)
+    target = np.where(np.isnan(holed[:, 0]), 5.0, 0.0)
+    model = lightgbm.LGBMRegressor(n_estimators=3, verbose=-1).fit(holed, target)
+    rows = np.repeat(np.array([[np.inf], [-np.inf], [3.4e38], [np.nan], [0]], np.float32), 4, axis=1)
+    np.testing.assert_allclose(run(model, tmp_path, rows)[:, 0], model.predict(rows.astype(float)), rtol=1e-5)
+
+
+def test_categories_without_their_fraction(tmp_path: Path) -> None:
+    rows = np.c_[RANDOM.integers(0, 9, 300), ROWS[:, :2]].astype(np.float32)
+    target = np.isin(rows[:, 0], [1, 4, 6]) * 3.0 + rows[:, 1]
+    model = lightgbm.LGBMRegressor(n_estimators=4, verbose=-1, min_data_per_group=5, cat_smooth=1)
+    model.fit(rows, target, categorical_feature=[0])
+    tried = np.c_[np.array([0, 1, 4.7, -0.5, -1, 6.9, 40, np.nan, 1.5]), np.zeros((9, 2))].astype(np.float32)
+    found = run(model, tmp_path, tried, prove=True)[:, 0]
+    np.testing.assert_allclose(found, model.predict(tried.astype(float)), rtol=1e-5)
+
+
+def test_categories_of_a_table_are_told(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"city": pandas.Categorical(np.where(VALUES > 1, "Rome", "Oslo")), "x": ROWS[:, 0]})
+    model = lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(table, VALUES)
+    report = onnxtool.convert(model, tmp_path / "out.onnx", effort="quick")
+    assert any("Oslo is 0, Rome is 1" in note for note in report.notes)
+
+
+def test_an_objective_of_the_users_own_gives_the_sums(tmp_path: Path) -> None:
+    model = lightgbm.LGBMRegressor(n_estimators=3, verbose=-1, objective=lambda y, p: (p - y, np.ones_like(y)))
+    model.fit(ROWS, VALUES)
+    np.testing.assert_allclose(run(model, tmp_path, ROWS)[:, 0], model.predict(ROWS), rtol=1e-4, atol=1e-5)
