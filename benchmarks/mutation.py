@@ -102,7 +102,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "quantization/search/opened_candidates.py": ("quantization/search/test_opened_candidates.py",),
     "quantization/search/evaluator.py": ("quantization/search/test_evaluator.py",),
     "quantization/search/limits.py": ("quantization/search/test_stages.py",),
-    "quantization/search/sensitivity.py": ("quantization/search/test_accuracy_budget.py",),
+    "quantization/search/sensitivity.py": ("quantization/search/test_sensitivity.py",),
     "quantization/search/neighbourhood.py": ("quantization/search/test_neighbourhood.py",),
     "quantization/search/latency_refinement.py": ("quantization/search/test_latency_refinement.py",),
     "quantization/search/node_cost.py": ("quantization/search",),

@@ -9,6 +9,7 @@ from onnxtool.quantization.calibration.range_estimators import (
     BINS,
     Histogram,
     Observed,
+    _divergence,
     entropy_range,
     mse_range,
     percentile_range,
@@ -210,3 +211,25 @@ def test_percentile_of_all_ends_with_the_last_bin_however_sums_are_rounded() -> 
             assert percentile_range(histogram, 1.0)[1] == BINS
             return
     pytest.fail("no sums that are rounded so")
+
+
+def test_a_value_at_the_upper_end_doubles_the_range() -> None:
+    histogram = Histogram()
+    histogram.add(np.array([0.0, BINS - 1.0]))
+    assert histogram.width == 1.0
+    histogram.add(np.array([BINS - 0.5]))
+    assert histogram.width == 1.0
+    histogram.add(np.array([float(BINS)]))
+    assert histogram.width == 2.0 and histogram.total == 4
+
+
+def test_a_constant_has_a_millionth_of_its_value_for_a_range() -> None:
+    histogram = Histogram()
+    histogram.add(np.full(9, -5.0))
+    assert histogram.width == pytest.approx(5e-6 / (BINS - 1)) and histogram.origin == -5.0
+
+
+def test_values_that_share_a_level_are_taken_for_equally_frequent() -> None:
+    """Of bins 1, 3 | 0, 8 on two levels, a level's sum is shared by its bins that hold any: 2, 2 | 0, 8."""
+    p, q = np.array([1, 3, 8]) / 12, np.array([2, 2, 8]) / 12
+    assert _divergence(np.array([1.0, 3.0, 0.0, 8.0]), 4, 2) == pytest.approx((p * np.log(p / q)).sum())

@@ -227,7 +227,7 @@ def test_tiny_models_are_timed_with_three_pairs_of_sessions_and_the_middle_one_c
     assert lab.attempt(0.4).speed == 0.45 and len(lab.loaded) == 8, "not tiny"
 
 
-@pytest.mark.parametrize(("before", "short"), [(0.0029, True), (0.0031, False)])
+@pytest.mark.parametrize(("before", "short"), [(0.0029, True), (0.003, False)])
 def test_short_models_get_fresh_sessions_and_which_is_loaded_first_takes_turns(
     before: float, short: bool, lab: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +235,7 @@ def test_short_models_get_fresh_sessions_and_which_is_loaded_first_takes_turns(
 
     def leaders(opened: Any, *_: Any, **rest: Any) -> list[LatencyRatio]:
         told.append(rest)
-        told.extend(opened(block, [1]) for block in range(2))
+        told.extend(opened(block, [1]) for block in range(3))
         return [ratio(0.5), ratio(0.4)]
 
     monkeypatch.setattr(evaluator, "time_leaders", leaders)
@@ -246,10 +246,10 @@ def test_short_models_get_fresh_sessions_and_which_is_loaded_first_takes_turns(
     assert [t.latency for t in trials] == [ratio(0.5), ratio(0.4)]
     assert told[0] == {"short": short, "patience": 2.0}
     if short:
-        assert lab.loaded == ["candidate", "float", "float", "candidate"]
-        assert told[1:] == [["float", "candidate"]] * 2
+        assert lab.loaded == ["candidate", "float", "float", "candidate", "candidate", "float"]
+        assert told[1:] == [["float", "candidate"]] * 3
     else:
-        assert lab.loaded == [] and told[1:] == [["float", "0.1"]] * 2
+        assert lab.loaded == [] and told[1:] == [["float", "0.1"]] * 3
 
 
 def test_leaders_are_timed_with_the_usual_patience_unless_told(
@@ -280,3 +280,26 @@ def test_what_finds_nothing_to_fuse_in_the_float_model_is_not_tried(
     monkeypatch.setattr(evaluator, "fuse_floats", lambda *_: found)
     lab.job.prepared = cast(Any, SimpleNamespace(clone=lambda: None))  # type: ignore[misc]
     assert lab.fusable == fusable
+
+
+def test_what_was_never_timed_may_be_short(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluator, "time_leaders", lambda *_, short, **__: [ratio(0.5 if short else 0.9)])
+    trials = [Trial("a", QuantRecipe(smooth=0.2))]
+    lab.time_again(trials)
+    assert trials[0].speed == 0.5
+
+
+def test_without_a_figure_on_labels_nothing_is_within_their_budget() -> None:
+    fidelity = Fidelity(50.0, 1.0, None, 8, channel_db=50.0)
+    trial = Trial("a", QuantRecipe(), fidelity=fidelity)
+    assert trial.candidate(Budget(), False).within_budget
+    assert not trial.candidate(Budget(labelled=True), False).within_budget
+
+
+def test_fusions_that_cannot_be_made_are_none(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> int:
+        raise InputError("it does not fuse")
+
+    lab.job = cast(Any, SimpleNamespace(prepared=SimpleNamespace(clone=lambda: None)))
+    monkeypatch.setattr(evaluator, "fuse_floats", failing)
+    assert lab.fusable == ()
