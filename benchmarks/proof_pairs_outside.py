@@ -349,6 +349,13 @@ def _loops() -> Both:
 
 
 def _operators() -> Both:
+    beyond = constant("c", 0.25) + "q = {}(x, c)  y = Cast <to = 1> (q)"
+    yield from operators(
+        "at exactly a threshold, as a number", X4, beyond.format("Greater"), beyond.format("GreaterOrEqual")
+    )
+    yield from operators(
+        "integers through doubles", INTEGERS, "y = Identity(x)", "f = Cast <to = 11> (x)  y = Cast <to = 7> (f)"
+    )
     boxes = "g (float[1,20,4] x, float[1,1,20] z) => (int64[m,3] y)"
     nms = (
         constant("iou", 0.5).replace("()", "()")

@@ -17,10 +17,10 @@ from onnxtool.runtime.runner import Runner
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.masked import Kept, kept_positions, steady_outputs
 from onnxtool.validation.inputs.minimise import minimised
-from onnxtool.validation.inputs.noise import rounding_explains
+from onnxtool.validation.inputs.noise import differs_there_alone, rounding_explains
 from onnxtool.validation.inputs.observe import Observed, observe
 from onnxtool.validation.inputs.search import search
-from onnxtool.validation.inputs.trial import BROKEN, Budget, Effort, Feeds, Trial, count_elements
+from onnxtool.validation.inputs.trial import BROKEN, EXACTLY, Budget, Effort, Feeds, Trial, count_elements
 
 # Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
 _EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
@@ -162,7 +162,10 @@ def _excused(trial: Trial, report: CompareReport, reference: Runner | None, cand
     except OnnxToolError:
         return False
     names = {o.name: o.other_name or o.name for o in report.outputs}
-    return rounding_explains(reference, trial, actual, names, _as_reference(reference, candidate))
+    other = _as_reference(reference, candidate)
+    if trial.label.startswith(EXACTLY) and differs_there_alone(reference, other, trial.feeds, names):
+        return False
+    return rounding_explains(reference, trial, actual, names, other)
 
 
 def look(

@@ -29,6 +29,8 @@ _ROUNDED = 1e-6
 # differences.
 _STEADIER = 256.0
 _ANY = 1e30
+_AROUND = (-3, -2, -1, 1, 2, 3)  # steps of the last place
+_LEAST = 1e-30  # what zero is moved by steps of
 # A search towards larger differences picks the input on which rounding happens to do most, of all that it tries.
 SEARCHED = 4.0
 
@@ -70,6 +72,32 @@ def rounding_explains(
         draws = [np.asarray(m[name]) for m in moved if np.shape(m[name]) == own.shape]
         if not _explained(own, other, draws, factor) and not _tied(own, other, expected):
             return candidate is not None and _both_decide(reference, candidate, trial.feeds, expected, given, names)
+    return True
+
+
+def differs_there_alone(
+    reference: Runner, candidate: Callable[[Feeds], Mapping[str, Any]], feeds: Feeds, names: Mapping[str, str] | None
+) -> bool:
+    """Whether two models that differ on inputs of one number agree at the floats around it, on either side.
+
+    Then one of them takes that number to another side than the other does (greater, and greater or equal). Had rounding
+    moved the step of one, it would lie between other floats.
+    """
+    for steps in _AROUND:
+        made = {}
+        for name, array in feeds.items():
+            values = np.asarray(array)
+            if values.dtype.kind == "f":
+                values = values.astype(np.float64)
+                by = 2 * steps * _step(np.asarray(array).dtype) * np.maximum(np.abs(values), _LEAST)
+                values = (values + by).astype(np.asarray(array).dtype)
+            made[name] = values
+        found, theirs = _tried(reference.run, made), _tried(candidate, made)
+        if found is None or theirs is None:
+            return False
+        given = _by_own_names(theirs, found, names)
+        if any(_unequal_rows(np.asarray(a), np.asarray(given.get(n))).any() for n, a in found.items()):
+            return False
     return True
 
 

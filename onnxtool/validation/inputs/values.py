@@ -13,7 +13,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import ODD_MASK
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.kinds import Changed, cast, is_kind, is_mask
-from onnxtool.validation.inputs.trial import Feeds
+from onnxtool.validation.inputs.trial import EXACTLY, Feeds
 from onnxtool.validation.inputs.whole_numbers import counts, fitting, integer_values, ordered, table_rows
 
 
@@ -80,6 +80,7 @@ _NAN_PLACES: tuple[tuple[str, tuple[Any, ...]], ...] = (
 _PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row", "of every other one")
 _NEAR = 2.0**-12  # of a number: far more than float32 rounds away, less than float16 can tell
 _EXTREME = 1e20  # the square of which is beyond float32
+_FAR = 1000.0  # deviations from zero, where a variance by squares has lost most of its digits
 _ROWS = 512  # of a batch that holds thresholds
 
 
@@ -132,7 +133,7 @@ def _floats(
             made = {s.name: value + step * (shift * 3 + base[s.name]) for s in own}
             yield f"values {word} {value:.6g}", "values", {**feeds, **cast(own, made)}
         made = {s.name: np.full_like(base[s.name], value) for s in own}
-        yield f"values of exactly {value:.6g}", "values", {**feeds, **cast(own, made)}
+        yield f"{EXACTLY} {value:.6g}", "values", {**feeds, **cast(own, made)}
     bounds = sorted(dict.fromkeys(facts.values))
     for low, high in pairwise(bounds):
         made = {s.name: low + (high - low) * _uniform(base[s.name]) for s in own}
@@ -141,6 +142,8 @@ def _floats(
     if wide and not facts.endless:
         made = {s.name: _EXTREME * base[s.name] for s in wide}
         yield f"values of scale {_EXTREME:g}", "extreme values", {**feeds, **cast(wide, made)}
+        made = {s.name: _FAR + base[s.name] for s in wide}
+        yield f"values around {_FAR:,.0f}, close together", "extreme values", {**feeds, **cast(wide, made)}
     for spec in own if len(own) > 1 else ():
         for label, change in _FLOATS[:6]:
             made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name))}

@@ -11,11 +11,13 @@ from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.kinds import Changed, cast, is_kind, is_mask
 from onnxtool.validation.inputs.trial import Feeds
 
+_DOUBLES = 1 << 53  # beyond it doubles skip integers, which identifiers may well be
 _SIGNED = (
     ("integers from -100 to 100", -100, 101),
     ("integers up to 100,000", 0, 100_000),
     ("integers above 2^24", 1 << 24, 1 << 26),
     ("integers above 2^31", 1 << 31, 1 << 40),
+    ("integers above 2^53", _DOUBLES, 1 << 62),
 )
 _MOST_COUNT = 4096  # of something that an input says how much there is of
 
@@ -31,7 +33,7 @@ def integer_values(
             if not any(np.iinfo(s.dtype).max > low for s in free):
                 continue
             made = {s.name: _whole(s, np.shape(feeds[s.name]), low, high, generator) for s in free}
-            yield label, "values", {**feeds, **made}
+            yield label, "values" if low < _DOUBLES else "extreme values", {**feeds, **made}
         for number in (0, 1, -1, 2, 7):
             made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in free}
             yield f"integers of {number}", "values", {**feeds, **made}

@@ -50,6 +50,9 @@ PAIRS: dict[str, tuple[str, str, str, str]] = {
     "values below a threshold": (X, SAME, "c = Constant <value_float = -77.5> ()  y = Max(x, c)", "values"),
     "saturated values": (X, "y = Sigmoid(x)", "l = Constant <value_float = -5.0> ()  h = Constant <value_float = 5.0> "
                          "()  c = Clip(x, l, h)  y = Sigmoid(c)", "values"),
+    "at exactly a threshold": (X, "c = Constant <value_float = 0.25> ()  q = Greater(x, c)  y = Cast <to = 1> (q)",
+                               "c = Constant <value_float = 0.25> ()  q = GreaterOrEqual(x, c)  y = Cast <to = 1> (q)",
+                               "values"),
     "NaN": (X, "n = IsNaN(x)  z = Constant <value_float = 0.0> ()  y = Where(n, z, x)", SAME, "missing"),
 }  # fmt: skip
 
@@ -160,3 +163,24 @@ def test_numbers_where_the_reference_gives_nan_are_said_and_no_failure(broken: s
     assert report.ok
     assert any("a.onnx gives NaN or infinity" in line for line in report.warnings)
     assert not any("gives NaN" in line for line in compare(a, a).warnings)
+
+
+@pytest.mark.parametrize(
+    ("head", "right", "wrong", "where"),
+    [
+        ("g (int64[b,4] x) => (int64[b,4] y)", SAME, "d = Cast <to = 11> (x)  y = Cast <to = 7> (d)", "above 2^53"),
+        (
+            "g (float[b,4] x) => (float[b,1] y)",
+            "a = Constant <value_ints = [1]> ()  m = ReduceMean(x, a)  d = Sub(x, m)  s = Mul(d, d)  "
+            "y = ReduceMean(s, a)",
+            "a = Constant <value_ints = [1]> ()  m = ReduceMean(x, a)  s = Mul(x, x)  e = ReduceMean(s, a)  "
+            "q = Mul(m, m)  v = Sub(e, q)  z = Constant <value_float = 0.0> ()  y = Max(v, z)",
+            "around 1,000",
+        ),
+    ],
+    ids=["integers through doubles", "a variance by squares"],
+)
+def test_what_shows_far_out_only_is_said(head: str, right: str, wrong: str, where: str) -> None:
+    report = compare(graph(head, right), graph(head, wrong))
+    assert report.ok
+    assert any(where in warning for warning in report.warnings)

@@ -19,6 +19,7 @@ from onnxtool.validation.inputs.noise import (
     _step,
     _tied,
     _unequal_rows,
+    differs_there_alone,
     rounding_explains,
 )
 from onnxtool.validation.inputs.trial import Trial
@@ -450,3 +451,27 @@ def test_what_cannot_be_moved_or_fails_when_moved_is_not_known_to_be_decided_by_
     assert not both_decide(lambda ids: ids.astype(np.float32), lambda ids: ids + np.float32(1), np.array([[3, 4]]))
     assert not both_decide(fails, lambda x: x[:, 0] + 1, x)
     assert not both_decide(lambda x: x[:, 0] + 1, fails, x)
+
+
+def test_a_step_that_two_models_take_to_either_side_of_one_number() -> None:
+    def above(x: np.ndarray) -> np.ndarray:
+        return (x > np.float32(0.3)).astype(np.float32)
+
+    def least(at: np.ndarray) -> Callable[[Mapping[str, np.ndarray]], dict[str, Any]]:
+        return lambda feeds: {"y": (feeds["x"] >= at).astype(np.float32)}
+
+    here = {"x": np.full((2, 3), 0.3, np.float32)}
+    assert differs_there_alone(Reference(above), least(np.float32(0.3)), here, None)
+    lower = np.nextafter(np.nextafter(np.float32(0.3), np.float32(0)), np.float32(0))
+    assert not differs_there_alone(Reference(above), least(lower), here, None)  # two steps apart: by rounding
+    zero = {"x": np.zeros((2, 3), np.float32)}
+    assert differs_there_alone(
+        Reference(lambda x: (x > 0).astype(np.float32)), lambda f: {"y": (f["x"] >= 0).astype(np.float32)}, zero, None
+    )
+
+
+def test_a_model_that_fails_beside_a_number_is_not_known_to_agree_there() -> None:
+    def fails(feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        raise InputError("no")
+
+    assert not differs_there_alone(Reference(np.abs), fails, {"x": ROWS}, None)

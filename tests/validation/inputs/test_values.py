@@ -333,6 +333,10 @@ def test_extreme_values_are_of_a_kind_of_their_own() -> None:
 
     assert kinds(Facts())["values of scale 1e+20"] == "extreme values"
     assert 1e19 < np.abs(floats()["values of scale 1e+20"]).max() < 1e21
+    assert kinds(Facts())["values around 1,000, close together"] == "extreme values"
+    far = floats()["values around 1,000, close together"]
+    assert abs(far.mean() - 1000) < 1
+    assert 0.3 < far.std() < 3
     assert "values of scale 1e+20" not in kinds(Facts(endless=True))
     assert "values of scale 1e+20" not in kinds(Facts(domains={"x": Domain(0, 1)}))
     assert "values of scale 1e+20" not in kinds(Facts(), np.dtype("float16"))
