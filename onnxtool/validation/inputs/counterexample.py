@@ -119,7 +119,8 @@ def hold(
         if report.ok:
             continue
         if trial.kind in (*into.limits, *SAID):
-            into.said.append(trial.label)
+            by_rounding = trial.kind == "extreme values" and _excused(trial, report, reference, candidate)
+            (into.rounding if by_rounding else into.said).append(trial.label)
             continue
         if _only_at_masked(trial, judge, into.specs, reference, candidate):
             into.masked.append(trial.label)
