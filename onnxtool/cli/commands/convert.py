@@ -188,11 +188,12 @@ def command(
                 )
             )
             return
-        from onnxtool.generation.encoder_decoder import convert_encoder_decoder, wants_encoder_decoder
+        if source is not None and source.is_dir():
+            from onnxtool.generation.encoder_decoder import convert_encoder_decoder, wants_encoder_decoder
 
-        if source is not None and wants_encoder_decoder(source, output, task):
-            out.emit(convert_encoder_decoder(source, output, task=task, trust=trust, rtol=rtol))
-            return
+            if wants_encoder_decoder(source, output, task):
+                out.emit(convert_encoder_decoder(source, output, task=task, trust=trust, rtol=rtol))
+                return
         if adapter is not None or separate_adapter or eval_text is not None:
             from onnxtool.errors import UsageError
 
