@@ -48,8 +48,8 @@ class QuantizeOptions:
         keep_io: float16: inputs and outputs stay float32.
         block_size: int8 and int4: weights that share a scale.
         symmetric: int8 and int4: no zero points.
-        target: auto: another machine's traits ("avx2", "avx512", "vnni", "amx", "arm64", "generic"), to choose without
-            timing. auto, static: "tensorrt", to write the form that TensorRT takes.
+        target: auto: another machine's traits (one of `runtime.cpu.TARGETS`, or a file of `doctor --measure`), to
+            choose without timing. auto, static: "tensorrt", to write the form that TensorRT takes.
         fuse: what stays float becomes the runtime's own fused operators (com.microsoft): "attention" (with rotary
             embeddings and SiLU), or "all" (additions with the normalization behind them too); auto tries both.
         attention: static: products of two activations are quantized too; auto tries it where that may be faster.

@@ -21,7 +21,7 @@ def _work() -> None:
     os.dup2(2, 1)  # native code may print
     bounds, supervised = pickle.load(source)
     for name, value in bounds.items():
-        object.__setattr__(limits.DEFAULT, name, value)
+        setattr(limits.DEFAULT, name, value)
     if supervised:
         isolation.supervise(_fail)
         if isolation.crashed_before():

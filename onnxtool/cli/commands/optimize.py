@@ -10,6 +10,7 @@ import typer
 from onnxtool.cli import completion as complete
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
+from onnxtool.runtime.cpu import TARGETS
 
 
 def command(
@@ -86,7 +87,7 @@ def command(
         typer.Option(
             "--target",
             autocompletion=complete.targets,
-            metavar="|".join(("avx2", "avx512", "vnni", "amx", "arm64", "generic")),
+            metavar="|".join(TARGETS),
             help="Choose the fusions of level all for another kind of processor, by a table, instead of by timing them "
             "here.",
             show_default=False,

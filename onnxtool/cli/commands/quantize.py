@@ -11,6 +11,7 @@ import typer
 from onnxtool.cli import completion as complete
 from onnxtool.cli import options as o
 from onnxtool.cli.output import Output
+from onnxtool.runtime.cpu import TARGETS
 
 
 class ModeChoice(StrEnum):
@@ -146,8 +147,8 @@ def command(
             autocompletion=complete.quantize_targets,
             metavar="NAME|FILE.json",
             show_default=False,
-            help="auto: choose for another machine without timing: avx2, avx512, vnni, amx, arm64, generic, or by the "
-            "table that doctor --measure wrote there. tensorrt (static too): in the form that TensorRT takes.",
+            help=f"auto: choose for another machine without timing: {', '.join(TARGETS)}, or by the table that doctor "
+            "--measure wrote there. tensorrt (static too): in the form that TensorRT takes.",
         ),
     ] = None,
     recipe: Annotated[
