@@ -23,6 +23,10 @@ _OTHERS = (
     "to a Python list",
 )  # fmt: skip
 
+# Packages that choose in which order many factors are multiplied, which changes no result: torch's einsum asks
+# opt_einsum where that is installed.
+_ORDER_ALONE = ("opt_einsum",)
+
 
 class FrozenBranches:
     """What a tracer warned of, and what the source has done at those lines since.
@@ -37,7 +41,7 @@ class FrozenBranches:
         self.others: list[tuple[str, int]] = []
         for warning in caught:
             text, place = str(warning.message), (warning.filename, warning.lineno)
-            if warning.filename.startswith(_TORCH):
+            if warning.filename.startswith(_TORCH) or Path(warning.filename).parent.name in _ORDER_ALONE:
                 continue
             into = self.booleans if _BOOLEAN in text else self.others if any(o in text for o in _OTHERS) else None
             if into is not None and place not in into:

@@ -22,6 +22,9 @@ def translations() -> dict[Any, Callable[..., Any]]:
         aten.log_sigmoid.default: _log_sigmoid,
         aten.expm1.default: _expm1,
         aten.log1p.default: _log1p,
+        aten.cumprod.default: _running_product,
+        aten.kthvalue.default: _kth_smallest,
+        aten.searchsorted.Tensor: _place_among_sorted,
     }
 
 
@@ -56,6 +59,46 @@ def _middle(values: Any, dim: int) -> list[Any]:
     smallest, places = op.TopK(values, count, axis=dim, largest=0, sorted=1)
     last = op.Sub(count, one)
     return [op.Gather(part, last, axis=dim) for part in (smallest, places)]
+
+
+def _kth_smallest(values: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    count = op.Constant(value_ints=[k])
+    smallest, places = op.TopK(values, count, axis=dim, largest=0, sorted=1)
+    last = op.Constant(value_ints=[k - 1])
+    found = [op.Gather(part, last, axis=dim) for part in (smallest, places)]
+    return tuple(found if keepdim else [op.Squeeze(part, op.Constant(value_ints=[dim])) for part in found])
+
+
+def _running_product(values: Any, dim: int, dtype: int | None = None) -> Any:
+    """Of each place, the product of those up to it: [..., n, ...] by way of [..., n, n, ...], since ONNX has none."""
+    rank = len(values.shape)
+    if rank == 0 or dtype is not None:
+        raise NotImplementedError("cumprod of a single number, or with a dtype of its own")
+    dim %= rank
+    count = _size(values, dim)
+    ones = op.Expand(op.Constant(value_int=1), op.Concat(count, count, axis=0))
+    upto = op.Cast(op.Trilu(ones, upper=0), to=9)  # 9: bool
+    if rank - dim > 1:
+        upto = op.Unsqueeze(upto, op.Constant(value_ints=list(range(2, rank - dim + 1))))
+    each = op.Where(upto, op.Unsqueeze(values, op.Constant(value_ints=[dim])), _like(1, values))
+    return op.ReduceProd(each, op.Constant(value_ints=[dim + 1]), keepdims=0)
+
+
+def _place_among_sorted(
+    ordered: Any, values: Any, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
+) -> Any:
+    """How many of a sorted row are less than each value, or not greater; NaN is greater than all.
+
+    Takes [..., n] and [..., m], or [n] and any shape.
+    """
+    if sorter is not None:
+        raise NotImplementedError("searchsorted with a sorter")
+    right = right or side == "right"
+    row = op.Unsqueeze(ordered, op.Constant(value_ints=[-2])) if len(ordered.shape) > 1 else ordered
+    value = op.Unsqueeze(values, op.Constant(value_ints=[-1]))
+    beyond = op.Greater(row, value) if right else op.GreaterOrEqual(row, value)
+    passed = op.Cast(op.Not(beyond), to=6 if out_int32 else 7)
+    return op.ReduceSum(passed, op.Constant(value_ints=[-1]), keepdims=0)
 
 
 def _distances(a: Any, b: Any, p: float, compute_mode: int | None = None) -> Any:

@@ -28,6 +28,36 @@ class Distances(torch.nn.Module):
         return tuple(torch.cdist(x, y, p=p) for p in (2.0, 1.0, 3.0))
 
 
+class Running(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.cumprod(1), x.cumprod(-1), x.cumprod(0)
+
+
+class Places(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("edges", torch.tensor([-1.0, 0.0, 0.0, 2.0]))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows = x.sort(-1).values
+        among = torch.searchsorted(rows, x.flip(0) + 0, right=True)
+        return torch.searchsorted(self.edges, x), torch.searchsorted(self.edges, x, right=True, out_int32=True), among
+
+
+class Third(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.kthvalue(3, 1).values, x.kthvalue(2, dim=-1, keepdim=True).values
+
+
+class Factors(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("w", torch.arange(16.0).reshape(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("bi,bj,ij->b", x, x, self.w)
+
+
 def session(model: torch.nn.Module, path: Path, **shapes: tuple[str | int, ...]) -> onnxruntime.InferenceSession:
     report = onnxtool.convert(model.eval(), path, input_shapes=shapes, effort="quick")
     assert report.ok
@@ -61,3 +91,19 @@ def test_rows_close_together_keep_their_distance(tmp_path: Path) -> None:
     exact = [np.sqrt((apart**2).sum(-1)), apart.sum(-1), (apart**3).sum(-1) ** (1 / 3)]
     for found, wanted in zip(net.run(None, {"x": x, "y": y}), exact, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("module", [Running, Places, Third], ids=lambda m: m.__name__)
+def test_what_the_exporter_has_no_translation_for(module: type[torch.nn.Module], tmp_path: Path) -> None:
+    net = session(module(), tmp_path / "out.onnx", x=("batch", "length", 4))
+    for length in (3, 7):
+        x = np.random.default_rng(length).integers(-3, 4, (5, length, 4)).astype(np.float32) / 2
+        for found, exact in zip(net.run(None, {"x": x}), module()(torch.from_numpy(x)), strict=True):
+            np.testing.assert_array_equal(found, exact.numpy())
+            assert found.dtype == exact.numpy().dtype
+
+
+def test_the_order_in_which_factors_are_multiplied_is_no_branch(tmp_path: Path) -> None:
+    net = session(Factors(), tmp_path / "out.onnx", x=("batch", 4))
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    np.testing.assert_allclose(net.run(None, {"x": x})[0], Factors()(torch.from_numpy(x)).numpy(), rtol=1e-5)
