@@ -52,6 +52,7 @@ class SklearnModel(SourceModel):
     classes: tuple[Any, ...] = ()
     limits: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    in_doubles: bool = True
 
     @classmethod
     def prepare(
