@@ -470,6 +470,11 @@ def test_a_step_that_two_models_take_to_either_side_of_one_number() -> None:
     )
 
 
+def test_next_to_nothing_is_no_decision() -> None:
+    here = {"x": np.full((2, 3), 0.3, np.float32)}
+    assert not differs_there_alone(Reference(np.zeros_like), lambda f: {"y": 0 * f["x"] - np.float32(5e-7)}, here, None)
+
+
 def test_a_model_that_fails_beside_a_number_is_not_known_to_agree_there() -> None:
     def fails(feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         raise InputError("no")
