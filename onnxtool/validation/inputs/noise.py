@@ -78,20 +78,15 @@ def rounding_explains(
 def differs_there_alone(
     reference: Runner, candidate: Callable[[Feeds], Mapping[str, Any]], feeds: Feeds, names: Mapping[str, str] | None
 ) -> bool:
-    """Whether two models that differ on inputs of one number agree at the floats around it, on either side.
+    """Whether two models take a step at one number, and the number itself to either side of it.
 
-    Then one of them takes that number to another side than the other does (greater, and greater or equal). Had rounding
-    moved the step of one, it would lie between other floats. What differs by next to nothing differs by no decision.
+    On inputs of that number they differ by a step that the reference takes between the floats beside it, and at the
+    floats around it they agree (one has greater, the other greater or equal). Had rounding moved the step of one, it
+    would lie between other floats.
     """
+    runs: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
     for steps in (0, *_AROUND):
-        made = {}
-        for name, array in feeds.items():
-            values = np.asarray(array)
-            if values.dtype.kind == "f":
-                values = values.astype(np.float64)
-                by = 2 * steps * _step(np.asarray(array).dtype) * np.maximum(np.abs(values), _LEAST)
-                values = (values + by).astype(np.asarray(array).dtype)
-            made[name] = values
+        made = {name: _stepped(np.asarray(array), steps) for name, array in feeds.items()}
         found, theirs = _tried(reference.run, made), _tried(candidate, made)
         if found is None or theirs is None:
             return False
@@ -99,7 +94,28 @@ def differs_there_alone(
         unequal = any(_unequal_rows(np.asarray(a), np.asarray(given.get(n))).any() for n, a in found.items())
         if unequal != (steps == 0):
             return False
-    return True
+        runs[steps] = found, given
+    (own, other), below, above = runs[0], runs[-1][0], runs[1][0]
+    return any(_takes_a_step(*(np.asarray(run[name]) for run in (own, other, below, above))) for name in own)
+
+
+def _stepped(array: np.ndarray, steps: int) -> np.ndarray:
+    """Floats moved by so many steps of the last place."""
+    if array.dtype.kind != "f":
+        return array
+    values = array.astype(np.float64)
+    moved: np.ndarray = values + 2 * steps * _step(array.dtype) * np.maximum(np.abs(values), _LEAST)
+    return moved.astype(array.dtype)
+
+
+def _takes_a_step(own: np.ndarray, other: np.ndarray, below: np.ndarray, above: np.ndarray) -> bool:
+    if not own.shape == other.shape == below.shape == above.shape:
+        return False
+    if own.dtype.kind != "f":
+        return bool(((own.astype(str) != other.astype(str)) & (below.astype(str) != above.astype(str))).any())
+    with np.errstate(all="ignore"):
+        apart, step = (np.abs(a.astype(np.float64) - b) for a, b in ((own, other), (above, below)))
+    return bool(((apart > _ROUNDED) & (step >= apart / 2)).any())
 
 
 def _by_own_names(

@@ -470,9 +470,25 @@ def test_a_step_that_two_models_take_to_either_side_of_one_number() -> None:
     )
 
 
-def test_next_to_nothing_is_no_decision() -> None:
+@pytest.mark.parametrize("by", [5e-7, 0.5])
+def test_where_the_reference_takes_no_step_nothing_is_decided(by: float) -> None:
     here = {"x": np.full((2, 3), 0.3, np.float32)}
-    assert not differs_there_alone(Reference(np.zeros_like), lambda f: {"y": 0 * f["x"] - np.float32(5e-7)}, here, None)
+
+    def off(feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {"y": np.where(feeds["x"] == np.float32(0.3), np.float32(by), np.float32(0))}
+
+    assert not differs_there_alone(Reference(np.zeros_like), off, here, None)
+
+
+def test_labels_take_a_step_too() -> None:
+    here = {"x": np.full((2, 3), 0.3, np.float32)}
+    texts = np.array(["low", "high"], dtype=object)
+
+    def over(feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {"y": texts[(feeds["x"] >= np.float32(0.3)).astype(int)]}
+
+    assert differs_there_alone(Reference(lambda x: texts[(x > np.float32(0.3)).astype(int)]), over, here, None)
+    assert not differs_there_alone(Reference(lambda x: texts[0 * x.astype(int)]), over, here, None)
 
 
 def test_a_model_that_fails_beside_a_number_is_not_known_to_agree_there() -> None:
