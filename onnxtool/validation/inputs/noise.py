@@ -30,6 +30,7 @@ _ROUNDED = 1e-6
 _STEADIER = 256.0
 _ANY = 1e30
 _AROUND = (-3, -2, -1, 1, 2, 3)  # steps of the last place
+_STEP = 1e-3  # of what a decision changes, at least: where all numbers of a row are equal, norms give rounding alone
 _LEAST = 1e-30  # what zero is moved by steps of
 # A search towards larger differences picks the input on which rounding happens to do most, of all that it tries.
 SEARCHED = 4.0
@@ -115,7 +116,7 @@ def _takes_a_step(own: np.ndarray, other: np.ndarray, below: np.ndarray, above: 
         return bool(((own.astype(str) != other.astype(str)) & (below.astype(str) != above.astype(str))).any())
     with np.errstate(all="ignore"):
         apart, step = (np.abs(a.astype(np.float64) - b) for a, b in ((own, other), (above, below)))
-    return bool(((apart > _ROUNDED) & (step >= apart / 2)).any())
+    return bool(((apart > _STEP) & (step >= apart / 2)).any())
 
 
 def _by_own_names(

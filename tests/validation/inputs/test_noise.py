@@ -480,6 +480,14 @@ def test_where_the_reference_takes_no_step_nothing_is_decided(by: float) -> None
     assert not differs_there_alone(Reference(np.zeros_like), off, here, None)
 
 
+@pytest.mark.parametrize(("by", "taken"), [(2e-6, False), (2e-3, True)])
+def test_a_step_is_larger_than_rounding(by: float, taken: bool) -> None:
+    here = {"x": np.full((2, 3), 0.3, np.float32)}
+    above = Reference(lambda x: np.float32(by) * (x > np.float32(0.3)))
+    found = differs_there_alone(above, lambda f: {"y": np.float32(by) * (f["x"] >= np.float32(0.3))}, here, None)
+    assert found is taken
+
+
 def test_labels_take_a_step_too() -> None:
     here = {"x": np.full((2, 3), 0.3, np.float32)}
     texts = np.array(["low", "high"], dtype=object)
