@@ -55,7 +55,13 @@ def store_compactly(model: ir.Model, bits: int = 8) -> int:
 
 def compactable(graph: ir.Graph) -> bool:
     """True when there is a float weight to store in 8 bits."""
-    return any(_axes(value) is not None for g in (graph, *graph.subgraphs()) for value in g.initializers.values())
+    return spared(graph) > 0
+
+
+def spared(graph: ir.Graph) -> int:
+    """Bytes, about, that storing float weights in 8 bits would save."""
+    values = [value for g in (graph, *graph.subgraphs()) for value in g.initializers.values()]
+    return sum(3 * value.const_value.size for value in values if _axes(value) is not None and value.const_value)
 
 
 def compact_weight(weight: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

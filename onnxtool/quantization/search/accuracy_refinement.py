@@ -79,7 +79,7 @@ def _changes(lab: CandidateEvaluator, recipe: QuantRecipe, linear: bool) -> list
 
 def compacted(lab: CandidateEvaluator, winner: Trial, keeps: Callable[[Trial], bool]) -> Trial:
     """The winner with the float weights that it has left in 8 or 16 bits, where kernels and budget stay."""
-    if winner.recipe.compact or not lab.built(winner).compactable:
+    if winner.recipe.compact or not lab.built(winner).spare:
         return winner
     kernels = count_kernels(lab.built(winner).model)
     for bits in (8, 16):

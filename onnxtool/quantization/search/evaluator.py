@@ -45,6 +45,7 @@ class Trial:
         judged_on_few: `fidelity` is of the first few samples alone, or of a candidate with the same integers.
         judgement: what it was read off, to go on from there.
         operators: how many of each type the model has.
+        spare: bytes of `bytes` that storing float weights in 8 bits would save.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Trial:
     judged_on_few: bool = False
     judgement: Judgement = field(default_factory=Judgement, repr=False)
     operators: Mapping[str, int] = field(default_factory=dict, repr=False)
+    spare: int = 0
 
     @property
     def speed(self) -> float:
@@ -167,7 +169,7 @@ class CandidateEvaluator:
         """A session of a candidate; its size and operators are noted."""
         if not trial.bytes:
             built = self.built(trial)
-            trial.operators, trial.bytes = built.operators, len(built.model)
+            trial.operators, trial.bytes, trial.spare = built.operators, len(built.model), built.spare
         return self._opened.session(trial.recipe, lambda: trial.speed)
 
     def built(self, trial: Trial) -> Built:

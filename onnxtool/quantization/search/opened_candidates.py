@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import onnx_ir as ir
 
 from onnxtool.model import io
-from onnxtool.quantization.algorithms.weight_storage import compactable
+from onnxtool.quantization.algorithms.weight_storage import spared
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.memory import release_memory
 from onnxtool.runtime.runner import OnnxRunner
@@ -29,12 +29,12 @@ class Built:
     Attributes:
         model: serialized.
         operators: how many of each type it has.
-        compactable: it has float weights that could be stored in 8 bits.
+        spare: bytes that storing float weights in 8 bits would save.
     """
 
     model: bytes
     operators: Mapping[str, int]
-    compactable: bool
+    spare: int
 
 
 class _Fastest(Generic[_Kept]):
@@ -68,7 +68,7 @@ class OpenedCandidates:
             return known
         model = self._build(recipe)
         operators = Counter(n.op_type for n in model.graph.all_nodes())
-        found = Built(io.to_bytes(model), operators, compactable(model.graph))
+        found = Built(io.to_bytes(model), operators, spared(model.graph))
         self._models.put(
             recipe,
             speed,

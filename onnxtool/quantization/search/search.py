@@ -393,7 +393,7 @@ class RecipeSearch:
         near = [(t, t.fidelity) for t in timed if t.speed <= limit and self._seems_to_keep(t) and t.fidelity]
         if accurate:  # so that chance does not decide between them
             near = [(t, f) for t, f in near if f.channel_db >= _ACCURATE_DB and not surely_slower(t, first)]
-        return min(near, key=lambda pair: (pair[0].bytes if accurate else 0, noise_share(pair[1])))[0]
+        return min(near, key=lambda pair: (pair[0].bytes - pair[0].spare if accurate else 0, noise_share(pair[1])))[0]
 
     def _choose(self) -> Outcome:
         winner = self._winner()

@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 import onnxtool
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.quantization.algorithms.weight_storage import compact_weight, compactable
+from onnxtool.quantization.algorithms.weight_storage import compact_weight, compactable, spared
 from onnxtool.quantization.apply_recipe import apply
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
@@ -190,3 +190,10 @@ def test_auto_stores_what_the_winner_leaves_float_in_fewer_bits(tmp_path: Path) 
     assert report.size_ratio < 0.35
     (chosen,) = [c for c in report.frontier if c.chosen]
     assert chosen.within_budget
+
+
+def test_three_quarters_of_what_float_weights_take_is_spared() -> None:
+    arrays = {"w": weights(64, 64), "v": weights(64, 2)}  # the second is too small to be worth it
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("MatMul", ["h", "v"], ["y"])]
+    model = io.from_proto(build(nodes, arrays, {"x": ["n", 64]}, {"y": ["n", 2]}))
+    assert spared(model.graph) == 3 * 64 * 64

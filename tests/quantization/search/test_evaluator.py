@@ -55,7 +55,7 @@ class Laboratory(CandidateEvaluator):
         return self.loaded[-1]
 
     def _built(self, recipe: QuantRecipe, speed: Any) -> Built:
-        return Built(b"model", {"Conv": 1 + recipe.compact}, True)
+        return Built(b"model", {"Conv": 1 + recipe.compact}, 3)
 
     def _session(self, recipe: QuantRecipe, speed: Any) -> Any:
         if recipe.compact == 16:
