@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.side_by_side import SHORT
 from onnxtool.report.latency import LatencyRatio
 
 FINALISTS = 5
@@ -55,8 +56,8 @@ def surely_faster(
 
 
 def surely_slower(a: Trial, b: Trial) -> bool:
-    """True when `a` is slower than `b` by more than their timings, or else estimates, may be off."""
-    if a.latency is None or b.latency is None:
+    """True when `a` is slower than `b` by more than timings may be off: those of short models, by where memory lies."""
+    if a.latency is None or b.latency is None or a.latency.before >= SHORT:
         return a.speed > b.speed
     return a.latency.low > b.latency.high
 

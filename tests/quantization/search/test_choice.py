@@ -227,8 +227,13 @@ def test_of_candidates_with_one_timing_the_most_accurate_is_timed_again() -> Non
 @pytest.mark.parametrize(("low", "slower"), [(0.52, False), (0.521, True)])
 def test_one_is_surely_slower_when_the_intervals_lie_apart(low: float, slower: bool) -> None:
     fast, slow = trial("fast", 0.51), trial("slow", 0.53)
-    fast.latency, slow.latency = LatencyRatio(0.51, 0.5, 0.52, 1, 1, 1), LatencyRatio(0.53, low, 0.54, 1, 1, 1)
+    fast.latency, slow.latency = (
+        LatencyRatio(0.51, 0.5, 0.52, 0.0029, 1, 1),
+        LatencyRatio(0.53, low, 0.54, 0.0029, 1, 1),
+    )
     assert surely_slower(slow, fast) == slower and not surely_slower(fast, slow)
+    slow.latency = LatencyRatio(0.53, low, 0.54, 0.003, 1, 1)
+    assert surely_slower(slow, fast), "not short"
     slow.latency, slow.estimate = None, 0.511
     assert surely_slower(slow, fast), "estimates are exact"
     slow.estimate = 0.51
