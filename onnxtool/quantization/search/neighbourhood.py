@@ -18,7 +18,6 @@ from onnxtool.quantization.search.side_by_side import TOO_CLOSE
 
 _MOST_PLANS = 2
 _SLOWER = 1.03  # beyond what two sessions of one model differ by
-_ANY = 1.0  # of a choice of nodes, several of which are tried
 _NOISIER_DB = 6.0  # so much more noise is not worth a try, unless there is little of it
 
 
@@ -49,31 +48,29 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
         plan = trial.recipe.plan
         if not plan or plan in plans or trial.recipe.exclude != recipe.exclude or len(plans) > _MOST_PLANS:
             continue
-        if not _lost({"plan": plan}, recipe, [t for t in trials if t is not best], by=_ANY):
+        if not _lost({"plan": plan}, recipe, [t for t in trials if t is not best]):
             plans.append(plan)
             found.append((f"{best.name}, nodes as of {trial.name}", replace(recipe, plan=plan, shifts=None)))
     return found
 
 
-def _lost(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial], *, by: float = _SLOWER) -> bool:
-    """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse:
-    slower `by` so much, or far noisier.
-    """
+def _lost(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial]) -> bool:
+    """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse."""
     bare = {"shifts": None, "ranges": None, "channels": None, **change}
     timed = [t for t in trials if t.latency is not None and t.recipe.plan]
     begun = [t for t in timed if all(getattr(t.recipe, name) == getattr(recipe, name) for name in change)]
     ended = [t for t in timed if all(getattr(t.recipe, name) == value for name, value in change.items())]
     changed = [(t, replace(t.recipe, **bare)) for t in ended]
     return any(
-        _worse(after, before, by) and replace(before.recipe, **bare) == known
+        _worse(after, before) and replace(before.recipe, **bare) == known
         for before in begun
         for after, known in changed
     )
 
 
-def _worse(after: Trial, before: Trial, by: float) -> bool:
+def _worse(after: Trial, before: Trial) -> bool:
     """True when a candidate is surely slower, or far noisier."""
-    slower = after.latency is not None and after.latency.low > by * before.speed
+    slower = after.latency is not None and after.latency.low > _SLOWER * before.speed
     return slower or _noisier(after, before)
 
 
