@@ -19,7 +19,10 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "onnxtool.schema.json"
 # Options of the commands that are none of a step: where results go, how they are shown, what a build does by itself.
 SHOWN = {"output", "json", "html", "junit", "sarif", "markdown", "report", "verbose", "quiet", "help", "help-all"}
 NOT_OF_A_STEP = {
-    "convert": {"keep-failed", "keep-counterexample", "reproducible", "adapter", "eval", "provider", "ep-library"},
+    "convert": {
+        *("keep-failed", "keep-counterexample", "reproducible", "provider", "ep-library"),
+        *("adapter", "separate-adapter", "eval"),  # of language models
+    },
     "optimize": {"list-passes", "compile"},
     "quantize": {"max-perplexity", "max-size"},  # of bundles
     "edit": {"dry-run", "list-operations", "chunk"},
