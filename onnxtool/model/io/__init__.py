@@ -6,8 +6,9 @@ the `ModelProto` that `read_proto` gives, because importing onnx_ir takes twice 
 
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.chunks import save_chunked
+from onnxtool.model.io.protobuf_stream import to_bytes
 from onnxtool.model.io.read import external_files, from_proto, load, native_path, read_proto, sha256, total_bytes
-from onnxtool.model.io.serialize import to_bytes, to_proto, weight_bytes
+from onnxtool.model.io.serialize import to_proto, weight_bytes
 from onnxtool.model.io.write import INLINE_LIMIT, check_output, copy_model, save, spilled
 
 __all__ = [

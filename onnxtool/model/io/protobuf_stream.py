@@ -43,6 +43,11 @@ def serialized_pieces(model: ir.Model) -> Iterator[bytes]:
     yield after
 
 
+def to_bytes(model: ir.Model) -> bytes:
+    """The message of `serialized_pieces` as a whole; raises as that does."""
+    return b"".join(serialized_pieces(model))
+
+
 def serialized_size(model: ir.Model) -> int:
     """Bytes of the message of `serialized_pieces`; large weights are not read.
 

@@ -21,61 +21,20 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     return map_types.restore(model, ir.to_proto(model))
 
 
-def to_bytes(model: ir.Model) -> bytes:
-    """The model serialized with all of its weights, those in external data too."""
-    import onnx_ir as ir
+def take_in_small(model: ir.Model) -> None:
+    """Read, in place, the tensors that `externalized` leaves in the model where they lie in the source's data file.
 
-    outside = [
-        v for g in model.graphs() for v in g.initializers.values() if isinstance(v.const_value, ir.ExternalTensor)
-    ]
-    references = [value.const_value for value in outside]
-    try:
-        for value, tensor in zip(outside, references, strict=True):
-            assert tensor is not None
-            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
-        return bytes(to_proto(model).SerializeToString())
-    finally:
-        for value, tensor in zip(outside, references, strict=True):
-            value.const_value = tensor
-
-
-def take_in_the_rest(model: ir.Model) -> None:
-    """Read what `externalized` leaves in the model where it still lies in the source's data file, in place.
-
-    Exporters put tensors of a few bytes, and those of Constant nodes, into it too. Their references would point into a
-    file that is not there, or, where the new data file bears the old one's name, to other bytes of it.
+    Exporters put tensors of a few bytes into it too. Their references would point into a file that is not there, or,
+    where the new data file bears the old one's name, to other bytes of it.
     """
     import onnx_ir as ir
 
     moved = {id(value) for value in large_initializers(model)}
     for graph in model.graphs():
         for value in graph.initializers.values():
-            if id(value) not in moved and isinstance(value.const_value, ir.ExternalTensor):
-                value.const_value = _in_memory(value.const_value)
-        for node in graph:
-            _take_in_attributes(node)
-    for function in model.functions.values():
-        for node in function:
-            _take_in_attributes(node)
-
-
-def _take_in_attributes(node: ir.Node) -> None:
-    import onnx_ir as ir
-
-    for name, attribute in list(node.attributes.items()):
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
-            node.attributes.add(ir.AttrTensor(name, _in_memory(attribute.value)))
-        elif attribute.type == ir.AttributeType.TENSORS:
-            tensors = [_in_memory(t) if isinstance(t, ir.ExternalTensor) else t for t in attribute.value]
-            node.attributes.add(ir.AttrTensors(name, tensors))
-
-
-def _in_memory(tensor: ir.ExternalTensor) -> ir.TensorProtocol:
-    import onnx_ir as ir
-
-    return ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name)
+            tensor = value.const_value
+            if id(value) not in moved and isinstance(tensor, ir.ExternalTensor):
+                value.const_value = ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name)
 
 
 def externalized(model: ir.Model, data: Path) -> onnx.ModelProto:

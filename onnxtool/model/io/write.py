@@ -22,7 +22,7 @@ from onnxtool.model.io.serialize import (
     externalized,
     large_initializers,
     move_out,
-    take_in_the_rest,
+    take_in_small,
     to_proto,
     weight_bytes,
 )
@@ -133,7 +133,7 @@ def copy_model(source: Path, path: Path) -> None:
 
 
 def _save_external(model: ir.Model, path: Path, spill: Path | None, spare: tuple[int, Mapping[str, str]] | None) -> int:
-    take_in_the_rest(model)
+    take_in_small(model)
     with staged(path.with_name(path.name + ".data")) as fresh, staged(path) as temporary:
         # A spill with much that the model no longer refers to (merged duplicates) is not worth keeping.
         fits = spill is not None and spill.parent == path.parent
