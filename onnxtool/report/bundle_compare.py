@@ -25,6 +25,10 @@ class PromptComparison:
     equal: int
     error: float
 
+    def within(self, rtol: float) -> bool:
+        """All tokens equal, the logits within the tolerance."""
+        return self.equal == self.tokens and self.error <= rtol
+
 
 @dataclass(frozen=True)
 class BundleCompareReport(Report):
@@ -50,4 +54,4 @@ class BundleCompareReport(Report):
     @property
     def ok(self) -> bool:
         """All tokens equal, all logits within the tolerance."""
-        return all(p.equal == p.tokens and p.error <= self.rtol for p in self.prompts)
+        return all(p.within(self.rtol) for p in self.prompts)

@@ -95,8 +95,8 @@ class ChatRoutes:
         """Every bundle."""
         return list(self._bundles.values())
 
-    async def replace(self, served: _ServedBundle) -> None:
-        """Serve what a bundle's folder holds now, if it passes.
+    async def replace(self, served: _ServedBundle) -> _Loaded:
+        """Serve what a bundle's folder holds now, if it passes; gives what was served before.
 
         Raises:
             OnnxToolError: it does not.
@@ -105,7 +105,11 @@ class ChatRoutes:
         new, signature = await asyncio.to_thread(load_at_rest, target, lambda: _Loaded(target, session))
         async with served.turn:  # the decoder that is served has one cache, which the comparison needs
             await asyncio.to_thread(_succeed, served.loaded, new, self._options.reload)
-            served.loaded, served.signature = new, signature
+            old, served.loaded, served.signature = served.loaded, new, signature
+        return old
+
+    async def end(self, old: _Loaded) -> None:
+        """Nothing has to be closed: it goes with the last request that holds it."""
 
     async def _models(self, _: Request) -> Answer:
         made = [{"id": name, "object": "model", "created": 0, "owned_by": "onnxtool"} for name in self._bundles]
@@ -343,7 +347,7 @@ def _succeed(old: _Loaded, new: _Loaded, rule: Reload) -> None:
         raise InputError(f"{folder}: has another tokenizer, chat template or end of text than what is served. {advice}")
     for prompt in PROMPTS:
         found = follow(old.decoder, new.decoder, old.tokenizer.encode(prompt))
-        if found.equal != found.tokens or not found.error <= BUNDLE_RTOL:
+        if not found.within(BUNDLE_RTOL):
             raise InputError(
                 f"{folder}: gives other answers than the bundle that is served: {found.equal} of {found.tokens} tokens "
                 f"are equal, and logits are off by {found.error:.2g} of the largest. {advice}"

@@ -36,8 +36,15 @@ class Models(Protocol):
     def all(self) -> Sequence[Any]:
         """Every one of them, each a Reloadable."""
 
-    async def replace(self, served: Any) -> None:
-        """Load what is there now, hold it against what is served, and serve it; raises where it is not to be taken."""
+    async def replace(self, served: Any) -> Any:
+        """Load what is there now, hold it against what is served, and serve it; gives what was served before.
+
+        Raises:
+            OnnxToolError: it is not to be taken.
+        """
+
+    async def end(self, old: Any) -> None:
+        """End what was served before, when its last request has its answer."""
 
 
 async def watch(groups: Sequence[Models], seconds: float, metrics: Metrics, log: Log) -> None:
@@ -65,7 +72,7 @@ async def _take(group: Models, served: Reloadable, now: Signature, metrics: Metr
     target = served.target
     names = {"model": target.name, "version": target.version}
     try:
-        await group.replace(served)
+        old = await group.replace(served)
     except Exception as error:
         served.refused = now
         metrics.reloads.labels(target.name, target.version, "refused").inc()
@@ -74,6 +81,7 @@ async def _take(group: Models, served: Reloadable, now: Signature, metrics: Metr
         return
     metrics.reloads.labels(target.name, target.version, "taken").inc()
     log.event("reloaded", **names, path=str(target.path))
+    await group.end(old)
 
 
 def load_at_rest(target: Target, load: Callable[[], Loaded]) -> tuple[Loaded, Signature]:

@@ -91,15 +91,19 @@ class Repository:
         """Every version of every model."""
         return [served for versions in self.models.values() for served in versions.values()]
 
-    async def replace(self, served: Served) -> None:
-        """Serve what a model's file holds now, if it passes.
+    async def replace(self, served: Served) -> Engine:
+        """Serve what a model's file holds now, if it passes; gives the old engine.
 
         Raises:
             OnnxToolError: it does not.
         """
         engine, loaded = await asyncio.to_thread(self._replacement, served)
         old, served.engine, served.signature = served.engine, engine, loaded
-        while not old.idle:  # requests that it has begun end with it
+        return old
+
+    async def end(self, old: Engine) -> None:
+        """Close an engine when the requests that it has begun have ended with it."""
+        while not old.idle:
             await asyncio.sleep(0.05)
         old.close()
 
