@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters import register_classifier, register_transformer
+from onnxtool.conversion.sklearn.converters import number_type, register_classifier, register_transformer
 from onnxtool.conversion.sklearn.members import classified, predicted
 from onnxtool.conversion.sklearn.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.errors import UnsupportedError
@@ -61,10 +61,7 @@ def _fed(chain: Any, labels: list[str], chances: list[str]) -> str:
 
 def _seen(scope: Any, write: NodeWriter, operator: Any, given: list[str]) -> Any:
     """The features and what was predicted before, as a variable."""
-    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
-
-    source = operator.inputs[0].type
-    kind = DoubleTensorType if isinstance(source, DoubleTensorType) else FloatTensorType
+    kind = number_type(operator.inputs[0].type)
     width = len(given) + int(operator.raw_operator.n_features_in_)
     seen = scope.declare_local_variable("seen", kind([None, width]))
     features = write.joined(operator.inputs)

@@ -16,6 +16,13 @@ _CLASSIFIER = {
 }
 
 
+def number_type(given: Any) -> Any:
+    """The type of numbers that come out of an input's: doubles of doubles, else floats."""
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
+
+    return DoubleTensorType if isinstance(given, DoubleTensorType) else FloatTensorType
+
+
 def register_transformer(kind: type, convert: Converter, width: Callable[[Any], int]) -> None:
     """Of an estimator without a converter, which gives a matrix of numbers.
 
@@ -25,12 +32,10 @@ def register_transformer(kind: type, convert: Converter, width: Callable[[Any], 
         width: how many columns a fitted one gives.
     """
     from skl2onnx import update_registered_converter
-    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
     def shapes(operator: Any) -> None:
         given = operator.inputs[0].type
-        number = DoubleTensorType if isinstance(given, DoubleTensorType) else FloatTensorType
-        operator.outputs[0].type = number([given.shape[0], width(operator.raw_operator)])
+        operator.outputs[0].type = number_type(given)([given.shape[0], width(operator.raw_operator)])
 
     update_registered_converter(kind, f"Onnxtool{kind.__name__}", shapes, convert, overwrite=True)
 

@@ -75,9 +75,7 @@ def _convert_calibrated(original: Converter, scope: Any, operator: Any, containe
         chances = _member(scope, operator, container, write, member)
         total = write.add("Add", total, chances) if total else chances
     mean = write.add("Div", total, write.constant(np.array([float(len(model.calibrated_classifiers_))])))
-    places = write.add("ArgMax", mean, axis=1, keepdims=0)
-    write.give_labels(places, model.classes_, operator.outputs[0])
-    write.give(mean, operator.outputs[1])
+    write.give_most_likely(mean, model.classes_, operator.outputs)
 
 
 def _member(scope: Any, operator: Any, container: Any, write: NodeWriter, member: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.sklearn.converters import number_type
 from onnxtool.conversion.sklearn.node_writer import DOUBLE, NodeWriter
 from onnxtool.errors import UnsupportedError
 
@@ -35,7 +36,7 @@ def classified(
     inner = _operator(scope, copy.copy(estimator), inputs)
     texts = np.asarray(estimator.classes_).dtype.kind in "OU"
     labels = scope.declare_local_variable("member_label", (StringTensorType if texts else Int64TensorType)())
-    scores = scope.declare_local_variable("member_scores", _numbers(inputs)())
+    scores = scope.declare_local_variable("member_scores", number_type(inputs[0].type)())
     inner.outputs.append(labels)
     inner.outputs.append(scores)
     options: dict[str, Any] = {"zipmap": False}
@@ -58,7 +59,7 @@ def score_columns(scope: Any, operator: Any, container: Any, estimator: Any, met
 def predicted(scope: Any, container: Any, estimator: Any, inputs: Sequence[Any]) -> str:
     """[rows, 1]: what a regressor predicts, in doubles."""
     inner = _operator(scope, estimator, inputs)
-    value = scope.declare_local_variable("member_target", _numbers(inputs)([None, 1]))
+    value = scope.declare_local_variable("member_target", number_type(inputs[0].type)([None, 1]))
     inner.outputs.append(value)
     write = NodeWriter(scope, container, "member")
     return write.add("Reshape", write.cast(value.full_name, DOUBLE), write.constant(np.array([-1, 1])))
@@ -73,9 +74,3 @@ def _operator(scope: Any, estimator: Any, inputs: Sequence[Any]) -> Any:
     inner = scope.declare_local_operator(alias, estimator)
     inner.inputs = list(inputs)
     return inner
-
-
-def _numbers(inputs: Sequence[Any]) -> Any:
-    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
-
-    return DoubleTensorType if isinstance(inputs[0].type, DoubleTensorType) else FloatTensorType

@@ -73,6 +73,11 @@ class NodeWriter:
         labels = np.asarray(classes) if texts else np.asarray(classes).astype(np.int64)
         self.add("Gather", self.constant(labels), places, axis=0, name=output.full_name)
 
+    def give_most_likely(self, chances: str, classes: Any, outputs: Any) -> None:
+        """Make chances [rows, classes], and the labels of the largest, a classifier's outputs."""
+        self.give_labels(self.add("ArgMax", chances, axis=1, keepdims=0), classes, outputs[0])
+        self.give(chances, outputs[1])
+
     def cast(self, value: str, kind: int, name: str | None = None) -> str:
         """A value in another type."""
         return self.add("Cast", value, name=name, to=kind)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
+from onnxtool.conversion.sklearn.converters import register_transformer
+from onnxtool.conversion.sklearn.node_writer import DOUBLE, NodeWriter
 from onnxtool.conversion.sklearn.numpy_functions import written
 from onnxtool.errors import UnsupportedError
 
@@ -15,36 +16,23 @@ from onnxtool.errors import UnsupportedError
 @cache
 def register() -> None:
     """Let skl2onnx convert it by this converter."""
-    from skl2onnx import update_registered_converter
     from sklearn.compose import TransformedTargetRegressor
 
-    update_registered_converter(
-        TransformedTargetRegressor, "OnnxtoolTransformedTargetRegressor", _shapes, _convert, overwrite=True
-    )
-
-
-def _shapes(operator: Any) -> None:
-    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
-
-    given = operator.inputs[0].type
-    kind = DoubleTensorType if isinstance(given, DoubleTensorType) else FloatTensorType
-    operator.outputs[0].type = kind([given.shape[0], 1])
+    register_transformer(TransformedTargetRegressor, _convert, lambda _: 1)
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     from skl2onnx._parse import _get_sklearn_operator_name
-    from skl2onnx.common.data_types import DoubleTensorType
 
     model, output = operator.raw_operator, operator.outputs[0]
     inner = scope.declare_local_operator(_get_sklearn_operator_name(type(model.regressor_)), model.regressor_)
     inner.inputs = list(operator.inputs)
     inner.outputs.append(scope.declare_local_variable("inner_target", type(output.type)(output.type.shape)))
     write = NodeWriter(scope, container, "target")
-    doubles = isinstance(output.type, DoubleTensorType)
     # Exponentials of a float32 would lose what the regressor has.
     wide = write.cast(inner.outputs[0].full_name, DOUBLE)
     back = _back(write, model.transformer_, wide)
-    write.cast(back, DOUBLE if doubles else FLOAT, output.full_name)
+    write.give(back, output)
 
 
 def _back(write: NodeWriter, transformer: Any, value: str) -> str:

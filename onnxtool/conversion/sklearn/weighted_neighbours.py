@@ -36,9 +36,7 @@ def _convert_classifier(original: Converter, scope: Any, operator: Any, containe
     write = NodeWriter(scope, container, "neighbours")
     classes = np.eye(len(model.classes_))[np.asarray(model._y).reshape(-1)]
     chances = _mean(write, model, write.joined(operator.inputs), classes)
-    places = write.add("ArgMax", chances, axis=1, keepdims=0)
-    write.give_labels(places, model.classes_, operator.outputs[0])
-    write.give(chances, operator.outputs[1])
+    write.give_most_likely(chances, model.classes_, operator.outputs)
 
 
 def _convert_regressor(original: Converter, scope: Any, operator: Any, container: Any) -> None:
