@@ -31,14 +31,12 @@ class SourceModel(DescribedRunner):
         compared_sizes: numbers that the code, or the exporter's record of it, compares sizes with.
         compared_values: likewise, for values.
         dropped: options of the source that its exporter is known to leave out: they are named where the proof fails.
-        in_doubles: it computes in float64 what its ONNX form computes in float32: thresholds may be a step apart.
         advice: what the user can do where the ONNX graph fails though the source runs; "" where nothing is known.
     """
 
     form: str
     framework: str
     notes: list[str]
-    in_doubles: bool = False
     advice: str = ""
     limits: Sequence[str] = ()
     dropped: Sequence[str] = ()

@@ -94,8 +94,8 @@ def placement_of(graph: ir.Graph, recipe: QuantRecipe) -> Placement:
     plan = select(graph, recipe)
     chosen = [node for node in graph if plan.get(node.name or "") == "static"]
     # Without a zero point there is no saturation that could stand for a HardSigmoid.
-    uncarried = ("HardSigmoid",) if recipe.form else ()
-    return place(graph, chosen, [node for node in graph if excluded(node, recipe) or is_op(node, *uncarried)])
+    saturated = [node for node in graph if recipe.form and is_op(node, "HardSigmoid")]
+    return place(graph, chosen, [*saturated, *(node for node in graph if excluded(node, recipe))])
 
 
 def calibrate(prepared: ir.Model, recipe: QuantRecipe, data: DataSource | None, threads: int | None) -> QuantRecipe:

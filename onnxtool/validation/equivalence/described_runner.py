@@ -25,12 +25,14 @@ class DescribedRunner(ABC):
         feeds_hint: input name -> domain where the framework knows it better than the graph; None = nothing known.
         rounding: output name -> how far that output of a quantized model may be off, in its own units (steps, where it
             is an integer): two correct implementations round differently half-way between two steps.
+        in_doubles: it computes in float64 what its ONNX form computes in float32: thresholds may be a step apart.
     """
 
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]
     feeds_hint: Mapping[str, Domain] | None = None
     rounding: Mapping[str, float] = _NOTHING
+    in_doubles: bool = False
 
     @abstractmethod
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, Counterexample, Coverage
 from onnxtool.runtime.runner import Runner
+from onnxtool.validation.equivalence.described_runner import DescribedRunner
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.masked import Kept, kept_positions, steady_outputs
 from onnxtool.validation.inputs.minimise import minimised
@@ -164,7 +165,8 @@ def _excused(trial: Trial, report: CompareReport, reference: Runner | None, cand
         return False
     names = {o.name: o.other_name or o.name for o in report.outputs}
     other = _as_reference(reference, candidate)
-    exact = trial.label.startswith(EXACTLY) and not getattr(reference, "in_doubles", False)
+    in_doubles = isinstance(reference, DescribedRunner) and reference.in_doubles
+    exact = trial.label.startswith(EXACTLY) and not in_doubles
     if exact and differs_there_alone(reference, other, trial.feeds, names):
         return False
     return rounding_explains(reference, trial, actual, names, other)
