@@ -26,7 +26,8 @@ class Fidelity:
         expected_drop: loss of accuracy to expect, with the float model's own probabilities as the truth; None
             where no output holds classes.
         sequences: `agreement` is of characters in what a CTC decoder reads off, not of single steps.
-        detection_f1: F1 of scores over 0.3 against the float model's; None where no output holds scores.
+        detection_f1: F1 against the float model of scores over 0.3, 0.5 or 0.7, the worst; None where no output holds
+            scores.
         outputs: each output by itself.
         column_db: signal-to-noise ratio of the weakest column of all outputs, linear layers' too; None where there
             is none that counts by itself.
@@ -35,6 +36,12 @@ class Fidelity:
         vector_cosine: mean cosine to the float model's rows, of outputs that are compared with one another; None
             where there is none.
         neighbours: share of their ten nearest rows that stay among the ten nearest; None with too few rows.
+        detection_cost: how far from the threshold the float model's scores of what differs are, summed, of how many it
+            finds; None where no output holds scores.
+        detections: how many the float model finds.
+        sample_f1: F1 of scores over 0.5, the mean of each sample's (masks, where large objects would hide small ones);
+            None where samples are no pictures of scores.
+        total_shift: by how much the sum of a map of amounts is off, 0.01 is one in a hundred; None where there is none.
         kinds: what each output was taken for: "classes", "linear", "vectors", "scores" or "values".
     """
 
@@ -52,6 +59,10 @@ class Fidelity:
     values_db: float | None = None
     vector_cosine: float | None = None
     neighbours: float | None = None
+    detection_cost: float | None = None
+    detections: int = 0
+    sample_f1: float | None = None
+    total_shift: float | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 _OVERLAP = 0.75  # of both; in the middle of the 0.5 to 0.95 that COCO's mean average precision counts
 _MOSTLY = 0.99
+_COLUMNS = 4  # of a box
+_ACTED_ON = 0.3  # a score, from which on people look at a box
+_LEAST_BOXES = 8  # that tell by their numbers that they are corners
 
 
 def boxes_kept(expected: np.ndarray, actual: np.ndarray) -> np.ndarray | None:
@@ -46,3 +51,46 @@ def _corners(boxes: np.ndarray, form: str) -> np.ndarray:
     if form == "corners":
         return boxes
     return np.concatenate([boxes[:2] - boxes[2:] / 2, boxes[:2] + boxes[2:] / 2])
+
+
+def counting_boxes(outputs: Mapping[str, np.ndarray], scores: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs that are boxes and nothing else, and which of the boxes somebody looks at.
+
+    Args:
+        outputs: what the float model gave, by name.
+        scores: which columns of each lie within [0, 1], or whether all do.
+
+    Returns:
+        name -> [samples, boxes] or [boxes], bool: those of a score of at least 0.3 in an output beside them (in any of
+        its columns), or of logits above 0; all where no output has as many rows. What are no corners (x1, y1, x2, y2)
+        is not among them: three or four sizes cannot be told from a middle with a width and a height.
+    """
+    found = {}
+    for name, values in outputs.items():
+        if values.dtype.kind != "f" or values.ndim not in (2, 3) or values.shape[-1] != _COLUMNS:
+            continue
+        if values.size < _LEAST_BOXES * _COLUMNS:
+            continue
+        if _form(_as_columns(values)) == "corners" and not (np.diff(values, axis=-1) >= 0).all():
+            found[name] = _looked_at(name, outputs, scores)
+    return found
+
+
+def boxes_found(expected: np.ndarray, actual: np.ndarray) -> np.ndarray | None:
+    """`boxes_kept` of outputs that are boxes and nothing else, [..., 4]: [...], bool."""
+    kept = boxes_kept(_as_columns(expected), _as_columns(actual))
+    return None if kept is None else kept.reshape(expected.shape[:-1])
+
+
+def _as_columns(boxes: np.ndarray) -> np.ndarray:
+    return np.moveaxis(boxes, -1, 0).reshape(_COLUMNS, -1)
+
+
+def _looked_at(name: str, outputs: Mapping[str, np.ndarray], scores: Mapping[str, np.ndarray]) -> np.ndarray:
+    rows = outputs[name].shape[:-1]
+    for other, values in outputs.items():
+        if other == name or values.dtype.kind != "f" or rows not in (values.shape, values.shape[:-1]):
+            continue
+        best = values if values.shape == rows else values.max(axis=-1)
+        return np.asarray(best > (_ACTED_ON if scores[other].all() else 0.0))
+    return np.ones(rows, bool)

@@ -7,11 +7,14 @@ Several views, because no one of them fits every output; `output_kind` says what
   holds for equally likely costs nothing, one away from a sure class costs much.
 - classes of a sequence with a blank (CTC, text and speech recognisers): edit distance of the texts that are read off,
   because a character may move by a step without being another one.
-- scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold (0.3, 0.5, 0.7; the worst);
-  where the first four columns are boxes, what exceeds it and overlaps with where it was.
+- scores in [0, 1] of a dense output (detections, masks): F1 of what exceeds a threshold (0.3, 0.5, 0.7; the worst), and
+  how far from it the float model's scores of what differs are; where the first four columns are boxes, what exceeds it
+  and overlaps with where it was. Boxes that are an output of their own: those whose score in the output beside them
+  exceeds 0.3.
 - vectors that are compared with one another (embeddings, hidden states): cosine, and neighbours kept.
 - anything else: the signal-to-noise ratio, column by column and channel by channel, each on its own scale with its mean
   taken off, so that large box coordinates do not drown small scores; the worst one that carries information counts.
+  Columns in ascending order (quantiles) are judged by their differences too, maps of amounts by their sum.
 """
 
 from __future__ import annotations
@@ -25,23 +28,14 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import InputError
-from onnxtool.quantization.evaluation.box_match import boxes_kept
-from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis, columns_of, within_scores
-from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
-from onnxtool.quantization.evaluation.neighbours import VectorAgreement
+from onnxtool.quantization.evaluation.box_match import counting_boxes
+from onnxtool.quantization.evaluation.column_noise import within_scores
 from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
-from onnxtool.quantization.evaluation.probabilities import probabilities
+from onnxtool.quantization.evaluation.output_statistics import OutputStatistics
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import Runner
-from onnxtool.validation.equivalence.difference import Difference
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
-_THRESHOLDS = np.array([0.3, 0.5, 0.7])  # of a score, from which on people act on it
-_MOST_TARGETS = 64
-_MIN_DETECTIONS = 20
-_BOX = 4  # columns of a box
-_BLANK_SHARE = 0.3
 _VALUES_GLANCED = 4096  # of the outputs
 _LEAST_GLANCED, _MOST_GLANCED = 4, 8  # samples
 _FIRST_LOOK = 16  # samples
@@ -54,7 +48,7 @@ Outputs = Mapping[str, np.ndarray]
 class Judgement:
     """What was seen of a candidate so far: statistics of its outputs, over the first so many batches."""
 
-    views: dict[str, _OutputStatistics] = field(default_factory=dict)
+    views: dict[str, OutputStatistics] = field(default_factory=dict)
     batches: int = 0
 
 
@@ -75,13 +69,18 @@ class FidelityEvaluator:
         kinds: Mapping[str, OutputKind] | None = None,
     ) -> None:
         """Run the float model; `kinds` says what outputs are for where the graph is not to be asked."""
-        self.kinds = {v.name or "": kind_of(v) for v in model.graph.outputs} | dict(kinds or {})
         try:
             self._observe(runner, data, batch, limit)
         except InputError:
             if batch == 1:
                 raise
             self._observe(runner, data, 1, limit)  # some models declare any batch and take 1 only
+        first = self.outputs[0] if self.outputs else {}
+        shapes = {name: a.shape for name, a in first.items()}  # what is declared may be missing, or untrue
+        self.kinds = {v.name or "": kind_of(v, shapes.get(v.name or "")) for v in model.graph.outputs}
+        self.kinds |= dict(kinds or {})
+        self._scores = {name: within_scores([outputs[name] for outputs in self.outputs]) for name in first}
+        self._boxes = [counting_boxes(outputs, self._scores) for outputs in self.outputs]
 
     def _observe(self, runner: Runner, data: DataSource, batch: int, limit: int) -> None:
         """Run the float model on the samples, `batch` at a time."""
@@ -97,9 +96,6 @@ class FidelityEvaluator:
             self.samples += _rows(feeds, outputs)
             if held > limit:
                 break
-        self._scores = {
-            name: within_scores([outputs[name] for outputs in self.outputs]) for name in (self.outputs or [{}])[0]
-        }
 
     def judge(
         self,
@@ -122,14 +118,15 @@ class FidelityEvaluator:
         judgement = Judgement() if begun is None else begun
         views, first = judgement.views, judgement.batches
         end = self._batches_of_a_first_look() if few else len(self.feeds)
-        for feeds, expected in zip(self.feeds[first:end], self.outputs[first:end], strict=True):
+        seen = zip(self.feeds[first:end], self.outputs[first:end], self._boxes[first:end], strict=True)
+        for feeds, expected, boxes in seen:
             actual, rows = runner.run(feeds), _rows(feeds, expected)
             if check is not None:
                 check(expected, actual)
             for name, right in expected.items():
                 kind = self.kinds.get(name, OutputKind.VALUES)
-                view = views.setdefault(name, _OutputStatistics(name, kind, detailed, self._scores[name]))
-                view.add(right, np.asarray(actual[name]), rows)
+                view = views.setdefault(name, OutputStatistics(name, kind, detailed, self._scores[name]))
+                view.add(right, np.asarray(actual[name]), rows, boxes.get(name))
             judgement.batches += 1
         samples = sum(map(_rows, self.feeds[: judgement.batches], self.outputs))
         return _summary(list(views.values()), samples)
@@ -161,6 +158,7 @@ class FidelityEvaluator:
             left -= rows
             if left <= 0:
                 break
+        glimpse._boxes = [counting_boxes(outputs, self._scores) for outputs in glimpse.outputs]
         return glimpse.judge(runner)
 
 
@@ -171,193 +169,35 @@ def _rows(feeds: Mapping[str, np.ndarray], outputs: Outputs) -> int:
     return shared.pop() if len(first) == 1 and shared else 1
 
 
-def _summary(views: list[_OutputStatistics], samples: int) -> Fidelity:
+def _summary(views: list[OutputStatistics], samples: int) -> Fidelity:
     floats = [v for v in views if v.is_float]
-    agreements = [v.agreement for v in views if v.total]
+    classes = [v.classes for v in views if v.classes.total]
     vectors = [v.vectors for v in floats if v.kind is OutputKind.VECTORS]
-    worst = min((w for v in floats if (w := v.worst_column) is not None), key=lambda w: w[2], default=None)
+    worst = min((w for v in floats if (w := v.worst_column) is not None), key=lambda w: w[1], default=None)
     judged = [v for v in floats if v.kind is not OutputKind.VECTORS]
+    scores = [v.found for v in views if v.found.f1 is not None]
+    values = [w[1] for v in floats if v.by_columns and not v.counted and (w := v.worst_column)]
     return Fidelity(
         sqnr_db=min((v.sqnr_db for v in floats), default=float("inf")),
         cosine=min((v.cosine for v in floats), default=1.0),
-        agreement=min(agreements, default=None),
+        agreement=min((c.agreement for c in classes), default=None),
         samples=samples,
         channel_db=min((v.channel_db for v in judged or floats), default=float("inf")),
-        expected_drop=max((v.expected_drop for v in views if v.total), default=None),
-        detection_f1=min((f for v in views if (f := v.detection_f1) is not None), default=None),
-        sequences=any(v.is_ctc for v in views),
+        expected_drop=max((c.expected_drop for c in classes), default=None),
+        detection_f1=min((s.f1 for s in scores if s.f1 is not None), default=None),
+        detection_cost=max((s.cost for s in scores if s.cost is not None), default=None),
+        detections=min((s.count for s in scores), default=0),
+        sample_f1=min((f for v in views if (f := v.found.of_samples) is not None), default=None),
+        sequences=any(c.is_ctc for c in classes),
         outputs=tuple(v.difference.result() for v in views) if all(v.detailed for v in views) else (),
-        column_db=None if worst is None else worst[2],
-        weakest="" if worst is None else _column_name(worst[0], worst[1]),
-        values_db=min((w[2] for v in floats if v.by_columns and (w := v.worst_column)), default=None),
+        column_db=None if worst is None else worst[1],
+        weakest="" if worst is None else worst[0],
+        values_db=min(values, default=None),
+        total_shift=max((t for v in floats if v.by_columns and (t := v.total.value) is not None), default=None),
         vector_cosine=min((v.cosine for v in vectors), default=None),
         neighbours=min((r for v in vectors if (r := v.recall) is not None), default=None),
         kinds={v.name: v.kind.value for v in views},
     )
-
-
-def _column_name(output: str, column: int | None) -> str:
-    return output if column is None else f"{output}[{column}]"
-
-
-@dataclass
-class _OutputStatistics:
-    """Running sums over one output."""
-
-    name: str
-    kind: OutputKind
-    detailed: bool
-    scores: np.ndarray  # which columns lie within [0, 1], or whether all do
-    difference: Difference = field(init=False)
-    is_float: bool = False
-    hits: int = 0
-    total: int = 0
-    lost: float = 0.0
-    power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
-    whole: ColumnNoise = field(default_factory=ColumnNoise)
-    columns: ColumnNoise = field(default_factory=ColumnNoise)
-    vectors: VectorAgreement = field(default_factory=VectorAgreement)
-    blank: dict[int, int] = field(default_factory=dict)
-    steps: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # the best class of each, float and here
-    read: tuple[int, int, int, int] = (0, 0, 0, 0)  # the blank, how many of `steps`, edits and characters in them
-    true: np.ndarray = field(default_factory=lambda: np.zeros(len(_THRESHOLDS), int))  # at each threshold
-    both: np.ndarray = field(default_factory=lambda: np.zeros(len(_THRESHOLDS), int))
-    found: np.ndarray = field(default_factory=lambda: np.zeros(len(_THRESHOLDS), int))
-
-    def __post_init__(self) -> None:
-        self.difference = Difference(self.name, Tolerance())
-
-    def add(self, right: np.ndarray, actual: np.ndarray, rows: int) -> None:
-        """Take in what a batch of so many `rows` gave, by the float model and by the candidate."""
-        if self.detailed:
-            self.difference.add(right, actual)
-        if right.dtype.kind not in "fV" or right.shape != actual.shape or not right.size:
-            return
-        self.is_float = True
-        right, actual = right.astype(np.float32, copy=False), actual.astype(np.float32, copy=False)
-        noise = actual - right
-        pairs = ((right, right), (actual, actual), (noise, noise), (right, actual))
-        self.power += [float(np.multiply(a, b).sum(dtype=np.float64)) for a, b in pairs]
-        classes = self.kind in (OutputKind.CLASSES, OutputKind.LINEAR)
-        if classes and right.ndim == 1 and len(right) != rows:
-            right, actual, noise = right[None], actual[None], noise[None]  # one sample's classes, without a batch
-        if classes and right.ndim >= 2 and right.shape[-1] > 1:
-            self._add_classes(right, actual)
-        elif self.kind is OutputKind.VECTORS and right.ndim >= 2:
-            self.vectors.add(right, actual)
-        else:
-            self._add_scores(right, actual)
-        self.whole.add(right, noise, None)
-        if self.kind is not OutputKind.CLASSES:
-            self.columns.add(right, noise, column_axis(right.shape))
-
-    @property
-    def sqnr_db(self) -> float:
-        """Signal-to-noise ratio in dB."""
-        return float(10 * np.log10(max(self.power[0], 1e-300) / self.power[2])) if self.power[2] > 0 else float("inf")
-
-    @property
-    def cosine(self) -> float:
-        """Cosine similarity."""
-        norm = float(np.sqrt(self.power[0] * self.power[1]))
-        return float(self.power[3] / norm) if norm > 0 else float(self.power[2] == 0)
-
-    def _add_classes(self, right: np.ndarray, actual: np.ndarray) -> None:
-        best, chosen = right.argmax(axis=-1), actual.argmax(axis=-1)
-        flipped = best != chosen
-        self.hits += int((~flipped).sum())
-        self.total += best.size
-        if flipped.any():
-            likely = probabilities(right[flipped].astype(np.float64))
-            rows = np.arange(len(likely))
-            self.lost += float((likely[rows, best[flipped]] - likely[rows, chosen[flipped]]).sum())
-        if right.ndim == 3:
-            last = right.shape[-1] - 1
-            for blank in (0, last):
-                self.blank[blank] = self.blank.get(blank, 0) + int((best == blank).sum())
-            self.steps += zip(best.astype(np.int32), chosen.astype(np.int32), strict=True)
-
-    def _misread(self) -> float:
-        """Share of characters that are others, in all samples so far."""
-        blank = max(self.blank, key=lambda k: self.blank[k])
-        known, count, edits, characters = self.read
-        if known != blank:
-            count, edits, characters = 0, 0, 0
-        for a, b in self.steps[count:]:
-            text = collapse(a, blank)
-            edits += edit_distance(text, collapse(b, blank))
-            characters += len(text)
-        self.read = blank, len(self.steps), edits, characters
-        return edits / max(characters, 1)
-
-    @property
-    def is_ctc(self) -> bool:
-        """True when the first or last class is what most steps say: the blank of a CTC output."""
-        return max(self.blank.values(), default=0) > _BLANK_SHARE * max(self.total, 1)
-
-    @property
-    def agreement(self) -> float:
-        """Share of equal classes, or of equal characters."""
-        return 1 - self._misread() if self.is_ctc else self.hits / self.total
-
-    @property
-    def expected_drop(self) -> float:
-        """Accuracy to lose by the float model's own probabilities; for sequences, the share of characters."""
-        return 1 - self.agreement if self.is_ctc else self.lost / self.total
-
-    def _add_scores(self, right: np.ndarray, actual: np.ndarray) -> None:
-        # Only columns that look like scores: within [0, 1], on either side of the threshold.
-        a, b = columns_of(right), columns_of(actual)
-        scores = np.broadcast_to(self.scores, len(a)).copy()
-        # What one Sigmoid makes (a mask over frequencies, frame by frame) are scores all over, and not boxes.
-        may_be_boxes = right.ndim == 3 and self.kind is not OutputKind.SCORES and scores[_BOX:].any()
-        matching = boxes_kept(a, b) if may_be_boxes else None
-        if matching is not None:
-            scores[:_BOX] = False
-        if not scores.any():
-            return
-        for index, threshold in enumerate(_THRESHOLDS):
-            expected, found = a[scores] > threshold, b[scores] > threshold
-            self.true[index] += int(expected.sum())
-            self.found[index] += int(found.sum())
-            same = expected & found if matching is None else expected & found & matching
-            self.both[index] += int(same.sum())
-
-    @property
-    def by_columns(self) -> bool:
-        """True where every column counts."""
-        return self.kind in (OutputKind.VALUES, OutputKind.SCORES)
-
-    @property
-    def worst_column(self) -> tuple[str, int | None, float] | None:
-        """(output, column, dB) of the weakest column; None where columns do not count, or none carries information.
-
-        Of a linear layer with more columns than a few targets (tokens, many classes), rare ones are nearly constant:
-        there the class view decides.
-        """
-        if self.kind in (OutputKind.CLASSES, OutputKind.VECTORS):
-            return None
-        found = self.columns.decibels(alike=self.kind is OutputKind.SCORES)
-        if not found or (self.kind is OutputKind.LINEAR and len(found) > _MOST_TARGETS):
-            return None
-        column, ratio = found[0]
-        return self.name, column if len(found) > 1 else None, ratio
-
-    @property
-    def channel_db(self) -> float:
-        """Signal-to-noise ratio in dB without the mean: of the worst column where columns count, else of all."""
-        found = self.worst_column if self.by_columns else None
-        if found is not None:
-            return found[2]
-        return min((ratio for _, ratio in self.whole.decibels()), default=float("inf"))
-
-    @property
-    def detection_f1(self) -> float | None:
-        """F1 of scores over a threshold, the worst one; None with too few of them to tell."""
-        enough = self.true >= _MIN_DETECTIONS
-        if not enough.any():
-            return None
-        return float((2 * self.both[enough] / (self.true + self.found)[enough]).min())
 
 
 def noise_share(fidelity: Fidelity) -> float:

@@ -13,6 +13,7 @@ from onnxtool.model.ir.queries import constant_array, is_op
 
 _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div", "Gather")
 _STEPS = 8
+_MOST_STEPS = 12
 _NORMS = ("ReduceL2", "ReduceSumSquare")
 _TO_NORM = ("Clip", "Max", "Expand", "Add", "Sqrt", "Unsqueeze", "Cast", "Reshape", "Identity", "Pow")
 _CHOOSING = ("ArgMax", "TopK")
@@ -21,6 +22,10 @@ _CLASS_NAMES = re.compile(r"logit|prob|class|label|cls_score|softmax", re.IGNORE
 _VECTOR_NAMES = re.compile(r"embed|hidden_state|pool|latent|feature|representation|descriptor", re.IGNORECASE)
 # Vectors that are compared with one another have at least so many numbers.
 _LEAST_VECTOR = 16
+# So many that a Relu leaves are features for something else: nobody has as many targets that are all above zero.
+_LEAST_FEATURES = 64
+_MOVED = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Dropout")
+_SCALED = (*_MOVED, "Add", "Mul", "BatchNormalization")
 
 
 class OutputKind(Enum):
@@ -73,18 +78,27 @@ def parse_kinds(texts: Sequence[str], outputs: Sequence[str]) -> dict[str, Outpu
     return found
 
 
-def kind_of(output: ir.Value) -> OutputKind:
-    """Read off the graph what an output is.
+def kind_of(output: ir.Value, shape: tuple[int, ...] | None = None) -> OutputKind:
+    """Read off the graph what an output is; `shape` is what it was seen with, in place of the declared one.
 
     A matrix is an output of classes only where something says so: a Softmax makes it, an ArgMax or TopK reads it or
     what it is made of, or it is called logits, probabilities or the like.
     """
-    rank = len(output.shape) if output.shape is not None else 0
+    dims = shape if shape is not None else output.shape if output.shape is not None else ()
+    rank, last_dim = len(dims), dims[-1] if len(dims) else None
+    is_long = not isinstance(last_dim, int) or last_dim >= _LEAST_VECTOR
     name = output.name or ""
     behind = list(_behind(output))
     if rank >= 2 and (_CLASS_NAMES.search(name) or any(_is_chosen_from(v) for v in behind)):
         return OutputKind.CLASSES
-    if rank in (2, 3) and _is_long(output) and any(_is_normalised(v) or _is_mean(v) for v in behind):
+    if rank in (2, 3) and is_long and any(_is_normalised(v) or _is_mean(v) for v in behind):
+        return OutputKind.VECTORS
+    if (
+        rank in (2, 3)
+        and isinstance(last_dim, int)
+        and last_dim >= _LEAST_FEATURES
+        and _rectified_channels(output) == last_dim
+    ):
         return OutputKind.VECTORS
     makers = [node for v in behind if (node := v.producer()) is not None]
     for node in makers:
@@ -96,10 +110,10 @@ def kind_of(output: ir.Value) -> OutputKind:
         if is_op(node, "Sigmoid", "HardSigmoid") and rank >= 2:
             return OutputKind.SCORES
         if is_op(node, "MatMul", "Gemm"):
-            return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and _is_long(output) else OutputKind.LINEAR
-        if is_op(node, *_POOLED) and _is_long(output) and rank in (2, 3):
+            return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and is_long else OutputKind.LINEAR
+        if is_op(node, *_POOLED) and is_long and rank in (2, 3):
             return OutputKind.VECTORS
-    return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and _is_long(output) else OutputKind.VALUES
+    return OutputKind.VECTORS if _VECTOR_NAMES.search(name) and is_long else OutputKind.VALUES
 
 
 def _behind(output: ir.Value) -> Iterator[ir.Value]:
@@ -159,7 +173,30 @@ def _is_chosen_from(value: ir.Value) -> bool:
     return any(is_op(node, *_CHOOSING) and index == 0 for node, index in value.uses())
 
 
-def _is_long(output: ir.Value) -> bool:
-    """Whether the last dim can be that of a vector for comparing."""
-    last = output.shape[-1] if output.shape is not None and len(output.shape) else None
-    return not isinstance(last, int) or last >= _LEAST_VECTOR
+def _rectified_channels(output: ir.Value) -> int:
+    """How many features, 64 or more, the layer has whose results a Relu hands on to this output; 0 of fewer."""
+    value: ir.Value | None = output
+    rectified = False
+    for _ in range(_MOST_STEPS):
+        node = value.producer() if value is not None else None
+        if node is None:
+            return 0
+        if is_op(node, "Conv", "Gemm", "MatMul"):
+            channels = _channels(node)
+            return channels if rectified and channels >= _LEAST_FEATURES else 0
+        if is_op(node, "Relu"):
+            rectified = True
+        elif not is_op(node, *(_SCALED if rectified else _MOVED)):
+            return 0
+        value = next((v for v in node.inputs if v is not None and v.const_value is None), None)
+    return 0
+
+
+def _channels(node: ir.Node) -> int:
+    """The results of a layer at each place, by the shape of its weights."""
+    weight = node.inputs[1]
+    if weight is None or weight.shape is None or len(weight.shape) < 2:
+        return 0
+    first = is_op(node, "Conv") or node.attributes.get_int("transB", 0) == 1
+    dim = weight.shape[0 if first else -1]
+    return dim if isinstance(dim, int) else 0

@@ -16,7 +16,9 @@ _MOST_FLIPS = 5
 _CLOSE_DB = 30.0
 _SAFETY_CLOSE = 4
 _MOST_FLIPS_CLOSE = 10
-_MOST_FLIPPED_CLOSE = 2  # scores beside a threshold: of a few dozen one is as much as two in a hundred
+_MOST_FLIPPED_CLOSE = 2  # scores beside a threshold, of fewer than
+_MANY_FOUND = 200
+_MOST_SHIFT = 2  # times the loss to stay within: of the sum of a map of amounts
 CLASSES_DB = 20.0
 DENSE_DB = 25.0
 # A column of a linear layer's few results may be a target of its own: 20 dB are an R2 of 0.99 against float.
@@ -46,31 +48,46 @@ class Budget:
         """True when a candidate keeps the budget."""
         if metric is not None:
             return metric.drop <= self.max_drop + 1e-12
-        if fidelity.detection_f1 is not None and fidelity.detection_f1 < 1 - self._flipped(fidelity) * self.max_drop:
-            return False
-        if not self._columns_and_vectors(fidelity):
+        if not self._scores(fidelity) or not self._columns_and_vectors(fidelity):
             return False
         if fidelity.vector_cosine is not None and fidelity.values_db is None and fidelity.agreement is None:
             return True
         if fidelity.agreement is None or fidelity.expected_drop is None:
-            return fidelity.channel_db >= DENSE_DB
+            return fidelity.column_db is not None or fidelity.channel_db >= DENSE_DB
         if fidelity.sequences:
             return fidelity.agreement >= 1 - self.max_drop
         sure = fidelity.agreement >= 1 - self.max_drop
-        close = fidelity.channel_db >= _CLOSE_DB
-        safety, flips = (_SAFETY_CLOSE, _MOST_FLIPS_CLOSE) if close else (_SAFETY, _MOST_FLIPS)
+        safety, flips = self._ties(fidelity.channel_db >= _CLOSE_DB)
         harmless = fidelity.expected_drop <= self.max_drop / safety and fidelity.agreement >= 1 - flips * self.max_drop
         return (sure or harmless) and fidelity.channel_db >= CLASSES_DB
 
-    def _flipped(self, fidelity: Fidelity) -> int:
-        """How many times the loss to stay within may be detections that come or go."""
-        return _MOST_FLIPPED_CLOSE if fidelity.channel_db >= _CLOSE_DB else 1
+    def _scores(self, fidelity: Fidelity) -> bool:
+        """Whether the same is found over a threshold, or what is found or not costs next to nothing."""
+        if fidelity.sample_f1 is not None and fidelity.sample_f1 < 1 - self.max_drop:
+            return False
+        if fidelity.detection_f1 is None:
+            return True
+        close = fidelity.channel_db >= _CLOSE_DB
+        # Of a few dozen, one is as much as two in a hundred.
+        flipped = _MOST_FLIPPED_CLOSE if close and fidelity.detections < _MANY_FOUND else 1
+        if fidelity.detection_f1 >= 1 - flipped * self.max_drop:
+            return True
+        safety, flips = self._ties(close)
+        near_ties = fidelity.detection_cost is not None and fidelity.detection_cost <= self.max_drop / safety
+        return near_ties and fidelity.detection_f1 >= 1 - flips * self.max_drop
+
+    @staticmethod
+    def _ties(close: bool) -> tuple[int, int]:
+        """What flips that cost next to nothing may be: a share of the loss to stay within, and times that loss."""
+        return (_SAFETY_CLOSE, _MOST_FLIPS_CLOSE) if close else (_SAFETY, _MOST_FLIPS)
 
     def _columns_and_vectors(self, fidelity: Fidelity) -> bool:
         """Whether every column that counts by itself, and the neighbours of vectors, are kept."""
         if fidelity.column_db is not None and fidelity.column_db < COLUMN_DB:
             return False
         if fidelity.values_db is not None and fidelity.values_db < DENSE_DB:
+            return False
+        if fidelity.total_shift is not None and fidelity.total_shift > _MOST_SHIFT * self.max_drop:
             return False
         if fidelity.vector_cosine is not None and fidelity.vector_cosine < VECTOR_COSINE:
             return False
@@ -83,7 +100,8 @@ class Budget:
         if fidelity.vector_cosine is not None and fidelity.vector_cosine < 1 - 3 * (1 - VECTOR_COSINE):
             return True
         if fidelity.agreement is None:
-            return fidelity.vector_cosine is None and fidelity.channel_db < DENSE_DB - 6
+            least = COLUMN_DB if fidelity.values_db is None and fidelity.column_db is not None else DENSE_DB
+            return fidelity.vector_cosine is None and fidelity.channel_db < least - 6
         flips = _MOST_FLIPS_CLOSE if fidelity.channel_db >= _CLOSE_DB else _MOST_FLIPS
         too_many = fidelity.agreement < 1 - 2 * flips * self.max_drop
         return too_many or (fidelity.channel_db < CLASSES_DB - 6 and not fidelity.sequences)
@@ -116,6 +134,6 @@ class Budget:
             f"most {self.max_drop * 100 / _SAFETY:g} points by the float model's own probabilities, "
             f"{self.max_drop * 100 / _SAFETY_CLOSE:g} where the outputs are within {_CLOSE_DB:g} dB) and "
             f"{CLASSES_DB:g} dB; outputs that are not classes: {DENSE_DB:g} dB in the weakest column ({COLUMN_DB:g} of "
-            f"a linear layer's) and the same detections; vectors: cosine {VECTOR_COSINE:g} and {NEIGHBOURS * 100:g} % "
-            "of the ten nearest"
+            f"a linear layer's or of scores) and the same detections; vectors: cosine {VECTOR_COSINE:g} and "
+            f"{NEIGHBOURS * 100:g} % of the ten nearest"
         )

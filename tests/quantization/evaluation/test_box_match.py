@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.quantization.evaluation.box_match import boxes_kept
+from onnxtool.quantization.evaluation.box_match import boxes_kept, counting_boxes
 
 
 def corners() -> np.ndarray:
@@ -40,3 +40,33 @@ def test_other_columns_are_no_boxes() -> None:
     assert boxes_kept(rng.uniform(size=(6, 50)), np.zeros((6, 50))) is None, "scores lie anywhere between 0 and 1"
     assert boxes_kept(np.ones((6, 50)), np.ones((6, 50))) is None, "constant columns"
     assert boxes_kept(corners()[:3], corners()[:3]) is None
+
+
+def boxes_of(rows: int, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    low = random.uniform(0, 500, (4, rows, 2))
+    return np.concatenate([low, low + random.uniform(20, 60, low.shape)], -1).astype(np.float32)
+
+
+def test_boxes_that_are_an_output_of_their_own_count_by_the_scores_beside_them() -> None:
+    random = np.random.default_rng(1)
+    scores = random.random((4, 10, 3)).astype(np.float32)
+    outputs = {"boxes": boxes_of(10), "scores": scores, "other": random.random((4, 7)).astype(np.float32)}
+    within = {name: np.ones(1, bool) for name in outputs}
+    found = counting_boxes(outputs, within)
+    assert list(found) == ["boxes"]
+    assert (found["boxes"] == (scores.max(-1) > 0.3)).all()
+    one = {"boxes": boxes_of(10), "scores": scores[..., 0]}
+    assert (counting_boxes(one, within)["boxes"] == (scores[..., 0] > 0.3)).all()
+    logits = {"boxes": boxes_of(10), "logits": scores - 0.9}
+    assert (counting_boxes(logits, {"logits": np.zeros(1, bool)})["boxes"] == (scores.max(-1) > 0.9)).all()
+    assert counting_boxes({"boxes": boxes_of(10), "other": outputs["other"]}, within)["boxes"].all(), "no scores"
+
+
+def test_four_columns_that_are_no_corners_are_no_boxes() -> None:
+    random = np.random.default_rng(2)
+    quantiles = np.sort(random.random((4, 10, 4)), axis=-1)
+    for values in (random.normal(size=(4, 10, 4)), quantiles, boxes_of(10)[..., :3], boxes_of(1)):
+        assert not counting_boxes({"y": values.astype(np.float32)}, {})
+    assert not counting_boxes({"y": boxes_of(10).astype(np.int64)}, {})
+    assert counting_boxes({"y": boxes_of(2)}, {}) and counting_boxes({"y": boxes_of(10)[0]}, {})

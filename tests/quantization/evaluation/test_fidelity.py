@@ -167,6 +167,89 @@ def test_knows_what_an_output_is_for(op: str, rank: int, name: str, expected: st
     assert kind_of(io.from_proto(proto).graph.outputs[0]).value == expected
 
 
+@pytest.mark.parametrize(
+    ("operators", "width", "shape", "expected"),
+    [
+        ("Gemm Relu", 64, (8, 64), "vectors"),
+        ("MatMul Add Relu Squeeze", 64, (8, 64), "vectors"),
+        ("Conv Transpose Mul Relu Squeeze", 64, (8, 11, 64), "vectors"),
+        ("Conv Relu", 64, (8, 64, 5, 5), "values"),  # a map
+        ("Conv Relu Squeeze", 1, (8, 64, 64), "values"),  # distances: the last dim is no channel
+        ("Gemm Relu", 63, (8, 63), "values"),
+        ("Gemm Relu Mul", 64, (8, 64), "values"),  # a mask times something
+        ("Gemm Relu Exp Relu", 64, (8, 64), "values"),
+    ],
+)
+def test_what_a_relu_leaves_of_many_channels_are_features(
+    operators: str, width: int, shape: tuple[int, ...], expected: str
+) -> None:
+    """The declared shape, [n], is not to be asked."""
+    weight = np.ones((width, 2, 1, 1) if "Conv" in operators else (2, width), np.float32)
+    arrays = {"w": weight, "c": np.ones(1, np.float32)}
+    nodes, value = [], "x"
+    for index, operator in enumerate(names := operators.split()):
+        result = "y" if index == len(names) - 1 else f"v{index}"
+        second = {"Gemm": ["w"], "MatMul": ["w"], "Conv": ["w"], "Add": ["c"], "Mul": ["c"]}.get(operator, [])
+        nodes.append(helper.make_node(operator, [value, *second], [result]))
+        value = result
+    output = io.from_proto(build(nodes, arrays, {"x": [None] * 4}, {"y": [None]})).graph.outputs[0]
+    assert kind_of(output, shape).value == expected
+
+
+def test_boxes_beside_scores_are_found_where_they_were() -> None:
+    """One box in five is looked at; one of these moves by half of its size, and all others anywhere."""
+    random = np.random.default_rng(5)
+    low = random.uniform(0, 500, (10, 40, 2))
+    boxes = np.concatenate([low, low + 40], -1)
+    scores = np.where(np.arange(40) % 5 == 0, 0.9, 0.1) * np.ones((10, 40))
+    moved = np.where(scores[..., None] > 0.5, boxes, boxes + random.uniform(50, 90, (10, 40, 1)))
+    moved[0, 0] += 20
+    proto = build(
+        [helper.make_node("Identity", ["x"], ["boxes"]), helper.make_node("Identity", ["x"], ["scores"])],
+        {}, {"x": [None, None]}, {"boxes": [None, 40, 4], "scores": [None, 40]},
+    )  # fmt: skip
+
+    class Pair(Fixed):
+        def __init__(self, value: np.ndarray) -> None:
+            super().__init__(value)
+            self.outputs = tuple(TensorSpec(name, np.dtype("float32"), None) for name in ("boxes", "scores"))
+
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {"boxes": self.value.astype(np.float32), "scores": scores.astype(np.float32)}
+
+    data = open_data({"x": np.zeros((10, 2), np.float32)}, Pair(boxes).inputs)
+    judge = FidelityEvaluator(io.from_proto(proto), Pair(boxes), data, batch=10)
+    assert judge.judge(Pair(moved)).detection_f1 == pytest.approx(79 / 80)
+    assert judge.judge(Pair(boxes)).detection_f1 == 1
+
+
+def test_a_band_of_quantiles_is_the_weakest_column() -> None:
+    random = np.random.default_rng(6)
+    right = random.normal(1000, 300, (200, 1)) + np.array([-10.0, 0, 10])
+    found = judged(right, right + random.normal(size=right.shape), "Relu")
+    assert found.weakest == "y (from column to column)" and found.channel_db == pytest.approx(17, abs=0.5)
+    assert not Budget().allows(found)
+
+
+def test_a_map_of_amounts_that_is_more_everywhere_is_not_kept() -> None:
+    random = np.random.default_rng(7)
+    right = np.where(random.random((8, 1, 16, 16)) < 0.1, 1.0, 0.0)
+    found = judged(right, right + 0.0025, "Relu")
+    assert found.total_shift == pytest.approx(0.0025 * right.size / right.sum(), rel=1e-3)
+    assert found.channel_db > 40 and not Budget().allows(found)
+
+
+def test_a_mask_of_a_small_object_counts_as_much_as_that_of_a_large_one() -> None:
+    right = np.full((8, 1, 16, 16), 0.01)
+    right[:, :, :15] = 0.99
+    right[0, :, 1:] = 0.01  # one row
+    gone = right.copy()
+    gone[0, :, 0, :4] = 0.2
+    found = judged(right, gone, "Sigmoid")
+    assert found.sample_f1 == pytest.approx(1 - (1 - 24 / 28) / 8)
+    assert (found.detection_f1 or 0) > 0.99 and not Budget().allows(found)
+
+
 @pytest.mark.parametrize("width", [32, 4])
 @pytest.mark.parametrize("form", ["ReduceL2", "squares", "mean of tokens", "another's norm", "mean of columns"])
 def test_what_is_divided_by_its_norm_or_is_a_mean_of_tokens_is_a_vector(form: str, width: int) -> None:

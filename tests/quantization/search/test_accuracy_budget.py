@@ -97,6 +97,10 @@ def test_texts_go_by_their_characters_and_labels_by_the_metric() -> None:
         (replace(fidelity(31.9), detection_f1=0.994), False),
         (replace(fidelity(32.1), detection_f1=0.991), True),
         (replace(fidelity(32.1), detection_f1=0.989), False),
+        (replace(fidelity(40), sample_f1=0.996), True),
+        (replace(fidelity(40), sample_f1=0.994), False),
+        (replace(fidelity(40), total_shift=0.01), True),
+        (replace(fidelity(40), total_shift=0.011), False),
     ],
 )
 def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool) -> None:
@@ -123,6 +127,20 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
         (replace(fidelity(29.9), detection_f1=0.989), False),
         (replace(fidelity(30.0), detection_f1=0.98), True),  # near ties
         (replace(fidelity(30.0), detection_f1=0.979), False),
+        (replace(fidelity(30.0), detection_f1=0.98, detections=199), True),
+        (replace(fidelity(30.0), detection_f1=0.989, detections=200), False),  # so many that one in a hundred is told
+        (replace(fidelity(30.0), detection_f1=0.99, detections=200), True),
+        (replace(fidelity(29.9), detection_f1=0.95, detection_cost=0.001), True),  # what differs costs nothing
+        (replace(fidelity(29.9), detection_f1=0.95, detection_cost=0.0011), False),
+        (replace(fidelity(29.9), detection_f1=0.949, detection_cost=0.0), False),
+        (replace(fidelity(30.0), detection_f1=0.9, detection_cost=0.0025), True),
+        (replace(fidelity(30.0), detection_f1=0.9, detection_cost=0.0026), False),
+        (replace(fidelity(30.0), detection_f1=0.899, detection_cost=0.0), False),
+        (replace(fidelity(40), detection_f1=1.0, sample_f1=0.99), True),
+        (replace(fidelity(40), detection_f1=1.0, sample_f1=0.989), False),
+        (replace(fidelity(20), column_db=20.0, detection_f1=1.0), True),  # scores, which were counted
+        (replace(fidelity(40), total_shift=0.02), True),
+        (replace(fidelity(40), total_shift=0.021), False),
     ],
 )
 def test_what_is_exactly_at_a_limit_keeps_it(seen: Fidelity, allowed: bool) -> None:

@@ -1,0 +1,155 @@
+"""What is seen of one output of a candidate, by all the views that fit what the output is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from onnxtool.quantization.evaluation.box_match import boxes_found, boxes_kept
+from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
+from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis, columns_of
+from onnxtool.quantization.evaluation.neighbours import VectorAgreement
+from onnxtool.quantization.evaluation.ordered_columns import OrderedColumns
+from onnxtool.quantization.evaluation.output_kind import OutputKind
+from onnxtool.quantization.evaluation.score_agreement import ScoreAgreement
+from onnxtool.quantization.evaluation.total_shift import TotalShift
+from onnxtool.validation.equivalence.difference import Difference
+from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+
+_MOST_TARGETS = 64
+_BOX = 4  # columns of a box
+
+
+@dataclass
+class OutputStatistics:
+    """Running sums over one output.
+
+    Attributes:
+        name: of the output.
+        kind: what it is for.
+        detailed: keep its full difference.
+        scores: which of its columns lie within [0, 1], or whether all do.
+    """
+
+    name: str
+    kind: OutputKind
+    detailed: bool
+    scores: np.ndarray
+    difference: Difference = field(init=False)
+    is_float: bool = False
+    power: np.ndarray = field(default_factory=lambda: np.zeros(4))  # of float, of candidate, of noise; their product
+    whole: ColumnNoise = field(default_factory=ColumnNoise)
+    columns: ColumnNoise = field(default_factory=ColumnNoise)
+    ordered: OrderedColumns = field(default_factory=OrderedColumns)
+    total: TotalShift = field(default_factory=TotalShift)
+    vectors: VectorAgreement = field(default_factory=VectorAgreement)
+    classes: ClassAgreement = field(default_factory=ClassAgreement)
+    found: ScoreAgreement = field(default_factory=ScoreAgreement)
+
+    def __post_init__(self) -> None:
+        self.difference = Difference(self.name, Tolerance())
+
+    def add(self, right: np.ndarray, actual: np.ndarray, rows: int, boxes: np.ndarray | None = None) -> None:
+        """Take in a batch.
+
+        Args:
+            right: what the float model gave.
+            actual: what the candidate gave.
+            rows: samples in the batch.
+            boxes: where the output is boxes, those that count.
+        """
+        if self.detailed:
+            self.difference.add(right, actual)
+        if right.dtype.kind not in "fV" or right.shape != actual.shape or not right.size:
+            return
+        self.is_float = True
+        right, actual = right.astype(np.float32, copy=False), actual.astype(np.float32, copy=False)
+        noise = actual - right
+        pairs = ((right, right), (actual, actual), (noise, noise), (right, actual))
+        self.power += [float(np.multiply(a, b).sum(dtype=np.float64)) for a, b in pairs]
+        classes = self.kind in (OutputKind.CLASSES, OutputKind.LINEAR)
+        if classes and right.ndim == 1 and len(right) != rows:
+            right, actual, noise = right[None], actual[None], noise[None]  # one sample's classes, without a batch
+        if classes and right.ndim >= 2 and right.shape[-1] > 1 and boxes is None:
+            self.classes.add(right, actual)
+        elif self.kind is OutputKind.VECTORS and right.ndim >= 2:
+            self.vectors.add(right, actual)
+        elif boxes is not None:
+            self._add_boxes(right, actual, boxes)
+        else:
+            self._add_scores(right, actual, rows)
+        self.whole.add(right, noise, None)
+        if self.kind is not OutputKind.CLASSES:
+            self.columns.add(right, noise, column_axis(right.shape))
+            self.ordered.add(right, noise)
+            self.total.add(right, noise)
+
+    def _add_boxes(self, right: np.ndarray, actual: np.ndarray, counting: np.ndarray) -> None:
+        """Boxes of which some count: each is found where it was, or it is not found."""
+        kept = boxes_found(right, actual)
+        if kept is not None:
+            sure = np.ones(int(counting.sum()), np.float32)
+            self.found.add(sure, sure, kept[counting])
+
+    def _add_scores(self, right: np.ndarray, actual: np.ndarray, rows: int) -> None:
+        # Only columns that look like scores: within [0, 1], on either side of the threshold.
+        a, b = columns_of(right), columns_of(actual)
+        scores = np.broadcast_to(self.scores, len(a)).copy()
+        # What one Sigmoid makes (a mask over frequencies, frame by frame) are scores all over, and not boxes.
+        may_be_boxes = right.ndim == 3 and self.kind is not OutputKind.SCORES and scores[_BOX:].any()
+        matching = boxes_kept(a, b) if may_be_boxes else None
+        if matching is not None:
+            scores[:_BOX] = False
+        if not scores.any():
+            return
+        self.found.add(a[scores], b[scores], True if matching is None else matching)
+        if scores.all() and right.ndim > 1 and len(right) == rows:
+            self.found.add_samples(right.reshape(rows, -1), actual.reshape(rows, -1))
+
+    @property
+    def sqnr_db(self) -> float:
+        """Signal-to-noise ratio in dB."""
+        return float(10 * np.log10(max(self.power[0], 1e-300) / self.power[2])) if self.power[2] > 0 else float("inf")
+
+    @property
+    def cosine(self) -> float:
+        """Cosine similarity."""
+        norm = float(np.sqrt(self.power[0] * self.power[1]))
+        return float(self.power[3] / norm) if norm > 0 else float(self.power[2] == 0)
+
+    @property
+    def by_columns(self) -> bool:
+        """True where every column counts."""
+        return self.kind in (OutputKind.VALUES, OutputKind.SCORES)
+
+    @property
+    def counted(self) -> bool:
+        """True where what it is used for was counted: scores over a threshold, in all of its columns."""
+        return self.kind is OutputKind.SCORES and self.found.f1 is not None
+
+    @property
+    def worst_column(self) -> tuple[str, float] | None:
+        """(name, dB) of the weakest column; None where columns do not count, or none carries information.
+
+        Of a linear layer with more columns than a few targets (tokens, many classes), rare ones are nearly constant:
+        there the class view decides. Where columns are in ascending order, their differences are one more.
+        """
+        if self.kind in (OutputKind.CLASSES, OutputKind.VECTORS):
+            return None
+        found = self.columns.decibels(alike=self.kind is OutputKind.SCORES)
+        if not found or (self.kind is OutputKind.LINEAR and len(found) > _MOST_TARGETS):
+            return None
+        column, ratio = found[0]
+        steps = self.ordered.decibels
+        if steps is not None and steps < ratio:
+            return f"{self.name} (from column to column)", steps
+        return self.name if len(found) == 1 else f"{self.name}[{column}]", ratio
+
+    @property
+    def channel_db(self) -> float:
+        """Signal-to-noise ratio in dB without the mean: of the worst column where columns count, else of all."""
+        found = self.worst_column if self.by_columns else None
+        if found is not None:
+            return found[1]
+        return min((ratio for _, ratio in self.whole.decibels()), default=float("inf"))

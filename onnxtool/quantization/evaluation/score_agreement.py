@@ -1,0 +1,81 @@
+"""Scores between 0 and 1 (detections, labels, masks): does a candidate find what the float model finds?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+_THRESHOLDS = np.array([0.3, 0.5, 0.7])  # of a score, from which on people act on it
+_MIDDLE = 1  # of them
+_LEAST_FOUND = 20  # over a threshold, below which nothing is told
+# A sample that is a picture of its own: so many scores, so many of them found; and so many samples.
+_MANY_SCORES, _LEAST_PIXELS, _LEAST_SAMPLES = 64, 5, 8
+
+
+def _none() -> np.ndarray:
+    return np.zeros(len(_THRESHOLDS))
+
+
+@dataclass
+class ScoreAgreement:
+    """Running sums over the scores of one output, at each of three thresholds."""
+
+    _true: np.ndarray = field(default_factory=_none)
+    _both: np.ndarray = field(default_factory=_none)
+    _found: np.ndarray = field(default_factory=_none)
+    _cost: np.ndarray = field(default_factory=_none)  # how far what is found by one of them is from the threshold
+    _of_samples: list[float] = field(default_factory=list)
+
+    def add(self, right: np.ndarray, actual: np.ndarray, matching: np.ndarray | bool = True) -> None:
+        """Take in scores of any shape; `matching` (to be broadcast) says where what is found counts as the same."""
+        for index, threshold in enumerate(_THRESHOLDS):
+            expected, found = right > threshold, actual > threshold
+            same = expected & found & matching
+            self._true[index] += int(expected.sum())
+            self._found[index] += int(found.sum())
+            self._both[index] += int(same.sum())
+            elsewhere = expected & found & ~same
+            self._cost[index] += float(np.abs(right[expected != found] - threshold).sum(dtype=np.float64))
+            self._cost[index] += float(right[elsewhere].sum(dtype=np.float64))
+
+    def add_samples(self, right: np.ndarray, actual: np.ndarray) -> None:
+        """Take in samples, [samples, scores], each counted by itself: in a sum large objects hide small ones."""
+        if right.shape[1] < _MANY_SCORES:
+            return
+        expected, found = right > _THRESHOLDS[_MIDDLE], actual > _THRESHOLDS[_MIDDLE]
+        true, both = expected.sum(axis=1), (expected & found).sum(axis=1)
+        some = true >= _LEAST_PIXELS
+        self._of_samples += (2 * both[some] / (true + found.sum(axis=1))[some]).tolist()
+
+    @property
+    def _enough(self) -> np.ndarray:
+        return self._true >= _LEAST_FOUND
+
+    @property
+    def f1(self) -> float | None:
+        """F1 against the float model of what exceeds a threshold, the worst one; None with too few of them to tell."""
+        enough = self._enough
+        if not enough.any():
+            return None
+        return float((2 * self._both[enough] / (self._true + self._found)[enough]).min())
+
+    @property
+    def cost(self) -> float | None:
+        """What differs, by how far the float model's score is from the threshold, of what it finds; the worst one.
+
+        Who acts from a threshold on is as well off either way with a score that is equal to it. What lies elsewhere
+        than it did counts by its whole score.
+        """
+        enough = self._enough
+        return float((self._cost[enough] / self._true[enough]).max()) if enough.any() else None
+
+    @property
+    def count(self) -> int:
+        """How many the float model finds at the highest threshold that tells something."""
+        return int(self._true[self._enough].min()) if self._enough.any() else 0
+
+    @property
+    def of_samples(self) -> float | None:
+        """Mean over samples of each one's F1 at 0.5; None where samples are not pictures of many scores, or few."""
+        return float(np.mean(self._of_samples)) if len(self._of_samples) >= _LEAST_SAMPLES else None
