@@ -130,7 +130,7 @@ def open_inputs(
         task = open_task(asked.eval_data, labelled, asked.labels, asked.metric)
     elif asked.labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
-    prepared = _prepared(source, original, level)
+    prepared = _prepared(source, original, level, asked.recipe.mode == "float16")
     timed = replace(session, spinning="runs")
     return QuantizationInputs(source, original, prepared, opened, task, asked.threads, timed, kinds)
 
@@ -153,9 +153,9 @@ def _open(source: Path, original: ir.Model, asked: QuantizeOptions, images: Imag
     return walked if asked.samples is None else replace(walked, count=None).limited(asked.samples)
 
 
-def _prepared(source: Path, original: ir.Model, level: str) -> ir.Model:
+def _prepared(source: Path, original: ir.Model, level: str, half: bool) -> ir.Model:
     try:
-        return prepare(original, level)
+        return prepare(original, level, half=half)
     except OnnxToolError:
         raise
     except Exception:

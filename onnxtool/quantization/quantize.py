@@ -18,6 +18,7 @@ from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.quantization.apply_recipe import calibrate
 from onnxtool.quantization.inputs import QuantizationInputs, open_inputs
 from onnxtool.quantization.options import QuantizeOptions
+from onnxtool.quantization.preprocess.widen_half import has_half
 from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP
 from onnxtool.quantization.search.search import search
@@ -80,6 +81,9 @@ def quantize(
                     "--max-drop: the float model is too large to be run here, so that no loss can be measured."
                 )
             return finish_large(job, recipe, path, began)
+        if replayed is None and recipe.mode not in ("auto", "float16") and not recipe.form and has_half(job.original):
+            # What stays float takes no more than it took.
+            recipe = replace(recipe, compact=recipe.compact or 16)
         if replayed is not None or recipe.mode != "auto":
             recipe = calibrate(job.prepared, recipe, job.data, None)
             report = finish(job, recipe, path, began, max_drop=asked.max_drop)

@@ -15,26 +15,30 @@ from onnxtool.optimization.shape_inference.inference import light_proto
 from onnxtool.quantization.preprocess.constant_fills import note_filled
 from onnxtool.quantization.preprocess.fold_affine import fold_affine
 from onnxtool.quantization.preprocess.loop_constants import lift_loop_constants
+from onnxtool.quantization.preprocess.widen_half import widen_half
 from onnxtool.runtime.isolation import guarded
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
 _MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Concat")
 
 
-def prepare(model: ir.Model, level: str = "extended") -> ir.Model:
-    """A float model made ready: functions inlined, optimized, weights lifted, opset raised, nodes named.
+def prepare(model: ir.Model, level: str = "extended", *, half: bool = False) -> ir.Model:
+    """A float model made ready: functions inlined, in float32, optimized, weights lifted, opset raised, nodes named.
 
     The names of nodes and tensors depend on the model alone, so that a recipe can refer to them.
 
     Args:
         model: left as it is.
         level: graph optimizations to make first; "none" for none of them.
+        half: what is computed in float16 stays so.
     """
     ready = model.clone()
     if ready.functions:
         common.InlinePass()(ready)
     # Before the opset is raised: that leaves large initializers alone, but copies what is in Constant nodes.
     _lift_constants(ready)
+    if not half:
+        widen_half(ready)
     ready = _raised(ready)
     if level != "none":
         optimize_model(ready, level, exact=False)
