@@ -75,6 +75,7 @@ def run_passes(model: ir.Model, passes: Collection[Pass], context: PassContext, 
     rewrites = {p.name: 0 for p in passes}
     seconds = {p.name: 0.0 for p in passes}
     rounds, settled = 0, True
+    stale = True  # what is known of shapes is of an earlier graph
     with progress.task("optimizing") as task:
         for rank in range(level.rank + 1):
             current = [p for p in passes if p.level.rank <= rank or rank == level.rank]
@@ -87,13 +88,15 @@ def run_passes(model: ir.Model, passes: Collection[Pass], context: PassContext, 
                     break
                 rounds += 1
                 changed = False
-                infer_shapes(model, context)
+                if stale:
+                    infer_shapes(model, context)
                 for one in current:
                     start = time.perf_counter()
                     count = _guarded(one, one.apply, model, context)
                     seconds[one.name] += time.perf_counter() - start
                     rewrites[one.name] += count
                     changed = changed or count > 0
+                stale = changed
                 task.advance()
     for one in passes:
         if isinstance(one, FinishingPass):

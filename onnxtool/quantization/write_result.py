@@ -22,7 +22,7 @@ from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
 from onnxtool.quantization.search.evaluator import Trial
-from onnxtool.quantization.search.search import Outcome
+from onnxtool.quantization.search.stages import Outcome
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.casting_runner import CastingRunner

@@ -69,6 +69,18 @@ def has_pairs(graph: ir.Graph) -> bool:
     return bool(_pairs(graph))
 
 
+def equalized_tensors(graph: ir.Graph) -> set[str]:
+    """Names of the tensors whose channels `equalize` divides; all others stay as they are."""
+    found = set()
+    for first, second in _pairs(graph):
+        value: ir.Value | None = first.outputs[0]
+        while value is not None:
+            found.add(value.name or "")
+            user = sole_use(value)
+            value = None if user is None or user is second else user.outputs[0]
+    return found
+
+
 def _pairs(graph: ir.Graph) -> list[tuple[ir.Node, ir.Node]]:
     pairs = []
     for node in graph:

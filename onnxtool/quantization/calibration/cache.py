@@ -8,6 +8,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnxtool.quantization.algorithms.bias_correction import correctable, measure_shifts
+from onnxtool.quantization.algorithms.cross_layer_equalization import equalized_tensors
 from onnxtool.quantization.algorithms.preprocessing import conditioned_and_divided, with_channels
 from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product, live_tensors
 from onnxtool.quantization.algorithms.smooth_quant import Divided, smoothable
@@ -85,20 +86,26 @@ class CalibrationCache:
         key = (condition, name, recipe.method, recipe.coverage)
         if key not in self._ranges:
             if condition not in self._seen:
-                self._seen[condition] = {} if recipe.equalize else self._derived(recipe)
+                self._seen[condition] = self._derived(recipe)
             if name not in self._seen[condition]:
                 self._seen[condition] = {**self._seen[condition], **self._observe(recipe)}
             self._ranges[key] = self._seen[condition][name].range(recipe.method, recipe.coverage)
         return self._ranges[key]
 
     def _derived(self, recipe: QuantRecipe) -> dict[str, Observed]:
-        """What follows for a smoothed model from what was seen of the model as it is, without another pass."""
+        """What follows for a conditioned model from what was seen of the model as it is, without another pass."""
         divided = self._conditioned(recipe)[1]
         plain = self._seen[_PLAIN]
-        known: dict[str, Observed] = {name: seen for name, seen in plain.items() if name not in divided}
+        others = equalized_tensors(self.prepared.graph) if recipe.equalize else set()
+        known: dict[str, Observed] = {n: seen for n, seen in plain.items() if n not in divided and n not in others}
         for name, how in divided.items():
             seen = plain.get(how.tensor)
-            if isinstance(seen, ObservedChannels) and seen.complete and len(seen.lows) == len(how.scales):
+            if (
+                how.tensor not in others
+                and isinstance(seen, ObservedChannels)
+                and seen.complete
+                and len(seen.lows) == len(how.scales)
+            ):
                 known[name] = seen.divided(how.scales)
         return known
 

@@ -16,6 +16,7 @@ _MOST_FLIPS = 5
 _CLOSE_DB = 30.0
 _SAFETY_CLOSE = 4
 _MOST_FLIPS_CLOSE = 10
+_MISREAD = 3  # times the characters that may be others: in the few texts of a first look, too many for chance
 _MOST_FLIPPED_CLOSE = 2  # scores beside a threshold, of fewer than
 _MANY_FOUND = 200
 _MOST_SHIFT = 2  # times the loss to stay within: of the sum of a map of amounts
@@ -102,9 +103,11 @@ class Budget:
         if fidelity.agreement is None:
             least = COLUMN_DB if fidelity.values_db is None and fidelity.column_db is not None else DENSE_DB
             return fidelity.vector_cosine is None and fidelity.channel_db < least - 6
+        if fidelity.sequences:
+            return fidelity.agreement < 1 - _MISREAD * self.max_drop
         flips = _MOST_FLIPS_CLOSE if fidelity.channel_db >= _CLOSE_DB else _MOST_FLIPS
         too_many = fidelity.agreement < 1 - 2 * flips * self.max_drop
-        return too_many or (fidelity.channel_db < CLASSES_DB - 6 and not fidelity.sequences)
+        return too_many or fidelity.channel_db < CLASSES_DB - 6
 
     def surely(self, fidelity: Fidelity) -> bool:
         """True when a first look, on few samples, shows a candidate to be within the budget with room to spare.

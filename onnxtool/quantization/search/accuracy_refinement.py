@@ -17,7 +17,7 @@ from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.latency_refinement import with_fusions
 from onnxtool.runtime.kernels import count_kernels
 
-_LESS_NOISE = 0.9  # what a change must bring the noise down to, to be kept
+LESS_NOISE = 0.9  # what a change must bring the noise down to, to be kept
 _MOST_BY_FUSING = 1.6  # the most that fused operators were seen to gain over the same floats apart
 _TWICE = 2.0
 _LITTLE = 0.1
@@ -60,7 +60,7 @@ def _better(tried: Trial, best: Trial, keeps: Callable[[Trial], bool]) -> bool:
         return False
     if keeps(tried) != keeps(best):
         return keeps(tried)
-    return noise_share(tried.fidelity) < _LESS_NOISE * noise_share(best.fidelity)
+    return noise_share(tried.fidelity) < LESS_NOISE * noise_share(best.fidelity)
 
 
 def _changes(lab: CandidateEvaluator, recipe: QuantRecipe, linear: bool) -> list[tuple[str, dict[str, Any]]]:

@@ -8,12 +8,18 @@ import onnx_ir as ir
 
 from onnxtool.quantization.algorithms.dynamic import DYNAMIC
 from onnxtool.quantization.algorithms.dynamic_lstm import is_recurrent
+from onnxtool.quantization.apply_recipe import excluded
 from onnxtool.quantization.recipe import NodePlan, QuantRecipe
 from onnxtool.quantization.search.node_cost import weight_count
 from onnxtool.quantization.targets import COST
 
 MINOR = 0.1  # share of the multiply-accumulates below which a kind of node needs no plan of its own ...
 _FEW = 0.5  # ... unless it has this share of the weights, which have to come from memory
+
+
+def chosen_by(base: QuantRecipe, node: ir.Node) -> bool:
+    """True for a node that the options leave to the search: of a wanted type and not excluded."""
+    return (not base.op_types or node.op_type in base.op_types) and not excluded(node, base)
 
 
 def whole_model_plans(

@@ -1,24 +1,12 @@
-"""The search of `auto`: the fastest recipe on this machine that keeps the accuracy budget, found by measuring.
-
-1. Families: a handful of whole-model recipes (static or dynamic, which operators, one weight scale or one per
-   channel), each judged and timed beside the float model.
-2. Conditioning: smoothing, equalization and bias correction, where accuracy is short and they help.
-3. Paying: in the fastest ones, groups of nodes are put back to float where that is faster.
-4. Repair: the fastest that break the budget get the nodes that cost most accuracy back in float, the fewest that do.
-5. What differs from the best in one choice is tried, so that two searches end at the same.
-6. The winner is the fastest within the budget; among equally fast ones the most accurate, or the smallest of those that
-   are accurate enough. It is timed once more, and nothing is written unless it beats float.
-"""
+"""The search of `auto`, from the data to the outcome: what is measured once, before any candidate is tried."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnxtool import progress
 from onnxtool.errors import UnsupportedError
 from onnxtool.model.ir.queries import inner_nodes
 from onnxtool.quantization.algorithms.dynamic import DYNAMIC
@@ -26,421 +14,23 @@ from onnxtool.quantization.algorithms.dynamic_lstm import is_recurrent
 from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product, live_tensors
 from onnxtool.quantization.algorithms.smooth_quant import smoothable
 from onnxtool.quantization.algorithms.weight_storage import compactable
-from onnxtool.quantization.apply_recipe import excluded, placement_of
+from onnxtool.quantization.apply_recipe import placement_of
 from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.observer import observe
 from onnxtool.quantization.calibration.range_estimators import Observed
 from onnxtool.quantization.diagnostics import nothing_to_quantize, quantized_nodes
-from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, noise_share
-from onnxtool.quantization.inputs import QuantizationInputs
+from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
+from onnxtool.quantization.inputs import FIDELITY_SAMPLES, QuantizationInputs
 from onnxtool.quantization.kernel_table import estimate_by, table_named
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import Budget
-from onnxtool.quantization.search.accuracy_refinement import (
-    compacted,
-    compacted_unjudged,
-    condition,
-    with_float_kernels,
-)
-from onnxtool.quantization.search.candidates import (
-    MINOR,
-    natural_plan,
-    rule_of_thumb,
-    share_of_linear,
-    whole_model_plans,
-)
-from onnxtool.quantization.search.choice import (
-    COMPACTING,
-    TIMING_AGAIN,
-    finalists,
-    not_faster,
-    surely_faster,
-    surely_slower,
-    undominated,
-)
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
-from onnxtool.quantization.search.latency_refinement import (
-    CLEARLY_FASTER,
-    with_attention,
-    with_fusions,
-    without_gates,
-    without_groups,
-)
-from onnxtool.quantization.search.neighbourhood import neighbours
-from onnxtool.quantization.search.node_cost import group_nodes, macs, weight_count
-from onnxtool.quantization.search.sensitivity import repair
-from onnxtool.quantization.search.side_by_side import TOO_CLOSE
+from onnxtool.quantization.search.candidates import chosen_by, natural_plan, rule_of_thumb
+from onnxtool.quantization.search.evaluator import CandidateEvaluator
+from onnxtool.quantization.search.node_cost import macs
+from onnxtool.quantization.search.stages import Outcome, RecipeSearch
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.quantization.targets import find_target
 from onnxtool.runtime.data.source import DataSource
-from onnxtool.runtime.runner import OnnxRunner
-
-_ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy decides
-_AS_SMALL = 1.05  # of files about as small, the fastest
-_ACCURATE_DB = 35.0  # beyond this more accuracy is worth no time at all
-_WORTH_REPAIRING = 2
-_REPAIRED_STILL_FASTER = 0.93  # of the winner's latency: nodes that go back to float take some of what is gained
-_WORTH_FUSING = 1.25  # times the fastest's latency: what fusing may gain more on another plan
-_STEPS = 2  # from the best to what is next to it
-_LOST_DB = 4.0  # so noisy that leaving nodes in float is not a repair
-_METHODS: tuple[tuple[str, float], ...] = (
-    ("minmax", 1.0),
-    ("mse", 1.0),
-    ("percentile", 0.9999),
-    ("percentile", 0.99999),
-)
-_ANY_METHOD_DB = 40.0  # from here on it is no matter how ranges are chosen
-_LAST_RESORT = 1.1  # of the time limit
-_HEAVY = 20_000_000  # weights, beyond which a candidate takes seconds to build
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the search found.
-
-    Attributes:
-        best: the winner; None when nothing keeps the budget and beats float.
-        smallest: the smallest that keeps the budget, for --smallest; only where there is no winner.
-        trials: everything tried, in order.
-        budget: the accuracy budget that was used.
-        verdict: one sentence.
-        reference: a session of the float model.
-        clock: the time limit.
-        holds: whether a candidate keeps the budget; judges it where it was not judged yet.
-        notes: what else to know about the choice.
-    """
-
-    best: Trial | None
-    smallest: Trial | None
-    trials: tuple[Trial, ...]
-    budget: Budget
-    verdict: str
-    reference: OnnxRunner
-    clock: TimeBudget
-    holds: Callable[[Trial], bool]
-    notes: tuple[str, ...] = ()
-
-
-class RecipeSearch:
-    """One search: every stage starts from what the stages before found in the laboratory."""
-
-    def __init__(
-        self,
-        lab: CandidateEvaluator,
-        budget: Budget,
-        nodes: list[ir.Node],
-        base: QuantRecipe,
-        measured: DataSource | None,
-        inner: list[ir.Node],
-    ) -> None:
-        self.lab, self.budget, self.nodes, self.base = lab, budget, nodes, base
-        self.static_possible, self.inner = measured is not None, inner
-        self.cost = macs(nodes, lab.seen)
-        self.repaired: list[Trial] = []
-        self.replaced: list[Trial] = []
-        self.costly: set[frozenset[str]] = set()  # changes that made a candidate clearly slower
-        self.sure = False  # the winner has been judged on all samples, not on a first few
-        self.stage = "searching recipes"
-
-    def run(self) -> Outcome:
-        """All stages, as far as there is time."""
-        with progress.task("searching recipes") as task:
-            self.lab.after_trial = partial(self._tell, task)
-            self._tell(task, "choosing how ranges are measured")
-            self._method()
-            self._tell(task, "trying families of recipes")
-            self._families()
-            # Whatever is done to these later keeps the fusions.
-            self._fusions()
-            self._tell(task, "smoothing, equalizing, correcting biases")
-            self._condition()
-            self._tell(task, "looking for nodes that do not pay")
-            for trial in self._promising():
-                self._paying(trial)
-            self._tell(task, "repairing accuracy")
-            self.sure = True
-            self._repairs()
-            # The optimized float model may itself be faster than what integers give.
-            self._float_kernels()
-            self._tell(task, "trying what is next to the best")
-            self._neighbours()
-            self._tell(task, "choosing")
-            return self._choose()
-
-    def _tell(self, task: progress.Task, stage: str = "") -> None:
-        """Say what is being done, how much was tried, the best so far, and what is left of the time."""
-        self.stage = stage or self.stage
-        within = [t.latency.value for t in self.lab.trials if t.latency is not None and self.lab.within(t)]
-        best = f", best {min(within):.3g} of float's latency" if within else ""
-        left = f", {self.lab.clock.left:.0f} s left" if self.lab.clock.left < float("inf") else ""
-        task.describe(f"{self.stage}: {len(self.lab.trials)} tried{best}{left}")
-
-    def _timely(self, stage: str, doing: str, tries: int = 1) -> Callable[[], bool]:
-        return lambda: self.lab.clock.allows(stage, doing, tries)
-
-    def _method(self) -> None:
-        """The range method that loses least with everything static."""
-        if not self.static_possible or "static" not in natural_plan(self.nodes).values():
-            return
-        base, best = replace(self.base, plan=natural_plan(self.nodes)), -float("inf")
-        heavy = sum(map(weight_count, self.nodes)) > _HEAVY
-        for method, coverage in _METHODS:
-            if best > -float("inf") and not self.lab.clock.allows("families", "the choice of the range method", 2):
-                return
-            recipe = replace(base, method=method, coverage=coverage)
-            label = f"{method} {coverage:g}" if method == "percentile" else method
-            # Where building takes long, the first one is one of the families at the same time.
-            timed = heavy and best == -float("inf")
-            trial = self.lab.try_out(f"static, per-channel, {label}", recipe, timed=timed)
-            self.lab.look(trial)
-            if trial.fidelity is not None and trial.fidelity.channel_db > best:
-                best = trial.fidelity.channel_db
-                self.base = replace(self.base, method=method, coverage=coverage)
-            if best >= _ANY_METHOD_DB:
-                return
-
-    def _families(self) -> None:
-        """Whole-model plans, with a scale for each channel; the fastest of them with one for all as well."""
-        for name, plan in whole_model_plans(self.nodes, self.cost, self.static_possible, self.inner):
-            for per_channel in (True,) if self.lab.times or self.base.form else (True, False):
-                timed = any(t.speed < float("inf") for t in self.lab.trials)
-                if timed and not self.lab.clock.allows("families", "families of recipes"):
-                    return
-                recipe = replace(self.base, plan=plan, per_channel=per_channel)
-                self.lab.try_out(f"{name}, {'per-channel' if per_channel else 'per-tensor'}", recipe)
-        fastest = next(self._hopeful(), None)
-        if fastest is not None and self.lab.times and self.lab.clock.allows("families", "families of recipes"):
-            name = fastest.name.replace("per-channel", "per-tensor")
-            self.lab.try_out(name, replace(fastest.recipe, per_channel=False))
-
-    def _hopeful(self) -> Iterator[Trial]:
-        """What is not so noisy that it could not be repaired, the fastest first."""
-        return (t for t in self._fastest(len(self.lab.trials)) if self._repairable(t))
-
-    def _repairable(self, trial: Trial) -> bool:
-        self.lab.look(trial)
-        return trial.fidelity is not None and trial.fidelity.channel_db > _LOST_DB
-
-    def _fusions(self) -> None:
-        """What the fastest leave in float, fused; the second is only tried with what has helped the first."""
-        in_time = self._timely("condition", "fused float operators", 2)
-        fastest = next(self._hopeful(), None)
-        if fastest is None:
-            return
-        fused = with_fusions(self.lab, fastest, in_time).recipe.fuse
-        plan = fastest.recipe.plan
-        other = next(
-            (t for t in self._hopeful() if t.recipe.plan != plan and t.speed < _WORTH_FUSING * fastest.speed), None
-        )
-        if other is not None and fused:
-            with_fusions(self.lab, other, in_time, (fused,))
-
-    def _promising(self) -> list[Trial]:
-        """What may become the fastest: the fastest beyond the budget that could be brought back, the fastest within it,
-        and the fastest with most nodes on integers, which a few changes can make faster still.
-        """
-        winner = self._winner()
-        widest = max((len(t.recipe.plan or {}) for t in self.lab.trials), default=0)
-        wide = (t for t in self._hopeful() if 2 * len(t.recipe.plan or {}) > widest)
-        hopeful = [t for t in (next(wide, None),) if t is not None]
-        chosen = self._broken(winner)[:1] + hopeful + ([winner] if winner is not None else [])
-        return list({id(t): t for t in chosen}.values())
-
-    def _condition(self) -> None:
-        """Lessen the error of what may win, where it costs no time; what that replaces is out of the race."""
-        conditioned: list[QuantRecipe] = []
-        for trial in self._promising() if self.static_possible else []:
-            # Fused operators do not change what rounding costs.
-            integers = replace(trial.recipe, fuse="")
-            if integers in conditioned:
-                continue
-            conditioned.append(integers)
-            accurate = trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
-            if not (accurate and self._keeps(trial)):
-                linear = share_of_linear(self.nodes, self.cost) > MINOR
-                in_time = self._timely("condition", "smoothing, equalization and bias correction")
-                best = condition(self.lab, trial, self._keeps, in_time, linear=linear)
-                self.replaced += [] if best is trial else [trial]
-
-    def _broken(self, winner: Trial | None, by: float = CLEARLY_FASTER) -> list[Trial]:
-        """Faster than the winner (`by` so much) but beyond the budget, not hopelessly; the fastest first."""
-        limit = winner.speed * by if winner is not None else float("inf")
-        fast = [t for t in self._fastest(len(self.lab.trials)) if t.speed < limit]
-        return [t for t in fast if self._repairable(t) and not self._keeps(t)]
-
-    def _paying(self, trial: Trial) -> None:
-        """Put groups of nodes back to float, and keep what is clearly faster."""
-        in_time = self._timely("paying", "the search for nodes that do not pay")
-        best = without_gates(self.lab, trial, in_time)
-        if self.static_possible:
-            products = [n for n in self.lab.job.prepared.graph if is_product(n) and chosen_by(self.base, n)]
-            best = with_attention(self.lab, best, products, in_time, self.costly)
-        # What breaks the budget is to be repaired, and stretches would take the time for that.
-        groups = group_nodes(self.nodes, self.cost, stretches=self._keeps(trial))
-        without_groups(self.lab, best, groups, in_time, self.costly, self.cost)
-
-    def _repairs(self) -> None:
-        """Bring the fastest that break the budget back within it, as long as they could still win."""
-        in_time = self._timely("repair", "the repair of accuracy")
-        for _ in range(_WORTH_REPAIRING):
-            integers = [replace(t.recipe, fuse="") for t in self.repaired]
-            broken = self._broken(self._winner(), _REPAIRED_STILL_FASTER)
-            untried = [t for t in broken if replace(t.recipe, fuse="") not in integers and not self._like_repaired(t)]
-            if not untried or not in_time():
-                break
-            self.repaired.append(untried[0])
-            # Measuring must leave time to try what it tells.
-            measuring = self.lab.clock.first_half("repair")
-            repair(self.lab, untried[0], self._keeps, in_time, self.nodes, measuring)
-        self._rescue(in_time)
-
-    def _like_repaired(self, trial: Trial) -> bool:
-        """True where one was repaired that was as fast and no noisier, with its nodes on the same integers, as far as
-        both have them on integers: the same ones would have to go back to float.
-        """
-        plan = trial.recipe.plan or {}
-        return any(
-            all(plan.get(name, how) == how for name, how in (known.recipe.plan or {}).items())
-            and known.speed <= trial.speed
-            and known.fidelity is not None
-            and trial.fidelity is not None
-            and noise_share(known.fidelity) <= noise_share(trial.fidelity)
-            for known in self.repaired
-        )
-
-    def _rescue(self, in_time: Callable[[], bool]) -> None:
-        """Where nothing within the budget is faster than float: even very noisy candidates, if that is the work of few
-        nodes (one recurrent layer whose states run away, say).
-        """
-        winner = self._winner()
-        if winner is not None and winner.speed < 1.0:
-            return
-        noisy = [t for t in self._fastest(len(self.lab.trials)) if t.speed < 1.0 and not self._keeps(t)]
-        for trial in [t for t in noisy if t not in self.repaired and len(t.recipe.plan or {}) > 1][:_WORTH_REPAIRING]:
-            if not in_time():
-                return
-            self.repaired.append(trial)
-            if repair(self.lab, trial, self._keeps, in_time, self.nodes) is not None:
-                return
-
-    def _float_kernels(self) -> None:
-        """The float model itself; the last resort where nothing else keeps the budget, so that it may come late."""
-        in_time = self._timely("floats", "float kernels")
-        if in_time() or (self._winner() is None and self.lab.clock.spent < _LAST_RESORT * self.lab.clock.seconds):
-            winner = self._winner()
-            fastest = winner.speed if winner is not None else float("inf")
-            with_float_kernels(self.lab, self.base, self._keeps, in_time, fastest)
-
-    def _neighbours(self) -> None:
-        """What differs from the best in one choice, until none of these steps is clearly faster."""
-        in_time = self._timely("neighbours", "what is next to the best")
-        for _ in range(_STEPS):
-            winner = self._winner()
-            if winner is None or not self.lab.times:
-                return
-            for name, recipe in neighbours(winner, self.lab.trials):
-                if not in_time():
-                    return
-                self.lab.try_out(name, recipe)
-            found = self._winner()
-            if found is None or found.speed > CLEARLY_FASTER * winner.speed:
-                return
-
-    def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
-        timed = [
-            t
-            for t in (self.lab.trials if among is None else among)
-            if t.speed < float("inf") and not t.note and not any(t is r for r in self.replaced)
-        ]
-        # Of those that are as fast, the most accurate one that is known.
-        return sorted(timed, key=lambda t: (t.speed, noise_share(t.fidelity) if t.fidelity else 1.0))[:count]
-
-    def _keeps(self, trial: Trial) -> bool:
-        """Whether a candidate is within the budget, or on a first look is so with room to spare."""
-        self.lab.look(trial)
-        if trial.fidelity is None or self.budget.hopeless(trial.fidelity):
-            return False
-        return (trial.judged_on_few and self.budget.surely(trial.fidelity)) or self._holds(trial)
-
-    def _holds(self, trial: Trial) -> bool:
-        """Whether a candidate is within the budget on all samples."""
-        self.lab.look(trial)
-        if trial.fidelity is None or self.budget.hopeless(trial.fidelity):
-            return False
-        self.lab.judge_fully(trial)
-        return self.budget.allows(trial.fidelity, self.lab.score(trial))
-
-    def _seems_to_keep(self, trial: Trial) -> bool:
-        """Whether a candidate is within the budget, by a first look where that says so and there are no labels."""
-        self.lab.look(trial)
-        by_few = trial.fidelity is not None and trial.judged_on_few and not self.budget.labelled
-        return (by_few and self.budget.allows(trial.fidelity)) or self._keeps(trial)  # type: ignore[arg-type]
-
-    def _winner(self, among: list[Trial] | None = None) -> Trial | None:
-        """The fastest within the budget; of those about as fast the most accurate, or of accurate ones the smallest."""
-        while True:
-            found = self._likely_winner(among)
-            if found is None or not self.sure or self._holds(found):
-                return found
-
-    def _likely_winner(self, among: list[Trial] | None) -> Trial | None:
-        timed = self._fastest(len(self.lab.trials), among)
-        first = next((t for t in timed if self._seems_to_keep(t)), None)
-        if first is None or first.fidelity is None:
-            return None
-        accurate = first.fidelity.channel_db >= _ACCURATE_DB
-        limit = first.speed * _ABOUT_AS_FAST
-        near = [(t, t.fidelity) for t in timed if t.speed <= limit and self._seems_to_keep(t) and t.fidelity]
-        if accurate:  # so that chance does not decide between them
-            near = [(t, f) for t, f in near if f.channel_db >= _ACCURATE_DB and not surely_slower(t, first)]
-        return min(near, key=lambda pair: (pair[0].bytes - pair[0].spare if accurate else 0, noise_share(pair[1])))[0]
-
-    def _choose(self) -> Outcome:
-        winner = self._winner()
-        clock = self.lab.clock
-        fastest = winner.latency.value if winner is not None and winner.latency is not None else None
-        if fastest is not None and clock.allows("choice", "the last timing", TIMING_AGAIN + COMPACTING):
-            # Quick timings have misled: the leaders once more, all in one alternation.
-            near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= fastest * TOO_CLOSE]
-            close = finalists([t for t in near if self._seems_to_keep(t)])
-            self.lab.time_again(close)
-            winner = surely_faster(self.lab, close, self._winner) or self._winner()
-        if winner is not None and clock.allows("choice", "judging smaller float weights", COMPACTING):
-            winner = compacted(self.lab, winner, self._holds)
-        elif winner is not None:
-            winner = compacted_unjudged(self.lab, winner)
-        if winner is not None:
-            winner = undominated(self.lab, winner, self._fastest(len(self.lab.trials)), self._holds)
-        best, verdict = winner, ""
-        if winner is None:
-            verdict = "no recipe keeps the accuracy budget"
-            if clock.cuts:
-                verdict += f", of the {len(self.lab.trials)} tried within the time limit"
-        elif winner.latency is not None and winner.latency.high >= 1.0:
-            best = None
-            verdict = not_faster(winner.name, winner.latency)
-        outcome = Outcome(
-            best, None, tuple(self.lab.trials), self.budget, verdict, self.lab.reference, clock, self._holds
-        )
-        return outcome if best is not None else replace(outcome, smallest=self._smallest(winner))
-
-    def _smallest(self, winner: Trial | None) -> Trial | None:
-        """Of the smallest within the budget the fastest; the winner has been judged, whatever else is known of it."""
-        least, found = 0, []
-        for trial in sorted((t for t in self.lab.trials if t.bytes), key=lambda t: t.bytes):
-            if least and trial.bytes > _AS_SMALL * least:
-                break
-            in_time = self.lab.clock.left > 0
-            if trial is winner or (self._holds(trial) if in_time else self.lab.within(trial)):
-                least = least or trial.bytes
-                found.append(trial)
-        return min(found, key=lambda t: t.speed, default=None)
-
-
-def chosen_by(base: QuantRecipe, node: ir.Node) -> bool:
-    """True for a node that the options leave to the search: of a wanted type and not excluded."""
-    return (not base.op_types or node.op_type in base.op_types) and not excluded(node, base)
-
 
 CALIBRATION_SAMPLES = 128
 HELD_OUT_SAMPLES = 64
@@ -473,7 +63,7 @@ def search(
     traits = find_target(target)
     base = replace(base, reduced=traits.reduced, activations=traits.activations if target else base.activations)
     budget = Budget(max_drop, job.task is not None)
-    measured, held_out = (None, job.probes()) if job.data is None else job.split()
+    measured = None if job.data is None else job.split()[0]
     reference = job.runner(job.source)
     fitting = [n for n in job.prepared.graph if eligible(n) or (is_recurrent(n) and not base.form)]
     nodes = [n for n in fitting if chosen_by(base, n)]
@@ -481,21 +71,13 @@ def search(
     only_storage = compactable(job.prepared.graph) and not quantized_nodes(job.prepared) and not base.op_types
     if not nodes and not inner and not only_storage:
         raise UnsupportedError(f"{job.source}: {nothing_to_quantize(job.prepared)}")
-    seen = {}
-    if measured is not None:
-        # Products of two activations are tried later: what these need is seen in the same pass over the samples.
-        products = [n.name or "" for n in job.prepared.graph if is_product(n) and chosen_by(base, n)]
-        everything = replace(base, plan={**natural_plan(nodes), **dict.fromkeys(products, "static")})
-        needed = live_tensors(placement_of(job.prepared.graph, everything))
-        channels = {g.value.name or "": g.channels for g in smoothable(job.prepared.graph)}
-        needed += [name for name in channels if name not in needed]
-        shown = _timely(measured, clock, "calibration")
-        seen = observe(job.prepared, needed, shown, histogram=True, channels=channels)
-    judged = _judged_in_all(seen)
-    if judged > HELD_OUT_SAMPLES:
-        _, held_out = job.split(judged)
+    seen = {} if measured is None else _observed(job, base, nodes, _timely(measured, clock, "calibration"))
+    values = sum(o.elements for o in seen.values())
+    judged = _judged_in_all(values) if seen else HELD_OUT_SAMPLES
+    least = judged if judged > HELD_OUT_SAMPLES else FIDELITY_SAMPLES
+    held_out = job.probes() if job.data is None else job.split(least)[1]
     shown = held_out.limited(judged).until(clock.moment("judging"), _LEAST_SAMPLES, _teller(clock, "judging"))
-    judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(seen))
+    judge = FidelityEvaluator(job.original, reference, shown, kinds=job.kinds, batch=_judged_at_once(values))
     table = None if target is None else table_named(target)
     guess = None
     if target is not None:
@@ -513,15 +95,29 @@ def search(
     return replace(outcome, notes=notes)
 
 
-def _judged_in_all(seen: Mapping[str, Observed]) -> int:
-    """Samples to judge on, where there are so many."""
-    values = sum(o.elements for o in seen.values())
-    return min(max(_IN_ALL // max(values, 1), HELD_OUT_SAMPLES), _MOST_SAMPLES) if seen else HELD_OUT_SAMPLES
+def _observed(
+    job: QuantizationInputs, base: QuantRecipe, nodes: Sequence[ir.Node], data: DataSource
+) -> dict[str, Observed]:
+    """What any candidate may need to know of activations, in one pass over the samples.
+
+    Products of two activations are tried later; what these need is seen too, and what smoothing goes by.
+    """
+    graph = job.prepared.graph
+    products = [n.name or "" for n in graph if is_product(n) and chosen_by(base, n)]
+    everything = replace(base, plan={**natural_plan(nodes), **dict.fromkeys(products, "static")})
+    channels = {g.value.name or "": g.channels for g in smoothable(graph)}
+    needed = live_tensors(placement_of(graph, everything))
+    needed += [name for name in channels if name not in needed]
+    return observe(job.prepared, needed, data, histogram=True, channels=channels)
 
 
-def _judged_at_once(seen: Mapping[str, Observed]) -> int:
-    """Samples to run at once while judging."""
-    values = sum(o.elements for o in seen.values())
+def _judged_in_all(values: int) -> int:
+    """Samples to judge on, where there are so many, by how many values of activations each has."""
+    return min(max(_IN_ALL // max(values, 1), HELD_OUT_SAMPLES), _MOST_SAMPLES)
+
+
+def _judged_at_once(values: int) -> int:
+    """Samples to run at once while judging, likewise."""
     return min(max(_AT_ONCE // max(values, 1), 1), _MOST_AT_ONCE)
 
 

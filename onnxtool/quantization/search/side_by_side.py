@@ -18,6 +18,7 @@ from onnxtool.runtime.casting_runner import fit_dtypes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.timing import Ratio, Timing, block_ratio, clock_for, measure
 
+ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy or size decides
 TOO_CLOSE = 1.12  # quick timings this near each other do not rank
 SHORT = 0.003  # seconds: of such models each session has a latency of its own, by where its memory lies
 TINY = 0.0005  # of such models a single session tells nothing within several percent
@@ -138,8 +139,9 @@ def _in_blocks(
 ) -> list[dict[int, Timing]]:
     """Timings of each block, with fresh sessions, by candidate; the float model's too.
 
-    What was clearly slower than the best in each of two blocks drops out, and after four what was slower at all; with
-    nobody else left it is over. Of two that are equally fast, one in eight drops out by chance, which costs nothing.
+    What was clearly slower than the best in each of two blocks drops out, and after four what was slower in each of
+    them or is surely so on average; with nobody else left, or none that may be more than a few percent slower, it is
+    over. Of two that are equally fast, one in eight drops out by chance, which costs nothing.
     """
     blocks: list[dict[int, Timing]] = []
     remaining = list(range(count))
@@ -151,9 +153,17 @@ def _in_blocks(
         margin = next((m for count, m in reversed(_ENOUGH_BLOCKS.items()) if len(blocks) >= count), math.inf)
         best = min(remaining, key=lambda i: math.prod(b[i].median for b in blocks))
         remaining = [i for i in remaining if any(b[i].median <= margin * b[best].median for b in blocks)]
-        if len(remaining) == 1 and len(blocks) >= max(_ENOUGH_BLOCKS):
+        if len(blocks) < max(_ENOUGH_BLOCKS):
+            continue
+        ratios = {i: _between(blocks, i, best) for i in remaining if i != best}
+        remaining = [i for i in remaining if i == best or ratios[i].low <= 1]
+        if all(ratios[i].high < ABOUT_AS_FAST for i in remaining if i != best):
             break
     return blocks
+
+
+def _between(blocks: Sequence[Mapping[int, Timing]], index: int, other: int) -> Ratio:
+    return block_ratio([b[index] for b in blocks], [b[other] for b in blocks])
 
 
 def _usual(blocks: Sequence[Timing]) -> Timing:

@@ -9,9 +9,10 @@ from onnx import helper
 
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
-from onnxtool.quantization.algorithms.cross_layer_equalization import equalizing_scales
+from onnxtool.quantization.algorithms.cross_layer_equalization import equalized_tensors, equalizing_scales
 from onnxtool.quantization.algorithms.preprocessing import conditioned
 from onnxtool.quantization.apply_recipe import apply, calibrate
+from onnxtool.quantization.calibration.observer import observe
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.open_data import open_data
@@ -60,6 +61,15 @@ def test_the_float_model_computes_the_same() -> None:
     model = conditioned(prepare(io.from_proto(proto), "none"), QuantRecipe(equalize=True))
     actual = OnnxRunner.open(model).run(DATA)["y"]
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def test_only_what_lies_between_two_layers_is_divided() -> None:
+    prepared = prepare(io.from_proto(unbalanced()), "none")
+    names = [v.name or "" for n in prepared.graph for v in n.outputs]
+    equalized = conditioned(prepared, QuantRecipe(equalize=True))
+    before, after = (observe(m, names, open_data(DATA, input_specs(prepared))) for m in (prepared, equalized))
+    changed = {n for n in names if not np.allclose(before[n].range("minmax"), after[n].range("minmax"), rtol=1e-4)}
+    assert equalized_tensors(prepared.graph) == changed == {"c0", "r0", "c1", "r1"}
 
 
 def test_both_sides_of_every_pair_get_the_same_range() -> None:

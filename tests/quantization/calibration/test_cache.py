@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from onnxtool.model import io
@@ -12,11 +14,13 @@ from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.algorithms.preprocessing import channel_extremes, conditioned
 from onnxtool.quantization.algorithms.smooth_quant import smoothable
 from onnxtool.quantization.apply_recipe import placement_of
+from onnxtool.quantization.calibration import cache
 from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.observer import observe
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.open_data import open_data
+from tests.quantization.algorithms.test_cross_layer_equalization import DATA, unbalanced
 from tests.quantization.algorithms.test_smooth_quant import behind_residual, outliers
 
 RECIPE = QuantRecipe(mode="static", smooth=0.5, per_channel=False)
@@ -49,3 +53,22 @@ def test_ranges_of_a_smoothed_model_follow_from_the_pass_over_the_model_as_it_is
     ), "smoothing changes something"
     for name, right in expected.items():
         np.testing.assert_allclose(found.ranges[name], right, rtol=1e-4 if method == "minmax" else 0.03, atol=1e-4)
+
+
+def test_of_an_equalized_model_only_what_changes_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = prepare(io.from_proto(unbalanced()), "none")
+    recipe = QuantRecipe(mode="static", equalize=True)
+    data = open_data(DATA, input_specs(prepared))
+    seen = observe(prepared, placement_of(prepared.graph, recipe).observed, data, histogram=True)
+    watched: list[str] = []
+
+    def watch(model: ir.Model, tensors: list[str], *rest: Any, **more: Any) -> Any:
+        watched.extend(tensors)
+        return observe(model, tensors, *rest, **more)
+
+    monkeypatch.setattr(cache, "observe", watch)
+    found = CalibrationCache(prepared, seen, data).calibrated(recipe).ranges
+    assert found is not None and set(watched) == set(found) - {"x", "y"} and {"x", "y"} <= set(found)
+    equalized = conditioned(prepared, recipe)
+    for name, one in observe(equalized, list(found), data, histogram=True).items():
+        np.testing.assert_allclose(found[name], one.range(recipe.method, recipe.coverage), rtol=1e-3, atol=1e-5)

@@ -9,8 +9,8 @@ import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import accuracy_refinement as refinement
-from onnxtool.quantization.search import search as search_module
 from onnxtool.quantization.search.accuracy_refinement import _as_accurate
+from onnxtool.quantization.search.accuracy_repair import AccuracyRepairs
 from onnxtool.quantization.search.choice import (
     COMPACTING,
     FINALISTS,
@@ -23,7 +23,7 @@ from onnxtool.quantization.search.choice import (
     undominated,
 )
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
-from onnxtool.quantization.search.search import RecipeSearch
+from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
@@ -140,21 +140,20 @@ def test_the_verdict_gives_the_interval_and_says_unclear() -> None:
     assert not_faster("r", latency(0.976, 0.05)).startswith("unclear")
 
 
-@pytest.mark.parametrize(("winner", "rescued"), [(None, True), (trial("slow", 1.1), True), (trial("fast", 0.9), False)])
+@pytest.mark.parametrize(
+    ("winner", "rescued"), [(None, True), (trial("slow", 1.0), True), (trial("fast", 0.99), False)]
+)
 def test_hopeless_candidates_are_repaired_only_where_nothing_is_faster(
     winner: Trial | None, rescued: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan: Any = {"lstm0": "dynamic", "lstm1": "dynamic"}
-    noisy = Trial("noisy", QuantRecipe(mode="auto", plan=plan), 1, Fidelity(1, 1, None, 8, channel_db=1), latency(0.6))
     asked: list[str] = []
-    monkeypatch.setattr(search_module, "repair", lambda _, t, *__: asked.append(t.name))
+    monkeypatch.setattr(AccuracyRepairs, "of_the_fastest", lambda *_: asked.append("fastest"))
+    monkeypatch.setattr(AccuracyRepairs, "of_noisy", lambda *_: asked.append("noisy"))
     found: Any = object.__new__(RecipeSearch)
-    found.lab, found.repaired, found.replaced = SimpleNamespace(trials=[noisy]), [], []
-    found.nodes = []
+    found.lab, found.nodes, found.replaced = SimpleNamespace(trials=[]), [], []
     found._winner = lambda: winner
-    found._keeps = lambda _: False
-    found._rescue(lambda: True)
-    assert asked == (["noisy"] if rescued else [])
+    found._repairs()
+    assert asked == (["fastest", "noisy"] if rescued else ["fastest"])
 
 
 @pytest.mark.parametrize(("before", "after", "kept"), [(20.0, 17.5, True), (20.0, 16.5, False), (45.0, 31.0, True)])

@@ -158,6 +158,28 @@ def test_the_same_integers_are_as_accurate_however_floats_are_fused(lab: Laborat
     assert lab.judged[1:] == [("0.1all", False)], "and judged by itself before it is written"
 
 
+def test_what_breaks_the_budget_is_known_of_all_with_the_same_integers(lab: Laboratory) -> None:
+    plain = lab.attempt(0.1, 0.5, db=24)
+    fused = replace(plain.recipe, fuse="all")
+    assert not lab.breaks(fused), "a first look does not tell"
+    lab.judge_fully(plain)
+    assert lab.breaks(fused) and lab.breaks(plain.recipe)
+    assert not lab.breaks(replace(fused, smooth=0.2)), "other integers"
+    good = lab.attempt(0.3, 0.5, db=40)
+    lab.judge_fully(good)
+    assert not lab.breaks(good.recipe)
+    lab.budget = Budget(labelled=True)
+    assert not lab.breaks(fused), "labels were not asked"
+
+
+def test_the_first_look_is_kept_when_more_samples_are_judged(lab: Laboratory) -> None:
+    plain = lab.attempt(0.1, 0.5)
+    first = plain.fidelity
+    lab.judge_fully(plain)
+    assert plain.fidelity is not first and plain.first_look is first
+    assert lab.attempt(0.1, 0.4, fuse="all").first_look is first
+
+
 def test_what_comes_to_the_same_operators_is_as_fast(lab: Laboratory) -> None:
     plain = lab.attempt(0.1, 0.5)
     assert lab.attempt(0.2, 0.1, like=(plain,)).latency is plain.latency

@@ -10,13 +10,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxtool.quantization.calibration.range_estimators import Observed
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search import search as module
+from onnxtool.quantization.search import stages as module
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.quantization.search.evaluator import Trial
 from onnxtool.quantization.search.limits import ResultLimits
-from onnxtool.quantization.search.search import RecipeSearch
+from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
+from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
@@ -31,7 +31,7 @@ class Lab:
     """Candidates by name: speed, noise on a first look, and on all samples."""
 
     def __init__(self, **known: tuple[float, float, float]) -> None:
-        self.known, self.full, self.tried = known, [], []  # type: ignore[var-annotated]
+        self.known, self.full, self.tried, self.broken = known, [], [], []  # type: ignore[var-annotated]
         self.trials = [self.made(name) for name in known]
         self.times, self.clock = True, SimpleNamespace(allows=lambda *_: True, left=1.0)
 
@@ -43,12 +43,19 @@ class Lab:
 
     def look(self, trial: Trial) -> None:
         if trial.fidelity is None:
-            trial.fidelity, trial.judged_on_few = fidelity(self.known[trial.name][1]), True
+            trial.fidelity = trial.first_look = fidelity(self.known[trial.name][1])
+            trial.judged_on_few = True
 
     def judge_fully(self, trial: Trial) -> None:
         if trial.judged_on_few:
             self.full.append(trial.name)
             trial.fidelity, trial.judged_on_few = fidelity(self.known[trial.name][2]), False
+
+    def breaks(self, recipe: QuantRecipe) -> bool:
+        return recipe in self.broken
+
+    def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
+        return recipe
 
     def score(self, _: Trial) -> None:
         return None
@@ -81,9 +88,10 @@ def test_before_the_end_a_first_look_is_enough_for_the_winner(sure: bool, winner
     assert lab.full == judged
 
 
-def test_what_is_close_to_the_budget_is_judged_on_all_samples_where_a_first_look_refuses_it() -> None:
+def test_what_is_close_to_the_budget_is_judged_on_all_samples_in_the_end() -> None:
     lab = Lab(close=(0.4, 24, 25.5), broken=(0.3, 24, 24), lost=(0.2, 18, 40), slow=(0.5, 40, 40))
-    assert named(search(lab)._winner()) == "close"
+    assert named(search(lab)._winner()) == "slow" and not lab.full
+    assert named(search(lab, sure=True)._winner()) == "close"
     assert lab.full == ["broken", "close"], "the hopeless one is not"
     lab = Lab(broken=(0.3, 26, 24), slow=(0.5, 40, 40))
     assert named(search(lab)._winner()) == "broken" and not lab.full
@@ -97,44 +105,14 @@ def test_with_labels_a_first_look_does_not_tell() -> None:
     assert named(found._winner()) == "slow" and lab.full == ["broken", "slow"]
 
 
-@pytest.mark.parametrize(
-    ("name", "speed", "db", "plan", "alike"),
-    [
-        ("slower", 0.41, 13.0, PLAN, True),
-        ("equal", 0.4, 13.0, PLAN, True),
-        ("fewer nodes", 0.41, 12.0, {}, True),
-        ("more nodes", 0.41, 12.0, {**PLAN, "b": "static"}, True),
-        ("faster", 0.39, 12.0, PLAN, False),
-        ("more accurate", 0.41, 13.1, PLAN, False),
-        ("other integers", 0.41, 12.0, {"a": "dynamic"}, False),
-    ],
-)
-def test_what_is_no_better_than_one_that_was_repaired_is_not_repaired(
-    name: str, speed: float, db: float, plan: Any, alike: bool
-) -> None:
-    lab = Lab(known=(0.4, 13, 13))
-    found, other = search(lab), Lab(other=(speed, db, db)).trials[0]
-    found.repaired, other.recipe = lab.trials, QuantRecipe(plan=plan)
-    lab.trials[0].fidelity, other.fidelity = fidelity(13), fidelity(db)
-    assert found._like_repaired(other) == alike, name
-    other.fidelity = None
-    assert not found._like_repaired(other)
-
-
 @pytest.mark.parametrize(("values", "samples"), [(0, 8), (125_000, 8), (400_000, 2), (1_000_001, 1)])
 def test_models_with_large_activations_are_judged_a_few_samples_at_once(values: int, samples: int) -> None:
-    assert module._judged_at_once(seen(values)) == samples
+    assert _judged_at_once(values) == samples
 
 
-@pytest.mark.parametrize(("values", "samples"), [(0, 64), (1000, 256), (500_000, 100), (2_000_000, 64)])
+@pytest.mark.parametrize(("values", "samples"), [(1000, 256), (500_000, 100), (2_000_000, 64)])
 def test_the_smaller_a_model_is_the_more_samples_judge_it(values: int, samples: int) -> None:
-    assert module._judged_in_all(seen(values)) == samples
-
-
-def seen(values: int) -> dict[str, Observed]:
-    one = Observed(histogram=False)
-    one.elements = values
-    return {"a": one} if values else {}
+    assert _judged_in_all(values) == samples
 
 
 def test_of_equally_fast_ones_the_most_accurate_wins_unless_the_fastest_is_accurate_enough() -> None:
@@ -246,18 +224,24 @@ def test_other_range_methods_are_not_tried_where_the_first_loses_nothing(best: f
     assert len(lab.tried) == tried
 
 
-def test_what_has_the_same_integers_is_not_repaired_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = Lab(first=(0.3, 15, 15), fused=(0.31, 15, 15), smoothed=(0.32, 15, 15), quiet=(0.32, 18, 18))
-    lab.trials[1].recipe = QuantRecipe(plan=PLAN, fuse="all")
-    lab.trials[2].recipe = QuantRecipe(plan=PLAN, smooth=0.5)
-    lab.trials[3].recipe = QuantRecipe(plan=PLAN, equalize=True)
-    lab.clock.first_half = lambda _: lambda: True
-    asked: list[str] = []
-    monkeypatch.setattr(module, "repair", lambda _, trial, *__: asked.append(trial.name))
-    found = search(lab)
-    found.repaired = []
-    found._repairs()
-    assert asked[:2] == ["first", "quiet"], "of two that are as fast the more accurate one"
+def test_what_is_next_to_the_best_is_not_tried_with_integers_that_break_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost, new = QuantRecipe(plan=PLAN, smooth=0.5), QuantRecipe(plan=PLAN, smooth=0.75)
+    monkeypatch.setattr(module, "neighbours", lambda *_: [("lost", lost), ("new", new)])
+    lab = Lab(best=(0.4, 40, 40))
+    lab.broken = [lost]
+    search(lab, sure=True)._neighbours()
+    assert lab.tried == ["new"]
+
+
+def test_candidates_whose_integers_break_the_budget_do_not_win() -> None:
+    lab = Lab(fused=(0.4, 40, 40), slow=(0.5, 40, 40))
+    lab.broken = [lab.trials[0].recipe]
+    lab.trials[1].recipe = QuantRecipe(plan=PLAN, smooth=0.5)
+    for sure in (False, True):
+        assert named(search(lab, sure=sure)._winner()) == "slow"
+    assert lab.full == ["slow"]
 
 
 def test_limits_are_kept_at_their_very_values_and_by_what_was_timed() -> None:
