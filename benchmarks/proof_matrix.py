@@ -21,6 +21,9 @@ import onnx
 from proof_pairs import Pair, graph, sound_pairs, wrong_pairs
 from proof_pairs_further import pairs as further_pairs
 from proof_pairs_hidden import hidden_pairs
+from proof_pairs_layers import layers
+from proof_pairs_lists import lists
+from proof_pairs_numbers import numbers
 from proof_pairs_operators import further_operators
 from proof_pairs_outside import outside
 
@@ -36,8 +39,9 @@ def verdict(pair: Pair, folder: Path, *, swapped: bool = False) -> tuple[str, fl
     """Whether the two are accepted as equal without a word, are refused, or what is said; and the seconds that took."""
     names = ("b.onnx", "a.onnx") if swapped else ("a.onnx", "b.onnx")
     first, second = folder / names[0], folder / names[1]
-    io.save(graph(pair.head, pair.a, pair.weights), first)
-    io.save(graph(pair.head, pair.b, {**pair.weights, **pair.changed}), second)
+    changed, imports = {**pair.weights, **pair.changed}, pair.imports_b or pair.imports
+    io.save(graph(pair.head, pair.a, pair.weights, pair.imports, pair.functions), first)
+    io.save(graph(pair.head, pair.b, changed, imports, pair.functions), second)
     paths = (folder / "a.onnx", folder / "b.onnx")
     onnx.checker.check_model(str(paths[0]))
     start = time.perf_counter()
@@ -57,7 +61,8 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results: dict[str, list[tuple[str, str, float]]] = {"wrong": [], "sound": []}
-        wrong, twins = zip(*further_pairs(), *further_operators(), *outside(), strict=True)
+        later = (*outside(), *numbers(), *layers(), *lists())
+        wrong, twins = zip(*further_pairs(), *further_operators(), *later, strict=True)
         groups = {"wrong": [*wrong_pairs(), *hidden_pairs(), *wrong], "sound": [*sound_pairs(), *twins]}
         for kind, pairs in groups.items():
             for pair in pairs if kind == "wrong" or not chosen.swapped else ():

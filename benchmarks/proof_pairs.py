@@ -6,11 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 RANDOM = np.random.default_rng(0)
+
+
+USUAL = '"" : 20'  # operator set
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Pair:
         head: inputs and outputs of both.
         a, b: their bodies.
         weights: of both; those of B where they are named in `changed`.
+        imports: the operator sets of both; `imports_b` of B where it is given.
+        functions: of both.
     """
 
     name: str
@@ -30,6 +36,9 @@ class Pair:
     b: str
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     changed: dict[str, np.ndarray] = field(default_factory=dict)
+    imports: str = USUAL
+    imports_b: str | None = None
+    functions: str = ""
 
 
 X4, X8 = "g (float[b,4] x) => (float[b,4] y)", "g (float[b,8] x) => (float[b,8] y)"
@@ -220,11 +229,38 @@ def sound_pairs(count: int = 200) -> Iterator[Pair]:
         yield Pair(f"{name} {number}", X8, a, b, available)
 
 
-def graph(head: str, body: str, weights: dict[str, np.ndarray]) -> ir.Model:
+def two_forms(
+    name: str,
+    head: str,
+    a: str,
+    wrong: str,
+    sound: str | None = None,
+    *,
+    changed: dict[str, np.ndarray] | None = None,
+    imports_b: str | None = None,
+    **same: Any,
+) -> Iterator[tuple[Pair, Pair]]:
+    """A graph, what is wrong, and what computes the same: the graph with a node more that nothing reads, if not given.
+
+    Args:
+        name, head, a: of both pairs.
+        wrong, sound: the other bodies.
+        changed, imports_b: of the wrong one.
+        same: what is of both.
+    """
+    output = re.findall(r"=> \(.*?(\w+)\)$", head)[0]
+    twin = sound if sound is not None else f"{a}  unused = Identity({output})"
+    yield (
+        Pair(name, head, a, wrong, changed=changed or {}, imports_b=imports_b, **same),
+        Pair(f"{name}, twin", head, a, twin, **same),
+    )
+
+
+def graph(head: str, body: str, weights: dict[str, np.ndarray], imports: str = USUAL, functions: str = "") -> ir.Model:
     """A model of a body and its weights."""
     weights = {n: w for n, w in weights.items() if re.search(rf"\b{n}\b", body)}
     listed = ", ".join(f"float[{', '.join(map(str, w.shape))}] {n}" for n, w in weights.items())
     return ir.from_onnx_text(
-        f'<ir_version: 10, opset_import: ["" : 20]> {head} {f"<{listed}>" if listed else ""} {{ {body} }}',
+        f"<ir_version: 10, opset_import: [{imports}]> {head} {f'<{listed}>' if listed else ''} {{ {body} }} {functions}",
         initializers=[ir.tensor(w, name=n) for n, w in weights.items()],
     )

@@ -27,7 +27,7 @@ from onnxtool.validation.inputs.keep import keep
 from onnxtool.validation.inputs.masked import Kept, KeptPositions
 from onnxtool.validation.inputs.observe import Observed, observe
 from onnxtool.validation.inputs.search import apart
-from onnxtool.validation.inputs.trial import Budget, Feeds, Trial
+from onnxtool.validation.inputs.trial import EMPTY, Budget, Feeds, Trial
 
 # Kinds on which a difference needs no second run of the source to be judged.
 _WITHOUT_SOURCE = ("size", "mask", "empty mask", "rows", "text")
@@ -128,7 +128,7 @@ class FurtherInputs:
     def _limits(self) -> tuple[str, ...]:
         """Kinds of inputs on which a difference is said: of quantized models also those beyond their ranges."""
         beyond = ("missing", "missing rows", "values", "search") if self._model.rounding else ()
-        return (*self._model.limits, *beyond)
+        return (*self._model.limits, *beyond, *self._facts.unspecified)
 
     def _hold_steady(self, first: Mapping[str, Any]) -> None:
         """The source once more on its first input: what it has run on since must not matter."""
@@ -142,7 +142,7 @@ class FurtherInputs:
 
     def _branches(self, graph: ir.Model, runner: OnnxRunner, judge: Judge, session: SessionOptions) -> None:
         findings, options = self.findings, self._options
-        runs = [*self._runs, *(t.feeds for t in findings.observed.trials if t.kind not in SAID)]
+        runs = [*self._runs, *(t.feeds for t in findings.observed.trials if t.kind not in (EMPTY, *SAID))]
         budget = Budget(options.effort, self._usual).part(0.3)
         name = "the ONNX graph"
         reference: Runner = self._model if self._stays else _Gone(self._model)

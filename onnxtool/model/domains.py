@@ -39,6 +39,9 @@ _SIGN_KEEPERS = {
 }
 # Operator -> the input with the lengths of sequences.
 _SEQUENCES = {"LSTM": 4, "GRU": 4, "RNN": 4, "ReverseSequence": 1}
+# What texts hold that are read as numbers.
+_WRITTEN_INTEGERS = ("0", "1", "-2", "7", "12", "150", "-3000", "65537")
+_WRITTEN_FLOATS = (*_WRITTEN_INTEGERS, "3.5", "-0.25", "1e3", "2.5e-3")
 _LEAST = 0.05
 _LEAST_DEPTH, _LARGEST_DEPTH = 2, 8
 
@@ -66,13 +69,17 @@ def input_domains(model: ir.Model) -> dict[str, Domain]:
     OneHot gets [0, depth), and a depth itself [2, 9). Where several uses disagree the smallest wins. Lengths of
     sequences (LSTM, GRU, RNN, ReverseSequence) are between 1 and the size of the time axis: 1 where this is dynamic.
     Inputs named like attention masks get [1, 2): all ones, what a caller would pass. A float input that reaches Sqrt or
-    Log through nothing that changes its sign gets [0.05, 1].
+    Log through nothing that changes its sign gets [0.05, 1]. Texts that are cast to numbers are numbers written out.
     """
     domains = {}
     for value in model.graph.inputs:
         if value.dtype is None or not value.name:
             continue
-        if value.dtype.is_floating_point():
+        if value.dtype == ir.DataType.STRING:
+            written = _written_numbers(value)
+            if written:
+                domains[value.name] = Domain(0.0, 0.0, written)
+        elif value.dtype.is_floating_point():
             if _needs_positive(value):
                 domains[value.name] = Domain(_LEAST, 1.0)
         elif value.dtype.is_integer():
@@ -104,6 +111,17 @@ def _longest_sequence(value: ir.Value) -> int | None:
             place = axis.as_int() if axis is not None else int(batch_first is not None and batch_first.as_int() == 1)
             limits.append(_dim(node.inputs[0], place) or 1)
     return min(limits, default=None)
+
+
+def _written_numbers(value: ir.Value) -> tuple[str, ...]:
+    """What a text may hold that reaches a Cast to a number; empty where none does."""
+    behind = _uses_behind(value, lambda node, index: index == 0 and node.op_type in _CARRIERS - {"Cast"})
+    casts = [node.attributes["to"] for node, _ in behind if node.op_type == "Cast" and "to" in node.attributes]
+    kinds = [ir.DataType(to.as_int()) for to in casts if not to.is_ref()]
+    kinds = [kind for kind in kinds if kind != ir.DataType.STRING]
+    if not kinds:
+        return ()
+    return _WRITTEN_INTEGERS if any(kind.is_integer() for kind in kinds) else _WRITTEN_FLOATS
 
 
 def _needs_positive(value: ir.Value) -> bool:

@@ -33,7 +33,7 @@ from onnxtool.validation.inputs.graphs import (
 )
 from onnxtool.validation.inputs.keep import keep
 from onnxtool.validation.inputs.masked import Kept, KeptPositions
-from onnxtool.validation.inputs.trial import Budget, Effort, Feeds, Trial
+from onnxtool.validation.inputs.trial import EMPTY, Budget, Effort, Feeds, Trial
 
 Model = str | os.PathLike[str] | Runner
 
@@ -152,7 +152,7 @@ def _branches(
     seed: int,
 ) -> None:
     specs = distinct_dims(left.inputs)
-    tried = [*runs, *(t.feeds for t in findings.observed.trials if t.kind not in SAID)]
+    tried = [*runs, *(t.feeds for t in findings.observed.trials if t.kind not in (EMPTY, *SAID))]
     trials, missed = reach_conditions(graphs, left, specs, tried, facts, budget.part(0.5), options, seed=seed)
     findings.observed.trials += trials
     hold(trials, partial(rule, left, right), left, right, findings)

@@ -18,10 +18,21 @@ from onnxtool.validation.equivalence.described_runner import DescribedRunner
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.masked import Kept, kept_positions, steady_outputs
 from onnxtool.validation.inputs.minimise import minimised
+from onnxtool.validation.inputs.missing import finite_in_one
 from onnxtool.validation.inputs.noise import differs_there_alone, rounding_explains
 from onnxtool.validation.inputs.observe import Observed, observe
 from onnxtool.validation.inputs.search import search
-from onnxtool.validation.inputs.trial import BROKEN, EXACTLY, Budget, Effort, Feeds, Trial, count_elements
+from onnxtool.validation.inputs.trial import (
+    BROKEN,
+    EMPTY,
+    EXACTLY,
+    MISSING,
+    Budget,
+    Effort,
+    Feeds,
+    Trial,
+    count_elements,
+)
 
 # Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
 _EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
@@ -112,12 +123,16 @@ def hold(
         except UsageError:
             raise
         except OnnxToolError as error:
-            if trial.kind in ("missing rows", BROKEN):  # loud, and no wrong answer
+            if trial.kind in ("missing rows", BROKEN, MISSING, EMPTY):  # loud, and no wrong answer
                 into.said.append(f"{trial.label} (there it fails)")
                 continue
             into.failure, into.report, into.error = trial, None, str(error)
             return
         if report.ok:
+            continue
+        if trial.kind == MISSING:
+            if "missing" not in into.limits and candidate is not None and _finite_in_one(trial, reference, candidate):
+                into.said.append(trial.label)
             continue
         if trial.kind in (*into.limits, *SAID):
             by_rounding = trial.kind == "extreme values" and _excused(trial, report, reference, candidate)
@@ -134,6 +149,11 @@ def hold(
             continue
         into.failure, into.report = trial, report
         return
+
+
+def _finite_in_one(trial: Trial, reference: Runner | None, candidate: Runner) -> bool:
+    feeds = trial.feeds if reference is None else renamed(trial.feeds, reference, candidate)
+    return finite_in_one(trial.outputs, candidate.run(feeds))
 
 
 def _only_at_masked(
@@ -198,7 +218,7 @@ def look(
         sizes: whether the sizes of dynamic dims may change.
     """
     observed = observe(reference, specs, runs, facts, budget.part(0.45), seed=seed, sizes=sizes)
-    findings = Findings(observed, specs)
+    findings = Findings(observed, specs, facts.unspecified)
     hold([*observed.trials, *observed.broken], judge, reference, candidate, findings)
     if findings.failure is None:
         climb(reference, candidate, specs, runs, facts, judge, budget, findings, seed=seed)
@@ -225,7 +245,7 @@ def climb(
     starts = [Trial("usual", "usual", dict(r)) for r in runs[:2]]
     # Large batches are as likely to meet a threshold by a rounding error as they are large.
     most = max(count_elements(r) for r in runs)
-    usual = [t for t in findings.observed.trials if t.kind not in ("size", *SAID, *findings.limits)]
+    usual = [t for t in findings.observed.trials if t.kind not in ("size", EMPTY, *SAID, *findings.limits)]
     starts += [t for t in usual if count_elements(t.feeds) <= most][:4]
     found = search(
         reference.run,

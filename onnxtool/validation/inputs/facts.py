@@ -10,6 +10,15 @@ import onnx_ir as ir
 
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.ir.queries import all_nodes, attribute, constant_array
+from onnxtool.validation.inputs.operator_facts import (
+    delimiters,
+    limits,
+    listed_numbers,
+    point_rows,
+    rounding_steps,
+    rounds_to_integers,
+    takes_no_rows,
+)
 
 # Constants beside which a dim, or a number computed from dims, is likely to stand.
 _SIZE_READERS = frozenset(
@@ -34,6 +43,8 @@ _MOST_TEXTS = 4096
 _SMALL = 64  # elements of a constant that may hold sizes or thresholds
 _LONGEST = 8192
 _MOST_VALUES = 64
+_MOST_POINTS = 512
+_FEW = 4  # delimiters, and steps of rounding
 _MOST_STEPS = 1 << 24  # of a loop: more is no limit
 
 
@@ -51,6 +62,13 @@ class Facts:
         tables: input name -> rows of the smallest table that its values are indices of.
         structural: integer inputs that say how large something is.
         rows: input name -> rows of its table that must be tried, because two models differ there.
+        known: numbers that the graph lists: keys, categories.
+        patterns: that texts are matched with.
+        points: rows of constants that rows of an input may be close to, by their length.
+        delimiters: texts between which texts are cut.
+        steps: to which floats are rounded.
+        integral: floats become integers somewhere.
+        rows_needed: an operator is not known to take inputs without a row.
         missing: NaN means something to the graph.
         endless: a loop goes on until values say so, which infinity may never do.
     """
@@ -64,6 +82,13 @@ class Facts:
     tables: dict[str, int] = field(default_factory=dict)
     structural: set[str] = field(default_factory=set)
     rows: dict[str, list[int]] = field(default_factory=dict)
+    known: list[float] = field(default_factory=list)
+    patterns: list[str] = field(default_factory=list)
+    points: dict[int, np.ndarray] = field(default_factory=dict)
+    delimiters: list[str] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+    integral: bool = False
+    rows_needed: bool = True
     missing: bool = False
     endless: bool = False
 
@@ -79,14 +104,26 @@ class Facts:
             {**other.tables, **self.tables},
             self.structural | other.structural,
             {**other.rows, **self.rows},
+            list(dict.fromkeys([*self.known, *other.known])),
+            list(dict.fromkeys([*self.patterns, *other.patterns])),
+            {n: _joined(self.points.get(n), other.points.get(n)) for n in {**self.points, **other.points}},
+            list(dict.fromkeys([*self.delimiters, *other.delimiters])),
+            list(dict.fromkeys([*self.steps, *other.steps])),
+            self.integral or other.integral,
+            self.rows_needed or other.rows_needed,
             self.missing or other.missing,
             self.endless or other.endless,
         )
 
+    @property
+    def unspecified(self) -> tuple[str, ...]:
+        """Kinds of inputs on which a difference says nothing: ONNX leaves open which integer NaN becomes."""
+        return ("missing", "missing rows") if self.integral and not self.missing else ()
+
     def told(self, sizes: Iterable[int] = (), values: Iterable[float] = ()) -> Facts:
         """With numbers that the source's own code compares with; these come first."""
         known = [int(s) for s in sizes if 1 <= int(s) <= _LONGEST]
-        return Facts(sizes=known, values=[float(v) for v in values if np.isfinite(v)]).merged(self)
+        return Facts(sizes=known, values=[float(v) for v in values if np.isfinite(v)], rows_needed=False).merged(self)
 
 
 def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> Facts:
@@ -96,7 +133,7 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
         model: not changed; large weights are not read.
         domains: known already; they go before those read off the graph.
     """
-    facts = Facts(domains={**input_domains(model), **(domains or {})})
+    facts = Facts(domains={**input_domains(model), **(domains or {})}, rows_needed=False)
     sizes: dict[int, int] = {}
     for node in all_nodes(model):
         for size, weight in _sizes(node):
@@ -104,6 +141,14 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
         facts.values += _values(node)
         facts.integers += _integers(node)
         facts.texts += _texts(node)
+        facts.known += listed_numbers(node)
+        facts.delimiters += delimiters(node)
+        facts.patterns += [attribute(node, "pattern", "")] if node.op_type == "RegexFullMatch" else []
+        for rows in point_rows(node):
+            facts.points[rows.shape[1]] = _joined(facts.points.get(rows.shape[1]), rows)
+        facts.steps += rounding_steps(node)
+        facts.integral |= rounds_to_integers(node)
+        facts.rows_needed |= not takes_no_rows(node)
         facts.missing |= node.op_type == "IsNaN"
         facts.endless |= node.op_type == "Loop" and _is_endless(node)
         if node.op_type in _TREES:
@@ -112,6 +157,10 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
     facts.values = list(dict.fromkeys(facts.values))[:_MOST_VALUES]
     facts.integers = list(dict.fromkeys(facts.integers))[:_MOST_VALUES]
     facts.texts = list(dict.fromkeys(facts.texts))[:_MOST_TEXTS]
+    facts.known = list(dict.fromkeys(facts.known))[:_MOST_TEXTS]
+    facts.patterns = list(dict.fromkeys(facts.patterns))[:_MOST_VALUES]
+    facts.delimiters = list(dict.fromkeys(facts.delimiters))[:_FEW]
+    facts.steps = list(dict.fromkeys(facts.steps))[:_FEW]
     for value in model.graph.inputs:
         name = value.name or ""
         if value.dtype is not None and value.dtype.is_integer():
@@ -121,6 +170,13 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
             if domain is not None and domain.low == 0 and not domain.values and domain.high > 1:
                 facts.tables[name] = int(domain.high)
     return facts
+
+
+def _joined(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray:
+    """Rows of both; of many, as many of each."""
+    found = [rows for rows in (one, other) if rows is not None]
+    most = _MOST_POINTS // len(found)
+    return np.concatenate([rows[:: max(1, len(rows) // most)][:most] for rows in found])
 
 
 def _is_endless(node: ir.Node) -> bool:
@@ -156,9 +212,7 @@ def _sizes(node: ir.Node) -> list[tuple[int, int]]:
 
 
 def _values(node: ir.Node) -> list[float]:
-    found: list[float] = []
-    if node.op_type == "ThresholdedRelu":
-        found.append(float(attribute(node, "alpha", 1.0)))
+    found = limits(node)
     if node.op_type not in _VALUE_READERS:
         return found
     for value in node.inputs:

@@ -41,7 +41,7 @@ _LONGEST = 1.0  # seconds that the reference may take for an input of another si
 
 def facts_of(graphs: Sequence[ir.Model], domains: Mapping[str, Domain] | None = None) -> Facts:
     """What several graphs tell; the first goes before the others. Two tell too in which rows of a table they differ."""
-    facts = Facts(domains=dict(domains or {}))
+    facts = Facts(domains=dict(domains or {}), rows_needed=not graphs)
     for graph in graphs:
         facts = facts.merged(read_facts(graph))
     if len(graphs) == 2:

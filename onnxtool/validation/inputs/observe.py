@@ -18,7 +18,7 @@ from onnxtool.runtime.isolation import crashed_before, guarded
 from onnxtool.runtime.runner import Runner
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.sizes import DynamicDims, Sizes, dynamic_dims, of_the_past, sizes_to_try
-from onnxtool.validation.inputs.trial import BROKEN, Budget, Feeds, Trial, count_elements
+from onnxtool.validation.inputs.trial import BROKEN, EMPTY, MISSING, Budget, Feeds, Trial, count_elements
 from onnxtool.validation.inputs.values import value_changes
 
 _MOST_TRIALS = {"quick": 40, "normal": 160, "thorough": 2000}
@@ -101,7 +101,7 @@ def observe(
             observed.attempted.append(made)
             continue
         usable = telling(outputs, kind, doubles=takes_doubles(specs))
-        held = kind if usable else BROKEN if breaks(feeds, outputs, missing=facts.missing) else None
+        held = kind if usable else _beyond_judging(kind, feeds, outputs, facts)
         if held is not None:
             kept += feeds_bytes(feeds) + feeds_bytes({k: v for k, v in outputs.items() if isinstance(v, np.ndarray)})
             (observed.trials if usable else observed.broken).append(Trial(label, held, feeds, outputs))
@@ -154,7 +154,9 @@ def _candidates(
     """Sizes and values in turns; every so often both at once."""
     generator = np.random.default_rng(seed + 1)
     roomy = max(runs, key=lambda feeds: count_elements(feeds) * (count_elements(feeds) < _ROOMY))
-    other_sizes = sizes_to_try(dims, facts.sizes) if sizes and dims.any and not crashed_before() else iter(())
+    other_sizes: Iterator[Sizes] = iter(())
+    if sizes and dims.any and not crashed_before():
+        other_sizes = sizes_to_try(dims, facts.sizes, rows_needed=facts.rows_needed)
     if sizes and (past := of_the_past(specs)):
         other_sizes = chain(
             [Sizes("no past", {**dims.usual, **dict.fromkeys(past, 0)}, dims.batch, dims.length)], other_sizes
@@ -190,7 +192,7 @@ def _sized(
             continue
         if pace.cost(feeds) > max(0.25, budget.left / 3):
             continue
-        yield sizes.label, "size", feeds
+        yield sizes.label, EMPTY if sizes.empty else "size", feeds
 
 
 def _of_size(specs: Sequence[TensorSpec], sizes: Sizes, facts: Facts, seed: int) -> Feeds | None:
@@ -235,6 +237,13 @@ def breaks(feeds: Feeds, outputs: Mapping[str, Any], *, missing: bool = False) -
     floats = [a for a in map(np.asarray, flatten(outputs).values()) if a.dtype.kind in "fV"]
     with np.errstate(all="ignore"):
         return any(not bool(np.isfinite(a).all()) for a in floats)
+
+
+def _beyond_judging(kind: str, feeds: Feeds, outputs: Mapping[str, Any], facts: Facts) -> str | None:
+    """The kind of an input on which a difference is said, and no failure; None where nothing can be learnt from it."""
+    if breaks(feeds, outputs, missing=facts.missing):
+        return BROKEN
+    return MISSING if kind == "missing" else None
 
 
 def takes_doubles(specs: Sequence[TensorSpec]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,12 +27,14 @@ class Sizes:
         dims: by name.
         batch: for unnamed first dims.
         length: for other unnamed dims.
+        empty: an input has no elements because of them.
     """
 
     label: str
     dims: Mapping[str, int]
     batch: int
     length: int
+    empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,13 @@ def dynamic_dims(specs: Sequence[TensorSpec], runs: Sequence[Feeds]) -> DynamicD
     )
 
 
-def sizes_to_try(dims: DynamicDims, numbers: Sequence[int]) -> Iterator[Sizes]:
+def sizes_to_try(dims: DynamicDims, numbers: Sequence[int], *, rows_needed: bool = True) -> Iterator[Sizes]:
     """Sizes, the most telling first.
 
     Args:
         dims: what may change.
         numbers: what the graph or its source compares sizes with, likeliest first; both sides of each are tried.
+        rows_needed: batches are never empty.
     """
     sides = list(dict.fromkeys(s for n in numbers[:_MOST_NUMBERS] for s in (n + 1, n, n - 1) if s >= 1))
     has_lengths = bool(dims.lengths) or dims.unnamed_length
@@ -120,6 +123,8 @@ def sizes_to_try(dims: DynamicDims, numbers: Sequence[int]) -> Iterator[Sizes]:
             found += [_lengths(dims, lengths[turn], apart=apart) for apart in (True, False)]
         if turn < len(batches):
             found.append(_batch(dims, batches[turn]))
+        if turn == 1 and not rows_needed:
+            found += _without_rows(dims)
         if turn == 0 and has_lengths and has_batches:
             ones = {name: 1 for groups in (dims.lengths, dims.batches) for group in groups for name in group}
             found.append(Sizes("batch 1 and length 1", {**dims.usual, **ones}, 1, 1))
@@ -129,6 +134,17 @@ def sizes_to_try(dims: DynamicDims, numbers: Sequence[int]) -> Iterator[Sizes]:
                 tried.add(key)
                 yield sizes
     yield from _alone(dims, sides)
+
+
+def _without_rows(dims: DynamicDims) -> list[Sizes]:
+    """No row in any input, and in one at a time."""
+    if not (dims.batches or dims.unnamed_batch):
+        return []
+    found = [replace(_batch(dims, 0), label="an empty batch", empty=True)]
+    names = [name for group in dims.batches for name in group]
+    for name in names if len(names) > 1 else ():
+        found.append(Sizes(f"{name} of 0", {**dims.usual, name: 0}, dims.batch, dims.length, empty=True))
+    return found
 
 
 def _alone(dims: DynamicDims, sides: Sequence[int]) -> Iterator[Sizes]:

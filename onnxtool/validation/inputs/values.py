@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,10 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import ODD_MASK
 from onnxtool.validation.inputs.facts import Facts
 from onnxtool.validation.inputs.kinds import Changed, cast, is_kind, is_mask
+from onnxtool.validation.inputs.missing import missing_values
+from onnxtool.validation.inputs.texts import text_values
 from onnxtool.validation.inputs.trial import EXACTLY, Feeds
-from onnxtool.validation.inputs.whole_numbers import counts, fitting, integer_values, ordered, table_rows
+from onnxtool.validation.inputs.whole_numbers import counts, fitting, integer_values, known_numbers, ordered, table_rows
 
 
 def _uniform(array: np.ndarray) -> np.ndarray:
@@ -48,6 +49,7 @@ _FLOATS = (
     ("zeros", np.zeros_like),
     ("values from 0 to 1", _uniform),
     ("values of scale 1000", lambda x: 1e3 * x),
+    ("values from 0 to 10,000", lambda x: 1e4 * _uniform(x)),
     ("values above zero", np.abs),
     ("values of 10,000 and -10,000", lambda x: np.copysign(1e4, x)),
     ("mostly zeros", lambda x: np.where(np.abs(x) > 1.5, x, 0)),
@@ -64,23 +66,12 @@ _FLOATS = (
     ("rows in ascending order", lambda x: np.sort(x, axis=0) if x.ndim else x),
     ("zeros below zero", lambda x: -np.zeros_like(x)),
 )
-_TEXTS = (
-    ("unknown words", ("zzyzx", "qqq", "unseen", "Xylograph")),
-    ("empty texts", ("", " ", "  ")),
-    ("capitals and punctuation", ("ALPHA", "Alpha, beta!", "a-b", "it's")),
-    ("accents", ("café", "naïve", "Ünïcödé", "Ελλάδα")),
-    ("emoji", ("🙂", "👍🏽 ok", "日本語")),
-)
-_GAPS = (" ", " a ", ", ", "-", "\n")
-_NAN_PLACES: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("a row of NaN", (0,)),
-    ("a column of NaN", (..., 0)),
-    ("nothing but NaN", ()),
-)
 _PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row", "of every other one")
+_SCORED = 30.0  # scale of values whose products are scores in the thousands
 _NEAR = 2.0**-12  # of a number: far more than float32 rounds away, less than float16 can tell
 _EXTREME = 1e20  # the square of which is beyond float32
 _FAR = 1000.0  # deviations from zero, where a variance by squares has lost most of its digits
+_BESIDE = 0.05  # how far from a point of the graph rows are that are beside it
 _ROWS = 512  # of a batch that holds thresholds
 
 
@@ -96,7 +87,7 @@ def value_changes(
         generator: of random numbers.
     """
     kinds = [
-        _masks(specs, feeds),
+        _masks(specs, feeds, facts, generator),
         table_rows(specs, feeds, facts, generator),
         _booleans(specs, feeds),
         _thresholds(specs, feeds, facts, generator),
@@ -105,8 +96,9 @@ def value_changes(
         ordered(specs, feeds, facts),
         _alike(specs, feeds),
         counts(specs, feeds, facts),
-        _texts(specs, feeds, facts, generator),
-        _missing(specs, feeds, generator) if not facts.endless else iter(()),
+        known_numbers(specs, feeds, facts, generator),
+        text_values(specs, feeds, facts, generator),
+        missing_values(specs, feeds, generator) if not facts.endless else iter(()),
     ]
     while kinds:
         for kind in list(kinds):
@@ -127,6 +119,19 @@ def _floats(
     for label, change in _FLOATS:
         made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name)) for s in own}
         yield label, "thresholds" if label == _HALVES else "values", {**feeds, **cast(own, made)}
+    for spec in own:
+        points = facts.points.get(base[spec.name].shape[-1]) if base[spec.name].ndim > 1 else None
+        if points is not None:
+            for label, by in (("at", 0.0), ("beside", _BESIDE)):
+                array = np.resize(generator.permutation(points), base[spec.name].shape) + by * base[spec.name]
+                yield (
+                    f"{spec.name}: rows {label} points of the graph",
+                    "values",
+                    {**feeds, **cast([spec], {spec.name: array})},
+                )
+    for step in facts.steps:
+        made = {s.name: _within(step * (np.floor(4 * base[s.name]) + 0.5), facts.domains.get(s.name)) for s in own}
+        yield f"values that end on a half of {step:.6g}", "thresholds", {**feeds, **cast(own, made)}
     for value in facts.values:
         for word, shift in (("around", 0.0), ("above", 1.0), ("below", -1.0)):
             step = 0.2 * max(1.0, abs(value))
@@ -150,6 +155,18 @@ def _floats(
             yield f"{spec.name}: {label}", "values", {**feeds, **cast([spec], made)}
     for spec in own:
         yield from _features(spec, feeds, base[spec.name])
+
+
+def _points(
+    spec: TensorSpec, feeds: Feeds, base: np.ndarray, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """Rows that lie at what the graph measures against, and beside it."""
+    points = facts.points.get(base.shape[-1]) if base.ndim > 1 else None
+    if points is None:
+        return
+    for label, by in (("at", 0.0), ("beside", _BESIDE)):
+        array = np.resize(generator.permutation(points), base.shape) + by * base
+        yield f"{spec.name}: rows {label} points of the graph", "values", {**feeds, **cast([spec], {spec.name: array})}
 
 
 def _features(spec: TensorSpec, feeds: Feeds, base: np.ndarray) -> Iterator[Changed]:
@@ -206,11 +223,20 @@ def _booleans(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
             yield f"{spec.name} {value}", "values", {**feeds, spec.name: np.full(np.shape(feeds[spec.name]), value)}
 
 
-def _masks(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
+def _masks(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
     own = [s for s in specs if is_mask(s)]
     for padding in _PADDINGS if own else ():
         made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
         yield f"mask {padding}", "empty mask" if padding.endswith("empty row") else "mask", {**feeds, **made}
+    floats = [s for s in specs if is_kind(s, "fV") and not is_mask(s) and s.name not in facts.domains]
+    # What is masked must lose against any score: products of inputs of opposite sign are far below zero.
+    for scale, padding in ((_SCORED, _PADDINGS[0]), (-_SCORED, _PADDINGS[2])) if own and floats else ():
+        made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
+        drawn = {s.name: np.abs(generator.standard_normal(np.shape(feeds[s.name]))) for s in floats}
+        signed = {s.name: drawn[s.name] * (-scale if place else scale) for place, s in enumerate(floats)}
+        yield f"mask {padding}, inputs of opposite sign", "values", {**feeds, **made, **cast(floats, signed)}
     whole = [s for s in own if is_kind(s, "iu")]
     for number in (2, -1) if whole else ():
         made = {}
@@ -288,64 +314,3 @@ def _batch_of(specs: Sequence[TensorSpec], feeds: Feeds, name: str, table: np.nd
             made[spec.name] = np.resize(feeds[spec.name], (len(table), *np.shape(feeds[spec.name])[1:]))
     made[name] = table
     return made
-
-
-def _missing(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.random.Generator) -> Iterator[Changed]:
-    own = [s for s in specs if is_kind(s, "f") and not is_mask(s)]
-    for label, value in (("NaN", np.nan), ("infinity", np.inf), ("minus infinity", -np.inf)) if own else ():
-        for chosen in [own, *([s] for s in own if len(own) > 1)]:
-            made = {}
-            for spec in chosen:
-                array = np.array(feeds[spec.name])
-                if array.size:
-                    array[generator.random(array.shape) < 0.2] = value
-                    array.reshape(-1)[generator.integers(array.size)] = value
-                made[spec.name] = array
-            where = "" if chosen is own else f"{chosen[0].name}: "
-            yield f"{where}some values {label}", "missing", {**feeds, **made}
-    mixed = {s.name: np.array(feeds[s.name]) for s in own}
-    for array in mixed.values():
-        drawn = generator.random(array.shape)
-        array[drawn < 0.2], array[drawn > 0.85], array[drawn > 0.95] = np.nan, np.inf, -np.inf
-    if own:
-        yield "some values NaN and infinity", "missing", {**feeds, **mixed}
-    wide = [s for s in own if np.ndim(feeds[s.name]) > 1 and np.size(feeds[s.name])]
-    for label, place in _NAN_PLACES if wide else ():
-        made = {s.name: np.array(feeds[s.name]) for s in wide}
-        for array in made.values():
-            array[place] = np.nan
-        yield label, "missing rows", {**feeds, **made}
-
-
-def _texts(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
-) -> Iterator[Changed]:
-    """Words of all kinds; those that the graph knows each at least once, as far as they fit into a few runs."""
-    own = [s for s in specs if s.dtype == "string"]
-    known = generator.permutation(np.array(facts.texts, dtype=object)) if own else np.zeros(0, object)
-    place = 0
-    for turn in range(16):
-        if place >= len(known):
-            break
-        made = {}
-        for spec in own:
-            rows = np.size(feeds[spec.name])
-            made[spec.name] = np.resize(known[place : place + rows], np.shape(feeds[spec.name]))
-        place += np.size(feeds[own[0].name])
-        yield f"known words{'' if turn == 0 else f', part {turn + 1}'}", "text", {**feeds, **made}
-    for gap in _GAPS if len(known) else ():
-        made = {}
-        for spec in own:
-            shape = np.shape(feeds[spec.name])
-            first = generator.integers(len(facts.texts), size=int(np.prod(shape)))
-            # What the graph lists side by side may be what it looks for side by side.
-            pairs = [gap.join((facts.texts[i], facts.texts[(i + 1) % len(facts.texts)])) for i in first.tolist()]
-            made[spec.name] = np.array(pairs, dtype=object).reshape(shape)
-        yield f"pairs of known words with {gap!r} between", "text", {**feeds, **made}
-    for label, words in _TEXTS if own else ():
-        made = {}
-        for spec in own:
-            old = np.asarray(feeds[spec.name], dtype=object)
-            drawn = generator.choice(np.array(words, dtype=object), np.shape(old))
-            made[spec.name] = np.where(generator.random(np.shape(old)) < 0.7, drawn, old)
-        yield label, "text", {**feeds, **made}

@@ -19,6 +19,7 @@ _SIGNED = (
     ("integers above 2^31", 1 << 31, 1 << 40),
     ("integers above 2^53", _DOUBLES, 1 << 62),
 )
+_PARTS = 8  # runs that the numbers which a graph lists are spread over
 _MOST_COUNT = 4096  # of something that an input says how much there is of
 
 
@@ -61,6 +62,42 @@ def integer_values(
             for label, low in (("beyond the table", rows), ("below zero", -rows)):
                 drawn = generator.integers(low, low + max(1, min(rows, 5)), np.shape(feeds[spec.name]))
                 yield f"{spec.name}: indices {label}", "values", {**feeds, spec.name: drawn.astype(spec.dtype)}
+
+
+def known_numbers(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """Numbers that the graphs list, each at least once, as far as they fit into a few runs; then among others."""
+    own = [s for s in specs if is_kind(s, "fiu") and not is_mask(s) and np.size(feeds[s.name])]
+    own = [s for s in own if s.name not in facts.structural and s.name not in facts.domains]
+    if not own or not facts.known:
+        return
+    known = generator.permutation(np.array(facts.known, np.float64))
+    # Those that no rounding has changed stand where a model decides, and nothing excuses a difference there.
+    exact = np.array([_is_short(number) for number in known])
+    for kind, numbers in (("thresholds", known[exact]), ("values", known[~exact])):
+        yield from _in_parts(own, feeds, numbers, kind, generator)
+
+
+def _in_parts(
+    own: Sequence[TensorSpec], feeds: Feeds, numbers: np.ndarray, kind: str, generator: np.random.Generator
+) -> Iterator[Changed]:
+    size = max(np.size(feeds[s.name]) for s in own)
+    for turn in range(min(_PARTS, -(-len(numbers) // size))):
+        made = {}
+        for spec in own:
+            part = np.resize(np.roll(numbers, -turn * size), np.shape(feeds[spec.name]))
+            fits = part if is_kind(spec, "f") else np.array([fitting(spec, int(n)) for n in part.flat])
+            made[spec.name] = np.reshape(fits, part.shape).astype(spec.dtype)
+        label = f"numbers that the graph lists{f', part {turn + 1}' if turn else ''}"
+        yield label, kind, {**feeds, **made}
+        mixed = {n: np.where(generator.random(np.shape(a)) < 0.3, a, feeds[n]) for n, a in made.items()}
+        yield f"{label}, among others", kind, {**feeds, **mixed}
+
+
+def _is_short(number: float) -> bool:
+    """Whether a number has few digits: any type holds it as it was meant."""
+    return number.is_integer() or (number * 1024).is_integer()
 
 
 def ordered(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator[Changed]:

@@ -184,3 +184,19 @@ def test_what_shows_far_out_only_is_said(head: str, right: str, wrong: str, wher
     report = compare(graph(head, right), graph(head, wrong))
     assert report.ok
     assert any(where in warning for warning in report.warnings)
+
+
+def test_a_failure_without_rows_is_said_and_another_shape_is_a_difference(tmp_path: Path) -> None:
+    head = "g (float[b,4] x) => (float[b,2,2] y)"
+    body = "s = Constant <value_ints = [-1, 2, 2]> ()  y = Reshape(x, s)"
+    a = saved(tmp_path, "a.onnx", graph(head, body))
+    report = compare(a, saved(tmp_path, "b.onnx", graph(head, body.replace("-1, 2, 2", "0, -1, 2"))))
+    assert report.ok
+    assert any("an empty batch (there it fails)" in line for line in report.warnings)
+    axes = "g (float[b,4] x, int64[k] axes) => (float[p,q] y)"
+    body = "y = ReduceSum <noop_with_empty_axes = 0> (x, axes)"
+    a = saved(tmp_path, "a.onnx", graph(axes, body))
+    report = compare(a, saved(tmp_path, "b.onnx", graph(axes, body.replace("= 0", "= 1"))))
+    assert not report.ok
+    assert report.counterexample is not None
+    assert report.counterexample.label == "an empty batch"

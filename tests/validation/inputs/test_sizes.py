@@ -142,3 +142,16 @@ def test_one_is_a_size_beside_two() -> None:
     assert [s.label for s in sizes_to_try(dims(batches=0), [2])].index("length 1") == 0
     sides = [s.dims["n0"] for s in sizes_to_try(dims(batches=0), [4])][3:6]
     assert sides == [5, 4, 3]
+
+
+def test_batches_are_empty_where_no_row_is_needed() -> None:
+    found = DynamicDims((("b",), ("k",)), (("n",),), False, False, {"b": 2, "k": 3, "n": 5}, 2, 5)
+    assert not any(s.empty for s in sizes_to_try(found, []))
+    empty = [s for s in sizes_to_try(found, [], rows_needed=False) if s.empty]
+    assert [s.label for s in empty] == ["an empty batch", "b of 0", "k of 0"]
+    assert [(s.dims["b"], s.dims["k"], s.dims["n"]) for s in empty] == [(0, 0, 5), (0, 3, 5), (2, 0, 5)]
+    single = DynamicDims((("b",),), (), False, False, {"b": 2}, 2, 5)
+    assert [s.label for s in sizes_to_try(single, [], rows_needed=False) if s.empty] == ["an empty batch"]
+    unnamed = DynamicDims((), (), True, False, {}, 2, 5)
+    assert [s.batch for s in sizes_to_try(unnamed, [], rows_needed=False) if s.empty] == [0]
+    assert not any(s.empty for s in sizes_to_try(dims(batches=0), [], rows_needed=False))

@@ -504,3 +504,79 @@ def test_new_words_stand_beside_the_usual_ones() -> None:
     made = changes([spec], {"t": np.array([["usual"]] * 40, dtype=object)})
     for label in ("unknown words", "empty texts", "accents"):
         assert 2 < (made[label]["t"] == "usual").sum() < 30
+
+
+def test_halves_of_the_steps_that_a_graph_rounds_to() -> None:
+    made = floats(Facts(steps=[0.25]))["values that end on a half of 0.25"]
+    assert set(np.unique(made / 0.25 % 1)) == {0.5}
+
+
+def test_rows_at_points_of_the_graph_and_beside_them() -> None:
+    points = np.arange(24.0).reshape(3, 8) * 100
+    made = floats(Facts(points={8: points}))
+    at, beside = made["x: rows at points of the graph"], made["x: rows beside points of the graph"]
+    assert {tuple(row) for row in at} == {tuple(row) for row in points}
+    assert 0 < np.abs(beside[:, None] - points).min(axis=1).max() < 0.5
+    assert "x: rows at points of the graph" not in floats(Facts(points={7: points[:, :7]}))
+
+
+def test_listed_numbers_are_tried_whole_and_among_others() -> None:
+    facts = Facts(known=[float(n) for n in range(100, 140)])
+    made = floats(facts)
+    parts = [made["numbers that the graph lists"], made["numbers that the graph lists, part 2"]]
+    assert {int(v) for part in parts for v in part.reshape(-1)} == set(range(100, 140))
+    among = made["numbers that the graph lists, among others"]
+    assert 0 < np.isin(among, facts.known).mean() < 0.7
+    whole = integers(Facts(known=[31415.0, 7.0]))["numbers that the graph lists"]
+    assert set(whole.reshape(-1)) == {31415, 7}
+    assert "numbers that the graph lists" not in integers(Facts(known=[1.0], structural={"ids"}))
+
+
+def test_only_short_numbers_allow_for_no_rounding() -> None:
+    spec = TensorSpec("x", FLOAT, ("b", 4))
+    feeds = {"x": np.ones((2, 4), np.float32)}
+    found = value_changes([spec], feeds, Facts(known=[7.25, 0.1]), np.random.default_rng(0))
+    kinds = {(kind, float(made["x"].max())) for label, kind, made in found if label == "numbers that the graph lists"}
+    assert kinds == {("thresholds", 7.25), ("values", float(np.float32(0.1)))}
+
+
+def test_masks_come_with_scores_far_below_zero() -> None:
+    specs = [TensorSpec(n, FLOAT, ("b", "n", 8)) for n in "qk"] + [TensorSpec("attention_mask", INT, ("b", "n"))]
+    feeds = {s.name: np.ones((2, 9, *s.shape[2:]), s.dtype) for s in specs}  # type: ignore[index,misc,arg-type]
+    made = changes(specs, feeds)
+    for label, sign in (("mask padded on the right", 1), ("mask of random ones", -1)):
+        found = made[f"{label}, inputs of opposite sign"]
+        assert (sign * found["q"] >= 0).all()
+        assert (sign * found["k"] <= 0).all()
+        assert 10 < np.abs(found["q"]).mean() < 50
+        assert 0 < found["attention_mask"].mean() < 1
+    assert not any("opposite" in label for label in changes(specs[:2], feeds))
+
+
+def texts(facts: Facts, shape: tuple[int, ...] = (40,)) -> dict[str, np.ndarray]:
+    spec = TensorSpec("t", "string", ("b",))
+    return {k: v["t"] for k, v in changes([spec], {"t": np.full(shape, "alpha", object)}, facts).items()}
+
+
+def test_texts_of_several_parts() -> None:
+    made = texts(Facts(delimiters=[";"], texts=["known"]))["texts of several parts with ';' between"]
+    assert {text.count(";") for text in made} >= {0, 3, 6}
+    assert any("known" in text for text in made)
+
+
+def test_texts_that_match_a_pattern_and_nearly() -> None:
+    made = texts(Facts(patterns=["[0-9]{4}"]))
+    assert all(len(t) == 4 and t.isdigit() for t in made["texts that match '[0-9]{4}'"])
+    assert not all(len(t) == 4 and t.isdigit() for t in made["texts that nearly match '[0-9]{4}'"])
+    assert not any("match" in label for label in texts(Facts(patterns=["(a"])))
+
+
+def test_texts_that_are_read_as_numbers_are_written_numbers() -> None:
+    graph = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 20]> g (string[b] t) => (float[b] y) '
+        "{ f = Cast <to = 1> (t)  c = Constant <value_float = 99.5> ()  y = Min(f, c) }"
+    )
+    made = texts(read_facts(graph))
+    assert set(made["written numbers of the graph"]) == {"98.5", "99.5", "100.5"}
+    assert "1000000" in set(made["large written numbers"])
+    assert not any("written" in label for label in texts(Facts()))
