@@ -13,7 +13,7 @@ from onnxtool.quantization.algorithms.bias_correction import correct_biases, mea
 from onnxtool.quantization.algorithms.dynamic import DYNAMIC, make_dynamic
 from onnxtool.quantization.algorithms.dynamic_lstm import is_recurrent, make_recurrent
 from onnxtool.quantization.algorithms.float16 import make_float16, overflowing
-from onnxtool.quantization.algorithms.float_fusions import fuse_floats
+from onnxtool.quantization.algorithms.float_fusions import fuse_floats, fuse_gelus
 from onnxtool.quantization.algorithms.preprocessing import conditioned, with_channels
 from onnxtool.quantization.algorithms.qdq_placement import COMPUTE, Placement, eligible, is_product, place
 from onnxtool.quantization.algorithms.static_qdq import insert_qdq
@@ -194,6 +194,8 @@ def apply_conditioned(ready: ir.Model, recipe: QuantRecipe) -> ir.Model:
     make_blocks(model.graph, [n for n in model.graph.all_nodes() if plan.get(n.name or "") == "blocks"], recipe)
     model.graph.sort()
     remove_unused(model)
+    if not recipe.form:
+        fuse_gelus(model)
     fuse_floats(model, recipe.fuse)
     if recipe.compact:
         store_compactly(model, recipe.compact)

@@ -10,7 +10,11 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.errors import UnsupportedError
+from onnxtool.model.ir.editing import remove_unused
+from onnxtool.model.ir.queries import producer
 from onnxtool.optimization.pass_base import FaultyPassError
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.fusion.activations import gelu_of
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.quantization.recipe import Fusions
 
@@ -26,6 +30,26 @@ _PASSES: dict[Fusions, tuple[str, ...]] = {
     "all": (*_ATTENTION, "fuse-skip-layernorm", "fuse-skip-rmsnorm"),
 }
 FUSIONS = tuple(_PASSES)
+MICROSOFT = "com.microsoft"
+
+
+def fuse_gelus(model: ir.Model) -> int:
+    """Gelu in parts behind integers becomes one operator, in place; how many.
+
+    In a float model the runtime does so by itself. Behind a DequantizeLinear it does not: it makes one of these for
+    each node that reads the result, so that the parts no longer read the same tensor (onnxruntime 1.31).
+    """
+    context, count = PassContext(model), 0
+    for node in context.nodes(model, "Mul"):
+        found = gelu_of(node, context) if node.graph is not None else None
+        if found is None or found[0].dtype != ir.DataType.FLOAT or producer(found[0], "DequantizeLinear") is None:
+            continue
+        context.replace_op(node, "FastGelu" if found[1] == "tanh" else "Gelu", [found[0]], (), MICROSOFT)
+        count += 1
+    if count:
+        model.opset_imports.setdefault(MICROSOFT, 1)
+        remove_unused(model)
+    return count
 
 
 def fuse_floats(model: ir.Model, fusions: Fusions) -> int:

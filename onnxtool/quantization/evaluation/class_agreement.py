@@ -13,6 +13,20 @@ _BLANK_SHARE = 0.3
 
 
 @dataclass
+class _Reading:
+    """What a CTC decoder reads off: of so many samples, with that class as the blank."""
+
+    blank: int
+    count: int = 0
+    edits: int = 0
+    cost: float = 0.0
+    characters: int = 0
+
+    def share(self, amount: float) -> float:
+        return amount / max(self.characters, 1)
+
+
+@dataclass
 class ClassAgreement:
     """Running sums over the classes of one output; the last axis is that of classes.
 
@@ -25,8 +39,8 @@ class ClassAgreement:
     total: int = 0
     _lost: float = 0.0
     _blank: dict[int, int] = field(default_factory=dict)
-    _steps: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # the best class of each, float and here
-    _read: tuple[int, int, int, int] = (0, 0, 0, 0)  # the blank, how many of the steps, edits and characters in them
+    _steps: list[tuple[np.ndarray, np.ndarray, float]] = field(default_factory=list)  # best classes, and what it costs
+    _read: _Reading = field(default_factory=lambda: _Reading(0))
 
     def add(self, right: np.ndarray, actual: np.ndarray) -> None:
         """Take in a batch: logits or probabilities by the float model and by the candidate."""
@@ -34,28 +48,32 @@ class ClassAgreement:
         flipped = best != chosen
         self.hits += int((~flipped).sum())
         self.total += best.size
+        lost = np.zeros(best.shape)
         if flipped.any():
             likely = probabilities(right[flipped].astype(np.float64))
             rows = np.arange(len(likely))
-            self._lost += float((likely[rows, best[flipped]] - likely[rows, chosen[flipped]]).sum())
+            lost[flipped] = likely[rows, best[flipped]] - likely[rows, chosen[flipped]]
+            self._lost += float(lost.sum())
         if right.ndim == 3:
             last = right.shape[-1] - 1
             for blank in (0, last):
                 self._blank[blank] = self._blank.get(blank, 0) + int((best == blank).sum())
-            self._steps += zip(best.astype(np.int32), chosen.astype(np.int32), strict=True)
+            costs = [float(c) for c in lost.sum(axis=-1)]
+            self._steps += zip(best.astype(np.int32), chosen.astype(np.int32), costs, strict=True)
 
-    def _misread(self) -> float:
-        """Share of characters that are others, in all samples so far."""
+    def _reading(self) -> _Reading:
+        """What is read off all samples so far."""
         blank = max(self._blank, key=lambda k: self._blank[k])
-        known, count, edits, characters = self._read
-        if known != blank:
-            count, edits, characters = 0, 0, 0
-        for a, b in self._steps[count:]:
+        read = self._read if self._read.blank == blank else _Reading(blank)
+        for a, b, cost in self._steps[read.count :]:
             text = collapse(a, blank)
-            edits += edit_distance(text, collapse(b, blank))
-            characters += len(text)
-        self._read = blank, len(self._steps), edits, characters
-        return edits / max(characters, 1)
+            edits = edit_distance(text, collapse(b, blank))
+            read.edits += edits
+            read.cost += min(cost, float(edits))  # a character that only moves by a step costs nothing
+            read.characters += len(text)
+        read.count = len(self._steps)
+        self._read = read
+        return read
 
     @property
     def is_ctc(self) -> bool:
@@ -65,9 +83,9 @@ class ClassAgreement:
     @property
     def agreement(self) -> float:
         """Share of equal classes, or of equal characters."""
-        return 1 - self._misread() if self.is_ctc else self.hits / self.total
+        return 1 - self._reading().share(self._reading().edits) if self.is_ctc else self.hits / self.total
 
     @property
     def expected_drop(self) -> float:
-        """Accuracy to lose by the float model's own probabilities; for sequences, the share of characters."""
-        return 1 - self.agreement if self.is_ctc else self._lost / self.total
+        """Accuracy to lose by the float model's own probabilities: of classes, or of characters."""
+        return self._reading().share(self._reading().cost) if self.is_ctc else self._lost / self.total

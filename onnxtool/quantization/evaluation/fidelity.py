@@ -163,9 +163,12 @@ class FidelityEvaluator:
 
 
 def _rows(feeds: Mapping[str, np.ndarray], outputs: Outputs) -> int:
-    """How many samples a batch holds: the first dim that all inputs and some output have; one where there is none."""
+    """How many samples a batch holds: the first dim that all inputs and some output have; one where there is none.
+
+    An output may have steps first, and samples behind them.
+    """
     first = {a.shape[0] for a in feeds.values() if a.ndim}
-    shared = first & {a.shape[0] for a in outputs.values() if a.ndim}
+    shared = first & {dim for a in outputs.values() for dim in a.shape[: 2 if a.ndim == 3 else 1]}
     return shared.pop() if len(first) == 1 and shared else 1
 
 

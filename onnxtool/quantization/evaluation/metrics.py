@@ -247,8 +247,8 @@ def _read(outputs: Outputs, labels: np.ndarray, split: Callable[[str], list[str]
         if array.dtype.kind in "OUS" and array.size == len(labels):
             return [split(str(text)) for text in array.reshape(-1)]
     for array in outputs.values():
-        if array.dtype.kind == "f" and array.ndim == 3 and len(array) == len(labels):
-            best = array.argmax(-1)
+        if array.dtype.kind == "f" and array.ndim == 3 and len(labels) in array.shape[:2]:
+            best = array.argmax(-1) if len(array) == len(labels) else array.argmax(-1).T  # steps first
             last = array.shape[-1] - 1
             blank = 0 if (best == 0).sum() >= (best == last).sum() else last
             return [[int(i) for i in collapse(row, blank)] for row in best]

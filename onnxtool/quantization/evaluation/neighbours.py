@@ -12,15 +12,14 @@ _NEAREST = 10
 
 @dataclass
 class VectorAgreement:
-    """Rows of the float model and of a candidate.
+    """Rows of the float model and of a candidate, at most 512.
 
     Attributes:
-        right: the float model's rows, at most 512, each of length 1.
-        found: the candidate's.
+        pairs: width of a row -> batches of (the float model's, of length 1, the candidate's); rows of different widths
+            (as long as their sequence) are not compared with one another.
     """
 
-    right: list[np.ndarray] = field(default_factory=list)
-    found: list[np.ndarray] = field(default_factory=list)
+    pairs: dict[int, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
     rows: int = 0
 
     def add(self, right: np.ndarray, found: np.ndarray) -> None:
@@ -29,8 +28,9 @@ class VectorAgreement:
         alive = np.linalg.norm(a, axis=1) > 0
         a, b = a[alive][: _MOST_ROWS - self.rows], b[alive][: _MOST_ROWS - self.rows]
         if len(a):
-            self.right.append(a / np.linalg.norm(a, axis=1, keepdims=True))
-            self.found.append(b / np.maximum(np.linalg.norm(b, axis=1, keepdims=True), 1e-300))
+            a = a / np.linalg.norm(a, axis=1, keepdims=True)
+            b = b / np.maximum(np.linalg.norm(b, axis=1, keepdims=True), 1e-300)
+            self.pairs.setdefault(a.shape[1], []).append((a, b))
             self.rows += len(a)
 
     @property
@@ -38,17 +38,24 @@ class VectorAgreement:
         """Mean cosine between a row and the same row of the candidate; 1 where there is none."""
         if not self.rows:
             return 1.0
-        return float(np.mean(np.einsum("ij,ij->i", np.concatenate(self.right), np.concatenate(self.found))))
+        return sum(float((a * b).sum()) for batches in self.pairs.values() for a, b in batches) / self.rows
 
     @property
     def recall(self) -> float | None:
-        """Share of each row's 10 nearest (by cosine) that the candidate has among its 10; None below 21 rows."""
-        if self.rows <= 2 * _NEAREST:
-            return None
-        nearest = []
-        for rows in (np.concatenate(self.right), np.concatenate(self.found)):
-            angles = rows @ rows.T
-            np.fill_diagonal(angles, -np.inf)
-            nearest.append(np.argpartition(-angles, _NEAREST, axis=1)[:, :_NEAREST])
-        kept = [len(set(a) & set(b)) for a, b in zip(*nearest, strict=True)]
-        return float(np.mean(kept)) / _NEAREST
+        """Share of each row's 10 nearest (by cosine) that the candidate has among its 10; None below 21 rows alike."""
+        kept: list[int] = []
+        for batches in self.pairs.values():
+            kept += _kept(*(np.concatenate(rows) for rows in zip(*batches, strict=True)))
+        return float(np.mean(kept)) / _NEAREST if kept else None
+
+
+def _kept(*sets: np.ndarray) -> list[int]:
+    """How many of each row's nearest are the same in both sets; nothing of few rows."""
+    if len(sets[0]) <= 2 * _NEAREST:
+        return []
+    nearest = []
+    for rows in sets:
+        angles = rows @ rows.T
+        np.fill_diagonal(angles, -np.inf)
+        nearest.append(np.argpartition(-angles, _NEAREST, axis=1)[:, :_NEAREST])
+    return [len(set(a) & set(b)) for a, b in zip(*nearest, strict=True)]

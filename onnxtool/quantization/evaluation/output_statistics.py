@@ -13,6 +13,7 @@ from onnxtool.quantization.evaluation.neighbours import VectorAgreement
 from onnxtool.quantization.evaluation.ordered_columns import OrderedColumns
 from onnxtool.quantization.evaluation.output_kind import OutputKind
 from onnxtool.quantization.evaluation.score_agreement import ScoreAgreement
+from onnxtool.quantization.evaluation.task_metric import samples_axis
 from onnxtool.quantization.evaluation.total_shift import TotalShift
 from onnxtool.validation.equivalence.difference import Difference
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
@@ -72,7 +73,8 @@ class OutputStatistics:
         if classes and right.ndim == 1 and len(right) != rows:
             right, actual, noise = right[None], actual[None], noise[None]  # one sample's classes, without a batch
         if classes and right.ndim >= 2 and right.shape[-1] > 1 and boxes is None:
-            self.classes.add(right, actual)
+            behind_steps = samples_axis(right, rows) == 1
+            self.classes.add(*(a.swapaxes(0, 1) if behind_steps else a for a in (right, actual)))
         elif self.kind is OutputKind.VECTORS and right.ndim >= 2:
             self.vectors.add(right, actual)
         elif boxes is not None:

@@ -25,6 +25,11 @@ def _rows(feeds: Mapping[str, np.ndarray]) -> int:
     return max((a.shape[0] for a in feeds.values() if a.ndim), default=1)
 
 
+def samples_axis(output: np.ndarray, rows: int) -> int:
+    """The axis of the samples, of which there are so many: the first, or the second of [steps, samples, classes]."""
+    return int(output.ndim == 3 and output.shape[0] != rows and output.shape[1] == rows)
+
+
 class LabelledTask:
     """Labelled data and the metric that judges outputs on it; higher is better."""
 
@@ -45,7 +50,7 @@ class LabelledTask:
         except InputError:
             gathered = self._gathered(runner, 1)  # some models declare any batch and take 1 only
         try:
-            outputs = {name: np.concatenate(parts) for name, parts in gathered.items()}
+            outputs = {name: np.concatenate(parts, axis=self._axes[name]) for name, parts in gathered.items()}
             return float(self.metric(outputs, self.labels))
         except InputError:
             raise
@@ -55,10 +60,12 @@ class LabelledTask:
     def _gathered(self, runner: Runner, batch: int) -> dict[str, list[np.ndarray]]:
         """The outputs of all samples, `batch` of them at a time."""
         found: dict[str, list[np.ndarray]] = {}
+        self._axes: dict[str, int] = {}
         with progress.task(f"evaluating {self.name}", self.data.count) as task:
             for feeds in self.data.batches(batch):
                 for name, value in runner.run(feeds).items():
                     found.setdefault(name, []).append(np.asarray(value))
+                    self._axes.setdefault(name, samples_axis(found[name][0], _rows(feeds)))
                 task.advance(_rows(feeds))
         return found
 

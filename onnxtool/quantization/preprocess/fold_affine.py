@@ -11,24 +11,30 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import attribute, float_constant, is_op, sole_use
+from onnxtool.optimization.pass_context import PassContext
+from onnxtool.optimization.passes.fusion.activations import gelu_of
 
 
 def fold_affine(model: ir.Model) -> None:
     """X * a -> Conv(w) becomes x -> Conv(a w); x + b -> Conv(w, c) becomes x -> Conv(w, c + b sum(w)).
 
     The addition only where the Conv does not pad: padding is zeros after the addition, not before it. Where it does,
-    the factor still moves through the addition: a x + b = a (x + b / a).
+    the factor still moves through the addition: a x + b = a (x + b / a). The half of a Gelu in parts stays where it is:
+    without it nobody makes one operator of the parts.
     """
+    context = PassContext(model)
     for node in list(model.graph):
         if is_op(node, "Conv") and float_constant(node.inputs[1]) is not None:
-            while _fold_one(model.graph, node):
+            while _fold_one(model.graph, node, context):
                 pass
 
 
-def _fold_one(graph: ir.Graph, conv: ir.Node) -> bool:
+def _fold_one(graph: ir.Graph, conv: ir.Node, context: PassContext) -> bool:
     source = conv.inputs[0]
     before = source.producer() if source is not None else None
     if source is None or before is None or sole_use(source) is not conv:
+        return False
+    if is_op(before, "Mul") and gelu_of(before, context) is not None:
         return False
     scalar = _scalar_operand(before)
     if scalar is None:

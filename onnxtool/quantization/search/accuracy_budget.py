@@ -55,9 +55,9 @@ class Budget:
             return True
         if fidelity.agreement is None or fidelity.expected_drop is None:
             return fidelity.column_db is not None or fidelity.channel_db >= DENSE_DB
-        if fidelity.sequences:
-            return fidelity.agreement >= 1 - self.max_drop
         sure = fidelity.agreement >= 1 - self.max_drop
+        if sure and fidelity.sequences:
+            return True
         safety, flips = self._ties(fidelity.channel_db >= _CLOSE_DB)
         harmless = fidelity.expected_drop <= self.max_drop / safety and fidelity.agreement >= 1 - flips * self.max_drop
         return (sure or harmless) and fidelity.channel_db >= CLASSES_DB

@@ -91,3 +91,55 @@ def test_a_fused_recipe_is_replayed_to_the_same_bytes(tmp_path: Path) -> None:
 def test_float16_has_no_fusions() -> None:
     with pytest.raises(UsageError, match="--fuse"):
         QuantRecipe(mode="float16", fuse="all")
+
+
+def gelu_proto(form: str) -> onnx.ModelProto:
+    """A convolution, Gelu in parts, and a convolution behind it."""
+    node = helper.make_node
+    parts = {
+        "erf": [
+            node("Div", ["c", "root"], ["d"]),
+            node("Erf", ["d"], ["e"]),
+            node("Add", ["e", "one"], ["a"]),
+            node("Mul", ["c", "a"], ["m"]),
+            node("Mul", ["m", "half"], ["g"]),
+        ],
+        "tanh": [
+            node("Pow", ["c", "three"], ["p"]),
+            node("Mul", ["p", "k"], ["pk"]),
+            node("Add", ["c", "pk"], ["s"]),
+            node("Mul", ["s", "r"], ["sr"]),
+            node("Tanh", ["sr"], ["t"]),
+            node("Add", ["t", "one"], ["a"]),
+            node("Mul", ["c", "a"], ["m"]),
+            node("Mul", ["m", "half"], ["g"]),
+        ],
+    }
+    constants = {"root": 2**0.5, "one": 1, "half": 0.5, "three": 3, "k": 0.044715, "r": (2 / np.pi) ** 0.5}
+    arrays = {name: np.array(value, np.float32) for name, value in constants.items()}
+    arrays |= {"w": weights(16, 8, 3, 3), "v": weights(8, 16, 1, 1)}
+    nodes = [node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), *parts[form], node("Conv", ["g", "v"], ["y"])]
+    used = {name for n in nodes for name in n.input}
+    kept = {name: array for name, array in arrays.items() if name in used}
+    return build(nodes, kept, {"x": ["n", 8, 12, 12]}, {"y": ["n", 8, 12, 12]}, opset=17)
+
+
+@pytest.mark.parametrize(("form", "operator"), [("erf", "Gelu"), ("tanh", "FastGelu")])
+def test_gelu_in_parts_behind_integers_is_one_operator(form: str, operator: str, tmp_path: Path) -> None:
+    data = np.random.default_rng(1).standard_normal((16, 8, 12, 12)).astype(np.float32)
+    source = tmp_path / "gelu.onnx"
+    onnx.save(gelu_proto(form), source)
+    report = onnxtool.quantize(source, tmp_path / "out.onnx", mode="static", data={"x": data})
+    assert report.kernels["QLinearConv"] == 2 and report.kernels[operator] == 1
+    assert report.fidelity is not None and report.fidelity.sqnr_db > 25
+    written = [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node]
+    assert operator in written and "Erf" not in written and "Tanh" not in written
+
+
+def test_gelu_that_the_runtime_fuses_by_itself_is_left_to_it(tmp_path: Path) -> None:
+    data = np.random.default_rng(1).standard_normal((16, 8, 12, 12)).astype(np.float32)
+    source = tmp_path / "gelu.onnx"
+    onnx.save(gelu_proto("erf"), source)
+    report = onnxtool.quantize(source, tmp_path / "out.onnx", mode="static", data={"x": data}, exclude=("c",))
+    assert report.kernels["Gelu"] == 1 and report.kernels["QLinearConv"] == 1
+    assert "Erf" in [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node], "standard operators where it can"

@@ -13,9 +13,11 @@ from onnx import helper
 from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
+from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
 from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement
-from onnxtool.quantization.evaluation.metrics import accuracy
+from onnxtool.quantization.evaluation.metrics import METRICS, accuracy
+from onnxtool.quantization.evaluation.neighbours import VectorAgreement
 from onnxtool.quantization.evaluation.output_kind import kind_of
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
 from onnxtool.quantization.search.accuracy_budget import Budget
@@ -437,6 +439,85 @@ def test_texts_are_read_off_with_the_blank_of_all_samples_however_many_run_at_on
     judge = FidelityEvaluator(io.from_proto(proto), Replaying(right), data, batch=batch)
     found = judge.judge(Replaying(wrong))
     assert found.sequences and found.agreement == pytest.approx(1 - 1 / 9)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_texts_whose_steps_come_first_are_those_of_each_sample(batch: int) -> None:
+    """[steps, samples, classes], as torch's CTC losses want it."""
+    random = np.random.default_rng(3)
+    steps = np.where(random.random((4, 30)) < 0.6, 0, random.integers(1, 5, (4, 30)))
+    changed = steps.copy()
+    changed[1, :2], changed[1, 2:4] = [0, 1], [0, 0]  # a text of its own, by one step
+    proto = build([helper.make_node("Softmax", ["x"], ["y"])], {}, {"x": [None] * 3}, {"y": [None] * 3})
+
+    class StepsFirst(Replaying):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {"y": super().run(feeds)["y"].swapaxes(0, 1)}
+
+    sharp = np.eye(5, dtype=np.float32) * 0.9 + 0.02
+    data = open_data({"x": np.zeros((4, 2), np.float32)}, Fixed(sharp[steps]).inputs)
+    found = {}
+    for kind in (Replaying, StepsFirst):
+        judge = FidelityEvaluator(io.from_proto(proto), kind(sharp[steps]), data, batch=batch)
+        found[kind] = judge.judge(kind(sharp[changed]))
+        assert found[kind].samples == 4
+    assert found[StepsFirst].sequences and (found[StepsFirst].agreement or 1) < 1
+    assert found[StepsFirst].agreement == found[Replaying].agreement
+    assert found[StepsFirst].expected_drop == pytest.approx(found[Replaying].expected_drop)
+
+
+def read_off(right: list[list[float]], wrong: list[list[float]]) -> ClassAgreement:
+    """The best of three classes at each step, the first of which is the blank."""
+    found = ClassAgreement()
+    found.add(*(np.array([[[1 - a, a, 0] for a in row] for row in rows], np.float32) for rows in (right, wrong)))
+    return found
+
+
+def test_characters_cost_what_the_float_model_gives_them_more() -> None:
+    steps = [[0.1, 0.9, 0.1, 0.1, 0.1, 0.9, 0.1, 0.1, 0.1, 0.52]]
+    unsure = [[*steps[0][:-1], 0.49]]
+    found = read_off(steps, unsure)
+    assert found.is_ctc and found.agreement == pytest.approx(2 / 3)
+    assert found.expected_drop == pytest.approx(0.04 / 3, abs=1e-6)
+    sure = [[0.1, *steps[0][2:3], *steps[0][2:]]]
+    assert read_off(steps, sure).expected_drop == pytest.approx(0.8 / 3, abs=1e-6)
+    moved = [[0.9, 0.1, *steps[0][2:]]]
+    assert read_off(steps, moved).agreement == 1 and read_off(steps, moved).expected_drop == 0, "the text is the same"
+    longer = [
+        [0.1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1, 0.1, 0.1, 0.52]
+    ]  # one character for two: three sure steps are one edit
+    assert read_off(steps, longer).expected_drop == pytest.approx(1 / 3)
+
+
+def test_labelled_texts_whose_steps_come_first() -> None:
+    steps = np.array([[0, 1, 0, 2, 0], [0, 0, 3, 0, 0], [0, 2, 0, 2, 0]])
+    rows = np.eye(5, dtype=np.float32)[steps]
+
+    class StepsFirst(Replaying):
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {"y": super().run(feeds)["y"].swapaxes(0, 1)}
+
+    data = open_data({"x": np.zeros((3, 2), np.float32)}, StepsFirst(rows).inputs)
+    labels = np.array([[1, 2], [3, -1], [2, 2]])
+    assert LabelledTask(data, labels, METRICS["cer"], "cer").score(StepsFirst(rows)) == 1
+    alone = LabelledTask(data, labels, METRICS["cer"], "cer")
+    assert all(a.shape == (5, 1, 5) for a in alone._gathered(StepsFirst(rows), 1)["y"])
+    assert alone._axes == {"y": 1}
+
+
+def test_rows_as_long_as_their_sequence_are_compared_with_those_of_the_same_length() -> None:
+    random = np.random.default_rng(8)
+    found = VectorAgreement()
+    for width in (24, 35, 24):
+        rows = random.normal(size=(width, width))
+        found.add(rows, rows + 0.05 * random.normal(size=rows.shape))
+    assert found.cosine == pytest.approx(0.9988, abs=2e-4)
+    assert 0.5 < (found.recall or 0) < 1
+    few = VectorAgreement()
+    few.add(np.eye(20), np.eye(20))
+    assert few.recall is None
+    few.add(np.eye(21), np.eye(21)[::-1].copy())
+    assert few.recall is not None, "20 of the one width tell nothing, 21 of another do"
 
 
 @pytest.mark.parametrize(("length", "samples"), [(63, 16), (64, 8)])

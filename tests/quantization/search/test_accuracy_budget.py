@@ -118,6 +118,9 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
         (fidelity(30.0, 0.9, 0.0025), True),  # so close that flips are near ties
         (fidelity(29.9, 0.9, 0.0025), False),
         (replace(fidelity(5, 0.99, 0.5), sequences=True), True),
+        (replace(fidelity(20, 0.95, 0.001), sequences=True), True),  # characters that cost nothing
+        (replace(fidelity(19, 0.98, 0.001), sequences=True), False),
+        (replace(fidelity(20, 0.98, 0.01), sequences=True), False),
         (replace(fidelity(40, 1.0, 0.0), column_db=20.0), True),
         (replace(fidelity(40), values_db=25.0), True),
         (replace(fidelity(40), values_db=24.9), False),
