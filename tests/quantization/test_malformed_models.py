@@ -18,7 +18,7 @@ def _save(path: Path, operator: str) -> Path:
     return path
 
 
-def _broken(*_: object) -> None:
+def _broken(*_: object, **__: object) -> None:
     raise ValueError("None is not a valid DataType")
 
 
