@@ -13,6 +13,7 @@ from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.image_options import ImageOptions, parse_options
+from onnxtool.model.ir.editing import hold_arrays
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.evaluation.output_kind import OutputKind, parse_kinds
 from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task
@@ -117,6 +118,8 @@ def open_inputs(
         UsageError: labels without data or the other way round.
     """
     original = io.load(source)
+    if io.weight_bytes(original) <= LARGE:
+        hold_arrays(original)
     kinds = parse_kinds(asked.output_kinds, [v.name or "" for v in original.graph.outputs])
     specs = input_specs(original)
     images = parse_options(asked.images) if isinstance(asked.images, str) else asked.images

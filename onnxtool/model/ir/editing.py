@@ -18,6 +18,18 @@ def _free_name(graph: ir.Graph, name: str) -> str:
     return free
 
 
+def hold_arrays(model: ir.Model) -> None:
+    """Make arrays of the initializers that are parts of a parsed message, in place: each reading of such a part copies.
+
+    What lies in a data file stays there.
+    """
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.serde.TensorProtoTensor) and tensor.dtype != ir.DataType.STRING:
+                value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+
+
 def new_initializer(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     """Register an array as an initializer under a free name that starts with `name`."""
     free = _free_name(graph, name)

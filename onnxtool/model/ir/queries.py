@@ -53,17 +53,24 @@ def value_spec(value: ir.Value) -> TensorSpec:
 
 def constant_array(value: ir.Value | None) -> np.ndarray | None:
     """The array behind an initializer or a Constant node's output; None when it is not constant."""
+    tensor = _constant_tensor(value)
+    return None if tensor is None else tensor.numpy()
+
+
+def is_constant(value: ir.Value | None) -> bool:
+    """True where `constant_array` gives an array; nothing is read for it."""
+    return _constant_tensor(value) is not None
+
+
+def _constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
     if value is None:
         return None
     if value.const_value is not None:
-        if value.is_graph_input():
-            return None  # an overridable default is not a constant
-        return value.const_value.numpy()
+        return None if value.is_graph_input() else value.const_value  # an overridable default is not a constant
     node = value.producer()
     if node is None or node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
         return None
-    constant = ir.convenience.get_const_tensor(value)
-    return None if constant is None else constant.numpy()
+    return ir.convenience.get_const_tensor(value)
 
 
 def float_constant(value: ir.Value | None) -> np.ndarray | None:

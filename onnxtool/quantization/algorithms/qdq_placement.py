@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import attribute, constant_array, float_constant, is_op, sole_use
+from onnxtool.model.ir.queries import attribute, float_constant, is_constant, is_op, sole_use
 
 COMPUTE = ("Conv", "Gemm", "MatMul")
 # Values pass unchanged: input and output share scale and zero point, and the runtime runs them on integers.
@@ -46,7 +46,7 @@ class Placement:
     @property
     def observed(self) -> list[str]:
         """Names of the tensors whose ranges are needed."""
-        return [v.name or "" for v in self.tensors if v not in self.same_as and constant_array(v) is None]
+        return [v.name or "" for v in self.tensors if v not in self.same_as and not is_constant(v)]
 
 
 def live_tensors(placement: Placement) -> list[str]:
@@ -54,7 +54,7 @@ def live_tensors(placement: Placement) -> list[str]:
 
     Whichever of the compute nodes are left in float later, no other tensor will need a range.
     """
-    return [v.name or "" for v in placement.tensors if constant_array(v) is None]
+    return [v.name or "" for v in placement.tensors if not is_constant(v)]
 
 
 def eligible(node: ir.Node) -> bool:
@@ -62,7 +62,7 @@ def eligible(node: ir.Node) -> bool:
     if not is_op(node, *COMPUTE) or len(node.inputs) < 2 or node.inputs[0] is None:
         return False
     weight = float_constant(node.inputs[1])
-    if weight is None or constant_array(node.inputs[0]) is not None or weight.size == 0:
+    if weight is None or is_constant(node.inputs[0]) or weight.size == 0:
         return False
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None and float_constant(bias) is None:
@@ -80,7 +80,7 @@ def is_product(node: ir.Node) -> bool:
     """True for a MatMul of two activations (attention), which an integer kernel can take."""
     if not is_op(node, "MatMul") or len(node.inputs) != 2:
         return False
-    if node.inputs[0] is node.inputs[1] or any(v is None or constant_array(v) is not None for v in node.inputs):
+    if node.inputs[0] is node.inputs[1] or any(v is None or is_constant(v) for v in node.inputs):
         return False
     return all(v is not None and v.dtype in (None, ir.DataType.FLOAT) for v in (*node.inputs, *node.outputs))
 
@@ -119,7 +119,7 @@ def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.No
         elif node not in kept_float and _can_carry(node, placement.results) and not wanted.isdisjoint(results_of(node)):
             placement.carried.append(node)
             for value in node.inputs:
-                if value in _data_inputs(node) and constant_array(value) is not None:
+                if value in _data_inputs(node) and is_constant(value):
                     _add(placement, value)
             for result in results_of(node):
                 _finish(placement, node, result)
@@ -164,7 +164,7 @@ def _wanted(
         if node in compute:
             wanted.update(operands(node))
         elif is_op(node, *through) and node not in kept_float and not wanted.isdisjoint(results_of(node)):
-            wanted.update(v for v in _data_inputs(node) if constant_array(v) is None)
+            wanted.update(v for v in _data_inputs(node) if not is_constant(v))
     return wanted
 
 
@@ -185,8 +185,8 @@ def _can_carry(node: ir.Node, integer: set[ir.Value]) -> bool:
     if node.op_type == "AveragePool" and attribute(node, "ceil_mode", 0):
         return False
     data = _data_inputs(node)
-    live = [v for v in data if constant_array(v) is None]
-    constants = [v for v in data if constant_array(v) is not None]
+    live = [v for v in data if not is_constant(v)]
+    constants = [v for v in data if is_constant(v)]
     return bool(live) and all(v in integer for v in live) and all(float_constant(v) is not None for v in constants)
 
 

@@ -10,7 +10,6 @@ from functools import cached_property
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
-from onnxtool.model import io
 from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
 from onnxtool.quantization.apply_recipe import apply_conditioned
 from onnxtool.quantization.calibration.cache import CalibrationCache
@@ -287,7 +286,7 @@ class CandidateEvaluator:
         key = (name, how, recipe.per_channel, recipe.smooth, recipe.equalize)
         if key not in self._noise:
             try:
-                runner = self.job.runner(io.to_bytes(self.build(self.calibrated(alone))))
+                runner = self.job.runner(self.build(self.calibrated(alone)))
                 self._noise[key] = noise_share(self.judge.glance(runner))
             except OnnxToolError:
                 self._noise[key] = float("inf")

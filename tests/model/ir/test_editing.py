@@ -1,0 +1,48 @@
+"""Weights held as arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import helper, numpy_helper
+
+from onnxtool.model.ir.editing import hold_arrays
+from onnxtool.model.ir.queries import constant_array, is_constant
+
+
+def model() -> ir.Model:
+    info = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", "given", "y")]
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.array([3, 4], np.float32))),
+        helper.make_node("Sum", ["x", "w", "given", "c"], ["y"]),
+    ]
+    tensors = [
+        numpy_helper.from_array(np.array([1, 2], np.float32), "w"),
+        numpy_helper.from_array(np.array([5, 6], np.float32), "given"),
+        numpy_helper.from_array(np.array(["a"]), "text"),
+        helper.make_tensor("half", onnx.TensorProto.BFLOAT16, [1], [1.5]),
+    ]
+    return ir.from_proto(helper.make_model(helper.make_graph(nodes, "g", info[:2], info[2:], tensors)))
+
+
+def test_arrays_are_held_so_that_reading_copies_nothing() -> None:
+    found = model()
+    before = {n: v.const_value.numpy().tolist() for n, v in found.graph.initializers.items() if v.const_value}
+    hold_arrays(found)
+    held = {n: v.const_value for n, v in found.graph.initializers.items()}
+    assert held["w"] is not None and np.shares_memory(held["w"].numpy(), held["w"].numpy())
+    assert {n: t.numpy().tolist() for n, t in held.items() if t} == before
+    assert held["half"] is not None and held["half"].dtype == ir.DataType.BFLOAT16
+
+
+def test_what_is_constant_has_an_array() -> None:
+    found = model()
+    for value in (
+        *found.graph.inputs,
+        *found.graph.initializers.values(),
+        *(v for n in found.graph for v in n.outputs),
+    ):
+        assert is_constant(value) == (constant_array(value) is not None), value.name
+    assert not is_constant(None) and is_constant(found.graph.initializers["w"])
+    assert not is_constant(found.graph.initializers["given"]), "a caller may give another"
