@@ -32,6 +32,7 @@ from onnxtool.quantization.evaluation.box_match import counting_boxes
 from onnxtool.quantization.evaluation.column_noise import within_scores
 from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
 from onnxtool.quantization.evaluation.output_statistics import OutputStatistics
+from onnxtool.quantization.evaluation.probabilities import are_distributions
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import Runner
@@ -78,6 +79,9 @@ class FidelityEvaluator:
         first = self.outputs[0] if self.outputs else {}
         shapes = {name: a.shape for name, a in first.items()}  # what is declared may be missing, or untrue
         self.kinds = {v.name or "": kind_of(v, shapes.get(v.name or "")) for v in model.graph.outputs}
+        sure = (OutputKind.CLASSES, OutputKind.SCORES)
+        untold = [name for name, kind in self.kinds.items() if kind not in sure and name in first]
+        self.kinds |= {n: OutputKind.CLASSES for n in untold if are_distributions([o[n] for o in self.outputs])}
         self.kinds |= dict(kinds or {})
         self._scores = {name: within_scores([outputs[name] for outputs in self.outputs]) for name in first}
         self._boxes = [counting_boxes(outputs, self._scores) for outputs in self.outputs]

@@ -225,6 +225,18 @@ def test_boxes_beside_scores_are_found_where_they_were() -> None:
     assert judge.judge(Pair(boxes)).detection_f1 == 1
 
 
+@pytest.mark.parametrize(("off", "kind"), [(0.0, "classes"), (0.0009, "classes"), (0.002, "values"), (-1.0, "values")])
+def test_rows_that_sum_to_one_are_classes_whatever_the_graph_says(off: float, kind: str) -> None:
+    """A Softmax in parts, or the mean of several."""
+    rows = np.random.default_rng(9).dirichlet(np.ones(5), 30).astype(np.float32)
+    rows[:, 0] += off
+    if off < 0:
+        rows[:, 1] -= off
+    assert judged(rows, rows, "Relu").kinds == {"y": kind}
+    alone = judged(np.ones((30, 1), np.float32), np.ones((30, 1), np.float32), "Relu")
+    assert alone.kinds == {"y": "values"}, "one column is no choice"
+
+
 def test_a_band_of_quantiles_is_the_weakest_column() -> None:
     random = np.random.default_rng(6)
     right = random.normal(1000, 300, (200, 1)) + np.array([-10.0, 0, 10])
