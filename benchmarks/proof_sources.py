@@ -26,6 +26,8 @@ import proof_source_frozen as frozen
 import proof_source_further as further
 import proof_source_models as models
 import proof_source_outside as outside
+import proof_source_programs as programs
+import proof_source_tables as tables
 import torch
 
 import onnxtool
@@ -117,9 +119,9 @@ def cases() -> Iterator[Case]:
         yield Case(name, make, {}, feeds, classical_alone, classical_run)
     for found in further.torch_further():
         yield Case(*found, torch_alone, torch_run)
-    for found in (*frozen.torch_frozen(), *outside.torch_outside()):
+    for found in (*frozen.torch_frozen(), *outside.torch_outside(), *programs.torch_programs()):
         yield Case(*found, torch_alone, torch_run)
-    for found in (*further.classical_further(), *fitted.classical_fitted()):
+    for found in (*further.classical_further(), *fitted.classical_fitted(), *tables.classical_tables()):
         yield Case(*found, classical_alone, classical_run)
     for found in (*further.keras_further(), *fitted.keras_fitted()):
         yield Case(*found, keras_alone, keras_run)

@@ -74,7 +74,9 @@ class FurtherInputs:
                 f"the model reads {' and '.join(code.machine[:3])}: the file keeps what it gave here and now"
             )
         facts = facts_of([graph], model.feeds_hint)
-        self._facts = facts.told([*model.compared_sizes, *code.sizes], [*model.compared_values, *code.values])
+        self._facts = facts.told(
+            [*model.compared_sizes, *code.sizes], [*model.compared_values, *code.values], programmed=code.own
+        )
         self._runs, self._usual = runs, 2 * seconds
         budget = Budget(self._options.effort, self._usual)
         self._observed = observe(

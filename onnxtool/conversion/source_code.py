@@ -53,12 +53,14 @@ class CodeRead:
     Attributes:
         sizes: whole numbers from 2 on that it compares with; the likeliest first.
         values: other numbers.
+        own: some of it is no part of an installed package.
         machine: where it asks for what changes from run to run or from machine to machine: "the clock (net.py line 7)".
     """
 
     sizes: list[int]
     values: list[float]
     machine: list[str]
+    own: bool = False
 
 
 def read_code(run: Callable[[], Any]) -> CodeRead:
@@ -102,7 +104,9 @@ def read_code(run: Callable[[], Any]) -> CodeRead:
             if isinstance(number, int) and weight > 1:
                 values.setdefault(float(number), weight - 1)
     ordered = sorted(sizes, key=lambda n: -sizes[n])[:_MOST]
-    return CodeRead(ordered, sorted(values, key=lambda n: -values[n])[:_MOST], list(machine))
+    return CodeRead(
+        ordered, sorted(values, key=lambda n: -values[n])[:_MOST], list(machine), own=any(map(_is_own, seen))
+    )
 
 
 def caught_errors(run: Callable[[], Any], library: str) -> list[str]:

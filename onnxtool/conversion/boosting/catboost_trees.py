@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import onnx
 
 _OPSET, _ML_OPSET = 15, 3
+_SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
+_USUAL_BOUND = 0.5
 _SIGMOIDS = ("Logloss", "CrossEntropy", "MultiClassOneVsAll")
 
 
@@ -51,8 +53,16 @@ def is_taken(estimator: Any) -> bool:
     except Exception:  # models read from a file know less
         return False
     other = options.get("grow_policy", "SymmetricTree") != "SymmetricTree"
-    several = str(options.get("loss_function", "")).startswith(("MultiRMSE", "MultiQuantile"))
-    return bool(other or several or estimator.get_scale_and_bias()[0] != 1)
+    several = str(options.get("loss_function", "")).startswith(("MultiRMSE", "MultiQuantile", *_SEVERAL_LABELS))
+    return bool(other or several or estimator.get_scale_and_bias()[0] != 1 or _bound(estimator) != _USUAL_BOUND)
+
+
+def _bound(estimator: Any) -> float:
+    """The probability from which on a classifier gives the second of two classes."""
+    try:
+        return float(estimator.get_probability_threshold())
+    except Exception:  # regressors have none
+        return _USUAL_BOUND
 
 
 def export_trees(estimator: Any, folder: Path) -> onnx.ModelProto:
@@ -81,9 +91,11 @@ def export_trees(estimator: Any, folder: Path) -> onnx.ModelProto:
     constants: list[Any] = []
     value = helper.make_tensor_value_info
     if classes:
-        nodes += _classified(model["model_info"]["params"]["loss_function"]["type"], len(bias), constants, classes)
+        loss = model["model_info"]["params"]["loss_function"]["type"]
+        nodes += _classified(loss, len(bias), constants, classes, _bound(estimator))
         kind = TensorProto.STRING if isinstance(classes[0], str) else TensorProto.INT64
-        outputs = [value("label", kind, [None]), value("probabilities", TensorProto.FLOAT, [None, len(classes)])]
+        labels = [None, len(bias)] if loss in _SEVERAL_LABELS else [None]
+        outputs = [value("label", kind, labels), value("probabilities", TensorProto.FLOAT, [None, max(2, len(bias))])]
     else:
         nodes.append(helper.make_node("Identity", ["sums"], ["predictions"]))
         outputs = [value("predictions", TensorProto.FLOAT, [None, len(bias)])]
@@ -93,8 +105,8 @@ def export_trees(estimator: Any, folder: Path) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-def _classified(loss: str, sums: int, constants: list[Any], classes: list[Any]) -> Iterator[Any]:
-    """Labels and probabilities of sums."""
+def _classified(loss: str, sums: int, constants: list[Any], classes: list[Any], bound: float) -> Iterator[Any]:
+    """Labels and probabilities of sums; a bound other than a half is for the second of two classes."""
     from onnx import TensorProto, helper, numpy_helper
 
     texts = isinstance(classes[0], str)
@@ -109,11 +121,20 @@ def _classified(loss: str, sums: int, constants: list[Any], classes: list[Any]) 
         yield helper.make_node("Sigmoid", ["sums"], ["second"])
         yield helper.make_node("Sub", ["one", "second"], ["first"])
         yield helper.make_node("Concat", ["first", "second"], ["probabilities"], axis=1)
-    elif loss in _SIGMOIDS:
+    elif loss in (*_SIGMOIDS, *_SEVERAL_LABELS):
         yield helper.make_node("Sigmoid", ["sums"], ["probabilities"])
     else:
         yield helper.make_node("Softmax", ["sums"], ["probabilities"], axis=1)
-    yield helper.make_node("ArgMax", ["probabilities"], ["place"], axis=1, keepdims=0)
+    if loss in _SEVERAL_LABELS or (sums == 1 and bound != _USUAL_BOUND):
+        # The sum is compared with what gives the bound: the nearest float of a probability may lie on its other side.
+        constants.append(numpy_helper.from_array(np.array(np.log(bound / (1 - bound)), np.float32), "bound"))
+        yield helper.make_node("Greater", ["sums", "bound"], ["above"])
+        yield helper.make_node("Cast", ["above"], ["places"], to=TensorProto.INT64)
+        shape = [-1] if sums == 1 else [-1, sums]
+        constants.append(numpy_helper.from_array(np.array(shape, np.int64), "labels"))
+        yield helper.make_node("Reshape", ["places", "labels"], ["place"])
+    else:
+        yield helper.make_node("ArgMax", ["probabilities"], ["place"], axis=1, keepdims=0)
     yield helper.make_node("Gather", ["classes", "place"], ["label"])
 
 

@@ -11,7 +11,7 @@ from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
 
 # LightGBM's objectives that onnxmltools 1.16 does not know -> the operator that makes predictions of their sums.
 # Source: LightGBM, src/objective/regression_objective.hpp and xentropy_objective.hpp (ConvertOutput).
-LINKS: Mapping[str, str] = {"mape": "", "cross_entropy": "Sigmoid", "cross_entropy_lambda": "Softplus"}
+LINKS: Mapping[str, str] = {"mape": "", "fair": "", "cross_entropy": "Sigmoid", "cross_entropy_lambda": "Softplus"}
 
 
 def equivalent(estimator: Any) -> Any:
@@ -24,7 +24,7 @@ def equivalent(estimator: Any) -> Any:
     """
     package = type(estimator).__module__.partition(".")[0]
     if package == "xgboost":
-        return _without_dropout(estimator)
+        return _with_chances(_without_dropout(estimator))
     if package == "lightgbm":
         return _plain(estimator)
     return estimator
@@ -51,6 +51,21 @@ def _without_dropout(estimator: Any) -> Any:
         return weighted
     found = copy.copy(estimator)
     found._Booster, found.booster = weighted, "gbtree"
+    return found
+
+
+def _with_chances(estimator: Any) -> Any:
+    """Of XGBoost: a classifier that was to give labels gives probabilities, as `predict_proba` of it does."""
+    import xgboost
+
+    booster = booster_of(estimator)
+    if booster is estimator or learner_of(booster)["objective"]["name"] != "multi:softmax":
+        return estimator
+    model = json.loads(bytes(booster.save_raw("json")))
+    model["learner"]["objective"]["name"] = "multi:softprob"
+    found = copy.copy(estimator)
+    found._Booster = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
+    found.objective = "multi:softprob"
     return found
 
 

@@ -17,6 +17,7 @@ from onnxtool.conversion.boosting.catboost_trees import export_trees, is_taken
 from onnxtool.conversion.boosting.dropped import category_notes, dropped_options, missing_number, put_right
 from onnxtool.conversion.boosting.equivalent_booster import equivalent
 from onnxtool.conversion.boosting.linear_booster import add_as_step, export_linear, is_linear
+from onnxtool.conversion.boosting.several_labels import give_labels, has_several_labels, sums_of
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
@@ -232,15 +233,23 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
     if is_linear(estimator):
         add_as_step(scope, operator, container, export_linear(estimator, gap, NEWEST_OPSET))
         return
-    operator.raw_operator = equivalent(estimator)
+    several, outputs = has_several_labels(estimator), operator.outputs
+    operator.raw_operator = equivalent(sums_of(estimator) if several else estimator)
+    if several:
+        from skl2onnx.common import data_types
+
+        operator.outputs = [scope.declare_local_variable("sums", data_types.FloatTensorType())]
     if gap is not None:
         operator.inputs = [_with_nan(scope, inputs[0], container, gap)]
         operator.raw_operator = copy.copy(operator.raw_operator)
         operator.raw_operator.missing = np.nan
     try:
         convert_xgboost(scope, operator, container)
+        if several:
+            names = (o.full_name for o in (operator.outputs[0], *outputs))
+            give_labels(NodeWriter(scope, container, "labels"), *names)
     finally:
-        operator.raw_operator, operator.inputs = estimator, inputs
+        operator.raw_operator, operator.inputs, operator.outputs = estimator, inputs, outputs
 
 
 def _with_nan(scope: Any, given: Any, container: Any, gap: float) -> Any:

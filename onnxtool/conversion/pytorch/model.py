@@ -20,8 +20,8 @@ from onnxtool.conversion.pytorch.guards import Guard
 from onnxtool.conversion.pytorch.inputs import InputPlan, plan_inputs
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
 from onnxtool.conversion.pytorch.load import Loaded
-from onnxtool.conversion.pytorch.state import ModuleState, random_operators
-from onnxtool.conversion.pytorch.tensors import named_tensors, numpy_dtype, to_numpy, to_torch
+from onnxtool.conversion.pytorch.state import AsLoaded, ModuleState, random_operators
+from onnxtool.conversion.pytorch.tensors import named_tensors, numbers_left_out, numpy_dtype, to_numpy, to_torch
 from onnxtool.conversion.pytorch.traced_branches import FrozenBranches, place_text
 from onnxtool.conversion.pytorch.wider import WiderModel, in_float64
 from onnxtool.conversion.source import Source
@@ -47,6 +47,7 @@ _STATEFUL = (
     "the model changes its own buffers when it runs ({}): it is exported as it was loaded, and the ONNX file begins "
     "every run from there"
 )
+_NUMBERS = "the file lacks what the model gives that is a number and no tensor: {}"
 _SAME_NAME = "output {!r} is called {!r} in the file, since an input has its name"
 _ATTRIBUTES = (
     "the model changes its own attributes when it runs ({}): what depends on their values is as it was in the export"
@@ -54,6 +55,10 @@ _ATTRIBUTES = (
 _UNSTEADY = (
     "the model gives another result the second time that it runs on one input: it keeps state outside its buffers. An "
     "ONNX file cannot do that; make what it remembers an input and an output."
+)
+_REMEMBERS = (
+    "the model keeps something of the first input that it runs on ({}), and its later results depend on that. An ONNX "
+    "file cannot do that; make what it remembers a buffer that is set before the conversion, or an input."
 )
 _ON_DTYPES = re.compile(r"dtype|scalar type|boolean|\bBool\b|\bLong\b|\bInt\b")
 
@@ -84,6 +89,7 @@ class TorchModel(LayeredModel):
         released: the weights were given back.
         random: it draws random numbers when it runs.
         guards: comparisons of sizes that the exporter decided for good.
+        numbers: what the last run gave that is a number and no tensor.
         advice: what to do where the graph fails though the source runs; "" until an exporter is known to be to blame.
     """
 
@@ -101,6 +107,7 @@ class TorchModel(LayeredModel):
     released: bool = False
     random: bool = False
     guards: DecidedSizes | None = None
+    numbers: list[str] = field(default_factory=list)
     framework: str = field(default_factory=lambda: f"torch {torch.__version__}")
 
     def __post_init__(self) -> None:
@@ -123,6 +130,7 @@ class TorchModel(LayeredModel):
         model = cls(loaded.module, plan, (), loaded.form, loaded.notes, {}, loaded.program)
         try:
             model.state = ModuleState(model.module)
+            loaded_first = AsLoaded(model.module)
             drawn = torch.random.get_rng_state()
             result = model._first_run(options)
             if not torch.equal(drawn, torch.random.get_rng_state()):
@@ -131,6 +139,9 @@ class TorchModel(LayeredModel):
                 model.notes.append(_RANDOM.format(f" ({', '.join(named_operators[:3])})" if named_operators else ""))
             else:
                 model._hold_steady(result)
+                model._hold_to_first_run(loaded_first)
+            if model.numbers:
+                model.notes.append(_NUMBERS.format(", ".join(model.numbers[:3])))
             attributes = model.state.changed_attributes()
             if attributes:
                 model.notes.append(_ATTRIBUTES.format(", ".join(attributes[:3])))
@@ -230,7 +241,9 @@ class TorchModel(LayeredModel):
         try:
             watched = self.frozen.watching() if self.frozen is not None else nullcontext()
             with torch.inference_mode(), guarded("running the model", inputs=feeds_bytes(feeds)), watched:
-                return named_tensors(self.module(*args, **kwargs))
+                result = self.module(*args, **kwargs)
+            self.numbers = numbers_left_out(result)
+            return named_tensors(result)
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "not enough memory" in str(error):
                 raise ResourceError(f"out of memory while running the PyTorch model: {_line(error)}") from error
@@ -274,6 +287,28 @@ class TorchModel(LayeredModel):
             or apart({str(i): a for i, (a, _) in enumerate(pairs)}, {str(i): b for i, (_, b) in enumerate(pairs)}) > 1
         ):
             raise UnsupportedError(_UNSTEADY)
+
+    def _hold_to_first_run(self, loaded: AsLoaded) -> None:
+        """Another input, on the module as it was loaded and as the first run has left it.
+
+        Raises:
+            UnsupportedError: they give something else.
+        """
+        remembered = loaded.remembers()
+        if loaded.copy is None or not remembered:
+            return
+        other = {name: _altered(array) for name, array in self.sample.items()}
+        fresh = replace(self, module=loaded.copy, state=None, frozen=None, notes=[])
+        try:
+            pairs = [
+                (to_numpy(a), to_numpy(b))
+                for (_, a), (_, b) in zip(fresh._forward(other), self._forward(other), strict=True)
+            ]
+        except (InputError, ValueError):
+            return
+        expected, found = ({str(i): pair[side] for i, pair in enumerate(pairs)} for side in (0, 1))
+        if apart(expected, found) > 1:
+            raise UnsupportedError(_REMEMBERS.format(", ".join(remembered[:3])))
 
     def _has_lengths(self) -> bool:
         return any(not isinstance(d, int) for s in self.inputs for d in (s.shape or ())[1:])
@@ -321,6 +356,12 @@ def trace_sizes(specs: Sequence[TensorSpec], base: int, step: int) -> dict[str, 
                 sizes[dim] = batch if axis_zero else length
                 batch, length = (batch + 1, length) if axis_zero else (batch, length + step)
     return sizes
+
+
+def _altered(array: np.ndarray) -> np.ndarray:
+    """Other numbers of the same kind: integers in another order, floats larger too."""
+    turned = np.flip(array)
+    return np.asarray(turned * 1.25 + 0.125).astype(array.dtype) if array.dtype.kind == "f" else turned.copy()
 
 
 def _line(error: BaseException) -> str:

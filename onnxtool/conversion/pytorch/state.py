@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _MOST_BYTES = 1 << 28
+_OWN = frozenset(vars(torch.nn.Module()))  # attributes that every module has
 
 
 class ModuleState:
@@ -51,6 +54,38 @@ class ModuleState:
                 else:
                     owner, _, own = name.rpartition(".")
                     setattr(self._module.get_submodule(owner), own, kept.clone())
+
+
+class AsLoaded:
+    """A module before it has run, to tell whether what it remembers of its first input matters.
+
+    Its weights are the module's own; what else its parts hold is copied.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        shared = {id(t): t for t in (*module.parameters(), *module.buffers())}
+        self._module = module
+        self._before = _held(module)
+        self.copy: torch.nn.Module | None = None
+        try:
+            self.copy = None if isinstance(module, torch.jit.ScriptModule) else copy.deepcopy(module, shared)
+        except Exception:  # hooks and handles of other libraries cannot be copied
+            self.copy = None
+
+    def remembers(self) -> list[str]:
+        """Tensors, arrays and collections among the attributes that runs have put in the place of others."""
+        return [name for name, held in _held(self._module).items() if self._before.get(name) != held]
+
+
+def _held(module: torch.nn.Module) -> dict[str, tuple[int, int]]:
+    """(identity, size) of what the modules hold beside their weights, by path."""
+    found: dict[str, tuple[int, int]] = {}
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            size = len(value) if isinstance(value, (list, dict, set)) else 0
+            if isinstance(value, (torch.Tensor, np.ndarray, list, dict, set)) and name not in _OWN:
+                found[f"{path}.{name}" if path else name] = id(value), size
+    return found
 
 
 def random_operators(run: Callable[[], Any]) -> list[str]:

@@ -12,6 +12,7 @@ import torch
 
 from onnxtool.errors import UnsupportedError
 
+_NUMBERS = (bool, int, float, complex)
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _DTYPES: Mapping[torch.dtype, np.dtype] = {
     torch.bfloat16: _BFLOAT16,
@@ -65,18 +66,25 @@ def named_tensors(value: Any) -> list[tuple[str, torch.Tensor]]:
     return [(".".join(path), tensor) for path, tensor in _walk(value, ())]
 
 
-def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], torch.Tensor]]:
-    if isinstance(value, torch.Tensor):
+def numbers_left_out(value: Any) -> list[str]:
+    """Numbers in a module's result that are no tensors, as "output_2 (int)"."""
+    return [f"{'.'.join(path) or 'output'} ({type(item).__name__})" for path, item in _walk(value, (), _NUMBERS)]
+
+
+def _walk(
+    value: Any, path: tuple[str, ...], kinds: type | tuple[type, ...] = torch.Tensor
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, kinds):
         yield path, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _walk(item, (*path, str(key)))
+            yield from _walk(item, (*path, str(key)), kinds)
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         for key, item in zip(value._fields, value, strict=True):
-            yield from _walk(item, (*path, key))
+            yield from _walk(item, (*path, key), kinds)
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from _walk(item, (*path, str(index) if path else f"output_{index}"))
+            yield from _walk(item, (*path, str(index) if path else f"output_{index}"), kinds)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for entry in dataclasses.fields(value):
-            yield from _walk(getattr(value, entry.name), (*path, entry.name))
+            yield from _walk(getattr(value, entry.name), (*path, entry.name), kinds)

@@ -82,9 +82,11 @@ class TiedScores:
         choice = self.choices.get(name)
         if choice is None:
             return 0
+        if choice.scores in feeds:  # an input is searched as it is
+            return tied(feeds[choice.scores], feeds[choice.scores], a, b, choice)
         try:
             if self._runners is None:
-                self._runners = self.open(sorted({c.scores for c in self.choices.values()}))
+                self._runners = self.open(sorted({c.scores for c in self.choices.values() if c.scores not in feeds}))
             scores, again = (np.asarray(r.run(feeds)[choice.scores]) for r in self._runners)
         except (OnnxToolError, KeyError):
             return 0
@@ -94,6 +96,7 @@ class TiedScores:
 _NUDGES = 48  # several elements may tie at once, and each time another one of them is the largest
 _FIRST = 8  # without any confirmation among these there will be none
 _STEPS = 8  # of the input's own rounding
+_SEVERAL = 4  # different choices of the source for one index: so many elements tie that the graph's may not come up
 
 
 @dataclass
@@ -101,7 +104,7 @@ class ConfirmedTies(TiedScores):
     """Ties of a source whose scores cannot be seen, from the graph that was made of it.
 
     A wrong graph may well have scores that tie. So the source has to confirm it: moved by a few rounding steps of its
-    inputs, it chooses as the graph does.
+    inputs, it chooses as the graph does, or each time another one.
 
     Attributes:
         source: the reference.
@@ -116,6 +119,7 @@ class ConfirmedTies(TiedScores):
         if super().excused(feeds, name, a, b) != int(differs.sum()):
             return 0
         confirmed = np.zeros(a.shape, bool)
+        choices = a[None]
         for seed in range(_NUDGES):
             try:
                 moved = np.asarray(self.source.run(nudged(feeds, seed))[name])
@@ -123,6 +127,8 @@ class ConfirmedTies(TiedScores):
                 return 0
             if moved.shape == b.shape:
                 confirmed |= moved == b
+                choices = np.concatenate([choices, moved[None]])
+                confirmed |= 1 + (np.diff(np.sort(choices, axis=0), axis=0) != 0).sum(axis=0) >= _SEVERAL
             if confirmed[differs].all():
                 return int(differs.sum())
             if seed + 1 >= _FIRST and not confirmed[differs].any():
@@ -137,7 +143,7 @@ def nudged(feeds: Feeds, seed: int) -> dict[str, np.ndarray]:
     for name, array in feeds.items():
         if array.dtype.kind == "f" and array.size:
             exact = np.nan_to_num(np.abs(array.astype(np.float64)), nan=0.0, posinf=0.0)
-            size = np.where(exact > 0, exact, exact.max())
+            size = np.where(exact > 0, exact, exact.max() or 1.0)
             step = _STEPS * float(np.finfo(array.dtype).eps) * size * generator.uniform(-1, 1, array.shape)
             moved[name] = (array.astype(np.float64) + step).astype(array.dtype)
     return moved

@@ -69,6 +69,7 @@ class Facts:
         steps: to which floats are rounded.
         integral: floats become integers somewhere.
         rows_needed: an operator is not known to take inputs without a row.
+        programmed: code of the user's decides, which may do anything at any size.
         missing: NaN means something to the graph.
         endless: a loop goes on until values say so, which infinity may never do.
     """
@@ -89,6 +90,7 @@ class Facts:
     steps: list[float] = field(default_factory=list)
     integral: bool = False
     rows_needed: bool = True
+    programmed: bool = False
     missing: bool = False
     endless: bool = False
 
@@ -111,6 +113,7 @@ class Facts:
             list(dict.fromkeys([*self.steps, *other.steps])),
             self.integral or other.integral,
             self.rows_needed or other.rows_needed,
+            self.programmed or other.programmed,
             self.missing or other.missing,
             self.endless or other.endless,
         )
@@ -120,10 +123,11 @@ class Facts:
         """Kinds of inputs on which a difference says nothing: ONNX leaves open which integer NaN becomes."""
         return ("missing", "missing rows") if self.integral and not self.missing else ()
 
-    def told(self, sizes: Iterable[int] = (), values: Iterable[float] = ()) -> Facts:
+    def told(self, sizes: Iterable[int] = (), values: Iterable[float] = (), *, programmed: bool = False) -> Facts:
         """With numbers that the source's own code compares with; these come first."""
         known = [int(s) for s in sizes if 1 <= int(s) <= _LONGEST]
-        return Facts(sizes=known, values=[float(v) for v in values if np.isfinite(v)], rows_needed=False).merged(self)
+        numbers = [float(v) for v in values if np.isfinite(v)]
+        return Facts(sizes=known, values=numbers, rows_needed=False, programmed=programmed).merged(self)
 
 
 def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> Facts:

@@ -86,7 +86,7 @@ def observe(
     kept = 0
     for label, kind, made in _candidates(specs, runs, dims, facts, seed, pace, budget, sizes=sizes, values=values):
         spent = budget.left <= 0 and (len(observed.trials) >= _LEAST_TRIALS or pace.slowest > _SLOW)
-        if len(observed.trials) >= _MOST_TRIALS[budget.effort] or spent or kept > _MOST_BYTES:
+        if len(observed.trials) >= _MOST_TRIALS[budget.effort] * (1 + facts.programmed) or spent or kept > _MOST_BYTES:
             observed.untried = True
             break
         if only is not None and kind not in only:
@@ -156,7 +156,7 @@ def _candidates(
     roomy = max(runs, key=lambda feeds: count_elements(feeds) * (count_elements(feeds) < _ROOMY))
     other_sizes: Iterator[Sizes] = iter(())
     if sizes and dims.any and not crashed_before():
-        other_sizes = sizes_to_try(dims, facts.sizes, rows_needed=facts.rows_needed)
+        other_sizes = sizes_to_try(dims, facts.sizes, rows_needed=facts.rows_needed, every=facts.programmed)
     if sizes and (past := of_the_past(specs)):
         other_sizes = chain(
             [Sizes("no past", {**dims.usual, **dict.fromkeys(past, 0)}, dims.batch, dims.length)], other_sizes

@@ -15,6 +15,7 @@ _LENGTHS_FIRST = (1, 300, 65)
 _LENGTHS_THEN = (520, 2, 129, 33, 257, 8, 31, 32, 64, 100, 128, 256, 3, 7, 17, 48, 63, 127, 255, 511, 512, 1030)
 _BATCHES_FIRST = (9, 65, 1)
 _BATCHES_THEN = (3, 17, 33, 64, 129, 8, 16, 300)
+_EVERY = range(1, 81)  # sizes that are all tried where a program may do anything at any of them
 _MOST_NUMBERS = 24  # constants of the graph that are taken for sizes
 
 
@@ -103,13 +104,16 @@ def dynamic_dims(specs: Sequence[TensorSpec], runs: Sequence[Feeds]) -> DynamicD
     )
 
 
-def sizes_to_try(dims: DynamicDims, numbers: Sequence[int], *, rows_needed: bool = True) -> Iterator[Sizes]:
+def sizes_to_try(
+    dims: DynamicDims, numbers: Sequence[int], *, rows_needed: bool = True, every: bool = False
+) -> Iterator[Sizes]:
     """Sizes, the most telling first.
 
     Args:
         dims: what may change.
         numbers: what the graph or its source compares sizes with, likeliest first; both sides of each are tried.
         rows_needed: batches are never empty.
+        every: all small sizes are tried in the end.
     """
     sides = list(dict.fromkeys(s for n in numbers[:_MOST_NUMBERS] for s in (n + 1, n, n - 1) if s >= 1))
     has_lengths = bool(dims.lengths) or dims.unnamed_length
@@ -134,6 +138,11 @@ def sizes_to_try(dims: DynamicDims, numbers: Sequence[int], *, rows_needed: bool
                 tried.add(key)
                 yield sizes
     yield from _alone(dims, sides)
+    for size in _EVERY if every else ():
+        if has_batches and size not in batches:
+            yield _batch(dims, size)
+        if has_lengths and size not in lengths:
+            yield _lengths(dims, size, apart=False)
 
 
 def _without_rows(dims: DynamicDims) -> list[Sizes]:

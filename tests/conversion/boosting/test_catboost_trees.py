@@ -74,3 +74,19 @@ def test_splits_on_categories_are_refused(tmp_path: Path) -> None:
     model.fit(rows, X[:, 0])
     with pytest.raises(UnsupportedError, match=r"categor"):
         convert(model, tmp_path / "out.onnx")
+
+
+def test_several_labels(tmp_path: Path) -> None:
+    labels = np.column_stack([X[:, 0] > 1, X[:, 1] > X[:, 2]]).astype(int)
+    model = catboost.CatBoostClassifier(loss_function="MultiLogloss", **QUIET).fit(X, labels)
+    found, chances = run(model, tmp_path, X)
+    np.testing.assert_array_equal(found, model.predict(X))
+    np.testing.assert_allclose(chances, model.predict_proba(X), rtol=1e-4, atol=1e-5)
+
+
+def test_a_chosen_bound_of_the_probability(tmp_path: Path) -> None:
+    model = catboost.CatBoostClassifier(**QUIET).fit(X, (X[:, 0] > 0).astype(int))
+    model.set_probability_threshold(0.7)
+    found, chances = run(model, tmp_path, X)
+    np.testing.assert_array_equal(found, model.predict(X))
+    assert ((chances[:, 1] > 0.5) & (found == 0)).any()

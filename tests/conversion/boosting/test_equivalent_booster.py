@@ -32,6 +32,8 @@ DROPOUT = {"booster": "dart", "rate_drop": 0.5, "n_estimators": 6, "max_depth": 
         ("LGBMRegressor", VALUES + 20, {"objective": "mape"}),
         ("LGBMRegressor", CLASSES / 2, {"objective": "cross_entropy"}),
         ("LGBMRegressor", CLASSES / 2, {"objective": "cross_entropy_lambda"}),
+        ("LGBMRegressor", VALUES, {"objective": "fair"}),
+        ("XGBClassifier", CLASSES, {"objective": "multi:softmax", "n_estimators": 3}),
         ("XGBRegressor", VALUES, DROPOUT),
         ("XGBClassifier", CLASSES, DROPOUT),
         ("XGBRFClassifier", CLASSES, {"n_estimators": 6, "max_depth": 3}),

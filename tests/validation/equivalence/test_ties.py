@@ -146,7 +146,7 @@ class _Scores:
     ("x", "same", "tilt", "excused"),
     [
         (1.0, False, 0.0, 1),
-        (0.0, False, 0.0, 0),  # both are zero there, and moving x by a rounding step of zero moves nothing
+        (0.0, False, 0.0, 1),  # both are zero there; zeros alone are moved by rounding steps of one
         (2.0, False, 0.0, 0),  # no tie
         (2.0, True, 0.0, 0),  # the graph's scores tie everywhere, the source's do not
         (1.0, False, 0.1, 0),  # the source has other scores: no rounding takes it to the graph's choice
@@ -226,6 +226,9 @@ def test_each_index_that_differs_is_confirmed_by_some_run() -> None:
     assert confirmed(lambda run: [run % 2, 1 - run % 2]) == (2, 2)
     assert confirmed(lambda run: [int(run == 8), int(run == 20)]) == (2, 20)
     assert confirmed(lambda run: [1, 0]) == (0, 48)
+    assert confirmed(lambda run: [run + 1, run + 3]) == (2, 3)  # so many elements tie that the graph's does not come up
+    assert confirmed(lambda run: [run % 3 + 2, 1]) == (2, 3)
+    assert confirmed(lambda run: [run % 2 + 2, 1]) == (0, 48)
     assert confirmed(lambda run: [0, 0]) == (0, 8)
     assert confirmed(lambda run: [1, 1, 1]) == (0, 8)
 
@@ -241,6 +244,16 @@ def test_inputs_are_nudged_by_steps_of_their_own_size() -> None:
     assert all(m["ids"] is feeds["ids"] for m in moved)
     assert all(np.isnan(m["nan"][0]) and np.isinf(m["nan"][1]) and abs(m["nan"][2] - 2) < 1e-5 for m in moved)
     zeros = nudged({"x": np.zeros(3, np.float32), "none": np.zeros(0, np.float32)}, 0)
-    assert not zeros["x"].any()
+    assert 0 < np.abs(zeros["x"]).max() <= 9 * eps
     small = max(abs(float(nudged({"x": np.float32([1e-3, 0.0])}, s)["x"][1])) for s in range(50))
     assert 0 < small <= 9 * eps * 1e-3
+
+
+def test_an_input_is_searched_as_it_is() -> None:
+    def never(_: list[str]) -> Any:
+        raise AssertionError
+
+    ties = TiedScores({"best": Choice("x", -1, False)}, never)
+    feeds = {"x": np.float32([[1, 1, 0]])}
+    assert ties.excused(feeds, "best", indices(0), indices(1)) == 1
+    assert ties.excused(feeds, "best", indices(0), indices(2)) == 0

@@ -155,3 +155,14 @@ def test_batches_are_empty_where_no_row_is_needed() -> None:
     unnamed = DynamicDims((), (), True, False, {}, 2, 5)
     assert [s.batch for s in sizes_to_try(unnamed, [], rows_needed=False) if s.empty] == [0]
     assert not any(s.empty for s in sizes_to_try(dims(batches=0), [], rows_needed=False))
+
+
+def test_every_small_size_is_tried_for_a_program() -> None:
+    found = DynamicDims((("b",),), (("n",),), False, False, {"b": 2, "n": 5}, 2, 5)
+    made = list(sizes_to_try(found, [], every=True))
+    assert {s.dims["b"] for s in made} >= set(range(1, 81))
+    assert {s.dims["n"] for s in made} >= set(range(1, 81))
+    assert len(made) - len({(s.dims["b"], s.dims["n"]) for s in made}) <= 1  # the usual sizes come from either side
+    assert [s.label for s in made][: len(list(sizes_to_try(found, [])))] == [s.label for s in sizes_to_try(found, [])]
+    assert 19 not in {s.dims["b"] for s in sizes_to_try(found, [])}
+    assert {s.dims["n"] for s in sizes_to_try(dims(batches=0), [], every=True)} >= set(range(1, 81))

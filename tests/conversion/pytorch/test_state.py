@@ -1,0 +1,96 @@
+"""What a module remembers of its first input, or decides by any function of a size, is no ONNX file."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import onnxtool
+from onnxtool.conversion.pytorch.state import AsLoaded
+from onnxtool.conversion.pytorch.tensors import numbers_left_out
+from onnxtool.errors import OnnxToolError, UnsupportedError
+
+SHAPES = {"input_shapes": {"x": ("batch", 4)}}
+
+
+class Remembers(torch.nn.Module):  # type: ignore[misc]
+    """Subtracts something that the first run made: of the input, of its size, or of nothing."""
+
+    def __init__(self, of: str) -> None:
+        super().__init__()
+        self.of = of
+        self.cached: torch.Tensor | None = None
+        self.table: dict[str, torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.of == "a dict":
+            return x - self.table.setdefault("mean", x.mean(0, keepdim=True))
+        if self.cached is None:
+            self.cached = x.mean(0, keepdim=True) if self.of == "the input" else torch.full((1, x.shape[1]), 2.0)
+        return x - self.cached
+
+
+@pytest.mark.parametrize(("of", "name"), [("the input", "cached"), ("a dict", "table")])
+def test_what_is_kept_of_the_first_input_is_refused(tmp_path: Path, of: str, name: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"keeps something of the first input .*\({name}\)"):
+        onnxtool.convert(Remembers(of), tmp_path / "out.onnx", **SHAPES)
+
+
+def test_a_cache_that_does_not_depend_on_the_input_converts(tmp_path: Path) -> None:
+    assert onnxtool.convert(Remembers("nothing"), tmp_path / "out.onnx", **SHAPES).ok
+
+
+def test_what_runs_put_into_attributes_is_named() -> None:
+    module = torch.nn.Sequential(Remembers("the input"), Remembers("a dict"))
+    loaded = AsLoaded(module)
+    assert loaded.remembers() == []
+    module(torch.ones(2, 4))
+    assert loaded.remembers() == ["0.cached", "1.table"]
+    assert loaded.copy is not None
+    assert loaded.copy[0].cached is None
+
+
+def test_weights_are_not_copied() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    copied = AsLoaded(module).copy
+    assert copied is not None
+    assert copied[0].weight is module[0].weight
+    assert copied[1].running_mean is module[1].running_mean
+
+
+class ByChecksum(torch.nn.Module):  # type: ignore[misc]
+    """Another answer at some batches that no constant in its code tells."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return -x if zlib.crc32(str(x.shape[0]).encode()) % 20 == 7 else x
+
+
+def test_any_function_of_a_small_size_shows(tmp_path: Path) -> None:
+    assert any(zlib.crc32(str(n).encode()) % 20 == 7 for n in range(1, 81))
+    try:
+        assert not onnxtool.convert(ByChecksum(), tmp_path / "out.onnx", **SHAPES).ok
+    except OnnxToolError as error:
+        assert "batch" in str(error)
+    assert not (tmp_path / "out.onnx").exists()
+
+
+class Counted(torch.nn.Module):  # type: ignore[misc]
+    """Gives a number beside its tensor."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * 2, None, x.shape[0]
+
+
+def test_numbers_that_the_file_lacks_are_said(tmp_path: Path) -> None:
+    report = onnxtool.convert(Counted(), tmp_path / "out.onnx", **SHAPES)
+    assert any("the file lacks" in note and "output_2 (int)" in note for note in report.notes)
+
+
+def test_numbers_in_a_result() -> None:
+    assert numbers_left_out(torch.ones(1)) == []
+    assert numbers_left_out({"a": torch.ones(1), "b": [1.5, None, "x"]}) == ["b.0 (float)"]
+    assert numbers_left_out(True) == ["output (bool)"]
