@@ -119,7 +119,7 @@ def finish(
     judge = FidelityEvaluator(job.original, float_runner, probes, batch=1, kinds=job.kinds)
 
     def fit(expected: Outputs, actual: Outputs) -> None:
-        wrong = outputs_fit(expected, actual)
+        wrong = outputs_fit(expected, actual, judge.detections.names if judge.detections else ())
         if wrong is not None:
             raise VerdictError(f"{job.source}: not written, because the quantized model's {wrong}.")
 

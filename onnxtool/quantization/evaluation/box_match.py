@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-_OVERLAP = 0.75  # of both; in the middle of the 0.5 to 0.95 that COCO's mean average precision counts
+OVERLAP = 0.75  # of both; in the middle of the 0.5 to 0.95 that COCO's mean average precision counts
 _MOSTLY = 0.99
 _COLUMNS = 4  # of a box
 _ACTED_ON = 0.3  # a score, from which on people look at a box
@@ -24,7 +24,7 @@ def boxes_kept(expected: np.ndarray, actual: np.ndarray) -> np.ndarray | None:
         [places], bool; None where the first four columns are no boxes: neither corners (x1, y1, x2, y2) nor a middle
         with a width and a height.
     """
-    form = _form(expected)
+    form = form_of(expected)
     if form is None:
         return None
     a, b = (_corners(v[:4].astype(np.float64), form) for v in (expected, actual))
@@ -32,10 +32,11 @@ def boxes_kept(expected: np.ndarray, actual: np.ndarray) -> np.ndarray | None:
     shared = np.clip(high - low, 0, None).prod(axis=0)
     areas = [np.clip(v[2:] - v[:2], 0, None).prod(axis=0) for v in (a, b)]
     union = areas[0] + areas[1] - shared
-    return np.asarray(shared >= _OVERLAP * union)
+    return np.asarray(shared >= OVERLAP * union)
 
 
-def _form(columns: np.ndarray) -> str | None:
+def form_of(columns: np.ndarray) -> str | None:
+    """ "corners" or "middle" (with width and height) of what the first four of some columns are; None for neither."""
     if len(columns) < 4 or not (columns[:4].std(axis=1) > 0).all():
         return None
     x, y, third, fourth = columns[:4]
@@ -45,6 +46,15 @@ def _form(columns: np.ndarray) -> str | None:
     # Middles lie all over the picture, and boxes within it, or not far out of it.
     inside = ((x - third / 2 > -0.1 * x.max()) & (y - fourth / 2 > -0.1 * y.max())).mean()
     return "middle" if sizes and inside > 0.9 and x.min() >= 0 and y.min() >= 0 else None
+
+
+def overlaps(some: np.ndarray, others: np.ndarray, form: str) -> np.ndarray:
+    """Intersection over union of each of some boxes with each of others, [4, places] both: [some, others]."""
+    a, b = (_corners(v.astype(np.float64), form) for v in (some, others))
+    low, high = np.maximum(a[:2, :, None], b[:2, None]), np.minimum(a[2:, :, None], b[2:, None])
+    shared = np.clip(high - low, 0, None).prod(axis=0)
+    areas = [np.clip(v[2:] - v[:2], 0, None).prod(axis=0) for v in (a, b)]
+    return np.asarray(shared / np.maximum(areas[0][:, None] + areas[1] - shared, 1e-300))
 
 
 def _corners(boxes: np.ndarray, form: str) -> np.ndarray:
@@ -71,7 +81,7 @@ def counting_boxes(outputs: Mapping[str, np.ndarray], scores: Mapping[str, np.nd
             continue
         if values.size < _LEAST_BOXES * _COLUMNS:
             continue
-        if _form(_as_columns(values)) == "corners" and not (np.diff(values, axis=-1) >= 0).all():
+        if form_of(_as_columns(values)) == "corners" and not (np.diff(values, axis=-1) >= 0).all():
             found[name] = _looked_at(name, outputs, scores)
     return found
 

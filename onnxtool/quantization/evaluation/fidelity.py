@@ -11,6 +11,7 @@ Several views, because no one of them fits every output; `output_kind` says what
   how far from it the float model's scores of what differs are; where the first four columns are boxes, what exceeds it
   and overlaps with where it was. Boxes that are an output of their own: those whose score in the output beside them
   exceeds 0.3.
+  Behind a NonMaxSuppression: rows that are found again.
 - vectors that are compared with one another (embeddings, hidden states): cosine, and neighbours kept.
 - anything else: the signal-to-noise ratio, column by column and channel by channel, each on its own scale with its mean
   taken off, so that large box coordinates do not drown small scores; the worst one that carries information counts.
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +31,7 @@ import onnx_ir as ir
 from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.box_match import counting_boxes
 from onnxtool.quantization.evaluation.column_noise import within_scores
+from onnxtool.quantization.evaluation.detections import Detections
 from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
 from onnxtool.quantization.evaluation.output_statistics import OutputStatistics
 from onnxtool.quantization.evaluation.probabilities import are_distributions
@@ -82,6 +84,8 @@ class FidelityEvaluator:
         sure = (OutputKind.CLASSES, OutputKind.SCORES)
         untold = [name for name, kind in self.kinds.items() if kind not in sure and name in first]
         self.kinds |= {n: OutputKind.CLASSES for n in untold if are_distributions([o[n] for o in self.outputs])}
+        self.detections = Detections.of(model.graph, self.outputs)
+        self.kinds |= dict.fromkeys(self.detections.names if self.detections else (), OutputKind.DETECTIONS)
         self.kinds |= dict(kinds or {})
         self._scores = {name: within_scores([outputs[name] for outputs in self.outputs]) for name in first}
         self._boxes = [counting_boxes(outputs, self._scores) for outputs in self.outputs]
@@ -127,10 +131,16 @@ class FidelityEvaluator:
             actual, rows = runner.run(feeds), _rows(feeds, expected)
             if check is not None:
                 check(expected, actual)
+            matched = self.detections.match(expected, actual) if self.detections else None
             for name, right in expected.items():
                 kind = self.kinds.get(name, OutputKind.VALUES)
                 view = views.setdefault(name, OutputStatistics(name, kind, detailed, self._scores[name]))
-                view.add(right, np.asarray(actual[name]), rows, boxes.get(name))
+                if matched is not None and name in matched.rows:
+                    view.add(*matched.rows[name], rows)
+                    if self.detections and name == self.detections.names[0]:
+                        view.found.add_found(matched.true, matched.found, len(matched.rows[name][0]))
+                else:
+                    view.add(right, np.asarray(actual[name]), rows, boxes.get(name))
             judgement.batches += 1
         samples = sum(map(_rows, self.feeds[: judgement.batches], self.outputs))
         return _summary(list(views.values()), samples)
@@ -212,11 +222,18 @@ def noise_share(fidelity: Fidelity) -> float:
     return float(10 ** (-min(fidelity.channel_db, 300.0) / 10))
 
 
-def outputs_fit(expected: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]) -> str | None:
-    """Why a candidate's outputs cannot stand for the float model's; None when they can."""
+def outputs_fit(expected: Outputs, actual: Outputs, found_rows: Collection[str] = ()) -> str | None:
+    """Why a candidate's outputs cannot stand for the float model's; None when they can.
+
+    Args:
+        expected: what the float model gave.
+        actual: what the candidate gave.
+        found_rows: outputs that have as many rows as objects were found.
+    """
     for name, right in expected.items():
         found = actual.get(name)
-        if found is None or np.shape(found) != np.shape(right):
+        start = 1 if name in found_rows else 0
+        if found is None or np.ndim(found) != np.ndim(right) or np.shape(found)[start:] != np.shape(right)[start:]:
             return f"output {name!r} has another shape"
         is_float = np.asarray(right).dtype.kind == "f"
         if is_float and np.isfinite(right).all() and not np.isfinite(found).all():

@@ -37,6 +37,7 @@ class OutputKind(Enum):
         VECTORS: rows that are compared with one another (pooled or normalised vectors, last hidden states).
         SCORES: what a Sigmoid makes (notes, labels, pixels): all columns are on one scale, so that one in which next to
             nothing happens is no signal of its own.
+        DETECTIONS: rows behind a NonMaxSuppression: found again, or not.
         VALUES: anything else: every column and channel counts by itself.
     """
 
@@ -44,6 +45,7 @@ class OutputKind(Enum):
     LINEAR = "linear"
     VECTORS = "vectors"
     SCORES = "scores"
+    DETECTIONS = "detections"
     VALUES = "values"
 
 

@@ -77,6 +77,8 @@ class OutputStatistics:
             self.classes.add(*(a.swapaxes(0, 1) if behind_steps else a for a in (right, actual)))
         elif self.kind is OutputKind.VECTORS and right.ndim >= 2:
             self.vectors.add(right, actual)
+        elif self.kind is OutputKind.DETECTIONS:
+            pass  # counted by rows
         elif boxes is not None:
             self._add_boxes(right, actual, boxes)
         else:
@@ -137,7 +139,7 @@ class OutputStatistics:
         Of a linear layer with more columns than a few targets (tokens, many classes), rare ones are nearly constant:
         there the class view decides. Where columns are in ascending order, their differences are one more.
         """
-        if self.kind in (OutputKind.CLASSES, OutputKind.VECTORS):
+        if self.kind in (OutputKind.CLASSES, OutputKind.VECTORS, OutputKind.DETECTIONS):
             return None
         found = self.columns.decibels(alike=self.kind is OutputKind.SCORES)
         if not found or (self.kind is OutputKind.LINEAR and len(found) > _MOST_TARGETS):

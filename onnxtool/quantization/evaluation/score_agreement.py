@@ -39,6 +39,13 @@ class ScoreAgreement:
             self._cost[index] += float(np.abs(right[expected != found] - threshold).sum(dtype=np.float64))
             self._cost[index] += float(right[elsewhere].sum(dtype=np.float64))
 
+    def add_found(self, true: int, found: int, both: int) -> None:
+        """Take in so many objects: what the float model finds, what the candidate finds, and what both do."""
+        self._true += true
+        self._found += found
+        self._both += both
+        self._cost += true + found - 2 * both
+
     def add_samples(self, right: np.ndarray, actual: np.ndarray) -> None:
         """Take in samples, [samples, scores], each counted by itself: in a sum large objects hide small ones."""
         if right.shape[1] < _MANY_SCORES:
