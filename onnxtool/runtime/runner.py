@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -18,6 +19,7 @@ import onnxruntime as ort
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec, dtype_name
+from onnxtool.runtime.empty_inputs import aborts_when_empty, refuse_empty
 from onnxtool.runtime.feeds import feeds_bytes
 from onnxtool.runtime.isolation import guarded, native_silence
 from onnxtool.runtime.session import DEFAULT, SessionOptions, bytes_beside, classify, create_session
@@ -79,6 +81,7 @@ class OnnxRunner:
         self.session = session
         self.run_options: ort.RunOptions | None = None
         self._weights = 0
+        self._model: str | os.PathLike[str] | bytes | None = None  # the session holds bytes too
         self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
         self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
         self._ran_on: set[tuple[tuple[int, ...], ...]] = set()  # shapes that have worked
@@ -93,12 +96,31 @@ class OnnxRunner:
     ) -> OnnxRunner:
         """Load a model and wrap its session; arguments and errors as of `create_session`."""
         runner = cls(create_session(model, options, weights))
+        if isinstance(model, (str, os.PathLike, bytes)):
+            runner._model = model
+        else:
+            runner.aborts_when_empty = aborts_when_empty(model)
         # The runtime may copy and rearrange weights as late as in the first run.
         if isinstance(model, (str, os.PathLike)):
             runner._weights = bytes_beside(Path(model))
         elif not isinstance(model, (bytes, onnx.ModelProto)):
             runner._weights = io.weight_bytes(model)
         return runner
+
+    @cached_property
+    def aborts_when_empty(self) -> str:
+        """The kind of operator for which an empty input would end the process; "" where there is none."""
+        return "" if self._model is None else aborts_when_empty(self._model)
+
+    def check(self, feeds: Mapping[str, np.ndarray]) -> None:
+        """Hold feeds against what the model takes.
+
+        Raises:
+            InputError: as of `check_feeds`, or an input is empty and the runtime would end the process on it.
+        """
+        check_feeds(self.inputs, feeds)
+        if any(isinstance(a, np.ndarray) and not a.size for a in feeds.values()):
+            refuse_empty(feeds, self.aborts_when_empty)
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """One forward pass.
@@ -107,7 +129,7 @@ class OnnxRunner:
             InputError: names, dtypes or ranks do not fit the model, or a node fails on this data.
             ResourceError: out of memory.
         """
-        check_feeds(self.inputs, feeds)
+        self.check(feeds)
         names = [o.name for o in self.outputs]
         try:
             shapes = tuple(f.shape for f in feeds.values())

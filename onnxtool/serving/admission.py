@@ -58,6 +58,7 @@ def admit(path: Path, options: SessionOptions) -> OnnxRunner:
     if done.returncode != 0:
         raise InputError(f"{path}: does not pass onnxtool check: {_reason(done)}")
     runner = OnnxRunner.open(path, options)
+    _ = runner.aborts_when_empty  # asked of this file, not of one that takes its place
     try:
         tensor_metadata((*runner.inputs, *runner.outputs))
     except UnsupportedError as error:

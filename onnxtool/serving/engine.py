@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime as ort
 
 from onnxtool.errors import InputError
-from onnxtool.runtime.runner import OnnxRunner, check_feeds
+from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import classify, first_line
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
@@ -93,7 +93,7 @@ class Engine:
             InputError: the feeds do not fit the model, or it fails on them.
             HttpError: 429 when too many wait, 504 when it takes too long.
         """
-        check_feeds(self.runner.inputs, feeds)
+        self.runner.check(feeds)
         if len(self._waiting) >= self._queue:
             raise HttpError(
                 429, "queue_full", f"{self._queue} requests wait already; try again.", ((b"retry-after", b"1"),)

@@ -20,6 +20,7 @@ from onnxtool.serving import engine as engine_module
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
+from tests.runtime.test_empty_inputs import recurrent
 
 
 @pytest.fixture
@@ -140,3 +141,9 @@ def test_outputs_of_other_rows_are_told_apart_by_running_alone() -> None:
     runner = two_inputs(helper.make_node("Concat", ["a", "b"], ["y"], axis=0))
     found = asyncio.run(all_of(made(runner, max_batch=8), [pair(2, 2), pair(1, 1), pair(2, 2)]))
     assert [f["y"].tolist() for f in found] == [[[0], [1], [10], [11]], [[0], [10]], [[0], [1], [10], [11]]]
+
+
+def test_a_request_that_would_end_the_process_is_refused() -> None:
+    runner = OnnxRunner.open(recurrent("GRU"))
+    with pytest.raises(InputError, match="holds nothing"):
+        asyncio.run(made(runner).infer({"x": np.zeros((2, 0, 3), np.float32)}, 30))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -22,6 +23,7 @@ from onnxtool.packaging.package import package
 from onnxtool.packaging.server_process import ServerProcess, ServerRunner, clean_environment, free_port
 from onnxtool.runtime.v2_client import V2Client
 from tests.packaging.conftest import saved
+from tests.runtime.test_empty_inputs import recurrent
 
 
 @pytest.fixture(scope="module")
@@ -166,3 +168,17 @@ def test_the_code_that_is_left_out_leaves_no_trace(mixed: Path, tmp_path: Path) 
     package(mixed, tmp_path / "out", kinds=["fastapi"])
     text = (tmp_path / "out" / "app.py").read_text()
     assert not any(word in text for word in ("[image", "[table", "from_image", "from_table", "import csv", "PIL"))
+
+
+def test_a_request_that_would_end_the_process_is_refused(tmp_path: Path) -> None:
+    model, out = tmp_path / "gru.onnx", tmp_path / "endpoint"
+    onnx.save(recurrent("GRU"), model)
+    assert package(model, out, kinds=["fastapi"]).ok
+    code = (
+        "import sys, numpy as np; sys.path.insert(0, '.'); import app\n"
+        "app.verify({'x': np.zeros((2, 1, 3), np.float32)})\n"
+        "try: app.verify({'x': np.zeros((2, 0, 3), np.float32)})\n"
+        "except app.HTTPException as error: print(error.status_code, error.detail)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], cwd=out, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("400 'x' has shape [2, 0, 3], which holds nothing")

@@ -1,0 +1,70 @@
+"""Inputs without elements do not end the process: a rule that fails would end pytest's worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxtool.errors import InputError
+from onnxtool.optimization.optimize import optimize
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.validation.equivalence.compare import compare
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def recurrent(kind: str, *, inside: bool = False) -> onnx.ModelProto:
+    """One recurrent layer over x[steps, batch, 3], or in both branches of an If."""
+    gates = GATES[kind]
+    weights = [
+        numpy_helper.from_array(np.full((1, gates * 4, width), 0.1, np.float32), name)
+        for name, width in (("w", 3), ("r", 4))
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", ["t", "b", 3]), ("y", None)))
+    layer = helper.make_node(kind, ["x", "w", "r"], ["y"], hidden_size=4)
+    nodes = [layer]
+    if inside:
+        branch = helper.make_graph([layer], "branch", [], [y])
+        nodes = [
+            helper.make_node("Constant", [], ["yes"], value=numpy_helper.from_array(np.array(True))),
+            helper.make_node("If", ["yes"], ["out"], then_branch=branch, else_branch=branch),
+        ]
+        y = helper.make_tensor_value_info("out", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("form", ["path", "bytes", "proto", "ir"])
+def test_what_would_end_the_process_is_refused(kind: str, inside: bool, form: str, tmp_path: Path) -> None:
+    proto = recurrent(kind, inside=inside)
+    onnx.save(proto, tmp_path / "m.onnx")
+    model = {
+        "path": tmp_path / "m.onnx",
+        "bytes": proto.SerializeToString(),
+        "proto": proto,
+        "ir": ir.from_proto(proto),
+    }[form]
+    runner = OnnxRunner.open(model)
+    with pytest.raises(InputError, match=f"'x' has shape .2, 0, 3.*{kind}"):
+        runner.run({"x": np.zeros((2, 0, 3), np.float32)})
+    assert next(iter(runner.run({"x": np.zeros((2, 1, 3), np.float32)}).values())).shape == (2, 1, 1, 4)
+
+
+def test_what_takes_empty_inputs_gets_them() -> None:
+    found = OnnxRunner.open(recurrent("RNN")).run({"x": np.zeros((2, 0, 3), np.float32)})
+    assert found["y"].shape == (2, 1, 0, 4)
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_proofs_do_without_an_empty_batch(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(recurrent(kind), path)
+    assert optimize(path, tmp_path / "o.onnx").ok
+    assert compare(path, tmp_path / "o.onnx", edge=True, effort="quick").ok
