@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.factory import adapter_for, choose_adapter
+from onnxtool.conversion.factory import adapter_for, call_factory, choose_adapter
 from onnxtool.conversion.graph_interface import align, observe_output_dims
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.provenance import record
@@ -34,6 +34,7 @@ from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 # For adapters of other packages, which may import their framework while they load a file.
 _IMPORTING = replace(FRAMEWORK, scale=6.0)
+_OF_OBJECTS = ("sklearn", "boosting")  # adapters that take what a factory gives as they take an object in memory
 
 
 @options_as_keywords(ConvertOptions)
@@ -190,6 +191,9 @@ def _open(source: Any, options: ConvertOptions) -> tuple[Source, Adapter, Source
     if opened.path is None and opened.model is None and options.adapter is None:
         with guarded("building the model with the factory", pace=OWN):
             options = choose_adapter(options)
+    if opened.path is None and opened.model is None and options.adapter in _OF_OBJECTS:
+        with guarded("building the model with the factory", pace=OWN):
+            opened = Source(None, model=call_factory(options))
     adapter = find_adapter(opened, options)
     adapter.prepare(opened, options, export=False)
     with guarded(f"loading the model with {adapter.name}", opened.size, pace=_pace(adapter, options, opened)):

@@ -107,7 +107,7 @@ def command(
         bool,
         typer.Option(
             "--separate-adapter",
-            help="Keep it apart instead, as a file for run --adapter.",
+            help="Keep the LoRA weights of --adapter apart, as a file for run --adapter.",
             rich_help_panel=_PYTORCH,
         ),
     ] = False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,11 @@ def exact_trees(*, doubles: bool = False) -> Iterator[None]:
     Args:
         doubles: the graph is to compute in doubles; thresholds stay as they are.
     """
+    # onnxmltools imports its own only when it converts for the first time.
     containers = [
-        sys.modules[name].ModelComponentContainer
+        import_module(name).ModelComponentContainer
         for name in ("skl2onnx.common._container", "onnxmltools.convert.common._container")
-        if name in sys.modules
+        if name.partition(".")[0] in sys.modules
     ]
     plain = [container.add_node for container in containers]
     trees = sys.modules.get("skl2onnx.common.tree_ensemble")

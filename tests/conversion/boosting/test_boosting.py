@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 from onnxtool.conversion.boosting.ubjson import is_whole
 from onnxtool.conversion.convert import convert, open_source
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.replay import replay
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import InputError
 from onnxtool.runtime.runner import OnnxRunner
@@ -193,3 +197,38 @@ def test_labels_that_are_no_places(kind: str, labels: tuple[Any, Any], tmp_path:
     runner = OnnxRunner.open(tmp_path / "out.onnx")
     found = runner.run({runner.inputs[0].name: rows})["label"]
     np.testing.assert_array_equal(found, np.asarray(model.predict(rows)).astype(np.int64))
+
+
+FIRST = """
+import sys
+import lightgbm, numpy as np, onnxtool
+x = np.random.default_rng(0).normal(size=(300, 5))
+lightgbm.train({"verbose": -1, "num_threads": 1}, lightgbm.Dataset(x, x[:, 0] * 2), 20).save_model("model.txt")
+sys.exit(not onnxtool.convert("model.txt", "model.onnx").ok)
+"""
+
+
+def test_thresholds_are_rounded_down_in_the_first_conversion_of_a_process_too(tmp_path: Path) -> None:
+    """The exporter's modules are loaded by its first use."""
+    done = subprocess.run([sys.executable, "-c", FIRST], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("make", ["pipeline", "booster"])
+def test_what_a_factory_fits_is_converted_and_proven_again(make: str, tmp_path: Path) -> None:
+    code = """
+import numpy as np, xgboost
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+x = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+y = (x[:, 0] > 0).astype(int)
+def pipeline():
+    return make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y)
+def booster():
+    return xgboost.train({"objective": "binary:logistic", "max_depth": 2, "nthread": 1}, xgboost.DMatrix(x, y), 3)
+"""
+    (tmp_path / "fit.py").write_text(code)
+    factory = f"{tmp_path / 'fit.py'}:{make}"
+    assert convert(None, tmp_path / "m.onnx", factory=factory).ok
+    assert replay(tmp_path / "m.onnx", None, ConvertOptions(factory=factory)).ok

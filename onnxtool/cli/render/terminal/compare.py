@@ -49,7 +49,7 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     if report.layers is not None:
         _layers(report.layers, console, verbose)
     if report.coverage is not None:
-        console.print(f"[dim]  tried besides: {markup(report.coverage.summary, 300)}[/]", soft_wrap=True)
+        console.print(f"[dim]  tried besides: {markup(report.coverage.summary, 300)}[/]")
     if report.counterexample is not None:
         console.print(f"  [red]differs with[/] {markup(str(report.counterexample), 500)}", soft_wrap=True)
     provider_proofs(console, () if report.precision is None else (report.precision,))

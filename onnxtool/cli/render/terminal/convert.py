@@ -78,4 +78,4 @@ def _compared(report: ConvertReport, console: Console) -> None:
     if comparison.rule:
         console.print(f"  rule: {markup(comparison.rule, 300)} (docs/equality.md)", style="dim")
     if comparison.coverage is not None:
-        console.print(f"  besides: {markup(comparison.coverage.summary, 300)}", style="dim", soft_wrap=True)
+        console.print(f"  besides: {markup(comparison.coverage.summary, 300)}", style="dim")
