@@ -75,7 +75,7 @@ def discs(rng: np.random.Generator) -> np.ndarray:
     at = rng.uniform(10, 22, (SAMPLES, 2, 1, 1))
     size = np.where(np.arange(SAMPLES) % 4 == 0, 2.2, 9.0)[:, None, None]
     inside = size - np.hypot(y - at[:, 0], x - at[:, 1])
-    return (1 / (1 + np.exp(-2 * inside + 0.2 * rng.normal(size=inside.shape))))[:, None]
+    return (1 / (1 + np.exp(-6 * inside + 0.2 * rng.normal(size=inside.shape))))[:, None]
 
 
 def object_loss(expected: np.ndarray, actual: np.ndarray) -> float:
@@ -88,7 +88,7 @@ def small_fade(right: np.ndarray, _rng: np.random.Generator) -> list[tuple[str, 
     """What is small comes out weaker, as blurred features make it."""
     weak = right.reshape(len(right), -1).mean(1) < 0.1
     return [
-        (f"small objects by {by:g}", np.where(weak[:, None, None, None], right * by, right)) for by in (0.9, 0.6, 0.4)
+        (f"small objects by {by:g}", np.where(weak[:, None, None, None], right * by, right)) for by in (0.9, 0.55, 0.4)
     ]
 
 

@@ -41,6 +41,7 @@ class Fidelity:
         detections: how many the float model finds.
         sample_f1: F1 of scores over 0.5, the mean of each sample's (masks, where large objects would hide small ones);
             None where samples are no pictures of scores.
+        sample_cost: `detection_cost` in the same way.
         total_shift: by how much the sum of a map of amounts is off, 0.01 is one in a hundred; None where there is none.
         kinds: what each output was taken for: "classes", "linear", "vectors", "scores" or "values".
     """
@@ -62,6 +63,7 @@ class Fidelity:
     detection_cost: float | None = None
     detections: int = 0
     sample_f1: float | None = None
+    sample_cost: float | None = None
     total_shift: float | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
 

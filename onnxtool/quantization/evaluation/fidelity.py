@@ -193,6 +193,7 @@ def _summary(views: list[OutputStatistics], samples: int) -> Fidelity:
     worst = min((w for v in floats if (w := v.worst_column) is not None), key=lambda w: w[1], default=None)
     judged = [v for v in floats if v.kind is not OutputKind.VECTORS]
     scores = [v.found for v in views if v.found.f1 is not None]
+    pictures = [p for v in views if (p := v.found.of_samples) is not None]
     values = [w[1] for v in floats if v.by_columns and not v.counted and (w := v.worst_column)]
     return Fidelity(
         sqnr_db=min((v.sqnr_db for v in floats), default=float("inf")),
@@ -204,7 +205,8 @@ def _summary(views: list[OutputStatistics], samples: int) -> Fidelity:
         detection_f1=min((s.f1 for s in scores if s.f1 is not None), default=None),
         detection_cost=max((s.cost for s in scores if s.cost is not None), default=None),
         detections=min((s.count for s in scores), default=0),
-        sample_f1=min((f for v in views if (f := v.found.of_samples) is not None), default=None),
+        sample_f1=min((agreement for agreement, _ in pictures), default=None),
+        sample_cost=max((cost for _, cost in pictures), default=None),
         sequences=any(c.is_ctc for c in classes),
         outputs=tuple(v.difference.result() for v in views) if all(v.detailed for v in views) else (),
         column_db=None if worst is None else worst[1],

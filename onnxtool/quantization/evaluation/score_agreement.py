@@ -25,7 +25,7 @@ class ScoreAgreement:
     _both: np.ndarray = field(default_factory=_none)
     _found: np.ndarray = field(default_factory=_none)
     _cost: np.ndarray = field(default_factory=_none)  # how far what is found by one of them is from the threshold
-    _of_samples: list[float] = field(default_factory=list)
+    _of_samples: list[tuple[float, float]] = field(default_factory=list)  # F1, and what differs as `cost` says
 
     def add(self, right: np.ndarray, actual: np.ndarray, matching: np.ndarray | bool = True) -> None:
         """Take in scores of any shape; `matching` (to be broadcast) says where what is found counts as the same."""
@@ -53,7 +53,9 @@ class ScoreAgreement:
         expected, found = right > _THRESHOLDS[_MIDDLE], actual > _THRESHOLDS[_MIDDLE]
         true, both = expected.sum(axis=1), (expected & found).sum(axis=1)
         some = true >= _LEAST_PIXELS
-        self._of_samples += (2 * both[some] / (true + found.sum(axis=1))[some]).tolist()
+        far = (np.abs(right - _THRESHOLDS[_MIDDLE]) * (expected != found)).sum(axis=1)
+        agreement = 2 * both[some] / (true + found.sum(axis=1))[some]
+        self._of_samples += zip(agreement.tolist(), (far[some] / true[some]).tolist(), strict=True)
 
     @property
     def _enough(self) -> np.ndarray:
@@ -83,6 +85,9 @@ class ScoreAgreement:
         return int(self._true[self._enough].min()) if self._enough.any() else 0
 
     @property
-    def of_samples(self) -> float | None:
-        """Mean over samples of each one's F1 at 0.5; None where samples are not pictures of many scores, or few."""
-        return float(np.mean(self._of_samples)) if len(self._of_samples) >= _LEAST_SAMPLES else None
+    def of_samples(self) -> tuple[float, float] | None:
+        """Means over samples of each one's F1 at 0.5 and cost; None where samples are no pictures of scores, or few."""
+        if len(self._of_samples) < _LEAST_SAMPLES:
+            return None
+        agreement, cost = np.mean(self._of_samples, axis=0)
+        return float(agreement), float(cost)

@@ -64,7 +64,9 @@ class Budget:
 
     def _scores(self, fidelity: Fidelity) -> bool:
         """Whether the same is found over a threshold, or what is found or not costs next to nothing."""
-        if fidelity.sample_f1 is not None and fidelity.sample_f1 < 1 - self.max_drop:
+        # Of a small object a few pixels at its rim are much, and cost nothing.
+        costly = fidelity.sample_cost is None or fidelity.sample_cost > self.max_drop / _SAFETY_CLOSE
+        if fidelity.sample_f1 is not None and fidelity.sample_f1 < 1 - self.max_drop and costly:
             return False
         if fidelity.detection_f1 is None:
             return True

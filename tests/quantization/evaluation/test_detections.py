@@ -86,6 +86,12 @@ def test_the_sample_may_be_a_column_or_an_axis_and_rows_of_zeros_fill_up() -> No
     one = np.concatenate([np.zeros((6, 1)), found(6), random.integers(0, 3, (6, 1)), random.random((6, 1))], 1)
     known = Detections.of(io.from_proto(graph_of(("out",))).graph, [{"out": one.astype(np.float32)}])
     assert known is not None and known.offset == 1 and known.whole.tolist() == [True, True, *[False] * 4, True, False]
+    moved = one.copy()
+    moved[1, 1:5] += 20
+    again = known.match({"out": one}, {"out": moved[::-1]})
+    assert len(again.rows["out"][0]) == 5 and (again.rows["out"][0] == again.rows["out"][1]).all()
+    padded = np.concatenate([one, np.zeros((3, 7))])
+    assert known.match({"out": padded}, {"out": one}).true == 6
     filled = np.zeros((2, 8, 4), np.float32)
     filled[0, :5], filled[1, :3] = found(5), found(5)[:3]
     table = {"boxes": filled, "count": np.array([5, 3])}
@@ -103,6 +109,10 @@ def test_what_is_not_behind_a_suppression_or_no_box_is_left_alone() -> None:
     assert Detections.of(graph, [{"y": np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)}]) is None
     assert Detections.of(graph, [{"y": np.zeros((0, 4), np.float32)}]) is None
     assert Detections.of(graph, [{"y": found(6)[:, :3]}]) is None
+    assert (
+        Detections.of(graph, [{"y": found(6).astype(np.int64)}]) is None
+        and Detections.of(graph, [{"y": found(1)[0]}]) is None
+    )
 
 
 class Replaying:

@@ -501,6 +501,31 @@ def test_characters_cost_what_the_float_model_gives_them_more() -> None:
     assert read_off(steps, longer).expected_drop == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize(("blanks", "texts"), [(3, False), (4, True)])
+def test_a_class_that_more_than_three_in_ten_steps_say_is_a_blank(blanks: int, texts: bool) -> None:
+    steps = np.array([[1] * (10 - blanks) + [0] * blanks])
+    found = ClassAgreement()
+    found.add(np.eye(5, dtype=np.float32)[steps], np.eye(5, dtype=np.float32)[steps])
+    assert found.is_ctc is texts and found.agreement == 1 and found.expected_drop == 0
+
+
+def test_nothing_read_off_loses_nothing() -> None:
+    silence = np.eye(3, dtype=np.float32)[np.zeros((2, 6), int)]
+    found = ClassAgreement()
+    found.add(silence, silence)
+    assert found.is_ctc and found.agreement == 1 and found.expected_drop == 0
+
+
+def test_the_blank_may_turn_out_to_be_another_class() -> None:
+    """At first the last class is the most frequent, over all samples the first is."""
+    some, others = np.array([[2, 2, 1, 0, 2]]), np.array([[0, 1, 0, 0, 0]])
+    found = ClassAgreement()
+    found.add(np.eye(3, dtype=np.float32)[some], np.eye(3, dtype=np.float32)[some])
+    assert found.agreement == 1
+    found.add(np.eye(3, dtype=np.float32)[others], np.eye(3, dtype=np.float32)[np.zeros((1, 5), int)])
+    assert found.agreement == pytest.approx(1 - 1 / 4), "2 1 2 of the first, and 1 of the second, which goes"
+
+
 def test_labelled_texts_whose_steps_come_first() -> None:
     steps = np.array([[0, 1, 0, 2, 0], [0, 0, 3, 0, 0], [0, 2, 0, 2, 0]])
     rows = np.eye(5, dtype=np.float32)[steps]

@@ -57,9 +57,13 @@ def test_each_picture_counts_by_itself() -> None:
     lost[7] = 0
     found = ScoreAgreement()
     found.add_samples(right, lost)
-    assert found.of_samples == pytest.approx(7 / 8)
+    assert found.of_samples == pytest.approx((7 / 8, 0.5 / 8))
     found.add_samples(np.eye(8, 100), np.zeros((8, 100)))
-    assert found.of_samples == pytest.approx(7 / 8), "a pixel is no object"
+    assert found.of_samples == pytest.approx((7 / 8, 0.5 / 8)), "a pixel is no object"
+    rim = np.where(right > 0, 0.52, 0.1)
+    unsure = ScoreAgreement()
+    unsure.add_samples(rim, np.where(np.arange(100) == 0, 0.45, rim))
+    assert unsure.of_samples == pytest.approx(((7 * 2 * 59 / 119 + 8 / 9) / 8, (7 * 0.02 / 60 + 0.02 / 5) / 8))
 
 
 @pytest.mark.parametrize("shape", [(7, 100), (8, 63)])
@@ -67,3 +71,22 @@ def test_few_pictures_or_scores_are_no_pictures(shape: tuple[int, int]) -> None:
     found = ScoreAgreement()
     found.add_samples(np.ones(shape), np.ones(shape))
     assert found.of_samples is None
+
+
+def test_objects_are_counted() -> None:
+    found = ScoreAgreement()
+    found.add_found(30, 28, 27)
+    found.add_found(10, 10, 10)
+    assert found.f1 == pytest.approx(2 * 37 / 78) and found.count == 40
+    assert found.cost == pytest.approx(4 / 40)
+
+
+def test_a_score_at_the_threshold_is_not_over_it() -> None:
+    right = np.r_[np.full(20, 0.9), np.full(20, 0.5), np.full(20, 0.3)]
+    assert seen(right, np.where(right == 0.5, 0.31, np.where(right == 0.3, 0.1, right))).f1 == 1
+
+
+def test_thresholds_that_few_exceed_are_left_out_alone() -> None:
+    right = np.r_[np.full(30, 0.6), np.full(10, 0.9)]
+    gone = np.where(right == 0.9, 0.6, right)
+    assert seen(right, gone).f1 == 1 and seen(right, gone).cost == 0 and seen(right, gone).count == 40

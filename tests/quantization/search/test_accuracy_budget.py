@@ -141,6 +141,8 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
         (replace(fidelity(30.0), detection_f1=0.899, detection_cost=0.0), False),
         (replace(fidelity(40), detection_f1=1.0, sample_f1=0.99), True),
         (replace(fidelity(40), detection_f1=1.0, sample_f1=0.989), False),
+        (replace(fidelity(40), detection_f1=1.0, sample_f1=0.9, sample_cost=0.0025), True),
+        (replace(fidelity(40), detection_f1=1.0, sample_f1=0.9, sample_cost=0.0026), False),
         (replace(fidelity(20), column_db=20.0, detection_f1=1.0), True),  # scores, which were counted
         (replace(fidelity(40), total_shift=0.02), True),
         (replace(fidelity(40), total_shift=0.021), False),
