@@ -19,6 +19,7 @@ from onnxtool.conversion.factory import call_factory, find_factory
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.bare_weights import needs_factory
 from onnxtool.conversion.pytorch.exported_program import load_exported_program
+from onnxtool.conversion.pytorch.in_float32 import run_in_float32
 from onnxtool.conversion.pytorch.safety import refuse_unsafe_script
 from onnxtool.conversion.pytorch.state_dict import find_weights, fit
 from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrained, made_ready
@@ -269,6 +270,8 @@ def _widen(loaded: Loaded, options: ConvertOptions) -> None:
     narrow = any(t.dtype == torch.bfloat16 for t in (*loaded.module.parameters(), *loaded.module.buffers()))
     if narrow and "bfloat16" not in wanted and not isinstance(loaded.module, torch.jit.ScriptModule):
         loaded.module.float()
+        if loaded.program is None:
+            run_in_float32(loaded.module)
         loaded.notes.append("bfloat16 weights converted as float32; --input-dtype NAME:bfloat16 keeps them")
 
 

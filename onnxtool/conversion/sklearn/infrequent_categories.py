@@ -10,6 +10,8 @@ import numpy as np
 from onnxtool.conversion.sklearn.converters import Converter, changed, extend, standing_in
 from onnxtool.conversion.sklearn.node_writer import FLOAT, INT64, NodeWriter
 
+_FLOATS = ("FloatTensorType", "DoubleTensorType")
+
 
 @cache
 def register() -> None:
@@ -25,6 +27,9 @@ def _convert_one_hot(original: Converter, scope: Any, operator: Any, container: 
     from skl2onnx.common.data_types import FloatTensorType
 
     encoder, output = operator.raw_operator, operator.outputs[0]
+    of_floats = all(type(given.type).__name__ in _FLOATS for given in operator.inputs)
+    if of_floats and all(np.asarray(c).dtype.kind in "fiu" for c in encoder.categories_):
+        original = _one_hot_of_floats
     if not encoder._infrequent_enabled:
         original(scope, operator, container)
         return
@@ -42,6 +47,35 @@ def _convert_one_hot(original: Converter, scope: Any, operator: Any, container: 
     several = len(encoder.categories_)
     first = np.cumsum([0, *(len(c) for c in encoder.categories_)])[:several]
     write.give(write.add("Add", value, write.constant(unknown[first].sum(axis=0))), output)
+
+
+def _one_hot_of_floats(scope: Any, operator: Any, container: Any) -> None:
+    """skl2onnx 1.20 drops the fractions of floats first, so that 0.4 is taken for category 0."""
+    encoder = operator.raw_operator
+    write = NodeWriter(scope, container, "one_hot")
+    x = write.joined(operator.inputs)
+    columns = []
+    for place, categories in enumerate(encoder.categories_):
+        value = write.add("Gather", x, write.constant(np.array([place])), axis=1)
+        # A category is met by the number that the input's own type has for it.
+        known = np.asarray(categories, np.float64)
+        known = known if _is_double(operator) else known.astype(np.float32).astype(np.float64)
+        found = write.cast(write.add("Equal", value, write.constant(np.nan_to_num(known)[None])), FLOAT)
+        if np.isnan(known).any():
+            gap = write.cast(write.add("IsNaN", value), FLOAT)
+            there, missing = (mark[None].astype(np.float32) for mark in (~np.isnan(known), np.isnan(known)))
+            found = write.add("Mul", found, write.constant(there))
+            found = write.add("Add", found, write.add("Mul", gap, write.constant(missing)))
+        dropped = None if encoder.drop_idx_ is None else encoder.drop_idx_[place]
+        if dropped is not None:
+            kept = np.array([i for i in range(len(known)) if i != dropped], np.int64)
+            found = write.add("Gather", found, write.constant(kept), axis=1)
+        columns.append(found)
+    write.give(columns[0] if len(columns) == 1 else write.add("Concat", *columns, axis=1), operator.outputs[0])
+
+
+def _is_double(operator: Any) -> bool:
+    return all(type(given.type).__name__ == "DoubleTensorType" for given in operator.inputs)
 
 
 def _groups(encoder: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -78,3 +78,45 @@ def test_half_precision_and_released_models_have_none() -> None:
     model = loaded(Plain())
     model.release()
     assert model.rerounded() is None
+
+
+class FarFromZero(torch.nn.Module):  # type: ignore[misc]
+    """A normalization that loses digits of small numbers, as the runtime's does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x + 1000.0)
+
+
+def test_digits_that_are_lost_are_rounding_where_the_sample_shows_one_module() -> None:
+    wider = loaded(FarFromZero()).rerounded()
+    assert wider is not None
+    small = {"x": (0.001 * ROWS).astype(np.float32)}
+    exact = wider.run(small)["output"]
+    rows = small["x"].astype(np.float64) + 1000
+    centered = rows - rows.mean(axis=1, keepdims=True)
+    expected = centered / np.sqrt((centered**2).mean(axis=1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(exact, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_normalization_far_from_zero_converts(tmp_path: Path) -> None:
+    report = onnxtool.convert(FarFromZero(), tmp_path / "out.onnx", input_shapes={"x": ("batch", 8)})
+    assert report.ok
+
+
+class OtherBeyond(torch.nn.Module):  # type: ignore[misc]
+    """In float64 something else altogether, for small numbers only."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.abs().max() < 0.01, -x, x) if x.dtype == torch.float64 else x
+
+
+def test_more_than_digits_is_no_rounding() -> None:
+    wider = loaded(OtherBeyond()).rerounded()
+    assert wider is not None
+    wider.run({"x": ROWS})
+    with pytest.raises(InputError, match="something else in float64"):
+        wider.run({"x": (0.001 * ROWS).astype(np.float32)})

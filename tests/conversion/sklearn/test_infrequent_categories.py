@@ -59,3 +59,28 @@ def test_missing_categories_have_a_code_of_their_own(unknown: float, tmp_path: P
     encoder = OrdinalEncoder(**options).fit(texts[:3])
     (found,) = run_converted(encoder, tmp_path, np.array([["a"], ["b"], [""], ["unheard"]], object), prove=True)
     np.testing.assert_array_equal(found, encoder.transform(texts))
+
+
+@pytest.mark.filterwarnings("ignore:Found unknown categories")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"handle_unknown": "ignore"},
+        {"handle_unknown": "ignore", "drop": "first"},
+        {"handle_unknown": "infrequent_if_exist", "min_frequency": 3},
+    ],
+    ids=lambda o: ",".join(map(str, o.values())),
+)
+def test_floats_are_categories_as_they_are(options: dict[str, Any], tmp_path: Path) -> None:
+    fitted = np.where(NUMBERS == 2, 2.5, NUMBERS).astype(np.float64)
+    encoder = OneHotEncoder(sparse_output=False, **options).fit(fitted)
+    rows = np.array([[1.4, 7], [2.5, 7.9], [2.0, 8], [0.9, -7], [4, 9]], np.float32)
+    (found,) = run_converted(encoder, tmp_path, rows)
+    np.testing.assert_array_equal(found, encoder.transform(rows.astype(np.float64)))
+
+
+def test_a_missing_number_is_a_category_of_its_own(tmp_path: Path) -> None:
+    encoder = OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit([[1.0], [np.nan], [3.0]])
+    rows = np.array([[np.nan], [1], [0], [2.9]], np.float32)
+    (found,) = run_converted(encoder, tmp_path, rows)
+    np.testing.assert_array_equal(found, encoder.transform(rows.astype(np.float64)))
