@@ -37,6 +37,30 @@ def described(specs: Sequence[TensorSpec], options: ConvertOptions) -> tuple[Ten
     return named(typed, options.input_names, "--input-names")
 
 
+def described_rows(specs: Sequence[TensorSpec], options: ConvertOptions) -> tuple[TensorSpec, ...]:
+    """`described`, of inputs that are rows whose width was set when the model was fitted.
+
+    Raises:
+        UsageError: as of `described`, another width, or another number of rows for some of the inputs.
+    """
+    found = described(specs, options)
+    rows = {s.shape[0] for s in found if s.shape}
+    if len(rows) > 1:
+        raise UsageError(
+            f"--input-shape: the inputs are columns of one table, of {' and '.join(sorted(map(str, rows)))} rows: "
+            "give all of them the same."
+        )
+    for own, given in zip(specs, found, strict=True):
+        if own.shape is not None and given.shape is not None and given.shape[1:] != own.shape[1:]:
+            width = ", ".join(map(str, own.shape[1:]))
+            columns = "1 column" if width == "1" else f"{width} columns"
+            raise UsageError(
+                f"--input-shape {given.name}: the model was fitted on {columns}, and takes "
+                f"{given.name}:batch,{width} alone."
+            )
+    return found
+
+
 def named(specs: Sequence[TensorSpec], names: Sequence[str], option: str) -> tuple[TensorSpec, ...]:
     """`specs` with other names, in order; () keeps theirs.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.boosting.ubjson import is_whole
-from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.model import Compute, SklearnModel
 from onnxtool.conversion.sklearn.schema import BATCH
@@ -92,7 +92,7 @@ def _model(
     options: ConvertOptions,
 ) -> SklearnModel:
     """The common shape of the three: one matrix in; label and probabilities, or a prediction, out."""
-    inputs = described([TensorSpec("X", _FLOAT, (BATCH, width))], options)
+    inputs = described_rows([TensorSpec("X", _FLOAT, (BATCH, width))], options)
     first = inputs[0].shape[0] if inputs[0].shape else BATCH
     if classes is None:
         outputs = [TensorSpec("prediction", _FLOAT, (first, None))]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.graph_interface import described, named
+from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.prepare import gap_of
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text_columns
@@ -77,7 +77,7 @@ class SklearnModel(SourceModel):
             raise InputError(f"{source}: this {type(estimator).__name__} is not fitted.") from error
         float_dtype = np.dtype("float64" if options.float64 else "float32")
         schema = schema_of(source, estimator, float_dtype)
-        inputs = described(schema.inputs, options)
+        inputs = described_rows(schema.inputs, options)
         if _label_kind(last_step(estimator)) in ("b", "f"):
             notes = [*notes, "labels are integers in the ONNX file: classifiers there know no booleans and no floats"]
         renamed = dict(zip((s.name for s in schema.inputs), (s.name for s in inputs), strict=True))

@@ -9,17 +9,20 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import skops.io
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from onnxtool.conversion.boosting.ubjson import is_whole
 from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.replay import replay
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.runtime.runner import OnnxRunner
 
 with quiet():
@@ -219,8 +222,10 @@ def test_what_a_factory_fits_is_converted_and_proven_again(make: str, tmp_path: 
     code = """
 import numpy as np, xgboost
 from sklearn.linear_model import LogisticRegression
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 x = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
 y = (x[:, 0] > 0).astype(int)
 def pipeline():
@@ -232,3 +237,20 @@ def booster():
     factory = f"{tmp_path / 'fit.py'}:{make}"
     assert convert(None, tmp_path / "m.onnx", factory=factory).ok
     assert replay(tmp_path / "m.onnx", None, ConvertOptions(factory=factory)).ok
+
+
+@pytest.mark.parametrize(
+    ("shapes", "match"),
+    [
+        ({"a": ("batch", 2)}, "fitted on 1 column, and takes a:batch,1 alone"),
+        ({"a": ("batch", "width")}, "fitted on 1 column"),
+        ({"a": (4, 1)}, "columns of one table, of 4 and batch rows"),
+    ],
+)
+def test_shapes_that_a_table_cannot_have_are_refused(shapes: dict[str, tuple[int | str, ...]], match: str) -> None:
+    table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": list("xyxy")})
+    columns = ColumnTransformer([("a", StandardScaler(), ["a"]), ("b", OneHotEncoder(), ["b"])])
+    model = make_pipeline(columns, LogisticRegression()).fit(table, [0, 1, 0, 1])
+    with pytest.raises(UsageError, match=match):
+        convert(model, input_shapes=shapes)
+    assert convert(model, input_shapes={"a": (4, 1), "b": (4, 1)}).ok

@@ -22,4 +22,5 @@ def render(report: PackageReport, console: Console, verbose: int) -> None:
         if verbose:
             console.print(*(f"  {markup(f)}" for f in p.files), sep="\n")
     warnings(console, report.warnings)
-    verdict(console, report.ok, f"{len(report.packages)} packages give the file's answers")
+    count = len(report.packages)
+    verdict(console, report.ok, f"{count} package{'s give' if count > 1 else ' gives'} the file's answers")
