@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.quantization.evaluation.box_match import boxes_kept, counting_boxes
+from onnxtool.quantization.evaluation.box_match import boxes_found, boxes_kept, counting_boxes, form_of, overlaps
 
 
 def corners() -> np.ndarray:
@@ -70,3 +70,22 @@ def test_four_columns_that_are_no_corners_are_no_boxes() -> None:
         assert not counting_boxes({"y": values.astype(np.float32)}, {})
     assert not counting_boxes({"y": boxes_of(10).astype(np.int64)}, {})
     assert counting_boxes({"y": boxes_of(2)}, {}) and counting_boxes({"y": boxes_of(10)[0]}, {})
+
+
+@pytest.mark.parametrize("scale", [1.0, 640.0])
+@pytest.mark.parametrize("form", ["corners", "middle"])
+def test_overlaps_of_each_with_each(scale: float, form: str) -> None:
+    some = np.array([[0.1, 0.1, 0.3, 0.3], [0.5, 0.5, 0.6, 0.7]]) * scale
+    others = np.array([[0.2, 0.1, 0.4, 0.3], [0.5, 0.5, 0.6, 0.7], [0.8, 0.8, 0.9, 0.9]]) * scale
+    if form == "middle":
+        some, others = (np.concatenate([(v[:, :2] + v[:, 2:]) / 2, v[:, 2:] - v[:, :2]], 1) for v in (some, others))
+    assert overlaps(some.T, others.T, form) == pytest.approx(np.array([[1 / 3, 0, 0], [0, 1, 0]]), abs=1e-9)
+
+
+def test_boxes_of_their_own_keep_their_places() -> None:
+    boxes = boxes_of(10)
+    moved = boxes.copy()
+    moved[1, 3] += 30
+    kept = boxes_found(boxes, moved)
+    assert kept is not None and kept.shape == (4, 10) and not kept[1, 3] and kept.sum() == 39
+    assert form_of(boxes.reshape(-1, 4).T) == "corners"

@@ -70,3 +70,16 @@ def test_the_sum_of_a_map_of_amounts_is_held(shape: tuple[int, ...]) -> None:
     assert shift_of(right.reshape(8, 100), right.reshape(8, 100)) is None
     assert shift_of(np.zeros(shape), np.ones(shape)) is None
     assert shift_of(np.repeat(np.repeat(right, 2, 1), 2, 3), np.zeros((1,))) is None, "two channels"
+
+
+def test_amounts_are_told_by_how_they_scatter() -> None:
+    random = np.random.default_rng(3)
+    few = np.where(random.random((8, 1, 20, 20)) < 0.3, 0.001, 0.0)  # squares: 3.3 times the mean's
+    many = np.where(random.random((8, 1, 20, 20)) < 0.6, 0.001, 0.0)  # 1.7 times
+    assert shift_of(few, few * 1.01) == pytest.approx(0.01)
+    assert shift_of(many, many * 1.01) is None
+
+
+def test_quantiles_may_be_equal() -> None:
+    right = np.array([0.0, 0.0, 1.0]) + np.arange(40)[:, None]
+    assert noise_of(right, np.ones((40, 3)) * [0.0, 0.0, 0.1]) == pytest.approx(20)

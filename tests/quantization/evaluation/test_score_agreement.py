@@ -73,6 +73,14 @@ def test_few_pictures_or_scores_are_no_pictures(shape: tuple[int, int]) -> None:
     assert found.of_samples is None
 
 
+def test_a_picture_has_64_scores_and_counts_what_is_over_a_half() -> None:
+    right = np.zeros((8, 64))
+    right[:, :10], right[:, 10:20] = 0.9, 0.5
+    found = ScoreAgreement()
+    found.add_samples(right, np.where(right == 0.5, 0.4, right))
+    assert found.of_samples == (1.0, 0.0)
+
+
 def test_objects_are_counted() -> None:
     found = ScoreAgreement()
     found.add_found(30, 28, 27)
