@@ -12,6 +12,7 @@ from onnxtool.report.latency import LatencyRatio
 FINALISTS = 5
 TIMING_AGAIN = 1  # candidates that it takes to time the finalists once more
 COMPACTING = 1  # candidates that it takes to store float weights in fewer bits
+_TIMED_QUICKLY = 0.95  # of float's latency: one short timing under load has been off by as much
 _PATIENCE = 3.0  # times the usual seconds, for a timing that was unclear
 
 
@@ -86,6 +87,11 @@ def dominates(a: Trial, b: Trial) -> bool:
     ours = (a.bytes, a.speed, noise_share(a.fidelity))
     theirs = (b.bytes, b.speed, noise_share(b.fidelity))
     return all(x <= y for x, y in zip(ours, theirs, strict=True)) and ours != theirs
+
+
+def is_faster(latency: LatencyRatio, timed_again: bool) -> bool:
+    """Whether the best is surely faster than float: with room to spare where there was no time to time it again."""
+    return latency.high < (1.0 if timed_again else _TIMED_QUICKLY)
 
 
 def not_faster(name: str, latency: LatencyRatio) -> str:

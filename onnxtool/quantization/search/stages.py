@@ -41,6 +41,7 @@ from onnxtool.quantization.search.choice import (
     COMPACTING,
     TIMING_AGAIN,
     finalists,
+    is_faster,
     not_faster,
     surely_faster,
     surely_slower,
@@ -352,7 +353,8 @@ class RecipeSearch:
         winner = self._winner()
         clock = self.lab.clock
         fastest = winner.latency.value if winner is not None and winner.latency is not None else None
-        if fastest is not None and clock.allows("choice", "the last timing", TIMING_AGAIN + COMPACTING):
+        timed_again = fastest is not None and clock.allows("choice", "the last timing", TIMING_AGAIN + COMPACTING)
+        if fastest is not None and timed_again:
             # Quick timings have misled: the leaders once more, all in one alternation.
             near = [t for t in self._fastest(len(self.lab.trials)) if t.speed <= fastest * TOO_CLOSE]
             close = finalists([t for t in near if self._seems_to_keep(t)])
@@ -369,7 +371,7 @@ class RecipeSearch:
             verdict = "no recipe keeps the accuracy budget"
             if clock.cuts:
                 verdict += f", of the {len(self.lab.trials)} tried within the time limit"
-        elif winner.latency is not None and winner.latency.high >= 1.0:
+        elif winner.latency is not None and not is_faster(winner.latency, timed_again):
             best = None
             verdict = not_faster(winner.name, winner.latency)
         outcome = Outcome(

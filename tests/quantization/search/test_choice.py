@@ -17,6 +17,7 @@ from onnxtool.quantization.search.choice import (
     TIMING_AGAIN,
     dominates,
     finalists,
+    is_faster,
     not_faster,
     surely_faster,
     surely_slower,
@@ -237,3 +238,9 @@ def test_one_is_surely_slower_when_the_intervals_lie_apart(low: float, slower: b
     assert surely_slower(slow, fast), "estimates are exact"
     slow.estimate = 0.51
     assert not surely_slower(slow, fast)
+
+
+def test_what_was_timed_quickly_alone_has_to_leave_room() -> None:
+    assert is_faster(latency(0.98, 0.01), True) and not is_faster(latency(0.98, 0.01), False)
+    assert is_faster(latency(0.9, 0.04), False) and not is_faster(latency(0.9, 0.05), False)
+    assert not is_faster(latency(0.98, 0.02), True)
