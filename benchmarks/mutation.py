@@ -98,6 +98,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "quantization/evaluation/box_match.py": ("quantization/evaluation",),
     "quantization/evaluation/ordered_columns.py": ("quantization/evaluation",),
     "quantization/evaluation/total_shift.py": ("quantization/evaluation",),
+    "quantization/preprocess/widen_half.py": ("quantization/preprocess",),
+    "quantization/algorithms/float_fusions.py": ("quantization/algorithms/test_float_fusions.py",),
     "quantization/calibration/range_estimators.py": ("quantization/calibration",),
     "quantization/calibration/channel_ranges.py": ("quantization/calibration",),
     "quantization/calibration/cache.py": (

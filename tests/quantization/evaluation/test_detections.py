@@ -87,7 +87,7 @@ def test_the_sample_may_be_a_column_or_an_axis_and_rows_of_zeros_fill_up() -> No
     known = Detections.of(io.from_proto(graph_of(("out",))).graph, [{"out": one.astype(np.float32)}])
     assert known is not None and known.offset == 1 and known.whole.tolist() == [True, True, *[False] * 4, True, False]
     moved = one.copy()
-    moved[1, 1:5] += 20
+    moved[1, 4] = moved[1, 2] + 10  # its lower edge
     again = known.match({"out": one}, {"out": moved[::-1]})
     assert len(again.rows["out"][0]) == 5 and (again.rows["out"][0] == again.rows["out"][1]).all()
     padded = np.concatenate([one, np.zeros((3, 7))])
@@ -97,9 +97,11 @@ def test_the_sample_may_be_a_column_or_an_axis_and_rows_of_zeros_fill_up() -> No
     table = {"boxes": filled, "count": np.array([5, 3])}
     axis = Detections.of(io.from_proto(graph_of(("boxes", "count"))).graph, [table])
     assert axis is not None and axis.names == ("boxes",), "how many there are is no row"
-    swapped = {"boxes": filled[::-1].copy(), "count": table["count"]}
+    swapped = {"boxes": filled[::-1, ::-1].copy(), "count": table["count"]}
     matched = axis.match(table, swapped)
     assert (matched.true, matched.found, len(matched.rows["boxes"][0])) == (8, 8, 6), "three of the five, and the three"
+    turned = {"boxes": filled[:, ::-1].copy(), "count": table["count"]}
+    assert len(axis.match(table, turned).rows["boxes"][0]) == 8
 
 
 def test_what_is_not_behind_a_suppression_or_no_box_is_left_alone() -> None:

@@ -178,6 +178,9 @@ def test_knows_what_an_output_is_for(op: str, rank: int, name: str, expected: st
         ("Conv Relu", 64, (8, 64, 5, 5), "values"),  # a map
         ("Conv Relu Squeeze", 1, (8, 64, 64), "values"),  # distances: the last dim is no channel
         ("Gemm Relu", 63, (8, 63), "values"),
+        ("Gemm Relu", 1, (8, 1), "values"),
+        ("Relu", 1, (8, 1), "values"),
+        ("Exp Relu", 1, (8, 1), "values"),
         ("Gemm Relu Mul", 64, (8, 64), "values"),  # a mask times something
         ("Gemm Relu Exp Relu", 64, (8, 64), "values"),
     ],
@@ -265,7 +268,9 @@ def test_a_mask_of_a_small_object_counts_as_much_as_that_of_a_large_one() -> Non
 
 
 @pytest.mark.parametrize("width", [32, 4])
-@pytest.mark.parametrize("form", ["ReduceL2", "squares", "mean of tokens", "another's norm", "mean of columns"])
+@pytest.mark.parametrize(
+    "form", ["ReduceL2", "squares", "powers", "another's power", "mean of tokens", "another's norm", "mean of columns"]
+)
 def test_what_is_divided_by_its_norm_or_is_a_mean_of_tokens_is_a_vector(form: str, width: int) -> None:
     node = helper.make_node
     parts = {
@@ -276,9 +281,25 @@ def test_what_is_divided_by_its_norm_or_is_a_mean_of_tokens_is_a_vector(form: st
             node("Sqrt", ["q"], ["r"]),
             node("Add", ["r", "least"], ["d"]),
         ],
+        "powers": [
+            node("Pow", ["x", "two"], ["s"]),
+            node("ReduceSum", ["s", "last"], ["q"]),
+            node("Sqrt", ["q"], ["d"]),
+        ],
+        "another's power": [
+            node("Exp", ["x"], ["e"]),
+            node("Pow", ["e", "two"], ["s"]),
+            node("ReduceSum", ["s", "last"], ["q"]),
+            node("Sqrt", ["q"], ["d"]),
+        ],
         "another's norm": [node("Exp", ["x"], ["e"]), node("ReduceL2", ["e", "last"], ["d"])],
     }
-    arrays = {"last": np.array([-1]), "least": np.array(1e-9, np.float32), "tokens": np.array([0])}
+    arrays = {
+        "two": np.array(2, np.float32),
+        "last": np.array([-1]),
+        "least": np.array(1e-9, np.float32),
+        "tokens": np.array([0]),
+    }
     if form in parts:
         nodes, source = [*parts[form], node("Div", ["x", "d"], ["y"])], [8, width]
     else:
@@ -287,12 +308,32 @@ def test_what_is_divided_by_its_norm_or_is_a_mean_of_tokens_is_a_vector(form: st
         nodes, source = [*nodes], [8, 8, width]
         arrays["c"] = np.ones(1, np.float32)
     proto = build(nodes, arrays, {"x": source}, {"y": [8, width]})
-    vector = form in ("ReduceL2", "squares", "mean of tokens") and width == 32
+    vector = form in ("ReduceL2", "squares", "powers", "mean of tokens") and width == 32
     assert kind_of(
         io.from_proto(
             proto,
         ).graph.outputs[0]
     ).value == ("vectors" if vector else "values")
+
+
+@pytest.mark.parametrize(("axes", "kind"), [([1], "vectors"), ([0, 1], "vectors"), ([2], "values"), ([1, 2], "values")])
+def test_a_mean_over_the_last_axis_is_no_vector(axes: list[int], kind: str) -> None:
+    nodes = [helper.make_node("ReduceSum", ["x", "a"], ["s"], keepdims=1), helper.make_node("Div", ["s", "c"], ["y"])]
+    arrays = {"a": np.array(axes), "c": np.ones(1, np.float32)}
+    made = [1 if i in axes else 32 for i in range(3)]
+    output = io.from_proto(build(nodes, arrays, {"x": [32] * 3}, {"y": made})).graph.outputs[0]
+    assert kind_of(output, (8, 32, 32)).value == kind
+
+
+def test_what_a_softmax_makes_is_classes_behind_what_hands_it_on() -> None:
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["p"]),
+        helper.make_node("Mul", ["c", "p"], ["q"]),
+        helper.make_node("Reshape", ["q", "s"], ["y"]),
+    ]
+    arrays = {"c": np.ones(1, np.float32), "s": np.array([-1, 5])}
+    output = io.from_proto(build(nodes, arrays, {"x": [None, 5]}, {"y": [None, 5]})).graph.outputs[0]
+    assert kind_of(output).value == "classes"
 
 
 def test_columns_on_one_scale_are_judged_on_it() -> None:
@@ -516,14 +557,20 @@ def test_nothing_read_off_loses_nothing() -> None:
     assert found.is_ctc and found.agreement == 1 and found.expected_drop == 0
 
 
-def test_the_blank_may_turn_out_to_be_another_class() -> None:
-    """At first the last class is the most frequent, over all samples the first is."""
+@pytest.mark.parametrize("blank", [0, 2])
+def test_the_blank_may_turn_out_to_be_another_class(blank: int) -> None:
+    """At first the other end's class is the most frequent, over all samples this one is."""
     some, others = np.array([[2, 2, 1, 0, 2]]), np.array([[0, 1, 0, 0, 0]])
+    gone = np.zeros((1, 5), int)
+    if blank:
+        some, others, gone = 2 - some, 2 - others, 2 - gone
     found = ClassAgreement()
     found.add(np.eye(3, dtype=np.float32)[some], np.eye(3, dtype=np.float32)[some])
-    assert found.agreement == 1
-    found.add(np.eye(3, dtype=np.float32)[others], np.eye(3, dtype=np.float32)[np.zeros((1, 5), int)])
-    assert found.agreement == pytest.approx(1 - 1 / 4), "2 1 2 of the first, and 1 of the second, which goes"
+    assert found.is_ctc and found.agreement == 1
+    found.add(np.eye(3, dtype=np.float32)[others], np.eye(3, dtype=np.float32)[gone])
+    assert found.agreement == pytest.approx(1 - 1 / 4), (
+        "three characters of the first, and one of the second, which goes"
+    )
 
 
 def test_labelled_texts_whose_steps_come_first() -> None:
