@@ -24,6 +24,7 @@ import onnxruntime
 import proof_source_fitted as fitted
 import proof_source_frozen as frozen
 import proof_source_further as further
+import proof_source_layers as layers
 import proof_source_models as models
 import proof_source_outside as outside
 import proof_source_programs as programs
@@ -123,12 +124,14 @@ def cases() -> Iterator[Case]:
         yield Case(*found, torch_alone, torch_run)
     for found in (*further.classical_further(), *fitted.classical_fitted(), *tables.classical_tables()):
         yield Case(*found, classical_alone, classical_run)
-    for found in (*further.keras_further(), *fitted.keras_fitted()):
+    for found in (*further.keras_further(), *fitted.keras_fitted(), *layers.keras_layers()):
         yield Case(*found, keras_alone, keras_run)
 
 
 def flat(value: Any) -> list[np.ndarray]:
     """All tensors of an answer, in order."""
+    if value is None:
+        return []
     if isinstance(value, dict):
         return [a for key in value for a in flat(value[key])]
     if isinstance(value, (list, tuple)):

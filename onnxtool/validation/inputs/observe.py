@@ -243,7 +243,7 @@ def _beyond_judging(kind: str, feeds: Feeds, outputs: Mapping[str, Any], facts: 
     """The kind of an input on which a difference is said, and no failure; None where nothing can be learnt from it."""
     if breaks(feeds, outputs, missing=facts.missing):
         return BROKEN
-    return MISSING if kind == "missing" else None
+    return MISSING if kind in ("missing", "values", "extreme values") else None
 
 
 def takes_doubles(specs: Sequence[TensorSpec]) -> bool:

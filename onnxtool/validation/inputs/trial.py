@@ -14,7 +14,7 @@ Effort = Literal["quick", "normal", "thorough"]
 EFFORTS: tuple[Effort, ...] = ("quick", "normal", "thorough")
 EXACTLY = "values of exactly"  # how labels of inputs of one number begin, which the graphs tell
 BROKEN = "not finite"  # the kind of usual numbers for which the reference gives NaN or infinity
-MISSING = "missing, not finite"  # the kind of NaN and infinity for which the reference gives no finite numbers alone
+MISSING = "missing, not finite"  # the kind of NaN, infinity and numbers for which the reference gives no finite numbers
 EMPTY = "empty"  # the kind of inputs of which a dim is 0
 # Seconds that any model has for inputs beyond the usual ones, and the share of the time of the usual ones.
 _SECONDS = {"quick": (1.0, 0.25), "normal": (5.0, 0.5), "thorough": (60.0, 10.0)}

@@ -14,6 +14,7 @@ from tests.validation.inputs.test_counterexample import graph, saved
 TWO = "g (float[b,4] x, float[b,4] z) => (float[b,4] y)"
 ROW = "g (float[b,n] x) => (float[b,n] y)"
 FLAGS = "g (float[b,n] x) => (bool[b,n] y)"
+HALF = "h = Cast <to = 10> (x)  f = Cast <to = 1> (h)  "
 STEP = "s = Constant <value_float = 0.5> ()  z = Constant <value = int8 {0}> ()  "
 
 
@@ -33,6 +34,19 @@ def warnings(tmp_path: Path, head: str, a: str, b: str) -> str:
 )
 def test_a_number_in_the_place_of_nan_is_said(tmp_path: Path, head: str, a: str, b: str) -> None:
     assert "differ on some inputs: some values" in warnings(tmp_path, head, a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "what"),
+    [
+        (HALF + "y = Identity(f)", HALF + "i = IsInf(f)  y = Where(i, x, f)", "values of scale 100,000"),
+        ("p = Mul(x, x)  y = Sqrt(p)", "y = Abs(x)", "values of scale 1e+20"),
+    ],
+)
+def test_what_overflows_in_the_reference_alone_is_said(tmp_path: Path, a: str, b: str, what: str) -> None:
+    said = warnings(tmp_path, ROW, a, b)
+    assert what in said
+    assert "elsewhere they are equal" in said
 
 
 def test_nan_in_the_place_of_infinity_is_not(tmp_path: Path) -> None:
