@@ -131,7 +131,8 @@ def _scale_after(node: ir.Node, data: ir.Value, context: PassContext) -> bool:
         return False
     if affine.scale.size not in (1, weight.shape[1]):
         return False
-    scaled = (weight * affine.scale.reshape(1, -1)).astype(weight.dtype)
+    with np.errstate(over="ignore"):  # what overflows is left as it is
+        scaled = (weight * affine.scale.reshape(1, -1)).astype(weight.dtype)
     if not np.isfinite(scaled).all() or not _affordable(product.inputs[1], weight, scaled, context):
         return False
     assert product.graph is not None
@@ -167,7 +168,8 @@ def _scale_before(node: ir.Node, context: PassContext) -> int:
         affine = constant_affine(scaling, source, context, axis=-1)
         if affine is None or sizes_of(source) != sizes_of(data) or affine.scale.size not in (1, weight.shape[0]):
             continue
-        scaled = (weight * affine.scale.reshape(-1, 1)).astype(weight.dtype)
+        with np.errstate(over="ignore"):
+            scaled = (weight * affine.scale.reshape(-1, 1)).astype(weight.dtype)
         if not np.isfinite(scaled).all() or not _affordable(node.inputs[1], weight, scaled, context):
             return 0
         base = node.inputs[1].name if node.inputs[1] is not None else "weight"

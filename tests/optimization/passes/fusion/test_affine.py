@@ -272,3 +272,11 @@ def test_the_scale_of_an_rms_norm_stays(optimized, power: float, kept: bool) -> 
         exact=False,
     )
     assert ("Mul" in result.after) is kept
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_scale_that_weights_cannot_take_stays(optimized, side: str) -> None:
+    product = {"before": "a = Mul (x, k) y = MatMul (a, w)", "after": "a = MatMul (x, w) y = Mul (a, k)"}[side]
+    weights = {"w": np.full((4, 4), 1e20, np.float32), "k": np.array(1e30, np.float32)}
+    result = optimized(f"g (float[n, 4] x) => (float[n, 4] y) {{ {product} }}", weights=weights, exact=False)
+    assert result.after == {"MatMul": 1, "Mul": 1}
