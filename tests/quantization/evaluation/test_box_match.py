@@ -89,3 +89,22 @@ def test_boxes_of_their_own_keep_their_places() -> None:
     kept = boxes_found(boxes, moved)
     assert kept is not None and kept.shape == (4, 10) and not kept[1, 3] and kept.sum() == 39
     assert form_of(boxes.reshape(-1, 4).T) == "corners"
+
+
+@pytest.mark.parametrize(
+    ("columns", "form"),
+    [
+        ([[5.0, 9.0], [5.0, 9.0], [4.0, 6.0], [4.0, 6.0]], "middle"),
+        ([[5.0, 9.0], [5.0, 9.0], [4.0, 40.0], [4.0, 6.0]], None),  # far out of the picture
+        ([[5.0, 9.0], [5.0, 9.0], [4.0, 6.0], [4.0, 40.0]], None),
+        ([[5.0, 9.0], [5.0, 9.0], [4.0, 0.0], [4.0, 6.0]], None),  # no width
+        ([[-0.1, 9.0], [5.0, 9.0], [0.1, 6.0], [4.0, 6.0]], None),  # a middle beside the picture
+        ([[5.0, 9.0], [-0.1, 9.0], [4.0, 6.0], [0.1, 6.0]], None),
+        ([[0.5, 9.0], [0.5, 9.0], [1.5, 6.0], [1.5, 6.0]], "corners"),
+    ],
+)
+def test_a_middle_with_sizes_lies_in_the_picture(columns: list[list[float]], form: str | None) -> None:
+    values = np.array(columns)
+    if form == "corners":
+        values[2:] = values[:2] + values[2:]
+    assert form_of(values) == form

@@ -68,6 +68,17 @@ def test_rows_are_matched_whatever_their_order() -> None:
     assert len(known.match(samples[0], samples[1]).rows["boxes"][0]) == 0
 
 
+def test_boxes_at_whole_numbers_may_move_a_little() -> None:
+    for offset in (0, 1):
+        lead = np.zeros((6, offset))
+        table = np.concatenate([lead, np.round(found(6)), np.arange(6)[:, None] % 2], 1)
+        known = Detections.of(io.from_proto(graph_of(("y",))).graph, [{"y": table.astype(np.float32)}])
+        assert known is not None and known.offset == offset
+        moved = table.copy()
+        moved[:, offset : offset + 4] += 1
+        assert len(known.match({"y": table}, {"y": moved}).rows["y"][0]) == 6
+
+
 def test_another_class_or_place_is_not_the_same() -> None:
     sample = rows(5)
     known = opened([sample, rows(7, 3)])

@@ -178,6 +178,7 @@ def test_knows_what_an_output_is_for(op: str, rank: int, name: str, expected: st
         ("Conv Relu", 64, (8, 64, 5, 5), "values"),  # a map
         ("Conv Relu Squeeze", 1, (8, 64, 64), "values"),  # distances: the last dim is no channel
         ("Gemm Relu", 63, (8, 63), "values"),
+        ("Gemm", 64, (8, 64), "linear"),
         ("Gemm Relu", 1, (8, 1), "values"),
         ("Relu", 1, (8, 1), "values"),
         ("Exp Relu", 1, (8, 1), "values"),
