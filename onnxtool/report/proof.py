@@ -8,6 +8,7 @@ from dataclasses import dataclass
 ODD_MASK = "a mask that holds "  # and a number that is neither 0 nor 1
 KINDS = {
     "size": "other sizes",
+    "empty": "sizes of 0",
     "values": "other values",
     "mask": "masks",
     "empty mask": "masks that leave nothing in",
@@ -16,6 +17,7 @@ KINDS = {
     "rows": "table rows",
     "thresholds": "at thresholds",
     "missing": "not finite",
+    "missing, not finite": "not finite, for which the reference gives no numbers",
     "missing rows": "nothing but NaN in places",
     "text": "other texts",
     "branch": "for branches",
