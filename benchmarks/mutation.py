@@ -109,6 +109,13 @@ PARTS: dict[str, tuple[str, ...]] = {
     "quantization/search/time_budget.py": ("quantization/search/test_time_budget.py",),
     "quantization/search/choice.py": ("quantization/search/test_choice.py",),
     "quantization/search/side_by_side.py": ("quantization/search/test_side_by_side.py",),
+    "quantization/search/stages.py": (
+        "quantization/search/test_stages.py",
+        "quantization/search/test_stage_choices.py",
+        "quantization/search/test_choice.py",
+    ),
+    "quantization/search/accuracy_repair.py": ("quantization/search/test_accuracy_repair.py",),
+    "runtime/empty_inputs.py": ("runtime/test_empty_inputs.py",),
     "quantization/search/opened_candidates.py": ("quantization/search/test_opened_candidates.py",),
     "quantization/search/evaluator.py": ("quantization/search/test_evaluator.py",),
     "quantization/search/limits.py": ("quantization/search/test_stages.py",),

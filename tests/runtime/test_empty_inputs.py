@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import InputError
 from onnxtool.optimization.optimize import optimize
+from onnxtool.runtime.empty_inputs import aborts_when_empty, refuse_empty
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.validation.equivalence.compare import compare
 
@@ -55,6 +56,19 @@ def test_what_would_end_the_process_is_refused(kind: str, inside: bool, form: st
     with pytest.raises(InputError, match=f"'x' has shape .2, 0, 3.*{kind}"):
         runner.run({"x": np.zeros((2, 0, 3), np.float32)})
     assert next(iter(runner.run({"x": np.zeros((2, 1, 3), np.float32)}).values())).shape == (2, 1, 1, 4)
+
+
+def test_a_file_that_is_gone_is_taken_for_one_that_aborts(tmp_path: Path) -> None:
+    assert aborts_when_empty(tmp_path / "gone.onnx")
+    (tmp_path / "name first").write_bytes(b"LSTM and more")
+    assert aborts_when_empty(tmp_path / "name first") == "LSTM"
+    (tmp_path / "other").write_bytes(b"RNN")
+    assert aborts_when_empty(tmp_path / "other") == "" == aborts_when_empty(b"RNN")
+
+
+def test_sequences_are_no_empty_inputs() -> None:
+    refuse_empty({"s": [], "x": np.zeros(2)}, "GRU")  # type: ignore[dict-item]
+    refuse_empty({"x": np.zeros(0)}, "")
 
 
 def test_what_takes_empty_inputs_gets_them() -> None:

@@ -1,0 +1,165 @@
+"""Which candidates a stage goes on with, and what the search says in the end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search import stages as module
+from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.stages import Outcome
+from onnxtool.report.latency import LatencyRatio
+from tests.quantization.search.test_stages import Lab, named, search
+
+WIDE: Any = dict.fromkeys("abcd", "static")
+
+
+def names(trials: list[Trial]) -> list[str]:
+    return [t.name for t in trials]
+
+
+def test_the_fastest_are_those_that_were_timed_and_are_in_the_race() -> None:
+    lab = Lab(slow=(0.6, 30, 30), fast=(0.4, 30, 30), noted=(0.3, 30, 30), untimed=(0.2, 30, 30), gone=(0.1, 30, 30))
+    lab.trials[2].note, lab.trials[3].latency = "it does not load", None
+    found: Any = search(lab)
+    found.replaced = [lab.trials[4]]
+    assert names(found._fastest(9)) == ["fast", "slow"] and names(found._fastest(1)) == ["fast"]
+    assert names(found._fastest(9, [lab.trials[0]])) == ["slow"]
+
+
+def test_of_the_equally_fast_the_one_that_is_known_to_be_accurate_comes_first() -> None:
+    lab = Lab(unknown=(0.5, 30, 30), noisy=(0.5, 10, 10), quiet=(0.5, 40, 40))
+    for trial in lab.trials[1:]:
+        lab.look(trial)
+    assert names(search(lab)._fastest(9)) == ["quiet", "noisy", "unknown"]
+
+
+def test_promising_are_the_fastest_broken_the_fastest_wide_and_the_winner() -> None:
+    lab = Lab(narrow=(0.3, 10, 10), lost=(0.2, 3, 3), wide=(0.5, 30, 30), best=(0.45, 36, 36), slow=(0.6, 10, 10))
+    lab.trials[2].recipe = QuantRecipe(plan=WIDE)
+    assert names(search(lab)._promising()) == ["narrow", "wide", "best"]
+    lab = Lab(best=(0.45, 36, 36))
+    assert names(search(lab)._promising()) == ["best"], "each once"
+    lab = Lab(broken=(0.455, 10, 10), best=(0.459, 36, 36))
+    assert names(search(lab)._promising()) == ["broken", "best"]
+    lab.trials[1].recipe = QuantRecipe(plan={"a": "static", "b": "static"})
+    assert names(search(lab)._promising()) == ["best"], "the broken one is not clearly faster, and half as wide"
+
+
+@pytest.mark.parametrize(
+    ("db", "tried"), [(35.0, []), (34.9, ["known"]), (10.0, ["known"])], ids=["accurate", "within", "broken"]
+)
+def test_what_is_accurate_enough_is_not_conditioned(
+    db: float, tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(known=(0.5, db, db))
+    asked: list[Any] = []
+
+    def condition(_: Any, trial: Trial, *__: Any, linear: bool) -> Trial:
+        asked.append((trial.name, linear))
+        return Trial("better", trial.recipe)
+
+    monkeypatch.setattr(module, "condition", condition)
+    monkeypatch.setattr(module, "share_of_linear", lambda *_: 0.11)
+    found: Any = search(lab)
+    found._condition()
+    assert [name for name, _ in asked] == tried and all(linear for _, linear in asked)
+    assert names(found.replaced) == tried, "what a better one replaces is out of the race"
+    found.static_possible = False
+    found._condition()
+    assert len(asked) == len(tried), "without data nothing is conditioned"
+
+
+def test_a_linear_layer_of_little_work_is_not_smoothed_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def condition(_: Any, trial: Trial, *__: Any, linear: bool) -> Trial:
+        asked.append(linear)
+        return trial
+
+    monkeypatch.setattr(module, "condition", condition)
+    monkeypatch.setattr(module, "share_of_linear", lambda *_: 0.1)
+    lab = Lab(known=(0.5, 10, 10), fused=(0.51, 10, 10))
+    lab.trials[1].recipe = QuantRecipe(plan=WIDE, fuse="all")
+    found: Any = search(lab)
+    found._condition()
+    assert asked == [False, False] and found.replaced == []
+    lab.trials[1].recipe = QuantRecipe(plan=lab.trials[0].recipe.plan, fuse="all")
+    asked.clear()
+    found._condition()
+    assert len(asked) == 1, "fused operators do not change what rounding costs"
+
+
+class Chosen:
+    """The last choice among candidates; what was timed again is noted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, lab: Lab, *, in_time: bool = True) -> None:
+        self.again: list[list[str]] = []
+        lab.clock = SimpleNamespace(allows=lambda *_: in_time, left=1.0, cuts=[])
+        lab.reference = None  # type: ignore[attr-defined]
+        lab.time_again = lambda close, *_: self.again.append(names(close))  # type: ignore[attr-defined]
+        for name in ("compacted", "compacted_unjudged"):
+            monkeypatch.setattr(module, name, lambda _, winner, *__: winner)
+        monkeypatch.setattr(module, "undominated", lambda _, winner, *__: winner)
+        self.lab, self.search = lab, search(lab, sure=True)
+
+    def run(self) -> Outcome:
+        return self.search._choose()
+
+
+def spread(trial: Trial, low: float, high: float) -> None:
+    trial.latency = LatencyRatio((low + high) / 2, low, high, 1.0, (low + high) / 2, 1)
+
+
+def test_the_leaders_are_timed_again_and_the_fastest_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(best=(0.5, 36, 36), near=(0.56, 36, 36), far=(0.57, 36, 36), broken=(0.45, 10, 10))
+    for trial in lab.trials:
+        trial.recipe = QuantRecipe(plan={trial.name: "static"})
+    chosen = Chosen(monkeypatch, lab)
+    outcome = chosen.run()
+    assert named(outcome.best) == "best" and outcome.verdict == "" and chosen.again == [["best", "near"]]
+    assert outcome.smallest is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "in_time", "written"),
+    [
+        (0.97, 0.999, True, True),
+        (0.97, 1.0, True, False),
+        (1.01, 1.03, True, False),
+        (0.93, 0.949, False, True),
+        (0.97, 0.999, False, False),
+    ],
+)
+def test_nothing_is_written_unless_it_is_surely_faster(
+    low: float, high: float, in_time: bool, written: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(only=(0.9, 36, 36))
+    spread(lab.trials[0], low, high)
+    outcome = Chosen(monkeypatch, lab, in_time=in_time).run()
+    assert (outcome.best is not None) == written
+    assert bool(outcome.verdict) != written
+    assert named(outcome.smallest) == (None if written else "only"), "it may be wanted for its size"
+
+
+def test_where_nothing_keeps_the_budget_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = Chosen(monkeypatch, Lab(broken=(0.5, 10, 10)))
+    outcome = chosen.run()
+    assert outcome.best is None and outcome.verdict == "no recipe keeps the accuracy budget" and chosen.again == []
+    chosen.lab.clock.cuts = ["the repair of accuracy"]
+    assert chosen.run().verdict.endswith(", of the 1 tried within the time limit")
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_one_family_is_tried_however_short_the_time(timed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "whole_model_plans", lambda *_: [("static", WIDE)])
+    lab = Lab(known=(0.5, 30, 30), other=(0.5, 30, 30))
+    lab.trials[0].latency = None
+    if not timed:
+        lab.trials[1].latency = None
+    lab.clock.allows = lambda *_: False
+    search(lab)._families()
+    assert bool(lab.tried) != timed
