@@ -101,8 +101,9 @@ class Chosen:
         lab.clock = SimpleNamespace(allows=lambda *_: in_time, left=1.0, cuts=[])
         lab.reference = None  # type: ignore[attr-defined]
         lab.time_again = lambda close, *_: self.again.append(names(close))  # type: ignore[attr-defined]
+        self.smaller: list[str] = []
         for name in ("compacted", "compacted_unjudged"):
-            monkeypatch.setattr(module, name, lambda _, winner, *__: winner)
+            monkeypatch.setattr(module, name, lambda _, winner, *__, name=name: self.smaller.append(name) or winner)
         monkeypatch.setattr(module, "undominated", lambda _, winner, *__: winner)
         self.lab, self.search = lab, search(lab, sure=True)
 
@@ -139,7 +140,9 @@ def test_nothing_is_written_unless_it_is_surely_faster(
 ) -> None:
     lab = Lab(only=(0.9, 36, 36))
     spread(lab.trials[0], low, high)
-    outcome = Chosen(monkeypatch, lab, in_time=in_time).run()
+    chosen = Chosen(monkeypatch, lab, in_time=in_time)
+    outcome = chosen.run()
+    assert chosen.smaller == ["compacted" if in_time else "compacted_unjudged"]
     assert (outcome.best is not None) == written
     assert bool(outcome.verdict) != written
     assert named(outcome.smallest) == (None if written else "only"), "it may be wanted for its size"
@@ -163,3 +166,27 @@ def test_one_family_is_tried_however_short_the_time(timed: bool, monkeypatch: py
     lab.clock.allows = lambda *_: False
     search(lab)._families()
     assert bool(lab.tried) != timed
+
+
+@pytest.mark.parametrize(("heavy", "timed"), [(True, [True, False, False, False]), (False, [False] * 4)])
+def test_ways_to_choose_ranges_are_tried_until_one_loses_next_to_nothing(
+    heavy: bool, timed: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where building takes long, the first is timed as well: it is one of the families."""
+    monkeypatch.setattr(module, "natural_plan", lambda _: WIDE)
+    monkeypatch.setattr(module, "weight_count", lambda _: 20_000_001 if heavy else 20_000_000)
+    lab, asked = Lab(), list[tuple[str, float, bool]]()
+    noise = iter([20, 30, 25, 28])
+
+    def try_out(name: str, recipe: QuantRecipe, *, timed: bool) -> Trial:
+        asked.append((recipe.method, recipe.coverage, timed))
+        lab.known[name] = (0.5, found := next(noise), found)
+        return lab.made(name, recipe)
+
+    lab.try_out = try_out  # type: ignore[method-assign, assignment]
+    found: Any = search(lab)
+    found.nodes = [object()]
+    found._method()
+    methods = [("minmax", 1.0), ("mse", 1.0), ("percentile", 0.9999), ("percentile", 0.99999)]
+    assert asked == [(*method, one) for method, one in zip(methods, timed, strict=True)]
+    assert (found.base.method, found.base.coverage) == ("mse", 1.0)
