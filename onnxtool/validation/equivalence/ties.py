@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -67,6 +67,7 @@ class TiedScores:
         open: makes two Runners of the reference that give these tensors too, with other roundings.
     """
 
+    of_inputs: ClassVar[bool] = False  # an input that is searched as it is may tie too
     choices: Mapping[str, Choice]
     open: Callable[[list[str]], tuple[Runner, Runner]]
     _runners: tuple[Runner, Runner] | None = field(default=None, repr=False)
@@ -82,8 +83,9 @@ class TiedScores:
         choice = self.choices.get(name)
         if choice is None:
             return 0
-        if choice.scores in feeds:  # an input is searched as it is
-            return tied(feeds[choice.scores], feeds[choice.scores], a, b, choice)
+        if choice.scores in feeds:  # nothing rounds an input: of equal numbers ONNX says which is chosen
+            given = feeds[choice.scores]
+            return tied(given, given, a, b, choice) if self.of_inputs else 0
         try:
             if self._runners is None:
                 self._runners = self.open(sorted({c.scores for c in self.choices.values() if c.scores not in feeds}))
@@ -110,6 +112,7 @@ class ConfirmedTies(TiedScores):
         source: the reference.
     """
 
+    of_inputs: ClassVar[bool] = True
     source: Runner | None = None
 
     def excused(self, feeds: Feeds, name: str, a: np.ndarray, b: np.ndarray) -> int:

@@ -249,11 +249,18 @@ def test_inputs_are_nudged_by_steps_of_their_own_size() -> None:
     assert 0 < small <= 9 * eps * 1e-3
 
 
-def test_an_input_is_searched_as_it_is() -> None:
+def test_an_input_ties_where_a_source_confirms_it_and_not_among_graphs() -> None:
     def never(_: list[str]) -> Any:
         raise AssertionError
 
-    ties = TiedScores({"best": Choice("x", -1, False)}, never)
-    feeds = {"x": np.float32([[1, 1, 0]])}
-    assert ties.excused(feeds, "best", indices(0), indices(1)) == 1
-    assert ties.excused(feeds, "best", indices(0), indices(2)) == 0
+    class Last:
+        inputs = outputs = ()
+
+        def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {"best": feeds["x"].shape[1] - 1 - np.argmax(feeds["x"][:, ::-1], axis=1)}
+
+    choice, feeds = {"best": Choice("x", -1, False)}, {"x": np.float32([[1, 1, 0]])}
+    source: Any = Last()
+    assert ConfirmedTies(choice, never, source=source).excused(feeds, "best", indices(1), indices(0)) == 1
+    assert ConfirmedTies(choice, never, source=source).excused(feeds, "best", indices(1), indices(2)) == 0
+    assert TiedScores(choice, never).excused(feeds, "best", indices(1), indices(0)) == 0
