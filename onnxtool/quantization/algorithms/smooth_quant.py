@@ -64,7 +64,13 @@ def smoothable(graph: ir.Graph) -> list[Group]:
         group = groups.setdefault(source, Group(source))
         group.nodes.append(node)
         group.channels = weight.shape[_rows(node)]
-    return list(groups.values())
+    return [group for group in groups.values() if _has_own_weights(group)]
+
+
+def _has_own_weights(group: Group) -> bool:
+    """False where layers that read another tensor share a weight: each tensor would need a copy of its own."""
+    weights = [node.inputs[1] for node in group.nodes]
+    return all(use.node in group.nodes for weight in weights if weight is not None for use in weight.uses())
 
 
 def smoothing_scales(extremes: np.ndarray, weights: Sequence[np.ndarray], alpha: float) -> np.ndarray:
@@ -202,9 +208,12 @@ def _norm_steps(node: ir.Node, channels: int) -> list[_Step] | None:
 
 
 def _linear_steps(node: ir.Node, channels: int) -> list[_Step] | None:
-    weight = float_constant(node.inputs[1])
+    value = node.inputs[1]
+    weight = float_constant(value)
     if weight is None or weight.ndim != 2 or weight.shape[1 - _rows(node)] != channels:
         return None
+    if value is not None and any(use.node is not node for use in value.uses()):
+        return None  # it would need a copy of its own
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None and not _is_vector(bias, channels):
         return None

@@ -14,7 +14,7 @@ from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.quantization.algorithms.preprocessing import channel_extremes, conditioned
-from onnxtool.quantization.algorithms.smooth_quant import smoothing_scales
+from onnxtool.quantization.algorithms.smooth_quant import smooth, smoothable, smoothing_scales
 from onnxtool.quantization.apply_recipe import apply, calibrate
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe
@@ -182,3 +182,26 @@ def test_auto_smooths_where_accuracy_is_short(tmp_path: Path, data: dict[str, np
     assert first.fidelity is not None and before.fidelity is not None
     assert first.fidelity.channel_db > before.fidelity.channel_db + 3
     assert "smooth" in report.summary
+
+
+@pytest.mark.parametrize("shared", ["", "read", "made"])
+def test_a_weight_that_two_layers_share_is_not_copied(shared: str) -> None:
+    """Layers of one weight (ALBERT and its kin), of which smoothing would make as many as there are layers."""
+    up, down, other = weights(WIDTH, WIDTH), weights(WIDTH, WIDTH), weights(WIDTH, WIDTH)
+    names = {"": ("up", "down", "other"), "read": ("up", "down", "down"), "made": ("up", "down", "up")}[shared]
+    nodes = [
+        node("MatMul", ["x", names[0]], ["a"]),
+        node("Relu", ["a"], ["b"]),
+        node("MatMul", ["b", names[1]], ["c"]),
+        node("Sigmoid", ["c"], ["d"]),
+        node("MatMul", ["d", names[2]], ["y"]),
+    ]
+    arrays = {name: array for name, array in {"up": up, "down": down, "other": other}.items() if name in names}
+    prepared = prepare(io.from_proto(build(nodes, arrays, {"x": ["n", WIDTH]}, {"y": ["n", WIDTH]})))
+    found = [g.value.name for g in smoothable(prepared.graph)]
+    assert found == {"": ["x", "b", "d"], "read": ["x"], "made": ["b"]}[shared]
+    extremes = {name: np.linspace(1, 50, WIDTH).tolist() for name in ("x", "b", "d")}
+    before = {v.name for v in prepared.graph.initializers.values()}
+    divided = smooth(prepared, extremes, 0.5)
+    assert ("b" in divided) == (shared == "")
+    assert ({v.name for v in prepared.graph.initializers.values()} == before) == (shared != "")
