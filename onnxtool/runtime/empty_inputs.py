@@ -67,6 +67,6 @@ def refuse_empty(feeds: Mapping[str, np.ndarray], aborting: str) -> None:
     empty = next((name for name, a in feeds.items() if isinstance(a, np.ndarray) and not a.size), None)
     if aborting and empty is not None:
         raise InputError(
-            f"{empty!r} has shape {list(feeds[empty].shape)}, which holds nothing; the model has a {aborting}, for "
-            "which the runtime would end the whole process. Give at least one."
+            f"{empty!r} has shape {list(feeds[empty].shape)}, which holds nothing: the runtime's {aborting} would end "
+            "the whole process on it. Give at least one."
         )
