@@ -165,4 +165,4 @@ def test_every_small_size_is_tried_for_a_program() -> None:
     assert len(made) - len({(s.dims["b"], s.dims["n"]) for s in made}) <= 1  # the usual sizes come from either side
     assert [s.label for s in made][: len(list(sizes_to_try(found, [])))] == [s.label for s in sizes_to_try(found, [])]
     assert 19 not in {s.dims["b"] for s in sizes_to_try(found, [])}
-    assert {s.dims["n"] for s in sizes_to_try(dims(batches=0), [], every=True)} >= set(range(1, 81))
+    assert {s.dims["n0"] for s in sizes_to_try(dims(batches=0), [], every=True)} >= set(range(1, 81))
