@@ -156,19 +156,23 @@ def classical_fitted() -> Iterator[Further]:
     yield "fitted: LightGBM, stopped early", best_of, {}, usual
 
 
+def keras_model(shape: tuple[int | None, ...], body: Callable[[Any], Any], dtype: str = "float32") -> Callable[[], Any]:
+    """What makes a functional model whose input is x."""
+
+    def make() -> Any:
+        import keras
+
+        keras.utils.set_random_seed(0)
+        given = keras.Input(shape, name="x", dtype=dtype)
+        return keras.Model(given, body(given))
+
+    return make
+
+
 def keras_fitted() -> Iterator[Further]:
     """Functional models whose input is x."""
-    import keras
     import tensorflow as tf
     from keras import layers, ops
-
-    def model(shape: tuple[int | None, ...], body: Callable[[Any], Any], dtype: str = "float32") -> Callable[[], Any]:
-        def make() -> Any:
-            keras.utils.set_random_seed(0)
-            given = layers.Input(shape, name="x", dtype=dtype)
-            return keras.Model(given, body(given))
-
-        return make
 
     class Counter(layers.Layer):
         """Counts its calls."""
@@ -287,4 +291,4 @@ def keras_fitted() -> Iterator[Further]:
         ((None,), of_ids, ids, "int32"),
     ):
         for name, body in bodies.items():
-            yield f"Keras fitted: {name}", model(shape, body, dtype), {}, inputs
+            yield f"Keras fitted: {name}", keras_model(shape, body, dtype), {}, inputs

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from proof_source_fitted import keras_model as model
 from proof_source_frozen import Further
 
 RANDOM = np.random.default_rng(41)
@@ -19,17 +20,8 @@ def _normal(*shape: int, scale: float = 1.0) -> np.ndarray:
 
 def keras_layers() -> Iterator[Further]:
     """Functional models whose input is x."""
-    import keras
     import tensorflow as tf
     from keras import layers, ops
-
-    def model(shape: tuple[int | None, ...], body: Callable[[Any], Any], dtype: str = "float32") -> Callable[[], Any]:
-        def make() -> Any:
-            keras.utils.set_random_seed(0)
-            given = layers.Input(shape, name="x", dtype=dtype)
-            return keras.Model(given, body(given))
-
-        return make
 
     def own(call: Callable[..., Any], **made: Callable[[], Any]) -> Any:
         """A layer of one function, with what belongs to it."""

@@ -8,7 +8,7 @@ import numpy as np
 
 OVERLAP = 0.75  # of both; in the middle of the 0.5 to 0.95 that COCO's mean average precision counts
 _MOSTLY = 0.99
-_COLUMNS = 4  # of a box
+BOX = 4  # columns
 _ACTED_ON = 0.3  # a score, from which on people look at a box
 _LEAST_BOXES = 8  # that tell by their numbers that they are corners
 
@@ -77,9 +77,9 @@ def counting_boxes(outputs: Mapping[str, np.ndarray], scores: Mapping[str, np.nd
     """
     found = {}
     for name, values in outputs.items():
-        if values.dtype.kind != "f" or values.ndim not in (2, 3) or values.shape[-1] != _COLUMNS:
+        if values.dtype.kind != "f" or values.ndim not in (2, 3) or values.shape[-1] != BOX:
             continue
-        if values.size < _LEAST_BOXES * _COLUMNS:
+        if values.size < _LEAST_BOXES * BOX:
             continue
         if form_of(_as_columns(values)) == "corners" and not (np.diff(values, axis=-1) >= 0).all():
             found[name] = _looked_at(name, outputs, scores)
@@ -93,7 +93,7 @@ def boxes_found(expected: np.ndarray, actual: np.ndarray) -> np.ndarray | None:
 
 
 def _as_columns(boxes: np.ndarray) -> np.ndarray:
-    return np.moveaxis(boxes, -1, 0).reshape(_COLUMNS, -1)
+    return np.moveaxis(boxes, -1, 0).reshape(BOX, -1)
 
 
 def _looked_at(name: str, outputs: Mapping[str, np.ndarray], scores: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.quantization.evaluation.box_match import OVERLAP, form_of, overlaps
+from onnxtool.quantization.evaluation.box_match import BOX, OVERLAP, form_of, overlaps
 
 Outputs = Mapping[str, np.ndarray]
-_BOX = 4  # columns
 _OFFSETS = (0, 1)  # of a box in its row: some exporters write the sample's number before it
 
 
@@ -57,7 +56,7 @@ class Detections:
         for name in behind:
             for offset in _OFFSETS:
                 boxes = [o[name] for o in outputs]
-                if any(a.dtype.kind != "f" or a.ndim < 2 or a.shape[-1] < _BOX + offset for a in boxes):
+                if any(a.dtype.kind != "f" or a.ndim < 2 or a.shape[-1] < BOX + offset for a in boxes):
                     continue
                 together = np.concatenate([a.reshape(-1, a.shape[-1]) for a in boxes])
                 form = form_of(together[_areas(together, offset) != 0].T[offset:]) if len(together) else None
@@ -66,7 +65,7 @@ class Detections:
                     found = cls((name, *others), offset, form, np.zeros(0, bool))
                     tables = np.concatenate([found._table(o) for o in outputs])
                     whole = (tables == np.round(tables)).all(axis=0)
-                    whole[1 + offset : 1 + offset + _BOX] = False
+                    whole[1 + offset : 1 + offset + BOX] = False
                     return cls(found.names, offset, form, whole)
         return None
 
@@ -74,7 +73,7 @@ class Detections:
         """Each row of the float model with the candidate's that overlaps with it best, by 0.75 or more."""
         right, wrong = self._table(expected), self._table(actual)
         first = 1 + self.offset
-        shared = overlaps(right[:, first : first + _BOX].T, wrong[:, first : first + _BOX].T, self.form)
+        shared = overlaps(right[:, first : first + BOX].T, wrong[:, first : first + BOX].T, self.form)
         same = (right[:, None, self.whole] == wrong[None, :, self.whole]).all(axis=-1)
         shared = np.where(same, shared, 0.0)
         pairs = []
@@ -103,7 +102,7 @@ class Detections:
 
 def _areas(rows: np.ndarray, offset: int) -> np.ndarray:
     """Something that is zero for a box of zeros."""
-    return np.asarray(np.abs(rows[:, offset : offset + _BOX]).sum(axis=1))
+    return np.asarray(np.abs(rows[:, offset : offset + BOX]).sum(axis=1))
 
 
 def _fits(output: np.ndarray, boxes: np.ndarray) -> bool:

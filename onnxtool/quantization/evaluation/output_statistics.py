@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnxtool.quantization.evaluation.box_match import boxes_found, boxes_kept
+from onnxtool.quantization.evaluation.box_match import BOX, boxes_found, boxes_kept
 from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
 from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis, columns_of
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
@@ -19,7 +19,6 @@ from onnxtool.validation.equivalence.difference import Difference
 from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 _MOST_TARGETS = 64
-_BOX = 4  # columns of a box
 
 
 @dataclass
@@ -101,10 +100,10 @@ class OutputStatistics:
         a, b = columns_of(right), columns_of(actual)
         scores = np.broadcast_to(self.scores, len(a)).copy()
         # What one Sigmoid makes (a mask over frequencies, frame by frame) are scores all over, and not boxes.
-        may_be_boxes = right.ndim == 3 and self.kind is not OutputKind.SCORES and scores[_BOX:].any()
+        may_be_boxes = right.ndim == 3 and self.kind is not OutputKind.SCORES and scores[BOX:].any()
         matching = boxes_kept(a, b) if may_be_boxes else None
         if matching is not None:
-            scores[:_BOX] = False
+            scores[:BOX] = False
         if not scores.any():
             return
         self.found.add(a[scores], b[scores], True if matching is None else matching)

@@ -62,7 +62,7 @@ class Trial:
     operators: Mapping[str, int] = field(default_factory=dict, repr=False)
     spare: int = 0
 
-    @cached_property
+    @property
     def integers(self) -> QuantRecipe:
         """What decides its accuracy: fused operators compute what their parts do."""
         return replace(self.recipe, fuse="")

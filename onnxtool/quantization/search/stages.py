@@ -233,10 +233,9 @@ class RecipeSearch:
         conditioned: list[QuantRecipe] = []
         for trial in self._promising() if self.static_possible else []:
             # Fused operators do not change what rounding costs.
-            integers = replace(trial.recipe, fuse="")
-            if integers in conditioned:
+            if trial.integers in conditioned:
                 continue
-            conditioned.append(integers)
+            conditioned.append(trial.integers)
             accurate = trial.fidelity is not None and trial.fidelity.channel_db >= _ACCURATE_DB
             if not (accurate and self._keeps(trial)):
                 linear = share_of_linear(self.nodes, self.cost) > MINOR
