@@ -58,7 +58,7 @@ def listed_numbers(node: ir.Node) -> list[float]:
         found += [] if value is None else value[:_MOST] if isinstance(value, (list, tuple)) else [value]
     if node.op_type == "Equal" and node.domain in STANDARD:
         for value in node.inputs:
-            array = constant_array(value) if value is not None and _fits(value, _MOST) else None
+            array = _constant(value, _MOST)
             if array is not None and array.dtype.kind in "iuf":
                 found += array.reshape(-1).tolist()
     return [v for v in found if np.isfinite(v)]
@@ -73,10 +73,15 @@ def point_rows(node: ir.Node) -> list[np.ndarray]:
         if count > 0 and len(vectors) % count == 0:
             found.append(np.asarray(vectors, np.float64).reshape(count, -1))
     for value in node.inputs if node.op_type in ("Sub", "CDist") else ():
-        array = constant_array(value) if value is not None and _fits(value, _MOST_NUMBERS) else None
+        array = _constant(value, _MOST_NUMBERS)
         if array is not None and array.dtype.kind == "f" and array.ndim and array.size:
             found.append(array.reshape(-1, array.shape[-1]).astype(np.float64))
     return [rows for rows in found if rows.shape[1] > 1 and np.isfinite(rows).all()]
+
+
+def _constant(value: ir.Value | None, most: int) -> np.ndarray | None:
+    """The array behind a constant value; None for anything else, and where it has more elements: they are not read."""
+    return constant_array(value) if value is not None and _fits(value, most) else None
 
 
 def _fits(value: ir.Value, most: int) -> bool:
@@ -113,7 +118,7 @@ def rounding_steps(node: ir.Node) -> list[float]:
 
 
 def _numbers(value: ir.Value | None) -> list[float]:
-    array = constant_array(value) if value is not None else None
+    array = _constant(value, _SMALL)
     small = array is not None and array.dtype.kind in "fV" and array.size <= _SMALL
     return [float(v) for v in array.reshape(-1)] if array is not None and small else []
 
