@@ -26,7 +26,7 @@ from onnxtool.model.ir.queries import operator_counts
 from onnxtool.optimization.equivalence import is_random
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT, create_session
+from onnxtool.runtime.session.session import EXACT, create_session
 
 
 @dataclass(frozen=True)

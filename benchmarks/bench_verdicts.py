@@ -18,8 +18,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from onnxtool.report.bench import Latency
-from onnxtool.validation.benchmark.bench import bench
+from onnxtool.benchmark.bench import bench
+from onnxtool.report.measurement.bench import Latency
 
 DIGITS = Path(__file__).parent.parent / "fixtures" / "digits_cnn.onnx"
 

@@ -25,8 +25,8 @@ import onnxruntime
 from onnx.backend.test.case.node import collect_testcases
 
 from onnxtool.errors import OnnxToolError
+from onnxtool.lint.check import check
 from onnxtool.report.check import Severity
-from onnxtool.validation.lint.check import check
 
 
 def models(scratch: Path) -> Iterator[tuple[str, Path]]:

@@ -11,10 +11,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from onnxtool.equality.compare_runners import compare_runners, probe_feeds
 from onnxtool.model.domains import input_domains
 from onnxtool.model.io import load
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validation.equivalence.compare_runners import compare_runners, probe_feeds
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxtool.runtime.session import SessionOptions, create_session
-from onnxtool.runtime.timing import measure, ratio
+from onnxtool.runtime.session.session import SessionOptions, create_session
+from onnxtool.runtime.timing.timing import measure, ratio
 
 F = np.float32
 HEAD = (

@@ -28,10 +28,10 @@ from onnx import numpy_helper
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.fuzz_models import ACTIVATIONS, Graph, random_model
+from onnxtool.equality.compare import compare
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.optimization.pipeline import optimize_model
-from onnxtool.validation.equivalence.compare import compare
 
 Fault = Callable[[onnx.ModelProto, Graph, np.random.Generator], bool]
 _SIZES = ((2, 16), (1, 9), (5, 23), (3, 1), (1, 45), (17, 5))

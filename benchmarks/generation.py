@@ -23,8 +23,8 @@ from onnxtool.generation.bench import bench_bundles
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.convert import convert_text_model
 from onnxtool.generation.decoder import Decoder
-from onnxtool.generation.perplexity import load_text, perplexity, ratio
-from onnxtool.generation.quantize import quantize_bundle
+from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio
+from onnxtool.generation.quantization.quantize import quantize_bundle
 from onnxtool.generation.reference import Reference
 from onnxtool.generation.source import open_source
 from onnxtool.generation.tokenizer import BundleTokenizer

@@ -19,11 +19,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtool.runtime.fused_node_names import label
 from onnxtool.runtime.probes import runnable_feeds
-from onnxtool.runtime.profile import profile
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.fused_node_names import label
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.profile import profile
 
 _RUNS = 10
 

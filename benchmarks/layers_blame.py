@@ -21,13 +21,13 @@ import onnx
 from onnx import numpy_helper
 
 import onnxtool
+from onnxtool.equality.layers.compare_layers import compare_layers
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.model.domains import input_domains
 from onnxtool.model.io import load
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
-from onnxtool.validation.layers.compare_layers import compare_layers
+from onnxtool.runtime.session.session import EXACT
 
 # Nodes that read a weight only for its shape or type are not damaged by its content.
 _INDIFFERENT = ("Shape", "CastLike", "Size")

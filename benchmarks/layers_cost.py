@@ -68,13 +68,13 @@ def twin(source: Path, target: Path) -> None:
 
 def measure(kind: str, a: Path, b: Path, batch: int, length: int) -> dict[str, float]:
     """One measurement, in this process: seconds, peak bytes, bytes before."""
+    from onnxtool.equality.layers.compare_layers import compare_layers
+    from onnxtool.equality.rule.tolerance import Tolerance
     from onnxtool.model.domains import input_domains
     from onnxtool.model.io import load
     from onnxtool.runtime.feeds import random_feeds
-    from onnxtool.runtime.load_cost import peak_bytes, resident_bytes
     from onnxtool.runtime.runner import OnnxRunner
-    from onnxtool.validation.equivalence.tolerance_policy import Tolerance
-    from onnxtool.validation.layers.compare_layers import compare_layers
+    from onnxtool.runtime.timing.load_cost import peak_bytes, resident_bytes
 
     feeds_file = a.with_suffix(f".{batch}.{length}.npz")
     import numpy as np

@@ -181,7 +181,7 @@ def measure(path: Path, answer: int) -> None:
     """Convert one file in this process, and write what its watched calls took and were allowed."""
     from onnxtool.conversion.convert import convert
     from onnxtool.errors import OnnxToolError
-    from onnxtool.runtime import isolation, watchdog
+    from onnxtool.runtime.worker import isolation, watchdog
 
     calls: list[dict[str, Any]] = []
     now: dict[str, Any] = {}

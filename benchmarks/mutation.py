@@ -40,43 +40,52 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # Module -> the tests that are to notice.
 PARTS: dict[str, tuple[str, ...]] = {
-    "validation/equivalence/tolerance_policy.py": (
-        "validation/equivalence/test_tolerance_policy.py",
-        "validation/equivalence/test_evidence.py",
+    "equality/rule/tolerance.py": (
+        "equality/rule/test_tolerance.py",
+        "equality/rule/test_evidence.py",
     ),
-    "validation/equivalence/difference.py": (
-        "validation/equivalence/test_difference.py",
-        "validation/equivalence/test_tolerance_policy.py",
-        "validation/equivalence/test_evidence.py",
-        "validation/equivalence/test_ties.py",
+    "equality/rule/difference.py": (
+        "equality/rule/test_difference.py",
+        "equality/rule/test_tolerance.py",
+        "equality/rule/test_evidence.py",
+        "equality/rule/test_ties.py",
     ),
-    "validation/equivalence/rounding.py": (
-        "validation/equivalence/test_evidence.py",
-        "validation/equivalence/test_rounding.py",
+    "equality/rule/rounding.py": (
+        "equality/rule/test_evidence.py",
+        "equality/rule/test_rounding.py",
     ),
-    "validation/equivalence/ties.py": ("validation/equivalence/test_ties.py",),
-    "validation/equivalence/equivalence_check.py": (
-        "validation/equivalence/test_evidence.py",
-        "validation/equivalence/test_equivalence_check.py",
-        "validation/equivalence/test_compare_runners.py",
+    "equality/rule/ties.py": ("equality/rule/test_ties.py",),
+    "equality/equivalence_check.py": (
+        "equality/rule/test_evidence.py",
+        "equality/test_equivalence_check.py",
+        "equality/test_compare_runners.py",
     ),
     **{
-        f"validation/inputs/{name}.py": (f"validation/inputs/test_{name}.py",)
-        for name in ("sizes", "values", "noise", "reach", "masked", "observe")
+        f"equality/{name}.py": (f"equality/{name.replace('/', '/test_')}.py",)
+        for name in (
+            *("trials/sizes", "trials/values", "trials/observe"),
+            *("rule/noise", "rule/masked", "search/branch_distance"),
+        )
     },
-    "validation/inputs/structure.py": ("validation/inputs/test_structure.py", "validation/inputs/test_conditions.py"),
-    "validation/inputs/tables.py": ("validation/inputs/test_tables.py",),
-    "validation/inputs/conditions.py": (
-        "validation/inputs/test_conditions.py",
-        "validation/inputs/test_bodies.py",
-        "validation/inputs/test_tables.py",
+    "equality/structure.py": ("equality/test_structure.py", "equality/search/test_conditions.py"),
+    "equality/trials/tables.py": ("equality/trials/test_tables.py",),
+    "equality/search/conditions.py": (
+        "equality/search/test_conditions.py",
+        "equality/search/test_subgraph_outputs.py",
+        "equality/trials/test_tables.py",
     ),
-    "validation/inputs/bodies.py": ("validation/inputs/test_bodies.py", "validation/inputs/test_conditions.py"),
-    "validation/inputs/distances.py": ("validation/inputs/test_conditions.py", "validation/inputs/test_bodies.py"),
-    "validation/inputs/moves.py": ("validation/inputs/test_moves.py", "validation/inputs/test_reach.py"),
-    "validation/inputs/whole_numbers.py": (
-        "validation/inputs/test_whole_numbers.py",
-        "validation/inputs/test_values.py",
+    "equality/search/subgraph_outputs.py": (
+        "equality/search/test_subgraph_outputs.py",
+        "equality/search/test_conditions.py",
+    ),
+    "equality/search/boolean_distances.py": (
+        "equality/search/test_conditions.py",
+        "equality/search/test_subgraph_outputs.py",
+    ),
+    "equality/search/mutations.py": ("equality/search/test_mutations.py", "equality/search/test_branch_distance.py"),
+    "equality/trials/whole_numbers.py": (
+        "equality/trials/test_whole_numbers.py",
+        "equality/trials/test_values.py",
     ),
     "conversion/pytorch/floor_division.py": ("conversion/pytorch/test_floor_division.py",),
     "conversion/source_code.py": ("conversion/test_source_code.py",),
@@ -133,10 +142,10 @@ PARTS: dict[str, tuple[str, ...]] = {
         "model/io/test_lazy_read.py",
     ),
     "model/safety/pickle_scan.py": ("model/safety/test_pickle_scan.py",),
-    "runtime/archive.py": ("runtime/test_archive.py", "runtime/data", "runtime/test_feeds.py"),
+    "runtime/data/archive.py": ("runtime/data/test_archive.py", "runtime/data", "runtime/test_feeds.py"),
     "model/spec.py": ("model/test_spec.py", "optimization/test_wrong_files.py"),
 }
-# Constants of validation/inputs that bound how much is tried, and no verdict on what was tried.
+# Constants of equality/trials and equality/search that bound how much is tried, and no verdict on what was tried.
 LIMITS = frozenset(
     [
         "_MOST",
@@ -463,7 +472,7 @@ def main() -> int:
             path = tree / "onnxtool" / module
             original = path.read_text(encoding="utf-8")
             parsed = ast.parse(original)
-            found = list(mutants(parsed, limits=module.startswith("validation/inputs/")))
+            found = list(mutants(parsed, limits=module.startswith(("equality/trials/", "equality/search/"))))
             generator = np.random.default_rng(asked.seed)
             drawn = [found[i] for i in sorted(generator.permutation(len(found))[: asked.count])]
             began = time.monotonic()

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import models as bench_models
 
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.header import read_header
@@ -37,8 +38,7 @@ from onnxtool.optimization.equivalence import first_fault, judge
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT, SessionOptions
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.session.session import EXACT, SessionOptions
 
 PACKAGES = ["onnx", "onnxruntime", "onnxsim", "onnxslim", "onnxscript", "onnxoptimizer", "psutil"]
 ONE_THREAD = SessionOptions(threads=1)

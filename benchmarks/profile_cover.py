@@ -16,11 +16,11 @@ import onnx
 
 from onnxtool.model.domains import input_domains
 from onnxtool.model.io import load
-from onnxtool.runtime.fused_node_names import label
 from onnxtool.runtime.probes import runnable_feeds
-from onnxtool.runtime.profile import profile
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.fused_node_names import label
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.profile import profile
 
 
 def main() -> None:

@@ -28,9 +28,9 @@ from proof_pairs_operators import further_operators
 from proof_pairs_outside import outside
 
 import onnxtool
+from onnxtool.equality.compare import compare
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
-from onnxtool.validation.equivalence.compare import compare
 
 logging.getLogger("onnx_ir").setLevel(logging.CRITICAL)
 

@@ -23,19 +23,19 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.benchmark.bench import bench_feeds
+from onnxtool.benchmark.matrix import bench_matrix
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
-from onnxtool.report.bench_matrix import BenchMatrixReport
+from onnxtool.report.measurement.bench_matrix import BenchMatrixReport
 from onnxtool.runtime.data.read_feeds import read_feeds
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.fused_node_names import all_nodes
 from onnxtool.runtime.providers.known import FULL_PRECISION
 from onnxtool.runtime.providers.placement import placement
 from onnxtool.runtime.providers.spec import parse_provider, short_name
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.benchmark.bench import bench_feeds
-from onnxtool.validation.benchmark.matrix import bench_matrix
+from onnxtool.runtime.session.fused_node_names import all_nodes
+from onnxtool.runtime.session.session import SessionOptions
 
 _STATES = {"runs", "compiled", "fused", "folded", "unused"}
 # Two answers of one provider are of different precision when they are further apart than float32 sums can be.

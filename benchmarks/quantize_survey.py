@@ -30,8 +30,8 @@ import onnxruntime as ort
 from survey_subjects import PACKAGED, PACKAGES, Builder, Feeds, Subject, slug
 
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.timing import clock_for, measure, ratio
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.timing import clock_for, measure, ratio
 
 ONE = SessionOptions(threads=1)
 BLOCKS = 3

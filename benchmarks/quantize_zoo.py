@@ -34,8 +34,8 @@ import numpy as np
 
 from onnxtool.runtime.cpu import features
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.timing import clock_for, measure, ratio
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.timing import clock_for, measure, ratio
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE = SessionOptions(threads=1)

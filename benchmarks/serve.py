@@ -30,9 +30,9 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxtool.runtime.v2_client import RemoteRunner, V2Client
-from onnxtool.runtime.v2_exchange import Exchange
-from onnxtool.validation.benchmark.load_test import bench_endpoint
+from onnxtool.benchmark.load_test import bench_endpoint
+from onnxtool.runtime.protocol_v2.client import RemoteRunner, V2Client
+from onnxtool.runtime.protocol_v2.exchange import Exchange
 
 sys.path.insert(0, str(Path(__file__).parent))
 from models import build_all

@@ -20,11 +20,11 @@ defer()
 
 # name -> (module, attribute). No module or package of onnxtool has one of these names: it would hide the function.
 _FUNCTIONS = {
-    "bench": ("onnxtool.validation.benchmark.bench", "bench"),
+    "bench": ("onnxtool.benchmark.bench", "bench"),
     "build": ("onnxtool.workflow.build", "build"),
     "cache": ("onnxtool.workflow.cache", "cache"),
-    "check": ("onnxtool.validation.lint.check", "check"),
-    "compare": ("onnxtool.validation.equivalence.compare", "compare"),
+    "check": ("onnxtool.lint.check", "check"),
+    "compare": ("onnxtool.equality.compare", "compare"),
     "convert": ("onnxtool.conversion.convert", "convert"),
     "diff": ("onnxtool.model.diff", "diff"),
     "doctor": ("onnxtool.runtime.doctor", "doctor"),
@@ -43,8 +43,11 @@ _FUNCTIONS = {
 __all__ = ["__version__", *sorted(_FUNCTIONS)]  # noqa: PLE0604  (names are served by __getattr__)
 
 if TYPE_CHECKING:  # what type checkers see of the lazy names
+    from onnxtool.benchmark.bench import bench as bench
     from onnxtool.conversion.convert import convert as convert
     from onnxtool.editing.edit import edit as edit
+    from onnxtool.equality.compare import compare as compare
+    from onnxtool.lint.check import check as check
     from onnxtool.model.diff import diff as diff
     from onnxtool.model.inspect import inspect as inspect
     from onnxtool.model.provenance.verify import verify as verify
@@ -55,9 +58,6 @@ if TYPE_CHECKING:  # what type checkers see of the lazy names
     from onnxtool.runtime.run import run as run
     from onnxtool.runtime.view import view as view
     from onnxtool.serving.serve import serve as serve
-    from onnxtool.validation.benchmark.bench import bench as bench
-    from onnxtool.validation.equivalence.compare import compare as compare
-    from onnxtool.validation.lint.check import check as check
     from onnxtool.walkthrough import quickstart as quickstart
     from onnxtool.workflow.build import build as build
     from onnxtool.workflow.cache import cache as cache

@@ -16,7 +16,9 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.bundled_data import bundled_folder
 from onnxtool.conversion.convert import convert, open_source
+from onnxtool.equality.compare import compare
 from onnxtool.errors import UsageError, VerdictError
+from onnxtool.lint.check import check
 from onnxtool.model import io
 from onnxtool.model.header import read_header
 from onnxtool.optimization.optimize import optimize
@@ -24,12 +26,10 @@ from onnxtool.quantization.evaluation.metrics import accuracy
 from onnxtool.quantization.quantize import quantize
 from onnxtool.report.base import Report
 from onnxtool.report.quickstart import QuickstartReport, Stage
-from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.timing import measure, ratio
-from onnxtool.validation.equivalence.compare import compare
-from onnxtool.validation.lint.check import check
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.timing import measure, ratio
 
 MAX_DROP = 0.01
 BATCH = 64

@@ -12,11 +12,11 @@ import pytest
 
 import onnxtool
 from onnxtool.conversion.options import ConvertOptions
+from onnxtool.equality.options import CompareOptions
 from onnxtool.errors import UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.optimization.options import OptimizeOptions
 from onnxtool.quantization.options import QuantizeOptions
-from onnxtool.validation.equivalence.options import CompareOptions
 
 COMMANDS = {
     "compare": CompareOptions,

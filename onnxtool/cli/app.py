@@ -163,7 +163,7 @@ def main(args: Sequence[str] | None = None) -> None:
         fail(str(error), error.exit_code)
         sys.exit(error.exit_code)
     if args is None and given.isolated and given.rest and "--help" not in given.rest and given.rest[0] not in _LASTING:
-        from onnxtool.runtime import isolation
+        from onnxtool.runtime.worker import isolation
 
         isolation.supervise(fail)
     try:

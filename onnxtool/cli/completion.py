@@ -87,8 +87,8 @@ def providers(incomplete: str) -> list[str]:
 
 def findings(incomplete: str) -> list[str]:
     """Ids of check's findings and their families; after a comma, the next one."""
-    from onnxtool.validation.lint.catalog import RULES
-    from onnxtool.validation.lint.rule import FAMILIES
+    from onnxtool.lint.catalog import RULES
+    from onnxtool.lint.rule import FAMILIES
 
     before, comma, last = incomplete.rpartition(",")
     return [before + comma + word for word in _matching((*RULES, *FAMILIES), last)]

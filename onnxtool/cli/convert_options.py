@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model.spec import parse_dtype, parse_input_shapes
-from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.urls import url_of
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def opened(path: Path, other: Path, options: ConvertOptions) -> Path | Runner:
         return path
     url = url_of(path)
     if url is not None:
-        from onnxtool.runtime.v2_client import RemoteRunner
+        from onnxtool.runtime.protocol_v2.client import RemoteRunner
 
         return RemoteRunner.open(url)
     if path.is_dir():

@@ -136,7 +136,7 @@ class Output(AbstractContextManager["Output"]):
             self._listening.__exit__(None, None, None)
         if error is None or isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)):
             return
-        from onnxtool.runtime import isolation  # not for --help, which it would slow down
+        from onnxtool.runtime.worker import isolation  # not for --help, which it would slow down
 
         ending = isolation.ending_code()
         if ending is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+    from onnxtool.equality.rule.tolerance import Tolerance
 
 
 def whole_numbers(option: str, text: str | None) -> tuple[int, ...]:
@@ -68,8 +68,8 @@ def parse_tolerances(texts: Sequence[str]) -> dict[str, Tolerance]:
     Raises:
         UsageError: another form.
     """
+    from onnxtool.equality.rule.tolerance import Tolerance
     from onnxtool.errors import UsageError
-    from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
     found = {}
     for text in texts:

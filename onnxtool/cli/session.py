@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onnxtool.runtime.session import OptimizationLevel, SessionOptions
+    from onnxtool.runtime.session.session import OptimizationLevel, SessionOptions
 
 
 def session_options(
@@ -18,7 +18,7 @@ def session_options(
     optimization: OptimizationLevel = "all",
 ) -> SessionOptions:
     """What --provider, --threads, --custom-op-library and --ep-library ask for."""
-    from onnxtool.runtime.session import SessionOptions
+    from onnxtool.runtime.session.session import SessionOptions
 
     return SessionOptions(
         tuple(provider or ()),
@@ -31,6 +31,6 @@ def session_options(
 
 def _library(path: Path) -> Path:
     """A shared library; that of onnxruntime-extensions by the package's name."""
-    from onnxtool.runtime.extensions import NAMES, extensions_library
+    from onnxtool.runtime.session.extensions import NAMES, extensions_library
 
     return extensions_library(f"--custom-op-library {path}") if str(path) in NAMES else path

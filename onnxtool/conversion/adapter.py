@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
-from onnxtool.validation.equivalence.described_runner import DescribedRunner
+from onnxtool.equality.described_runner import DescribedRunner
 
 if TYPE_CHECKING:
     import onnx_ir as ir

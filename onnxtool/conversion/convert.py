@@ -13,14 +13,15 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.conversion.adapter import Adapter, SourceModel
+from onnxtool.conversion.export_attempts import SPILL, Routes, refuse_blamed, release
 from onnxtool.conversion.factory import adapter_for, call_factory, choose_adapter
 from onnxtool.conversion.graph_interface import align, observe_output_dims
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.provenance import record
 from onnxtool.conversion.registry import find_adapter
-from onnxtool.conversion.routes import SPILL, Routes, refuse_blamed, release
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import declared_bytes, supervised
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
@@ -28,9 +29,8 @@ from onnxtool.model.io.in_memory import as_path, takes_models
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
 from onnxtool.model.spec import parse_dtype
 from onnxtool.report.convert import ConvertReport
-from onnxtool.runtime.archive import read_npz
-from onnxtool.runtime.isolation import FRAMEWORK, OWN, ResourceAllowance, guarded
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.data.archive import read_npz
+from onnxtool.runtime.worker.isolation import FRAMEWORK, OWN, ResourceAllowance, guarded
 
 # For adapters of other packages, which may import their framework while they load a file.
 _IMPORTING = replace(FRAMEWORK, scale=6.0)

@@ -13,19 +13,19 @@ import onnx_ir as ir
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.further import FurtherInputs
 from onnxtool.conversion.options import ConvertOptions
+from onnxtool.equality.compare_runners import compare_runners
+from onnxtool.equality.rule.evidence import evidence_of_source, ties_of_model
+from onnxtool.equality.rule.ties import ConfirmedTies
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
-from onnxtool.runtime.isolation import guarded
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.evidence import evidence_of_source, ties_of_model
-from onnxtool.validation.equivalence.ties import ConfirmedTies
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.worker.isolation import guarded
 
 # Sizes for batches, and for other dynamic dims: odd ones first, then multiples of 32 and of 224, which networks with
 # strides or patch grids need. Every dim gets sizes of its own (`step` apart), so that none can pass for another;

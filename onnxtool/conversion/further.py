@@ -13,21 +13,21 @@ import onnx_ir as ir
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source_code import read_code
+from onnxtool.equality.compare_runners import compare_runners
+from onnxtool.equality.equivalence_check import Evidence
+from onnxtool.equality.rule.masked import Kept, KeptPositions
+from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.equality.search.counterexample import SAID, Findings, Judge, climb, hold, shrink, with_findings
+from onnxtool.equality.search.difference import apart
+from onnxtool.equality.search.save_counterexample import keep
+from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_trials import facts_of, reach_conditions, unreached_branches, watch_branches
+from onnxtool.equality.trials.observe import Observed, observe
+from onnxtool.equality.trials.trial import EMPTY, Budget, Feeds, Trial
 from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.equivalence_check import Evidence
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
-from onnxtool.validation.inputs.counterexample import SAID, Findings, Judge, climb, hold, shrink, with_findings
-from onnxtool.validation.inputs.facts import Facts
-from onnxtool.validation.inputs.graphs import facts_of, reach_conditions, unreached_branches, watch_branches
-from onnxtool.validation.inputs.keep import keep
-from onnxtool.validation.inputs.masked import Kept, KeptPositions
-from onnxtool.validation.inputs.observe import Observed, observe
-from onnxtool.validation.inputs.search import apart
-from onnxtool.validation.inputs.trial import EMPTY, Budget, Feeds, Trial
+from onnxtool.runtime.session.session import SessionOptions
 
 # Kinds on which a difference needs no second run of the source to be judged.
 _WITHOUT_SOURCE = ("size", "mask", "empty mask", "rows", "text")

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model.ir.queries import all_nodes
-from onnxtool.runtime.session import create_session
+from onnxtool.runtime.session.session import create_session
 
 OLDEST = 9
 _COMPLETE = 17  # every runtime that onnxtool accepts has all of this opset

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 
 from onnxtool.conversion.tensorflow.environment import importing
-from onnxtool.runtime.isolation import descriptors_silenced, ending_code
+from onnxtool.runtime.worker.isolation import descriptors_silenced, ending_code
 
 
 @contextlib.contextmanager

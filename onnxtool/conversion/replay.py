@@ -14,13 +14,13 @@ from onnxtool.conversion.equivalence import SourceProof
 from onnxtool.conversion.further import FurtherInputs
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.supervised_model import supervised
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.provenance.metadata import read_history
 from onnxtool.model.spec import parse_dtype
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.isolation import guarded
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.worker.isolation import guarded
 
 # Options of the record that say how the file was to be written, and those that the caller gives anew.
 _OF_WRITING = {"opset", "strict"}

@@ -10,8 +10,8 @@ import numpy as np
 from onnxtool.conversion.adapter import LayeredModel, SourceModel
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import feeds_bytes
-from onnxtool.runtime.isolation import ResourceAllowance, guarded
 from onnxtool.runtime.runner import Runner
+from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 
 _BATCH, _LENGTH = 2, 32
 

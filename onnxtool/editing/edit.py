@@ -13,6 +13,7 @@ from onnxtool import progress
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.proofs import verify_standard
 from onnxtool.editing.registry import describe_operations, parse_operations
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.diff import diff
@@ -22,8 +23,7 @@ from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, add_history, versions
 from onnxtool.report.edit import EditReport, EditStep, OperationListReport
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.session import EXACT, SessionOptions
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.session.session import EXACT, SessionOptions
 
 PathLike = str | os.PathLike[str]
 _LARGE_EXTERNAL = 1 << 26  # bytes; weights that lie beside the source stay beside the result

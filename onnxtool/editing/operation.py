@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.extensions import NAMES, extensions_library
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.session.extensions import NAMES, extensions_library
+from onnxtool.runtime.session.session import SessionOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

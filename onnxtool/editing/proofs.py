@@ -9,6 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.operation import EditContext
+from onnxtool.equality.rule.difference import Difference
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import all_nodes, input_specs
@@ -19,8 +21,6 @@ from onnxtool.runtime.corner_case_feeds import edge_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validation.equivalence.difference import Difference
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 Feeds = Mapping[str, np.ndarray]
 Outputs = Mapping[str, Any]
@@ -223,7 +223,7 @@ def verify_standard(model: ir.Model) -> None:
     """
     import onnx
 
-    from onnxtool.runtime.isolation import guarded
+    from onnxtool.runtime.worker.isolation import guarded
 
     light, _ = light_proto(model)
     _leave_out_external(light.graph)

@@ -21,7 +21,7 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model import io
-from onnxtool.runtime.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded
 
 if TYPE_CHECKING:
     from onnxtool.generation.bundle import Bundle

@@ -22,10 +22,10 @@ from onnxtool import progress
 from onnxtool.errors import InputError
 from onnxtool.generation.bundle import Bundle, is_bundle
 from onnxtool.generation.decoder import Decoder, cache_bytes_per_token
-from onnxtool.report.bundle_bench import BundleBenchReport, ContextSpeed, GeneratorSpeed
+from onnxtool.report.bundle.bench import BundleBenchReport, ContextSpeed, GeneratorSpeed
 from onnxtool.runtime.cpu import model_name, usable_cores
-from onnxtool.runtime.load_cost import peak_bytes
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.load_cost import peak_bytes
 
 CONTEXTS = (16, 512, 2048)
 _STEPS = 24

@@ -18,21 +18,21 @@ from onnxtool import progress
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.generation import builders
 from onnxtool.generation.adapters import ADAPTER, set_apart
-from onnxtool.generation.block_weights import write_blocks
 from onnxtool.generation.bundle import CONFIG, Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.folder import check_output, staged_folder
-from onnxtool.generation.kept_blocks import NEAR, KeptStore, kept_plan
-from onnxtool.generation.perplexity import load_text, perplexity, ratio
 from onnxtool.generation.proof import CHATS, PROMPTS, endless_text, prove_runtime, prove_text, prove_tokens
 from onnxtool.generation.provenance import record, source_digest
+from onnxtool.generation.quantization.block_weights import write_blocks
+from onnxtool.generation.quantization.kept_blocks import NEAR, KeptStore, kept_plan
+from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio
 from onnxtool.generation.reference import Reference
 from onnxtool.generation.repair import repair_config, repair_shapes, seal_model
 from onnxtool.generation.source import TextModelSource, open_source
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model import io
-from onnxtool.report.bundle import BundleReport, Perplexity, PromptProof, RuntimeProof, TextProof
-from onnxtool.runtime.isolation import ResourceAllowance, guarded
+from onnxtool.report.bundle.convert import BundleReport, Perplexity, PromptProof, RuntimeProof, TextProof
+from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 
 _MOST_KEPT_LOSS = 0.005  # of perplexity; what the runtime's rounding of activations may cost a GGUF file's own weights
 _PERPLEXITY_TOKENS = 1024  # quantize measures all of the text

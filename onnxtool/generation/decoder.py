@@ -12,9 +12,9 @@ from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.generation.adapters import read_adapter
 from onnxtool.generation.bundle import Bundle
 from onnxtool.model.io import read_proto
-from onnxtool.runtime.huge_pages import use_huge_pages
-from onnxtool.runtime.isolation import guarded, native_silence
-from onnxtool.runtime.session import SessionOptions, classify, create_session
+from onnxtool.runtime.session.huge_pages import use_huge_pages
+from onnxtool.runtime.session.session import SessionOptions, classify, create_session
+from onnxtool.runtime.worker.isolation import guarded, native_silence
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _HUGE_PAGES_ABOVE = 64 << 20  # bytes of the model; a smaller one is in the processor's caches anyway

@@ -16,7 +16,7 @@ from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError
 from onnxtool.generation.source import verify_code, verify_unpickled
 from onnxtool.report.convert import ConvertReport
-from onnxtool.runtime.isolation import ResourceAllowance, guarded
+from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 
 OUTPUT = "sentence_embedding"
 _MODULES = "modules.json"

@@ -27,9 +27,9 @@ from onnxtool.generation.proof import PROMPTS, token_proof
 from onnxtool.generation.provenance import record
 from onnxtool.generation.seq2seq_graphs import DECODER, ENCODER, WITH_PAST, export_graphs
 from onnxtool.generation.source import verify_code, verify_unpickled, verify_weights
-from onnxtool.report.bundle import BundleReport, PromptProof, TextProof
-from onnxtool.runtime.isolation import ResourceAllowance, guarded
-from onnxtool.runtime.session import create_session
+from onnxtool.report.bundle.convert import BundleReport, PromptProof, TextProof
+from onnxtool.runtime.session.session import create_session
+from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 
 TASKS = {
     "text2text-generation": "AutoModelForSeq2SeqLM",

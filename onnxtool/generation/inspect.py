@@ -11,7 +11,7 @@ from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import cache_bytes_per_token
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model.io import read_proto
-from onnxtool.report.bundle_inspect import BundleInspectReport
+from onnxtool.report.bundle.inspect import BundleInspectReport
 
 _CONTEXTS = (512, 2048, 8192, 32768, 131072)
 _FLOATS = {"FLOAT": "float32", "FLOAT16": "float16", "BFLOAT16": "bfloat16"}

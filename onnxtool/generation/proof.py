@@ -12,10 +12,10 @@ from onnxtool import progress
 from onnxtool.errors import OnnxToolError
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
-from onnxtool.generation.perplexity import load_text
+from onnxtool.generation.quantization.perplexity import load_text
 from onnxtool.generation.reference import Reference
 from onnxtool.generation.tokenizer import BundleTokenizer, Message
-from onnxtool.report.bundle import PromptProof, RuntimeProof, TextProof
+from onnxtool.report.bundle.convert import PromptProof, RuntimeProof, TextProof
 
 NEW_TOKENS = 64
 _STEPS = 3  # tokens of a text that are given one by one

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder, sparing
-from onnxtool.runtime.memory import release_memory
+from onnxtool.runtime.session.memory import release_memory
 
 _ROUNDS = 6
 _STEPS = 6

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, MissingExtraError
 from onnxtool.generation.bundle import TOKENIZER, read_json
-from onnxtool.runtime.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded
 
 _MAX_TOKENIZER = 512 << 20
 _MAX_TEMPLATE = 1 << 20

@@ -11,15 +11,15 @@ from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.generation import provenance
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
-from onnxtool.generation.perplexity import load_text, perplexity, ratio
 from onnxtool.generation.proof import CHATS, PROMPTS, endless_text
+from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio
 from onnxtool.generation.sampling import Sampler, Sampling
 from onnxtool.generation.tokenizer import BundleTokenizer
-from onnxtool.report.bundle_compare import BundleCompareReport, PromptComparison
+from onnxtool.lint.catalog import rule
+from onnxtool.report.bundle.compare import BundleCompareReport, PromptComparison
 from onnxtool.report.check import CheckReport, Stage
 from onnxtool.report.verify import VerifyReport
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.lint.catalog import rule
+from onnxtool.runtime.session.session import SessionOptions
 
 _TOKENS = 64
 BUNDLE_RTOL = 1e-3  # of the logits, as a share of the largest

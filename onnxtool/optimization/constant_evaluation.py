@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.queries import STANDARD, attribute, has_subgraph
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
+from onnxtool.runtime.session.session import EXACT
 
 # Never folded: what gives other values each time, what must stay visible (quantization), what holds no data.
 RANDOM = frozenset(

@@ -12,6 +12,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.equality.equivalence_check import EquivalenceCheck, Evidence
+from onnxtool.equality.rule.evidence import evidence_of_model
+from onnxtool.equality.rule.rounding import RoundingNoise
+from onnxtool.equality.rule.tolerance import BITS, Tolerance
+from onnxtool.equality.search.counterexample import Findings, hold
+from onnxtool.equality.trials.observe import Observed
+from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
@@ -25,14 +32,7 @@ from onnxtool.runtime.data.read_feeds import read_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.validation.equivalence.equivalence_check import EquivalenceCheck, Evidence
-from onnxtool.validation.equivalence.evidence import evidence_of_model
-from onnxtool.validation.equivalence.rounding import RoundingNoise
-from onnxtool.validation.equivalence.tolerance_policy import BITS, Tolerance
-from onnxtool.validation.inputs.counterexample import Findings, hold
-from onnxtool.validation.inputs.observe import Observed
-from onnxtool.validation.inputs.trial import Trial
+from onnxtool.runtime.session.session import SessionOptions
 
 PathLike = str | os.PathLike[str]
 

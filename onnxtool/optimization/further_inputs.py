@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnxtool.equality.trials.graph_trials import facts_of
+from onnxtool.equality.trials.observe import observe
+from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec, distinct_dims
@@ -15,9 +18,6 @@ from onnxtool.runtime.feeds import feeds_bytes, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import Runner
-from onnxtool.validation.inputs.graphs import facts_of
-from onnxtool.validation.inputs.observe import observe
-from onnxtool.validation.inputs.trial import Budget, Trial
 
 _SMALLEST, _STEP = 5, 3  # sizes of dims that are told apart
 _MOST_BYTES = 1 << 26

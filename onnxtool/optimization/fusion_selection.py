@@ -17,8 +17,8 @@ from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.optimization.registry import select
 from onnxtool.report.optimize import FamilyTrial
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.timing import Ratio, clock_for, measure, ratio
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.timing import Ratio, clock_for, measure, ratio
 
 _SIZES = 2
 _BUDGET = 0.8  # seconds for each family

@@ -9,6 +9,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxtool.equality.provider_proof import prove_on_provider
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
@@ -33,15 +35,13 @@ from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.optimization.regression import without_regression
 from onnxtool.optimization.shape_inference.value_facts import distrust_names
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.report.provider_proof import ProviderProof
-from onnxtool.runtime.latency import measure_ratio, timing_feeds
 from onnxtool.runtime.providers.compiled import write_compiled
 from onnxtool.runtime.providers.resolve import CPU
-from onnxtool.runtime.session import SessionOptions, requested_providers
-from onnxtool.validation.equivalence.provider_proof import prove_on_provider
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.session.session import SessionOptions, requested_providers
+from onnxtool.runtime.timing.latency import measure_ratio, timing_feeds
 
 _LARGE_EXTERNAL = 256_000_000  # bytes
 

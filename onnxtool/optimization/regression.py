@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.optimization.pass_bisection import Attempt
-from onnxtool.report.latency import LatencyRatio
-from onnxtool.runtime.latency import confirmed_ratio
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.latency import confirmed_ratio
 
 
 def without_regression(

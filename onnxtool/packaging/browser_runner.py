@@ -20,7 +20,7 @@ from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.kind import TEMPLATES
 from onnxtool.packaging.server_process import end_process
-from onnxtool.runtime.v2_tensors import decode_response, encode_request, load_json
+from onnxtool.runtime.protocol_v2.tensors import decode_response, encode_request, load_json
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PATIENCE = 120.0

@@ -24,8 +24,8 @@ from onnxtool.packaging.package import package_name, verify_output
 from onnxtool.packaging.server_process import ServerProcess
 from onnxtool.report.package import PackageProof, PackageReport, Started, WrittenPackage
 from onnxtool.runtime import cpu
-from onnxtool.runtime.v2_client import V2Client
-from onnxtool.runtime.v2_tensors import load_json
+from onnxtool.runtime.protocol_v2.client import V2Client
+from onnxtool.runtime.protocol_v2.tensors import load_json
 
 _PACKAGES = (
     "fastapi",

@@ -12,8 +12,8 @@ import numpy as np
 from onnxtool.model import io
 from onnxtool.runtime import cpu
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.timing import measure
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.timing import measure
 
 _BASE_MB = 160  # of Python, the runtime and a server
 _SECONDS = 1.0

@@ -11,6 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from onnxtool import progress
+from onnxtool.equality.compare import make_feeds
+from onnxtool.equality.compare_runners import compare_runners
+from onnxtool.equality.golden import record
+from onnxtool.equality.rule.evidence import evidence_of_file
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, ResourceError, UsageError, VerdictError
 from onnxtool.generation.bundle import is_bundle
 from onnxtool.generation.folder import staged_folder
@@ -24,14 +29,9 @@ from onnxtool.packaging.kind import PackageKind, Subject, filled
 from onnxtool.packaging.manifest import Manifest, is_package, write_manifest
 from onnxtool.packaging.registry import find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
+from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner, closing
-from onnxtool.runtime.session import DEFAULT, SessionOptions
-from onnxtool.runtime.v2_tensors import tensor_metadata
-from onnxtool.validation.equivalence.compare import make_feeds
-from onnxtool.validation.equivalence.compare_runners import compare_runners
-from onnxtool.validation.equivalence.evidence import evidence_of_file
-from onnxtool.validation.equivalence.golden import record
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.session.session import DEFAULT, SessionOptions
 
 _PINNED = (
     *("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop", "orjson"),

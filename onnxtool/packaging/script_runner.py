@@ -13,7 +13,7 @@ import numpy as np
 from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.server_process import clean_environment
-from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.run import write_npz
 
 _SECONDS = 600

@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.v2_client import RemoteRunner, V2Client
+from onnxtool.runtime.protocol_v2.client import RemoteRunner, V2Client
 
 _PATIENCE = 120.0
 _PAUSE = 0.05

@@ -16,7 +16,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.queries import constant_array
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
 
 _SAMPLES = 16
 _FAR = 3.0  # standard deviations of training that the mean of half of the channels is off

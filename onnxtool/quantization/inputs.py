@@ -9,6 +9,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from onnxtool.equality.compare_runners import probe_feeds
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
@@ -26,8 +27,7 @@ from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.data.stateful import state_pairs, with_states
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import DEFAULT, SessionOptions
-from onnxtool.validation.equivalence.compare_runners import probe_feeds
+from onnxtool.runtime.session.session import DEFAULT, SessionOptions
 
 FIDELITY_SAMPLES = 32
 _HELD_OUT = 4  # every fourth sample

@@ -20,8 +20,8 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.node_cost import conv_kind
 from onnxtool.runtime import cpu
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.timing import clock_for, measure
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.timing import clock_for, measure
 
 SCHEMA = "onnxtool/kernel_table/1"
 # Nodes in a row: what stands at the ends (conversions) is then a small part.

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.quantization.recipe import ActivationType, Fusions, Mode, QuantRecipe, WeightType
-from onnxtool.runtime.latency import DEFAULT_THREADS
+from onnxtool.runtime.timing.latency import DEFAULT_THREADS
 
 if TYPE_CHECKING:
     from onnxtool.quantization.search.limits import ResultLimits

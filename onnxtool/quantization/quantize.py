@@ -26,7 +26,7 @@ from onnxtool.quantization.targets import find_target
 from onnxtool.quantization.write_result import finish, finish_large, on_providers, written_nothing
 from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OutOfTableError
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
 
 
 @options_as_keywords(QuantizeOptions)

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.errors import UsageError, VerdictError
+from onnxtool.lint.rules.quantized_forms import tensorrt_faults
 from onnxtool.model import io
+from onnxtool.model.model_view import ModelView
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.quantization.algorithms.qdq_placement import counts
 from onnxtool.quantization.apply_recipe import apply, select
@@ -23,17 +26,14 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
 from onnxtool.quantization.search.evaluator import Trial
 from onnxtool.quantization.search.stages import Outcome
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.casting_runner import CastingRunner
-from onnxtool.runtime.kernels import opened_and_counted
-from onnxtool.runtime.latency import compare_latency
-from onnxtool.runtime.memory import release_memory
 from onnxtool.runtime.providers.resolve import CPU
-from onnxtool.runtime.session import SessionOptions, requested_providers
-from onnxtool.validation.equivalence.provider_proof import prove_on_provider
-from onnxtool.validation.lint.model_view import ModelView
-from onnxtool.validation.lint.rules.quantized_forms import tensorrt_faults
+from onnxtool.runtime.session.memory import release_memory
+from onnxtool.runtime.session.ort_kernels import opened_and_counted
+from onnxtool.runtime.session.session import SessionOptions, requested_providers
+from onnxtool.runtime.timing.latency import compare_latency
 
 _PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
 _FEW_PROBES = 4  # or on so many samples

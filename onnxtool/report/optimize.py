@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.provider_proof import ProviderProof
 
 

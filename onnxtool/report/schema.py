@@ -40,8 +40,8 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 def report_classes() -> dict[str, type[Report]]:
     """Every report there is: kind -> class."""
     found: dict[str, type[Report]] = {}
-    for module in pkgutil.iter_modules(reports.__path__):
-        for item in vars(import_module(f"{reports.__name__}.{module.name}")).values():
+    for module in pkgutil.walk_packages(reports.__path__, f"{reports.__name__}."):
+        for item in vars(import_module(module.name)).values():
             if inspect.isclass(item) and issubclass(item, Report) and "kind" in vars(item) and item is not Report:
                 found[item.kind] = item
     return dict(sorted(found.items()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.spec import Dim, TensorSpec
-from onnxtool.runtime.isolation import note_synthetic_inputs
+from onnxtool.runtime.worker.isolation import note_synthetic_inputs
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
     from onnxtool.model.domains import Domain

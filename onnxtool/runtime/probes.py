@@ -13,7 +13,7 @@ from onnxtool import progress
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.spec import TensorSpec, distinct_dims
 from onnxtool.runtime.feeds import DEFAULT_BATCH, DEFAULT_LENGTH, concrete_shape, dim_values, random_feeds
-from onnxtool.runtime.isolation import crashed_before
+from onnxtool.runtime.worker.isolation import crashed_before
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check do without
     from onnxtool.model.domains import Domain

@@ -19,13 +19,13 @@ from onnxtool.model.image_options import parse_options
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.report.run import ArraySummary, RunReport
-from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
 from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner, OutOfTableError
-from onnxtool.runtime.session import DEFAULT, SessionOptions, provider_names
+from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names
 
 _SHOWN = 8
 

@@ -21,8 +21,8 @@ from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.runtime.empty_inputs import aborts_when_empty, refuse_empty
 from onnxtool.runtime.feeds import feeds_bytes
-from onnxtool.runtime.isolation import guarded, native_silence
-from onnxtool.runtime.session import DEFAULT, SessionOptions, bytes_beside, classify, create_session
+from onnxtool.runtime.session.session import DEFAULT, SessionOptions, bytes_beside, classify, create_session
+from onnxtool.runtime.worker.isolation import guarded, native_silence
 
 if TYPE_CHECKING:
     import onnx_ir as ir

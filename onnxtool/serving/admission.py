@@ -9,13 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from onnxtool.equality.compare import compare
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.runtime.probes import find_probes
+from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.v2_tensors import tensor_metadata
+from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.serving.options import Reload
-from onnxtool.validation.equivalence.compare import compare
 
 _CHECK_SECONDS = 600
 

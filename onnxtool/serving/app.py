@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnxtool.runtime import fast_json
+from onnxtool.runtime.protocol_v2 import fast_json
 from onnxtool.serving.body import BodyReader, ClientGoneError, Receive
 from onnxtool.serving.faults import HttpError, as_http
 from onnxtool.serving.logs import Log

@@ -23,8 +23,8 @@ from onnxtool.generation.proof import PROMPTS, TEXTS
 from onnxtool.generation.sampling import Sampler, Sampling
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.generation.verify import BUNDLE_RTOL, follow
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.v2_tensors import load_json
+from onnxtool.runtime.protocol_v2.tensors import load_json
+from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.serving.admission import Signature
 from onnxtool.serving.app import Answer, App, Request, json_answer
 from onnxtool.serving.body import ClientGoneError

@@ -15,7 +15,7 @@ import onnxruntime as ort
 
 from onnxtool.errors import InputError
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import classify, first_line
+from onnxtool.runtime.session.session import classify, first_line
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
 

@@ -11,7 +11,7 @@ import numpy as np
 from onnxtool.errors import InputError, MissingExtraError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.input_kinds import CHANNELS, channels_axis, takes_image, takes_table
-from onnxtool.runtime.v2_tensors import from_lists
+from onnxtool.runtime.protocol_v2.tensors import from_lists
 from onnxtool.serving.faults import HttpError
 
 _MAX_PIXELS = 1 << 26

@@ -9,8 +9,8 @@ import numpy as np
 
 from onnxtool import __version__
 from onnxtool.errors import InputError
-from onnxtool.runtime import fast_json
-from onnxtool.runtime.v2_tensors import (
+from onnxtool.runtime.protocol_v2 import fast_json
+from onnxtool.runtime.protocol_v2.tensors import (
     HEADER_LENGTH,
     decode_request,
     encode_response,

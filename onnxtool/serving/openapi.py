@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxtool import __version__
-from onnxtool.runtime.v2_tensors import tensor_metadata
+from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.serving.repository import Served
 
 _TENSOR = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from onnxtool.errors import InputError, UsageError
-from onnxtool.runtime.session import DEFAULT, SessionOptions
+from onnxtool.runtime.session.session import DEFAULT, SessionOptions
 
 Batching = Literal["auto", "off"]
 Reload = Literal["equal", "interface", "off"]

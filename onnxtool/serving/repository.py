@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onnxtool.benchmark.batching import choose_batch
 from onnxtool.runtime import cpu
+from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.v2_tensors import tensor_metadata
 from onnxtool.serving.admission import Signature, admit, succeed, warm_up
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
@@ -17,7 +18,6 @@ from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.options import ServeOptions, Target
 from onnxtool.serving.reload import load_at_rest
-from onnxtool.validation.benchmark.batching import choose_batch
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.safety import limits
-from onnxtool.runtime import isolation
+from onnxtool.runtime.worker import isolation
 from onnxtool.workflow import digests
 from onnxtool.workflow.cluster import ClusterExecutor
 from onnxtool.workflow.run_step import StepResult, StepTask, run_step

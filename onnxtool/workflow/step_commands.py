@@ -13,8 +13,8 @@ from onnxtool.workflow.constraints import Constraints, byte_count
 from onnxtool.workflow.step_options import EDIT_OPERATIONS
 
 if TYPE_CHECKING:
-    from onnxtool.runtime.session import SessionOptions
-    from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+    from onnxtool.equality.rule.tolerance import Tolerance
+    from onnxtool.runtime.session.session import SessionOptions
 
 Options = Mapping[str, Any]
 
@@ -133,8 +133,8 @@ def _edit(options: dict[str, Any], source: str | None, _r: str | None, output: P
 
 
 def _check(options: dict[str, Any], source: str | None, _r: str | None, _o: Path, _l: Constraints) -> Report:
+    from onnxtool.lint.check import check
     from onnxtool.report.check import Severity
-    from onnxtool.validation.lint.check import check
 
     session = _session(options)
     for name in ("select", "ignore"):
@@ -148,7 +148,7 @@ def _check(options: dict[str, Any], source: str | None, _r: str | None, _o: Path
 
 
 def _compare(options: dict[str, Any], source: str | None, reference: str | None, _o: Path, _l: Constraints) -> Report:
-    from onnxtool.validation.equivalence.compare import compare
+    from onnxtool.equality.compare import compare
 
     other = _texts(options.pop("provider-b", ()))
     session = _session(options, options.pop("opt-level", "all"))
@@ -174,7 +174,7 @@ def _compare(options: dict[str, Any], source: str | None, reference: str | None,
 
 
 def _bench(options: dict[str, Any], source: str | None, reference: str | None, _o: Path, _l: Constraints) -> Report:
-    from onnxtool.validation.benchmark.bench import bench
+    from onnxtool.benchmark.bench import bench
 
     threads = _numbers("threads", options.pop("threads", None))
     batches = _numbers("batch", options.pop("batch", None))
@@ -210,7 +210,7 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _session(options: dict[str, Any], optimization: Any = "all") -> SessionOptions:
     """Take the options of the runtime out, and make them one."""
-    from onnxtool.runtime.session import SessionOptions
+    from onnxtool.runtime.session.session import SessionOptions
 
     return SessionOptions(
         _texts(options.pop("provider", ())),
@@ -233,7 +233,7 @@ def _numbers(name: str, text: Any) -> tuple[int, ...]:
 
 
 def _tolerances(texts: tuple[str, ...]) -> dict[str, Tolerance]:
-    from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+    from onnxtool.equality.rule.tolerance import Tolerance
 
     found = {}
     for text in texts:

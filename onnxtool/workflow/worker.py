@@ -12,7 +12,7 @@ import sys
 
 from onnxtool.errors import InputError
 from onnxtool.model.safety import limits
-from onnxtool.runtime import isolation
+from onnxtool.runtime.worker import isolation
 
 
 def _work() -> None:

@@ -13,10 +13,10 @@ from onnxtool.conversion import equivalence
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.equivalence import SourceProof, cleaned_up, probe
 from onnxtool.conversion.options import ConvertOptions
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 F32 = np.dtype("float32")
 

@@ -14,9 +14,9 @@ import pytest
 from onnx import numpy_helper
 
 from onnxtool.conversion.convert import convert, open_source
+from onnxtool.equality.compare import compare
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.feeds import random_feeds
-from onnxtool.validation.equivalence.compare import compare
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 FACTORY = f"{FIXTURES / 'digits_cnn.py'}:DigitsCNN"

@@ -18,10 +18,10 @@ from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.adapter import PyTorchAdapter
 from onnxtool.conversion.sklearn.adapter import SklearnAdapter
 from onnxtool.conversion.source import Source
+from onnxtool.equality.rule.evidence import evidence_of_source
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import FRAMEWORK, OWN
 from onnxtool.runtime.runner import Runner
-from onnxtool.validation.equivalence.evidence import evidence_of_source
+from onnxtool.runtime.worker.isolation import FRAMEWORK, OWN
 from tests.conftest import FIXTURES
 
 NOTHING = Source(None)
@@ -99,7 +99,7 @@ def test_inputs_count_with_small_numbers_for_what_is_dynamic() -> None:
 def test_the_limits_begin_when_the_framework_is_imported(tmp_path: Path) -> None:
     script = f"""
 import sys
-from onnxtool.runtime import isolation
+from onnxtool.runtime.worker import isolation
 isolation._process.channel = -1
 isolation._tell = lambda m: m.get("what") and print(m["what"], *(n in sys.modules for n in ("skops.io", "skl2onnx")))
 from onnxtool.conversion.convert import convert

@@ -13,7 +13,7 @@ import pytest
 from onnxtool.editing.edit import edit
 from onnxtool.report.edit import EditReport
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
+from onnxtool.runtime.session.session import EXACT
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("onnxruntime_genai")
 
 from onnxtool.generation.convert import convert_text_model
-from onnxtool.report.bundle import BundleReport
+from onnxtool.report.bundle.convert import BundleReport
 from tests.generation import tiny
 
 

@@ -21,7 +21,7 @@ from onnxtool.generation.convert import convert_text_model
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.generate import generate
 from onnxtool.generation.proof import runtime_tokens
-from onnxtool.generation.quantize import quantize_bundle
+from onnxtool.generation.quantization.quantize import quantize_bundle
 from tests.generation import tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft's, about transformers

@@ -13,7 +13,7 @@ from onnxtool.errors import UnsafeError, UsageError
 from onnxtool.generation import builders, convert
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.convert import convert_text_model
-from onnxtool.report.bundle import BundleReport
+from onnxtool.report.bundle.convert import BundleReport
 from tests.generation import tiny
 
 
@@ -116,8 +116,8 @@ def test_an_adapter_is_merged(tmp_path: Path, folder: Path, converted: BundleRep
 
 
 def test_what_is_written_passes_check_and_verify(bundle: Path) -> None:
+    from onnxtool.lint.check import check
     from onnxtool.model.provenance.verify import verify
-    from onnxtool.validation.lint.check import check
 
     assert check(bundle / "model.onnx").ok
     sealed = verify(bundle / "model.onnx")

@@ -11,11 +11,11 @@ import pytest
 
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.convert import convert_text_model
-from onnxtool.generation.kept_blocks import exact_blocks
+from onnxtool.generation.quantization.kept_blocks import exact_blocks
 from onnxtool.generation.source import is_text_decoder
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
-from tests.generation.test_gptq import restored
+from tests.generation.quantization.test_gptq import restored
 
 
 def written(path: Path, tokenizer: Path) -> Path:

@@ -19,7 +19,7 @@ from onnxtool.generation.reference import Reference
 from onnxtool.generation.source import open_source
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model import io
-from onnxtool.report.bundle import PromptProof
+from onnxtool.report.bundle.convert import PromptProof
 from tests.generation import tiny
 
 Plant = Callable[[ir.Model], None]

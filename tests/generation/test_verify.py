@@ -17,7 +17,7 @@ from onnxtool.generation.bench import bench_bundles
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.inspect import inspect_bundle
 from onnxtool.generation.verify import compare_bundles, verify_bundle, with_generation
-from onnxtool.validation.lint.check import check
+from onnxtool.lint.check import check
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
+from onnxtool.runtime.session.session import EXACT
 
 CASES = {
     "indices": ("(int64[n] i, float[n] f) => (float[n, 2] y) <float[5, 2] w = {1,2,3,4,5,6,7,8,9,10}>",

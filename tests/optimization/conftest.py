@@ -11,13 +11,13 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from onnxtool.equality.compare_runners import compare_runners, probe_feeds
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
-from onnxtool.validation.equivalence.compare_runners import compare_runners, probe_feeds
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.session.session import EXACT
 
 
 @dataclass

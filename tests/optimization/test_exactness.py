@@ -17,7 +17,7 @@ from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
+from onnxtool.runtime.session.session import EXACT
 
 # Sizes at which the runtime's kernel for packed weights rounds differently from the other one.
 ROWS, INNER, COLUMNS = 17, 300, 65

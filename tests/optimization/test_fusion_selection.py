@@ -17,8 +17,8 @@ from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.registry import select
 from onnxtool.quantization.targets import TARGETS as QUANTIZE_TARGETS
 from onnxtool.runtime.cpu import TARGETS
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.timing import Ratio
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.timing import Ratio
 from tests.optimization.conftest import model_from
 
 F = np.float32

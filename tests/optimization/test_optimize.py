@@ -19,9 +19,9 @@ from onnxtool.model.provenance.metadata import read_history
 from onnxtool.optimization import registry
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
+from onnxtool.runtime.session.session import EXACT
 
 
 def write(path: Path, text: str, weights: dict[str, Any] | None = None, ir_version: int = 10, opset: int = 20) -> Path:

@@ -9,14 +9,14 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+from onnxtool.equality.compare_runners import compare_runners, probe_feeds
 from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
 from onnxtool.optimization.pipeline import Level, optimize_model
 from onnxtool.optimization.shape_inference.inference import infer_types
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
-from onnxtool.validation.equivalence.compare_runners import compare_runners, probe_feeds
+from onnxtool.runtime.session.session import EXACT
 
 
 def test_folds_all_batch_normalizations_of_a_raw_export(digits_onnx: Path) -> None:

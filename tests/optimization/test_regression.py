@@ -10,8 +10,8 @@ import pytest
 from onnxtool.optimization import regression as module
 from onnxtool.optimization.pass_bisection import Attempt
 from onnxtool.optimization.regression import without_regression
-from onnxtool.report.latency import LatencyRatio
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.runtime.session.session import SessionOptions
 
 
 def ratio(value: float, half: float = 0.01) -> LatencyRatio:

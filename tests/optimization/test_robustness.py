@@ -17,7 +17,7 @@ from onnxtool.model.ir.queries import operator_counts
 from onnxtool.optimization.pass_base import Level
 from onnxtool.report.optimize import OptimizeReport
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
+from onnxtool.runtime.session.session import EXACT
 
 LEVELS = [level.value for level in Level]
 every_level = pytest.mark.parametrize("level", LEVELS)

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 import onnxtool
 import onnxtool.errors
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
+from onnxtool.runtime.session.session import EXACT
 
 F, I64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 SWAP = """{

@@ -21,7 +21,7 @@ from onnxtool.packaging.folder_runner import open_package
 from onnxtool.packaging.kinds.fastapi import application_command
 from onnxtool.packaging.package import package
 from onnxtool.packaging.server_process import ServerProcess, clean_environment
-from onnxtool.runtime.v2_client import V2Client
+from onnxtool.runtime.protocol_v2.client import V2Client
 from tests.generation import tiny
 
 

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import UsageError
+from onnxtool.lint.rules.quantized_forms import tensorrt_faults
+from onnxtool.model.model_view import ModelView
 from onnxtool.quantization.quantize import quantize
-from onnxtool.validation.lint.model_view import ModelView
-from onnxtool.validation.lint.rules.quantized_forms import tensorrt_faults
 from tests.quantization.quant_models import build, weights
 
 Save = Callable[[onnx.ModelProto], Path]

@@ -10,11 +10,11 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxtool.equality.compare import compare
 from onnxtool.errors import InputError
 from onnxtool.optimization.optimize import optimize
 from onnxtool.runtime.empty_inputs import aborts_when_empty, refuse_empty
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validation.equivalence.compare import compare
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 

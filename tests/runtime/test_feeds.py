@@ -11,8 +11,8 @@ import pytest
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime import archive
-from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.data import archive
+from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.feeds import adapt, random_feeds
 
 FLOAT = np.dtype("float32")

@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxtool.equality.compare import compare
 from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.reference import ReferenceRunner
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validation.equivalence.compare import compare
 
 
 def test_agrees_with_the_runtime(digits_onnx: Path, fixtures: Path) -> None:

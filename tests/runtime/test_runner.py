@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT, SessionOptions, create_session
+from onnxtool.runtime.session.session import EXACT, SessionOptions, create_session
 
 
 def one_node(op: str, kind: int, *, domain: str = "", opset: int = 20, **attributes: object) -> onnx.ModelProto:

@@ -19,7 +19,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
 pytest.importorskip("prometheus_client")
 
-from onnxtool.runtime.v2_client import RemoteRunner, V2Client
+from onnxtool.runtime.protocol_v2.client import RemoteRunner, V2Client
 
 _PATIENCE = 120.0
 

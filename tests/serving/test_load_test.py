@@ -10,8 +10,8 @@ from subprocess import CompletedProcess
 import onnx
 import pytest
 
+from onnxtool.benchmark.load_test import bench_endpoint
 from onnxtool.errors import UsageError
-from onnxtool.validation.benchmark.load_test import bench_endpoint
 from tests.serving.conftest import Running
 
 Tool = Callable[..., "CompletedProcess[str]"]

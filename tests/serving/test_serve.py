@@ -15,9 +15,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.errors import InputError, UsageError
+from onnxtool.runtime.protocol_v2.client import RemoteRunner
+from onnxtool.runtime.protocol_v2.tensors import HEADER_LENGTH, encode_request
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.v2_client import RemoteRunner
-from onnxtool.runtime.v2_tensors import HEADER_LENGTH, encode_request
 from onnxtool.serving.options import parse_targets, read_tokens
 from tests.serving.conftest import Running
 

@@ -103,8 +103,8 @@ def command(
         from onnxtool.cli.session import session_options
 
         if len(provider or ()) > 1 or session_settings or best:
+            from onnxtool.benchmark.matrix import bench_matrix
             from onnxtool.errors import UsageError
-            from onnxtool.validation.benchmark.matrix import bench_matrix
 
             if len(models) > 1:
                 raise UsageError("several --provider, --session-settings and --best take one model.")
@@ -135,8 +135,8 @@ def command(
 
         url, packaged = url_of(models[0]), is_package(models[0])
         if url is not None or packaged:
+            from onnxtool.benchmark.load_test import bench_endpoint
             from onnxtool.errors import UsageError
-            from onnxtool.validation.benchmark.load_test import bench_endpoint
 
             if len(models) > 2:
                 raise UsageError("bench URL takes one file beside it: the one that it serves.")
@@ -166,7 +166,7 @@ def command(
             counts, sizes = whole_numbers("--threads", threads), whole_numbers("--batch", batch)
             out.emit(bench_bundles(models, peers=peer or (), threads=counts, batches=sizes))
             return
-        from onnxtool.validation.benchmark.bench import bench
+        from onnxtool.benchmark.bench import bench
 
         options = session_options(provider, None, custom_op_library, ep_library)
         out.emit(

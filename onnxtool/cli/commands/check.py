@@ -100,16 +100,16 @@ def command(
         from onnxtool.errors import UsageError
 
         if explain:
-            from onnxtool.validation.lint.check import explain as explained
+            from onnxtool.lint.check import explain as explained
 
             out.emit(explained(_split(explain)))
             return
         if not models:
             raise UsageError("check needs a MODEL: a file, a folder or a pattern.")
         from onnxtool.cli.session import session_options
+        from onnxtool.lint.check import check
+        from onnxtool.lint.check_many import check_all
         from onnxtool.report.check import Severity
-        from onnxtool.validation.lint.check import check
-        from onnxtool.validation.lint.check_many import check_all
 
         how: dict[str, Any] = {
             "data": data,

@@ -145,17 +145,17 @@ def command(
             out.emit(compare_bundles(a, b, eval_text=data, rtol=rtol))
             return
         if record is not None:
-            from onnxtool.validation.equivalence.golden import record as keep
+            from onnxtool.equality.golden import record as keep
 
             out.emit(keep(a, record, data=data, batches=batches, seed=seed, rtol=rtol, atol=atol, options=options))
             return
         if b is None or golden is not None:
-            from onnxtool.validation.equivalence.golden import golden as hold
+            from onnxtool.equality.golden import golden as hold
 
             out.emit(hold(a, golden or "", rtol=rtol, atol=atol, tolerances=limits, options=options))
             return
+        from onnxtool.equality.compare import compare
         from onnxtool.runtime.runner import closing
-        from onnxtool.validation.equivalence.compare import compare
 
         how = convert_options(
             factory=factory,

@@ -13,7 +13,7 @@ from onnxtool.cli.output import Output
 
 if TYPE_CHECKING:
     from onnxtool.report.convert import ConvertReport
-    from onnxtool.runtime.session import SessionOptions
+    from onnxtool.runtime.session.session import SessionOptions
 
 _PYTORCH, _KERAS, _CLASSICAL = "PyTorch", "Keras and TensorFlow", "Classical machine learning"
 SourceArgument = Annotated[
@@ -253,6 +253,6 @@ def _on_provider(report: ConvertReport, options: SessionOptions, seed: int) -> C
     """Add what the file gives on the provider asked for."""
     from dataclasses import replace
 
-    from onnxtool.validation.equivalence.provider_proof import prove_on_provider
+    from onnxtool.equality.provider_proof import prove_on_provider
 
     return replace(report, providers=(prove_on_provider(report.output, options, seed=seed),))

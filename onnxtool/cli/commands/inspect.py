@@ -56,7 +56,7 @@ def command(
 
             raise UsageError("inspect runs nothing without --placement: give it with --provider, --data and --threads.")
         from onnxtool.model.inspect import inspect
-        from onnxtool.runtime.isolation import guarded
+        from onnxtool.runtime.worker.isolation import guarded
 
         with guarded("inferring shapes", model.stat().st_size if model.is_file() else 0):
             report = inspect(model, input_shapes=input_shape or (), nodes=nodes, largest=largest)

@@ -296,7 +296,7 @@ def command(
         bundle = is_bundle(model)
         unused.reject_for_bundle(given, bundle=bundle)
         if bundle:
-            from onnxtool.generation.quantize import BUNDLE_SECONDS, quantize_bundle
+            from onnxtool.generation.quantization.quantize import BUNDLE_SECONDS, quantize_bundle
 
             out.emit(
                 quantize_bundle(

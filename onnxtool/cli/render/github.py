@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from onnxtool.cli.render.text import clean
 from onnxtool.report.base import Report
-from onnxtool.report.bench import BenchReport
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import CompareReport
+from onnxtool.report.measurement.bench import BenchReport
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 

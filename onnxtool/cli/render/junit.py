@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 from onnxtool.cli.render.terminal.compare import why
 from onnxtool.cli.render.text import clean
 from onnxtool.report.base import Report
-from onnxtool.report.bench import BenchReport
 from onnxtool.report.build import BuildReport
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import CompareReport
+from onnxtool.report.measurement.bench import BenchReport
 
 
 @dataclass(frozen=True)

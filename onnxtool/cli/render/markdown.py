@@ -9,9 +9,9 @@ from onnxtool.cli.render.terminal.bench import original_name
 from onnxtool.cli.render.terminal.compare import why
 from onnxtool.cli.render.text import clean, cosine, count, duration, number, size
 from onnxtool.report.base import Report
-from onnxtool.report.bench import BenchReport
 from onnxtool.report.check import CheckReport, ChecksReport, Severity
 from onnxtool.report.compare import CompareReport
+from onnxtool.report.measurement.bench import BenchReport
 
 _SUSPECTS, _SLOWEST = 3, 10
 

@@ -53,7 +53,7 @@ def render(report: Report) -> str:
 
 
 def _rules(used: set[str]) -> Iterator[dict[str, Any]]:
-    from onnxtool.validation.lint.catalog import RULES
+    from onnxtool.lint.catalog import RULES
 
     for identifier in sorted(used):
         rule = RULES[identifier]

@@ -18,9 +18,9 @@ from onnxtool.conversion.boosting.dropped import category_notes, dropped_options
 from onnxtool.conversion.boosting.equivalent_booster import equivalent
 from onnxtool.conversion.boosting.linear_booster import add_as_step, export_linear, is_linear
 from onnxtool.conversion.boosting.several_labels import give_labels, has_several_labels, sums_of
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
-from onnxtool.conversion.sklearn.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io

@@ -20,7 +20,7 @@ from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import guarded, native_silence
+from onnxtool.runtime.worker.isolation import guarded, native_silence
 
 _FLOAT = np.dtype("float32")
 _XGBOOST_KEYS = {"learner", "version"}

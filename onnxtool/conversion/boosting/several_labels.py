@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
-from onnxtool.conversion.sklearn.node_writer import INT64
+from onnxtool.conversion.sklearn.converters.node_writer import INT64
 
 if TYPE_CHECKING:
-    from onnxtool.conversion.sklearn.node_writer import NodeWriter
+    from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 
 
 def has_several_labels(estimator: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsafeError
-from onnxtool.runtime.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded
 
 WEIGHTS = "model.weights.h5"
 _UNPACKED_LIMIT = 1 << 30  # bytes; as for archives: beyond this and so many times the file it is taken for a bomb

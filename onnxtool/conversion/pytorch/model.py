@@ -16,6 +16,7 @@ from onnxtool.conversion.graph_interface import named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.decided_sizes import DecidedSizes
 from onnxtool.conversion.pytorch.exported_program_inputs import plan_program
+from onnxtool.conversion.pytorch.float64_reference import WiderModel, in_float64
 from onnxtool.conversion.pytorch.guards import Guard
 from onnxtool.conversion.pytorch.inputs import InputPlan, plan_inputs
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
@@ -23,14 +24,13 @@ from onnxtool.conversion.pytorch.load import Loaded
 from onnxtool.conversion.pytorch.state import AsLoaded, ModuleState, random_operators
 from onnxtool.conversion.pytorch.tensors import named_tensors, numbers_left_out, numpy_dtype, to_numpy, to_torch
 from onnxtool.conversion.pytorch.traced_branches import FrozenBranches, place_text
-from onnxtool.conversion.pytorch.wider import WiderModel, in_float64
 from onnxtool.conversion.source import Source
+from onnxtool.equality.search.difference import apart
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
-from onnxtool.runtime.isolation import guarded
-from onnxtool.validation.inputs.search import apart
+from onnxtool.runtime.worker.isolation import guarded
 
 # Sizes to trace with. Batch sizes start at 2, because exporters take a size of 1 for a constant; sizes of different
 # dims differ, because equal ones would be taken for the same dim. Later rows serve networks that need multiples.

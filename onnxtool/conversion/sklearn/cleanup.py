@@ -15,7 +15,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT, create_session
+from onnxtool.runtime.session.session import EXACT, create_session
 
 
 def clean_up(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:

@@ -12,7 +12,8 @@ import onnx_ir as ir
 
 from onnxtool.conversion.boosting.dropped import category_notes, dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
-from onnxtool.conversion.sklearn import (
+from onnxtool.conversion.sklearn.cleanup import clean_up
+from onnxtool.conversion.sklearn.converters import (
     chains,
     character_ngrams,
     chosen_threshold,
@@ -31,7 +32,6 @@ from onnxtool.conversion.sklearn import (
     weighted_neighbours,
     word_counts,
 )
-from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from onnxtool.errors import MissingExtraError, UnsupportedError
-from onnxtool.runtime.isolation import descriptors_silenced
+from onnxtool.runtime.worker.isolation import descriptors_silenced
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LOGGERS = ("tensorflow", "absl", "tf2onnx", "h5py", "numba")

@@ -22,7 +22,7 @@ from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded
 
 if TYPE_CHECKING:
     import onnx

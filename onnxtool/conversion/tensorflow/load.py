@@ -17,7 +17,7 @@ from onnxtool.conversion.tensorflow.optimizer_state import accept_optimizer_stat
 from onnxtool.conversion.tensorflow.safety import refuse_unsafe
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded
 
 _MAX_GRAPH = (1 << 31) - 1
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.names import find_input, free_name, split_pair, unknown
+from onnxtool.editing.free_names import find_input, free_name, split_pair, unknown
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.proofs import Feeds, Outputs, converted_outputs, same_outputs
 from onnxtool.errors import InputError, UnsupportedError, UsageError

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from onnxtool.editing.names import find_input, find_output, find_tensor, split_pair, taken_names
+from onnxtool.editing.free_names import find_input, find_output, find_tensor, split_pair, taken_names
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.proofs import Feeds, Outputs, same_outputs
 from onnxtool.errors import UnsupportedError, UsageError
@@ -81,7 +81,7 @@ class AddOutput(Operation):
     value: ClassVar[str] = "TENSOR"
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
-        from onnxtool.editing.types import complete_types
+        from onnxtool.editing.element_types import complete_types
 
         value = find_tensor(model, self.text, self.name)
         if value.is_graph_output():

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from onnxtool.editing.names import split_pair, taken_names, unknown
+from onnxtool.editing.free_names import split_pair, taken_names, unknown
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.proofs import compare, probes_of
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError

@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.building import Builder
-from onnxtool.editing.names import find_output
+from onnxtool.editing.free_names import find_output
+from onnxtool.editing.graph_builder import Builder
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.operations import suppression
 from onnxtool.editing.operations.suppression import NmsOptions

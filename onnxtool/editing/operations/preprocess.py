@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing import pictures
-from onnxtool.editing.building import Builder
-from onnxtool.editing.names import find_input
+from onnxtool.editing.free_names import find_input
+from onnxtool.editing.graph_builder import Builder
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.operations.inputs import replace_input
 from onnxtool.editing.proofs import compare, probes_of
@@ -23,9 +23,9 @@ from onnxtool.model.ir.queries import value_spec
 from onnxtool.model.spec import Dim
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.extensions import PICTURES
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.extensions import PICTURES
 
 _ANTIALIAS = 18  # the opset in which Resize got it
 # Measured with onnxruntime-extensions 0.15.2 and Pillow 13.0: JPEG files with halved colours (most of them) come out up

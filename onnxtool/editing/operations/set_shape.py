@@ -6,12 +6,13 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from onnxtool.editing.names import find_input
+from onnxtool.editing.free_names import find_input
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.proofs import compare, same_outputs
 from onnxtool.editing.resizing.batches import BatchProof, BatchRun, Fault
 from onnxtool.editing.resizing.dynamic import make_dynamic
 from onnxtool.editing.resizing.other_sizes import OtherSizes
+from onnxtool.equality.equivalence_check import match_names
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import input_specs, value_spec
@@ -21,7 +22,6 @@ from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validation.equivalence.equivalence_check import match_names
 
 _BATCH_NAMES = ("n", "b", "bs", "bsz", "batch", "batch_size", "batchsize", "num_batch")
 _QUICK, _SIZES = (2, 3), (1, 2, 3, 5)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.building import Builder
-from onnxtool.editing.names import find_output
+from onnxtool.editing.free_names import find_output
+from onnxtool.editing.graph_builder import Builder
 from onnxtool.editing.operation import EditContext
 from onnxtool.editing.proofs import compare, same_outputs
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.session import EXACT as _EXACT
+from onnxtool.runtime.session.session import EXACT as _EXACT
 
 _OUTPUTS = ("boxes", "scores", "classes", "batch_indices")
 

@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.building import Builder
-from onnxtool.editing.names import free_name
+from onnxtool.editing.free_names import free_name
+from onnxtool.editing.graph_builder import Builder
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.proofs import compare
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError, VerdictError
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.extensions import TEXTS
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.extensions import TEXTS
 
 _ROLES = ("input_ids", "attention_mask", "token_type_ids")
 _LARGEST = 1 << 28  # bytes of a tokenizer.json

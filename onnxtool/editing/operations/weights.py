@@ -11,16 +11,16 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.names import split_pair, unknown
+from onnxtool.editing.free_names import split_pair, unknown
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.editing.operations.inputs import read_npy
 from onnxtool.editing.proofs import probes_of, same_outputs
 from onnxtool.editing.safetensors import Entry, open_file, write_file
+from onnxtool.equality.rule.difference import Difference
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validation.equivalence.difference import Difference
 
 STRIPPED_KEY = "onnxtool.stripped"
 _LEAST = 1024  # bytes; smaller weights are shapes and scales, which optimizers want to see

@@ -11,6 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.operation import EditContext
+from onnxtool.equality.rule.difference import Difference
+from onnxtool.equality.rule.rounding import FACTOR
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.ir.queries import input_specs
@@ -19,8 +21,6 @@ from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validation.equivalence.difference import Difference
-from onnxtool.validation.equivalence.rounding import FACTOR
 
 Feeds = dict[str, np.ndarray]
 Axes = Mapping[str, int]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.element_types import inferred
 from onnxtool.editing.operation import EditContext
 from onnxtool.editing.resizing.batches import BatchProof, Fault
-from onnxtool.editing.resizing.blame import first_mixing
+from onnxtool.editing.resizing.locate_batch_mixing import first_mixing
+from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, node_label
 from onnxtool.editing.resizing.rewrite import Dims, rewrite
-from onnxtool.editing.resizing.state import BakedSizeError, Resizing, node_label
-from onnxtool.editing.types import inferred
 from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import STANDARD, constant_array, input_specs, walk

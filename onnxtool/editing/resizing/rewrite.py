@@ -8,10 +8,10 @@ from contextlib import suppress
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.resizing.operands import enlarge
+from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing
+from onnxtool.editing.resizing.resize_operands import enlarge
 from onnxtool.editing.resizing.rules import RULES
 from onnxtool.editing.resizing.sizes import OldSizes
-from onnxtool.editing.resizing.state import BakedSizeError, Resizing
 from onnxtool.model.ir.editing import remove_unused
 from onnxtool.model.ir.queries import STANDARD, attribute
 from onnxtool.optimization.pass_context import PassContext

@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.resizing import targets
-from onnxtool.editing.resizing.operands import enlarge, shrink
-from onnxtool.editing.resizing.state import Resizing
+from onnxtool.editing.resizing.resize_context import Resizing
+from onnxtool.editing.resizing.resize_operands import enlarge, shrink
 from onnxtool.model.ir.queries import attribute, constant_array
 from onnxtool.optimization.shape_inference.layout_rules import axes_of
 from onnxtool.optimization.shape_inference.shape_rules import _BROADCAST, _REDUCE

@@ -7,9 +7,9 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.resizing.operands import shrink
-from onnxtool.editing.resizing.placement import moved_batch, placements, turned_rows
-from onnxtool.editing.resizing.state import Resizing
+from onnxtool.editing.resizing.reshape_targets import moved_batch, placements, turned_rows
+from onnxtool.editing.resizing.resize_context import Resizing
+from onnxtool.editing.resizing.resize_operands import shrink
 from onnxtool.model.ir.queries import attribute
 from onnxtool.optimization.shape_inference.layout_rules import reshaped
 from onnxtool.optimization.shape_inference.symbolic_dims import Expr, exact_divide, floor_divide, multiply

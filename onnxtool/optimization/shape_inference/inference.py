@@ -23,7 +23,7 @@ from onnxtool.optimization.shape_inference.value_facts import (
     set_sizes,
     sizes_of,
 )
-from onnxtool.runtime.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded
 
 _GIVEN = "onnxtool.given"
 _LARGE = 1024  # bytes; larger weights are left out of the copy that ONNX's inference gets

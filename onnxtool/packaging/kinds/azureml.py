@@ -13,8 +13,8 @@ from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.script_runner import ScriptRunner
 from onnxtool.packaging.server_process import interpreter
 from onnxtool.report.package import Started
+from onnxtool.runtime.protocol_v2.tensors import datatype, read_metadata
 from onnxtool.runtime.runner import Runner
-from onnxtool.runtime.v2_tensors import datatype, read_metadata
 
 _PACKAGES = ("numpy", "onnxruntime")
 

@@ -21,8 +21,8 @@ from onnxtool.packaging.kinds.fastapi import slug
 from onnxtool.packaging.kinds.snippets import cpp_type
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.report.package import Started
+from onnxtool.runtime.protocol_v2.tensors import read_metadata
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.v2_tensors import read_metadata
 
 # A folder with include/ (or the headers themselves) of ONNX Runtime; the wheel has the library and no headers.
 INCLUDE_VARIABLE = "ONNXRUNTIME_INCLUDE"

@@ -14,8 +14,8 @@ from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter
 from onnxtool.report.package import Started
 from onnxtool.runtime.input_kinds import takes_image, takes_table
+from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import Runner
-from onnxtool.runtime.v2_tensors import tensor_metadata
 
 PACKAGES = ("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop", "orjson")
 

@@ -16,8 +16,8 @@ from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.script_runner import ScriptRunner
 from onnxtool.packaging.server_process import interpreter
 from onnxtool.report.package import Started
+from onnxtool.runtime.protocol_v2.tensors import read_metadata
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.v2_tensors import read_metadata
 
 # What the requirements name where MLflow itself is not installed here.
 _MLFLOW = "3.17.2"

@@ -14,7 +14,7 @@ from onnxtool.packaging.kind import TEMPLATES, PackageKind, Subject
 from onnxtool.packaging.kinds.snippets import snippets
 from onnxtool.report.package import Started
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.session import SessionOptions, create_session
+from onnxtool.runtime.session.session import SessionOptions, create_session
 
 _FILE = "model.ort"
 _OPERATORS = "required_operators_and_types.config"

@@ -7,15 +7,15 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from onnxtool.benchmark.batching import BatchChoice, choose_batch
 from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.kind import PackageKind, Subject, constants
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.packaging.server_process import ServerRunner, free_port
 from onnxtool.report.package import Started
+from onnxtool.runtime.protocol_v2.tensors import datatype
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.session import SessionOptions
-from onnxtool.runtime.v2_tensors import datatype
-from onnxtool.validation.benchmark.batching import BatchChoice, choose_batch
+from onnxtool.runtime.session.session import SessionOptions
 
 _STRINGS = "TYPE_STRING"
 

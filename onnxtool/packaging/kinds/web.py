@@ -16,8 +16,8 @@ from onnxtool.packaging.browser_runner import BrowserRunner, find_browser
 from onnxtool.packaging.kind import MODEL, TEMPLATES, PackageKind, Subject, filled
 from onnxtool.packaging.manifest import read_manifest
 from onnxtool.report.package import Started
+from onnxtool.runtime.protocol_v2.tensors import read_metadata
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.v2_tensors import read_metadata
 
 _PACKAGE = "onnxruntime-web"
 # The WASM runtime, and the one with WebGPU, each with what it loads itself.

@@ -22,7 +22,7 @@ from onnxtool.quantization.algorithms.quant_math import dequantize, quantize_wei
 from onnxtool.quantization.recipe import NodePlan, QuantRecipe
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
 
 _SUM, _COUNT = "onnxtool_shift", "onnxtool_count"
 

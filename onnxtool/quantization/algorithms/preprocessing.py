@@ -13,7 +13,7 @@ from onnxtool.quantization.algorithms.smooth_quant import Divided, Group, smooth
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
 
 _AXES_ARE_INPUTS = 18  # of ReduceMax, from this opset
 

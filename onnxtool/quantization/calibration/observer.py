@@ -26,9 +26,9 @@ from onnxtool.quantization.calibration.range_estimators import Observed, Range
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
-from onnxtool.runtime.memory import release_memory
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.memory import release_memory
+from onnxtool.runtime.session.session import SessionOptions
 
 _VALUES = 1 << 18  # values of one tensor that go into its histogram, about, over all samples
 _PER_SAMPLE = (1024, 8192)  # the least and the most of one sample

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from onnxtool.equality.rule.difference import Difference
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.quantization.evaluation.box_match import BOX, boxes_found, boxes_kept
 from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
 from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis, columns_of
@@ -15,8 +17,6 @@ from onnxtool.quantization.evaluation.output_kind import OutputKind
 from onnxtool.quantization.evaluation.score_agreement import ScoreAgreement
 from onnxtool.quantization.evaluation.task_metric import samples_axis
 from onnxtool.quantization.evaluation.total_shift import TotalShift
-from onnxtool.validation.equivalence.difference import Difference
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
 
 _MOST_TARGETS = 64
 

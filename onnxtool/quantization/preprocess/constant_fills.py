@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnxtool.model import io
 from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import attribute, constant_array, is_op
-from onnxtool.runtime.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded
 
 _WORTH = 1024  # elements; smaller arrays stay as they are
 _FILLABLE = (

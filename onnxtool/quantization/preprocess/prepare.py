@@ -16,7 +16,7 @@ from onnxtool.quantization.preprocess.constant_fills import note_filled
 from onnxtool.quantization.preprocess.fold_affine import fold_affine
 from onnxtool.quantization.preprocess.loop_constants import lift_loop_constants
 from onnxtool.quantization.preprocess.widen_half import widen_half
-from onnxtool.runtime.isolation import guarded
+from onnxtool.runtime.worker.isolation import guarded
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
 _MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Concat")

@@ -15,7 +15,7 @@ from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.latency_refinement import with_fusions
-from onnxtool.runtime.kernels import count_kernels
+from onnxtool.runtime.session.ort_kernels import count_kernels
 
 LESS_NOISE = 0.9  # what a change must bring the noise down to, to be kept
 _MOST_BY_FUSING = 1.6  # the most that fused operators were seen to gain over the same floats apart

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.side_by_side import SHORT
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 
 FINALISTS = 5
 TIMING_AGAIN = 1  # candidates that it takes to time the finalists once more

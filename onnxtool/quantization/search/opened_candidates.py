@@ -12,8 +12,8 @@ import onnx_ir as ir
 from onnxtool.model import io
 from onnxtool.quantization.algorithms.weight_storage import spared
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.runtime.memory import release_memory
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.memory import release_memory
 
 _KEPT_SESSIONS = 2  # each keeps the memory of its largest run
 _MOST_BYTES = 64_000_000  # of their models

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from onnxtool.quantization.search.time_budget import TimeBudget
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.runtime.casting_runner import fit_dtypes
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.timing import Ratio, Timing, block_ratio, clock_for, measure
+from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure
 
 ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy or size decides
 TOO_CLOSE = 1.12  # quick timings this near each other do not rank

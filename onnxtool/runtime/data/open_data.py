@@ -14,7 +14,7 @@ import numpy as np
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.archive import Columns, open_npy, open_npz, read_npz
+from onnxtool.runtime.data.archive import Columns, open_npy, open_npz, read_npz
 from onnxtool.runtime.data.csv_file import count_rows, lacks_header, read_column, read_rows
 from onnxtool.runtime.data.images import SUFFIXES, pictures
 from onnxtool.runtime.data.source import DataSource

@@ -12,7 +12,7 @@ import numpy as np
 from onnxtool.errors import InputError
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.archive import read_npz
+from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.data.images import SUFFIXES
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.feeds import adapt

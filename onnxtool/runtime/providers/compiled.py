@@ -15,7 +15,7 @@ from onnxtool.report.optimize import CompiledForm
 from onnxtool.runtime.providers.plugins import library_of
 from onnxtool.runtime.providers.spec import parse_providers
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions, create_session, requested_providers
+from onnxtool.runtime.session.session import SessionOptions, create_session, requested_providers
 
 if TYPE_CHECKING:
     import onnx_ir as ir

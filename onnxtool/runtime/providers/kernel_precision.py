@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
 
 # OpenVINO names its kernels "brgconv_avx512_amx_bf16", "jit_avx512_f16", "jit_uni_f32".
 _TYPE = re.compile(r"_(bf16|f16|f32)$")

@@ -10,11 +10,11 @@ import onnxruntime
 
 from onnxtool.model import io
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
-from onnxtool.report.placement import PlacementReport
+from onnxtool.report.measurement.placement import PlacementReport
 from onnxtool.runtime.providers.placement import placement
 from onnxtool.runtime.run import chosen_feeds
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import DEFAULT, SessionOptions
+from onnxtool.runtime.session.session import DEFAULT, SessionOptions
 
 
 @takes_models("model")

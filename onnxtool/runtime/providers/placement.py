@@ -20,14 +20,14 @@ import numpy as np
 import onnx
 
 from onnxtool.model import io
-from onnxtool.report.placement import NodePlacement, Placement, ProviderShare
-from onnxtool.runtime.fused_node_names import all_nodes, label
-from onnxtool.runtime.node_costs import Key, event_key, node_costs
-from onnxtool.runtime.profile import macs_by_label
+from onnxtool.report.measurement.placement import NodePlacement, Placement, ProviderShare
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.providers.why_not import why_not
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions, requested_providers
+from onnxtool.runtime.session.fused_node_names import all_nodes, label
+from onnxtool.runtime.session.session import SessionOptions, requested_providers
+from onnxtool.runtime.timing.node_costs import Key, event_key, node_costs
+from onnxtool.runtime.timing.profile import macs_by_label
 
 _RUNS = 5
 _COPIES = ("MemcpyFromHost", "MemcpyToHost")

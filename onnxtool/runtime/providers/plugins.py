@@ -14,9 +14,9 @@ import onnxruntime as ort
 
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.runtime.isolation import guarded, native_silence
 from onnxtool.runtime.providers.known import PACKAGES
 from onnxtool.runtime.providers.spec import short_name
+from onnxtool.runtime.worker.isolation import guarded, native_silence
 
 _PREFIX = "onnxruntime-ep-"
 _SUPPORTED = hasattr(ort, "register_execution_provider_library") and hasattr(ort, "get_ep_devices")

@@ -10,11 +10,11 @@ import onnx
 from onnx import TensorProto, helper
 
 from onnxtool.errors import OnnxToolError
-from onnxtool.runtime.fused_node_names import all_nodes
-from onnxtool.runtime.node_costs import event_key
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.providers.spec import parse_providers, short_name
-from onnxtool.runtime.session import SessionOptions, create_session
+from onnxtool.runtime.session.fused_node_names import all_nodes
+from onnxtool.runtime.session.session import SessionOptions, create_session
+from onnxtool.runtime.timing.node_costs import event_key
 
 # The profiler's names of element types.
 _TYPES: Mapping[str, int] = {

@@ -8,7 +8,7 @@ import pytest
 
 from onnxtool.conversion.pytorch.floor_division import round_down
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
 
 
 def graph(numerator: str) -> ir.Model:

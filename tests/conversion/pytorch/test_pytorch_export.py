@@ -573,7 +573,7 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
     import weakref
 
     from onnxtool.conversion import convert as convert_module
-    from onnxtool.conversion import routes
+    from onnxtool.conversion import export_attempts as routes
     from onnxtool.conversion.pytorch.model import TorchModel
 
     weights: list[weakref.ref[Any]] = []

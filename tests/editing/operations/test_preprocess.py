@@ -12,7 +12,7 @@ import pytest
 from onnxtool.editing import pictures
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.image_options import parse_options
-from onnxtool.runtime.extensions import extensions_library
+from onnxtool.runtime.session.extensions import extensions_library
 from tests.editing.conftest import Edited, Editor
 
 IMAGE = """

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from onnxtool.errors import InputError, UnsupportedError, UsageError
-from onnxtool.runtime.extensions import extensions_library
+from onnxtool.runtime.session.extensions import extensions_library
 from tests.editing.conftest import Editor
 
 tokenizers = pytest.importorskip("tokenizers")

@@ -21,7 +21,7 @@ pytest.importorskip("prometheus_client")
 from onnxtool.packaging.kinds.fastapi import application_command
 from onnxtool.packaging.package import package
 from onnxtool.packaging.server_process import ServerProcess, ServerRunner, clean_environment, free_port
-from onnxtool.runtime.v2_client import V2Client
+from onnxtool.runtime.protocol_v2.client import V2Client
 from tests.packaging.conftest import saved
 from tests.runtime.test_empty_inputs import recurrent
 

@@ -11,6 +11,8 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from onnxtool.equality.rule.difference import Difference
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
@@ -18,10 +20,8 @@ from onnxtool.quantization.apply_recipe import apply, calibrate
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.open_data import open_data
-from onnxtool.runtime.kernels import count_kernels
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.validation.equivalence.difference import Difference
-from onnxtool.validation.equivalence.tolerance_policy import Tolerance
+from onnxtool.runtime.session.ort_kernels import count_kernels
 from tests.quantization.quant_models import build, weights
 
 Feeds = Mapping[str, np.ndarray]

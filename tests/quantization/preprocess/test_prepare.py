@@ -13,9 +13,9 @@ from onnxtool.quantization.apply_recipe import apply, calibrate
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.open_data import open_data
-from onnxtool.runtime.kernels import count_kernels
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import EXACT
+from onnxtool.runtime.session.ort_kernels import count_kernels
+from onnxtool.runtime.session.session import EXACT
 from tests.quantization.quant_models import build, weights
 
 

@@ -25,7 +25,7 @@ from onnxtool.quantization.search.choice import (
 )
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.stages import RecipeSearch
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
 

@@ -17,7 +17,7 @@ from onnxtool.quantization.search import evaluator
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
 from onnxtool.quantization.search.opened_candidates import Built
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
 

@@ -19,7 +19,7 @@ from onnxtool.quantization.search.latency_refinement import (
     without_gates,
     without_groups,
 )
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 
 GROUPS = [("first", {"a"}), ("second", {"b"})]
 

@@ -9,7 +9,7 @@ import pytest
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.evaluator import Trial
 from onnxtool.quantization.search.neighbourhood import neighbours
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
 DYNAMIC: dict[str, Any] = {"a": "dynamic", "b": "dynamic"}

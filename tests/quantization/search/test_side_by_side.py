@@ -12,8 +12,8 @@ import pytest
 from onnxtool.quantization.search import side_by_side as module
 from onnxtool.quantization.search.side_by_side import SHORT, TINY, beside_fastest, paired_ratio, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
-from onnxtool.report.latency import LatencyRatio
-from onnxtool.runtime.timing import Ratio, Timing
+from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.runtime.timing.timing import Ratio, Timing
 
 
 def timing(*samples: float) -> Timing:

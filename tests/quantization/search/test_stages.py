@@ -17,7 +17,7 @@ from onnxtool.quantization.search.evaluator import Trial
 from onnxtool.quantization.search.limits import ResultLimits
 from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
 from onnxtool.quantization.search.stages import RecipeSearch
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
 PLAN: Any = {"a": "static"}

@@ -14,9 +14,9 @@ import onnxtool
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.search import time_budget
 from onnxtool.quantization.search.time_budget import TimeBudget
-from onnxtool.runtime import latency
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.timing import latency
 
 
 def started(ago: float, limit: float = 100.0) -> TimeBudget:

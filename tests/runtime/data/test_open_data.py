@@ -10,8 +10,8 @@ import pytest
 
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime import archive
-from onnxtool.runtime.archive import open_npz
+from onnxtool.runtime.data import archive
+from onnxtool.runtime.data.archive import open_npz
 from onnxtool.runtime.data.open_data import open_data, read_labels
 from onnxtool.runtime.data.source import DataSource
 

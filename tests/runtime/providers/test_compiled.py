@@ -19,7 +19,7 @@ from onnxtool.model.provenance.metadata import COMPILE_STEP, add_history
 from onnxtool.runtime.providers import compiled as module
 from onnxtool.runtime.providers.compiled import write_compiled
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
 
 F32 = SessionOptions("openvino:INFERENCE_PRECISION_HINT=f32")
 

@@ -10,11 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import UsageError
-from onnxtool.runtime.profile import profile
 from onnxtool.runtime.providers.placement import placement
 from onnxtool.runtime.providers.survey import survey
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.runtime.timing.profile import profile
 
 pytest.importorskip("onnxruntime_ep_openvino", reason="the plugin onnxruntime-ep-openvino is not installed")
 

@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtool.report.placement import Placement
+from onnxtool.report.measurement.placement import Placement
 from onnxtool.runtime.providers import placement as module
 from onnxtool.runtime.providers.placement import placement
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
 
 CPU = "CPUExecutionProvider"
 FEEDS = {"x": np.ones((2, 4), np.float32)}

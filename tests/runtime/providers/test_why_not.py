@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from onnxtool.runtime.providers import why_not as module
 from onnxtool.runtime.providers.why_not import why_not
-from onnxtool.runtime.session import SessionOptions
+from onnxtool.runtime.session.session import SessionOptions
 
 CPU = "CPUExecutionProvider"
 

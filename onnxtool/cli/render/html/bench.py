@@ -8,8 +8,8 @@ from onnxtool.cli.render.html.parts import table, text
 from onnxtool.cli.render.html.plots import Bar, bars, box_plot
 from onnxtool.cli.render.terminal.bench import original_name
 from onnxtool.cli.render.text import count, duration, plural, size
-from onnxtool.report.bench import BenchReport
-from onnxtool.report.profile import Profile
+from onnxtool.report.measurement.bench import BenchReport
+from onnxtool.report.measurement.profile import Profile
 
 # Rows of the table of nodes.
 _SLOWEST = 20

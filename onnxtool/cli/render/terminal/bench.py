@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from onnxtool.cli.render.terminal import table, verdict, warnings
 from onnxtool.cli.render.terminal.placement import show as show_placement
 from onnxtool.cli.render.text import clean, count, duration, markup, plural, size
-from onnxtool.report.bench import BenchReport, Latency
-from onnxtool.report.profile import NodeTime, Profile
+from onnxtool.report.measurement.bench import BenchReport, Latency
+from onnxtool.report.measurement.profile import NodeTime, Profile
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import table, verdict, warnings
 from onnxtool.cli.render.text import clean, duration, markup, plural, size
-from onnxtool.report.bench_matrix import BenchMatrixReport
+from onnxtool.report.measurement.bench_matrix import BenchMatrixReport
 
 if TYPE_CHECKING:
     from rich.console import Console

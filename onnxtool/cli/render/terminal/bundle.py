@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import facts, table, verdict, warnings
 from onnxtool.cli.render.text import duration, markup, number, size
-from onnxtool.report.bundle import BundleReport, Perplexity, RuntimeProof, TextProof
+from onnxtool.report.bundle.convert import BundleReport, Perplexity, RuntimeProof, TextProof
 
 if TYPE_CHECKING:
     from rich.console import Console

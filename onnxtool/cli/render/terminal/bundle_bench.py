@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import table, verdict
 from onnxtool.cli.render.text import duration, markup, plural, size
-from onnxtool.report.bundle_bench import BundleBenchReport, GeneratorSpeed
+from onnxtool.report.bundle.bench import BundleBenchReport, GeneratorSpeed
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onnxtool.cli.render.terminal import facts, table, verdict
 from onnxtool.cli.render.terminal.bundle import perplexity_line
 from onnxtool.cli.render.text import number
-from onnxtool.report.bundle_compare import BundleCompareReport
+from onnxtool.report.bundle.compare import BundleCompareReport
 
 if TYPE_CHECKING:
     from rich.console import Console

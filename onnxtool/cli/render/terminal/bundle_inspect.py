@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import facts, table
 from onnxtool.cli.render.text import count, markup, size
-from onnxtool.report.bundle_inspect import BundleInspectReport
+from onnxtool.report.bundle.inspect import BundleInspectReport
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onnxtool.cli.render.terminal import facts, table, verdict
 from onnxtool.cli.render.terminal.bundle import perplexity_line
 from onnxtool.cli.render.text import duration, markup, size
-from onnxtool.report.bundle_quantize import BundleQuantizeReport
+from onnxtool.report.bundle.quantize import BundleQuantizeReport
 
 if TYPE_CHECKING:
     from rich.console import Console

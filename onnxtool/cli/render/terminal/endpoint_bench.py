@@ -6,7 +6,7 @@ from rich.console import Console
 
 from onnxtool.cli.render.terminal import facts, table, verdict
 from onnxtool.cli.render.text import markup
-from onnxtool.report.endpoint_bench import EndpointBenchReport, LoadResult
+from onnxtool.report.measurement.endpoint_bench import EndpointBenchReport, LoadResult
 
 
 def render(report: EndpointBenchReport, console: Console, verbose: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import verdict
 from onnxtool.cli.render.text import duration
-from onnxtool.report.generate import GenerateReport
+from onnxtool.report.bundle.generate import GenerateReport
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import table, verdict
 from onnxtool.cli.render.text import clean, duration, markup
-from onnxtool.report.placement import Placement, PlacementReport
+from onnxtool.report.measurement.placement import Placement, PlacementReport
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import facts, provider_proofs, table, verdict, warnings
 from onnxtool.cli.render.text import cosine, duration, markup, number, size
-from onnxtool.report.latency import LatencyRatio
+from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity, QuantizeReport
 
 if TYPE_CHECKING:

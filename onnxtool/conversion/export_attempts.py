@@ -1,0 +1,162 @@
+"""From a graph that an exporter wrote to one that is proven, by another exporter where the first one's fails."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.conversion.adapter import Adapter, SourceModel
+from onnxtool.conversion.equivalence import SourceProof, cleaned_up
+from onnxtool.conversion.further import FurtherInputs
+from onnxtool.conversion.graph_interface import align
+from onnxtool.conversion.options import ConvertOptions
+from onnxtool.conversion.source import Source
+from onnxtool.conversion.supervised_model import declared_bytes, supervised
+from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
+from onnxtool.model import io
+from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
+
+# Above this many bytes the weights wait on the disk while the graph is proven, and not in memory beside the runtime's.
+SPILL = 32_000_000
+_LITTLE = 60.0  # dB: a difference of a thousandth of the output is no other branch
+
+
+@dataclass
+class Routes:
+    """The ways from one source to a proven graph.
+
+    Attributes:
+        names: of source and output, for messages.
+        pace: what running the source may take.
+        stays: the source can still be run while graphs are judged.
+    """
+
+    opened: Source
+    adapter: Adapter
+    model: SourceModel
+    options: ConvertOptions
+    tolerance: Tolerance
+    names: tuple[str, str]
+    pace: ResourceAllowance
+    stays: bool = False
+
+    def observed(self, graph: ir.Model) -> SourceProof:
+        """Run the source on all inputs that a graph makes worth trying.
+
+        Raises:
+            InputError: it runs on none.
+            UnsupportedError: the exporter decided what these inputs do not show to be harmless.
+        """
+        what = f"running the model with {self.adapter.name}"
+        proof = SourceProof(self.model, self.options, self.tolerance, self.names)
+        with guarded(what, self.opened.size, pace=self.pace):
+            began = time.perf_counter()
+            proof.observe(graph)
+            usual = time.perf_counter() - began
+        self.stays = io.weight_bytes(graph) <= SPILL
+        watched = supervised(self.model, what, self.opened.size, self.pace)
+        proof.further = FurtherInputs(watched, self.options, stays=self.stays)
+        proof.further.observe(graph, [p.feeds for p in proof.probes], usual, proof.probes[0].outputs)
+        _refuse_unproven(self.model, str(self.opened), proof.further.tried)
+        return proof
+
+    def proven(self, graph: ir.Model, proof: SourceProof) -> tuple[ir.Model, CompareReport, SourceProof]:
+        """The graph as it is to be written, with its comparison; where it fails, that of another exporter.
+
+        Raises:
+            InputError, UnsupportedError, VerdictError: no route gives a graph that runs where the source does.
+        """
+        failure: OnnxToolError | None = None
+        found: tuple[ir.Model, CompareReport] | None = None
+        try:
+            found = cleaned_up(graph, proof, self.model.notes)
+        except (InputError, UnsupportedError, VerdictError) as error:
+            failure = error
+        if found is not None and (found[1].ok or _blamed(self.model, proof)):
+            return (*found, proof)
+        second = self._otherwise(failure) if self.stays else None
+        if second is not None:
+            return second
+        if found is None:
+            assert failure is not None
+            raise failure
+        return (*found, proof)
+
+    def _otherwise(self, failure: OnnxToolError | None) -> tuple[ir.Model, CompareReport, SourceProof] | None:
+        """What another exporter makes of the source; None where there is none, or its graph fails too."""
+        kept = list(self.model.notes)
+        try:
+            with guarded("exporting the model", self.opened.size, declared_bytes(self.model.inputs), self.pace):
+                other = self.adapter.export_otherwise(self.model, self.options)
+            if other is not None:
+                align(other, self.model.inputs, self.model.outputs)
+                proof = self.observed(other)
+                graph, report = cleaned_up(other, proof, self.model.notes)
+                if report.ok:
+                    why = f": {failure}" if failure is not None else " on some inputs"
+                    self.model.notes.append(f"the first exporter's graph differs from the source{why}")
+                    return graph, report, proof
+        except OnnxToolError:
+            pass
+        self.model.notes[:] = kept
+        return None
+
+
+def _refuse_unproven(model: SourceModel, name: str, tried: Sequence[Mapping[str, np.ndarray]]) -> None:
+    """Raises UnsupportedError where the exporter decided what the inputs tried did not show to be harmless."""
+    places, what = model.unproven(), "tracing froze a branch"
+    if not places:
+        places, what = model.one_sided(tried), "torch.export decided a comparison of sizes for good"
+    if places:
+        more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
+        raise UnsupportedError(
+            f"{name}: {what}, and no input tried takes its other side: {places[0]}{more}. Rewrite it with torch.where "
+            "or torch.cond, save the module as TorchScript (torch.jit.script), or give --sample FILE.npz with inputs "
+            "of both sides."
+        )
+
+
+def refuse_blamed(model: SourceModel, proof: SourceProof, name: str) -> None:
+    """Raises UnsupportedError where the outputs differ because the exporter took one side of a branch for good."""
+    failure = proof.further.findings.failure if proof.further is not None else None
+    place = _blamed(model, proof)
+    if place:
+        where = f"; with {failure.label} the outputs differ" if failure is not None else ""
+        raise UnsupportedError(
+            f"{name}: torch.export decided a comparison of sizes for good: {place}{where}{_how_little(proof)}. Rewrite "
+            "it with torch.where or torch.cond, save the module as TorchScript (torch.jit.script), or fix the dim in "
+            "--input-shape."
+        )
+
+
+def _how_little(proof: SourceProof) -> str:
+    """Another explanation where the outputs differ by little: an operator of the runtime may be less precise."""
+    report = proof.further.findings.report if proof.further is not None else None
+    wrong = [o for o in report.outputs if not o.ok] if report is not None else []
+    if not wrong or any(o.note or o.sqnr_db < _LITTLE for o in wrong):
+        return ""
+    worst = max(o.max_abs for o in wrong)
+    return (
+        f", but by {worst:.1g} at most, so little that an operator of the runtime may be to blame instead, which is "
+        "less precise at some sizes (a DFT whose length is no power of two, say)"
+    )
+
+
+def release(model: SourceModel) -> None:
+    """Give back the weights of a source."""
+    model.release()
+    gc.collect()  # exporters leave cycles that hold the weights
+
+
+def _blamed(model: SourceModel, proof: SourceProof) -> str:
+    """The line at which the exporter took another side than the inputs that differ need."""
+    failure = proof.further.findings.failure if proof.further is not None else None
+    inputs = [failure.feeds] if failure is not None else [p.feeds for p in proof.probes]
+    return next(filter(None, map(model.blamed, inputs)), "")

@@ -1,0 +1,1 @@
+"""Converters of scikit-learn estimators that skl2onnx lacks or has wrong."""

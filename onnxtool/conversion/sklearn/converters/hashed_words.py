@@ -1,0 +1,115 @@
+"""HashingVectorizer -> ONNX, which skl2onnx 1.20 has no converter for: ONNX Runtime has the same hash.
+
+Source: scikit-learn, `sklearn.feature_extraction._hashing_fast`: MurmurHash3 (32 bits, seed 0) of the token in UTF-8;
+its size is the column, its sign the sign.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.register import register_transformer
+from onnxtool.conversion.sklearn.converters.text_tokens import characters, is_token, needs_opset, texts_of, tokens
+from onnxtool.conversion.sklearn.prepare import plain_pattern
+from onnxtool.errors import UnsupportedError
+
+MOST_FEATURES = 2**18  # in ONNX all of them are there in every row: a megabyte
+
+
+@cache
+def register() -> None:
+    """Let skl2onnx convert it by this converter."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    register_transformer(HashingVectorizer, _convert, lambda vectorizer: int(vectorizer.n_features))
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    vectorizer = operator.raw_operator
+    _refuse(vectorizer)
+    needs_opset(container, vectorizer)
+    write = NodeWriter(scope, container, "hashed")
+    texts = texts_of(write, vectorizer, operator.inputs[0].full_name)
+    words = vectorizer.analyzer == "word"
+    cut = tokens(write, texts, plain_pattern(vectorizer.token_pattern)) if words else characters(write, texts)
+    there = is_token(write, cut)
+    stopped = vectorizer.get_stop_words() if words else None
+    if stopped:
+        keys = [word.encode() for word in sorted(stopped)]
+        stops = write.looked_up(cut, keys_strings=keys, values_int64s=[0] * len(keys), default_int64=1)
+        there = write.add("And", there, write.cast(stops, 9))
+    least, most = vectorizer.ngram_range
+    columns, signs = [], []
+    for count in range(least, most + 1):
+        column, sign = _hashed(
+            write, vectorizer, _grams(write, cut, count, " " if words else ""), _from(write, there, count - 1)
+        )
+        columns.append(column)
+        signs.append(sign)
+    places, values = (v[0] if len(v) == 1 else write.add("Concat", *v, axis=1) for v in (columns, signs))
+    rows = write.add("Concat", write.add("Shape", texts), write.constant(np.array([vectorizer.n_features])), axis=0)
+    nothing = write.add("Expand", write.constant(np.zeros((1, 1), np.float32)), rows)
+    if vectorizer.binary:  # where words of both signs add up to zero, scikit-learn has a one as well
+        values = write.add("Abs", values)
+    summed = write.add_of("", 18, "ScatterElements", nothing, places, values, axis=1, reduction="add")
+    if vectorizer.binary:
+        summed = write.cast(write.add("Less", write.constant(np.zeros(1, np.float32)), summed), FLOAT)
+    write.give(_normed(write, summed, vectorizer.norm), operator.outputs[0])
+
+
+def _refuse(vectorizer: Any) -> None:
+    several = tuple(vectorizer.ngram_range) != (1, 1)
+    if vectorizer.analyzer not in ("word", "char"):
+        raise UnsupportedError(f"HashingVectorizer: analyzer={vectorizer.analyzer!r} has no ONNX form here.")
+    if vectorizer.analyzer == "word" and vectorizer.stop_words is not None and several:
+        raise UnsupportedError("HashingVectorizer: sequences of words without stop words have no ONNX form here.")
+    if vectorizer.n_features > MOST_FEATURES:
+        raise UnsupportedError(
+            f"HashingVectorizer: its ONNX form has all of its {vectorizer.n_features:,} columns in every row. Fit the "
+            f"model with n_features={MOST_FEATURES} or less."
+        )
+
+
+def _from(write: NodeWriter, value: str, first: int, last: int | None = None) -> str:
+    """Columns of a matrix; `last` counts from the end."""
+    if first == 0 and last is None:
+        return value
+    ends = write.constant(np.array([np.iinfo(np.int64).max if last is None else last]))
+    return write.add("Slice", value, write.constant(np.array([first])), ends, write.constant(np.array([1])))
+
+
+def _grams(write: NodeWriter, cut: str, count: int, between: str) -> str:
+    """[rows, tokens - count + 1]: each `count` tokens that follow one another, as one text."""
+    parts = [_from(write, cut, place, place - count + 1 or None) for place in range(count)]
+    whole = parts[0]
+    for part in parts[1:]:
+        if between:
+            whole = write.add_of("", 20, "StringConcat", whole, write.constant(np.array([between])))
+        whole = write.add_of("", 20, "StringConcat", whole, part)
+    return whole
+
+
+def _hashed(write: NodeWriter, vectorizer: Any, grams: str, there: str) -> tuple[str, str]:
+    """The column of each text, and what it adds there: 1 or -1, or 0 behind the end."""
+    number = write.cast(write.add_of("com.microsoft", 1, "MurmurHash3", grams, seed=0, positive=0), INT64)
+    column = write.add("Mod", write.add("Abs", number), write.constant(np.array([vectorizer.n_features])))
+    zero, one, minus = (write.constant(np.array([v], np.float32)) for v in (0, 1, -1))
+    sign = one
+    if vectorizer.alternate_sign:
+        sign = write.add("Where", write.add("Less", number, write.constant(np.array([0]))), minus, one)
+    return column, write.add("Where", there, sign, zero)
+
+
+def _normed(write: NodeWriter, value: str, norm: str | None) -> str:
+    if norm is None:
+        return value
+    axis, zero = write.constant(np.array([1])), write.constant(np.zeros(1, np.float32))
+    sized = write.add("Abs", value) if norm == "l1" else write.add("Mul", value, value)
+    length = write.add("ReduceSum", sized, axis, keepdims=1)
+    length = length if norm == "l1" else write.add("Sqrt", length)
+    empty = write.add("Equal", length, zero)
+    return write.add("Div", value, write.add("Where", empty, write.constant(np.ones(1, np.float32)), length))

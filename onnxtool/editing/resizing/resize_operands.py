@@ -1,0 +1,187 @@
+"""Operands that have to be as large as what is dynamic now: broadcast, enlarged, or refused as baked."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, node_label
+from onnxtool.model.ir.queries import constant_array, producer
+from onnxtool.optimization.shape_inference.symbolic_dims import Expr
+from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, set_sizes, sizes_of
+
+_MOST = 1 << 24  # elements of a constant that is searched for repetition
+
+
+def enlarge(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size, *, counted: bool = False) -> None:
+    """Make an operand as large as `wanted` along an axis, where it has to be and is not.
+
+    Args:
+        state: the attempt.
+        node: what reads the operand.
+        index: of the operand.
+        axis: counted from the front.
+        wanted: the size.
+        counted: whole numbers 0, 1, ... are indices of the dim, and go on counting.
+
+    Raises:
+        BakedSizeError: the operand has the old size, and its rows differ.
+    """
+    value = node.inputs[index]
+    sizes = sizes_of(value)
+    if value is None or sizes is None or axis >= len(sizes) or sizes[axis] == wanted or isinstance(sizes[axis], Expr):
+        return
+    old = state.old.number(wanted)
+    if sizes[axis] != old:
+        return
+    if _repeat_whole(state, node, index, axis, wanted):
+        return
+    array = _array(value)
+    if array is not None and counted and _counts(array, axis):
+        node.replace_input_with(index, _counting(state, node, array, axis, wanted))
+        state.note(node, f"{value.name!r} counts to {wanted}")
+        return
+    row = value if sizes[axis] == 1 else _row(state, node, value, axis, array, wanted)
+    target = [1] * len(sizes)
+    shape = state.vector([*target[:axis], wanted, *target[axis + 1 :]], node, f"{value.name}_size")
+    _expand(state, node, index, row, shape, value)
+    state.note(node, f"{value.name!r} is repeated {wanted} times")
+
+
+def shrink(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size) -> None:
+    """Give an operand of the old size the size 1 along an axis, so that it broadcasts.
+
+    Raises:
+        BakedSizeError: its rows differ.
+    """
+    value = node.inputs[index]
+    assert value is not None
+    if _repeat_whole(state, node, index, axis, wanted):
+        return
+    array = _array(value)
+    if array is not None and _counts(array, axis) and array.dtype.kind in "iu":
+        node.replace_input_with(index, _counting(state, node, array, axis, wanted))
+        state.note(node, f"{value.name!r} counts to {wanted}")
+        return
+    node.replace_input_with(index, _row(state, node, value, axis, array, wanted))
+    state.note(node, f"{value.name!r} is the same in every row, so one is kept")
+
+
+def _repeat_whole(state: Resizing, node: ir.Node, index: int, axis: int, wanted: Size) -> bool:
+    """An operand with k rows where k rows for each of the batch are needed: the same ones for each.
+
+    With a batch of 1 nothing told them from rows for the whole batch. Rows of the batch lie one after the other, or,
+    as an alternative, in turn. False when this is not such a case.
+    """
+    value = node.inputs[index]
+    sizes = sizes_of(value)
+    if value is None or sizes is None or not isinstance(wanted, Expr) or node.graph is not state.model.graph:
+        return False
+    parts = state.old.factors(wanted, state.old.number(wanted))
+    rest = state.old.rest(wanted, parts)
+    if len(parts) != 1 or parts[0][1] != 1 or not isinstance(rest, int) or rest < 2 or sizes[axis] != rest:
+        return False
+    in_turn = state.choose(node, 2) == 1
+    at = axis + 1 if in_turn else axis
+    shape = [*sizes[:at], 1, *sizes[at:]]
+    if not all(isinstance(d, int) for d in shape):
+        return False
+    apart = state.insert(
+        "Reshape", [value, state.vector(shape, node, f"{value.name}_apart")], [], f"{value.name}_apart"
+    )
+    many = state.vector([parts[0][0] if i == at else 1 for i in range(len(shape))], node, f"{value.name}_times")
+    repeated = state.insert("Expand", [apart, many], [], f"{value.name}_repeated")
+    target = [-1 if i == axis else d for i, d in enumerate(sizes)]
+    made = state.insert(
+        "Reshape", [repeated, state.vector(target, node, f"{value.name}_rows")], [], f"{value.name}_rows"
+    )
+    for step in (apart, repeated, made):
+        step.type = value.type
+    set_sizes(made, [wanted if i == axis else d for i, d in enumerate(sizes)])
+    node.replace_input_with(index, made)
+    state.note(node, f"{value.name!r} is the same for each of the batch")
+    return True
+
+
+def _array(value: ir.Value) -> np.ndarray | None:
+    if value.const_value is not None and value.const_value.size > _MOST:
+        return None
+    return constant_array(value)
+
+
+def _counts(array: np.ndarray, axis: int) -> bool:
+    """True for 0, 1, 2, ... along the axis (and no other dim)."""
+    if array.dtype.kind not in "iu" or array.size != array.shape[axis]:
+        return False
+    return bool((array.reshape(-1) == np.arange(array.size)).all())
+
+
+def _counting(state: Resizing, node: ir.Node, array: np.ndarray, axis: int, wanted: Size) -> ir.Value:
+    """0, 1, ... up to a size, in the dims of the constant that it replaces."""
+    counted = state.count_to(wanted, node)
+    if array.dtype != np.int64:
+        kind = ir.DataType.from_numpy(array.dtype)
+        counted = state.insert("Cast", [counted], [ir.AttrInt64("to", int(kind))], "positions")
+        counted.dtype = kind
+    shape = [1] * array.ndim
+    shape[axis] = -1
+    if array.ndim != 1:
+        kept = counted.type
+        counted = state.insert("Reshape", [counted, state.constant(shape, "positions_shape")], [], "positions")
+        counted.type = kept
+    set_sizes(counted, [wanted if i == axis else 1 for i in range(array.ndim)])
+    return counted
+
+
+def _row(
+    state: Resizing, node: ir.Node, value: ir.Value, axis: int, array: np.ndarray | None, wanted: Size
+) -> ir.Value:
+    """One row of an operand whose rows are all the same.
+
+    Raises:
+        BakedSizeError: they are not, or it cannot be said.
+    """
+    if array is not None:
+        first = np.take(array, [0], axis)
+        if np.array_equal(array, np.broadcast_to(first, array.shape), equal_nan=array.dtype.kind == "f"):
+            row = state.context.initializer(first, f"{value.name}_row")
+            set_sizes(row, first.shape)
+            return row
+        raise _baked(node, value, array.shape[axis], wanted)
+    made = producer(value if node.graph is state.model.graph else None, "Expand", "ConstantOfShape", "Tile")
+    shape = made.inputs[0 if made.op_type == "ConstantOfShape" else 1] if made is not None else None
+    items = elements_of(shape)
+    sizes = sizes_of(value) or ()
+    if made is not None and items is not None and items.complete and len(items.elements) == len(sizes):
+        repeated = made.op_type != "Tile" or (sizes_of(made.inputs[0]) or (0,))[axis] == 1
+        data_size = (sizes_of(made.inputs[0]) or ())[axis - len(sizes) :] if made.op_type == "Expand" else ()
+        if repeated and (not data_size or data_size[0] == 1):
+            target = [1 if i == axis else e for i, e in enumerate(items.elements)]
+            vector = state.vector([t for t in target if t is not None], node, f"{value.name}_shape")
+            inputs = [vector] if made.op_type == "ConstantOfShape" else [made.inputs[0], vector]
+            row = state.insert(made.op_type, inputs, list(made.attributes.values()), f"{value.name}_row")
+            row.type = value.type
+            set_sizes(row, [1 if i == axis else d for i, d in enumerate(sizes)])
+            return row
+    raise _baked(node, value, sizes[axis] if axis < len(sizes) else 0, wanted)
+
+
+def _baked(node: ir.Node, value: ir.Value, number: Size, wanted: Size) -> BakedSizeError:
+    what = "the weight" if value.const_value is not None else "the tensor"
+    return BakedSizeError(
+        f"{node_label(node)} reads {what} {value.name!r}, which is made for the size {number} "
+        f"where {wanted} is needed now. Nothing was written."
+    )
+
+
+def _expand(state: Resizing, node: ir.Node, index: int, row: ir.Value, shape: ir.Value, value: ir.Value) -> None:
+    inner = node.graph is not state.model.graph
+    context = state.context
+    before = node if inner else state.position
+    assert before is not None
+    made = context.insert(before, "Expand", [row, shape], [], base=f"{value.name}_repeated")
+    made.type = value.type
+    elements, sizes = elements_of(shape), sizes_of(row)
+    if elements is not None and sizes is not None:
+        set_sizes(made, [e if e != 1 and e is not None else s for e, s in zip(elements.elements, sizes, strict=True)])
+    node.replace_input_with(index, made)

@@ -1,0 +1,1 @@
+"""Whether two models are the same function: the rule, the inputs that are tried, the search, layer by layer."""

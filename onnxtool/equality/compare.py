@@ -1,0 +1,321 @@
+"""`compare`: two models, the same inputs, how far apart."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool.equality.compare_runners import compare_runners
+from onnxtool.equality.described_runner import known_domains
+from onnxtool.equality.equivalence_check import match_names
+from onnxtool.equality.options import CompareOptions
+from onnxtool.equality.rule.evidence import evidence_on
+from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.equality.search.counterexample_search import Rule, compare_beyond
+from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.keyword_options import options_as_keywords, with_settings
+from onnxtool.model import io
+from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.header import RANDOM_OPERATORS, read_header
+from onnxtool.model.image_options import parse_options
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.report.compare import CompareReport, Opinion
+from onnxtool.runtime.corner_case_feeds import edge_feeds
+from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
+from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.probes import find_probes, runnable_feeds
+from onnxtool.runtime.providers.resolve import CPU
+from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.session.session import SessionOptions, requested_providers
+
+
+@options_as_keywords(CompareOptions)
+@takes_models("a", "b")
+def compare(
+    a: ModelLike | Runner,
+    b: ModelLike | Runner,
+    *,
+    options: SessionOptions = SessionOptions(),  # noqa: B008  (frozen)
+    options_b: SessionOptions | None = None,
+    **settings: Any,
+) -> CompareReport:
+    """Run two models on the same inputs and say how far their outputs are apart.
+
+    Args:
+        a: the reference: an .onnx file, a model in memory, or any Runner (`conversion.convert.open_source` makes one
+            of a framework file).
+        b: what is judged, likewise.
+        options: how to run .onnx files.
+        options_b: how to run B, where that is another way; the precision of its provider is told then.
+        settings: fields of CompareOptions by name:
+
+    Raises:
+        InputError: a file or the data cannot be used, or the models do not take the same inputs.
+        UsageError: `layers` with a framework model that has none, or `tolerances` for what is not an output.
+    """
+    asked = with_settings(CompareOptions(), settings, "compare")
+    a, b = (m if isinstance(m, Runner) else as_path(m) for m in (a, b))
+    layers = asked.layers or asked.bisect is not None
+    if layers:
+        _can_look_inside(a, b, asked.bisect)
+    left, right = _runner(a, options), _runner(b, options_b or options)
+    given = make_feeds(
+        left,
+        (a, b),
+        data=asked.data,
+        seed=asked.seed,
+        batches=asked.batches,
+        samples=asked.samples,
+        images=asked.images,
+    )
+    feeds, origin = list(given.feeds), given.origin
+    skipped: list[str] = [*given.notes]
+    if asked.edge:
+        feeds = [*feeds, *_edges(left, (a, b), skipped)]
+        origin += " and edge inputs"
+    called = asked.names or (_name(a, "A"), _name(b, "B"))
+    began = time.perf_counter()
+    tolerance, evidence = Tolerance(asked.rtol, asked.atol), evidence_on(a, b, options)
+    report = compare_runners(
+        left,
+        right,
+        feeds,
+        tolerance,
+        evidence,
+        names=called,
+        data=origin,
+        tolerances=asked.tolerances,
+        top_k=asked.top_k,
+    )
+    usual = time.perf_counter() - began
+    report = replace(report, warnings=(*report.warnings, *skipped, *_paired(report, left, right)))
+    report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
+    if report.ok and not any(o.note for o in report.outputs):
+        report, feeds = compare_beyond(
+            report,
+            ((a, left), (b, right)),
+            feeds,
+            Rule(tolerance, asked.tolerances, called, asked.top_k, evidence),
+            options,
+            effort=asked.effort,
+            usual=usual,
+            seed=asked.seed,
+            keep_as=asked.keep_counterexample,
+            sizes=asked.data is None,
+        )
+        report = replace(report, strict=asked.strict)
+    if layers and not isinstance(b, Runner):
+        report = _look_inside(report, a, Path(b), feeds, tolerance, options, asked.bisect)
+    if asked.reference:
+        if isinstance(a, Runner):
+            raise UsageError("--reference takes an .onnx file as A.")
+        report = _ask_reference(report, a, left, right, feeds)
+    if options_b is not None and not isinstance(b, Runner):
+        report = _with_precision(report, Path(b), feeds[: len(given.feeds)], options_b, tolerance)
+    return report
+
+
+def _with_precision(
+    report: CompareReport,
+    b: Path,
+    feeds: Sequence[dict[str, np.ndarray]],
+    options: SessionOptions,
+    tolerance: Tolerance,
+) -> CompareReport:
+    """Add what precision B's provider computed in. The inputs are in A's names."""
+    from onnxtool.equality.provider_proof import prove_on_provider
+
+    if requested_providers(options) == (CPU,):
+        return report
+    specs = OnnxRunner.open(b, SessionOptions(threads=options.threads)).inputs
+    names = match_names(list(feeds[0]), [s.name for s in specs], "inputs")
+    own = [{names[name]: array for name, array in f.items() if name in names} for f in feeds]
+    return replace(report, precision=prove_on_provider(b, options, feeds=own, tolerance=tolerance))
+
+
+def _can_look_inside(
+    a: str | os.PathLike[str] | Runner, b: str | os.PathLike[str] | Runner, bisect: str | os.PathLike[str] | None
+) -> None:
+    """Raises UsageError when there are no layers to compare."""
+    from onnxtool.equality.layers.framework_layers import LayeredRunner
+
+    if isinstance(b, Runner):
+        raise UsageError("--layers takes an .onnx file as B; a framework model goes first, as A.")
+    if isinstance(a, Runner) and bisect is not None:
+        raise UsageError("--bisect takes two .onnx files; convert the framework model first.")
+    if isinstance(a, Runner) and not isinstance(a, LayeredRunner):
+        raise UsageError("--layers can look into PyTorch and Keras models and .onnx files; A is none of these.")
+
+
+def _worst_feeds(report: CompareReport, feeds: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    worst = report.worst
+    return feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
+
+
+def _ask_reference(
+    report: CompareReport,
+    a: str | os.PathLike[str],
+    left: Runner,
+    right: Runner,
+    feeds: Sequence[dict[str, np.ndarray]],
+) -> CompareReport:
+    """Add what the reference implementation says; a warning when it cannot run A."""
+    from onnxtool.runtime.reference import ReferenceRunner
+
+    chosen, tolerance = [_worst_feeds(report, feeds)], Tolerance(report.rtol, report.atol)
+    try:
+        third = ReferenceRunner(a)
+        to_a = {o.name: o for o in compare_runners(third, left, chosen, tolerance).outputs}
+        to_b = {o.name: o for o in compare_runners(third, right, chosen, tolerance).outputs}
+    except UnsupportedError as error:
+        return replace(report, warnings=(*report.warnings, str(error)))
+    opinions = tuple(
+        Opinion(name, to_a[name].ok, to_b[name].ok, to_a[name].max_abs, to_b[name].max_abs) for name in to_a
+    )
+    return replace(report, opinions=opinions)
+
+
+def _look_inside(
+    report: CompareReport,
+    a: str | os.PathLike[str] | Runner,
+    b: Path,
+    feeds: Sequence[dict[str, np.ndarray]],
+    tolerance: Tolerance,
+    options: SessionOptions,
+    bisect: str | os.PathLike[str] | None,
+) -> CompareReport:
+    """Add the layers, on the inputs of the run with the worst element, and the part that differs."""
+    from onnxtool.equality.layers.compare_layers import compare_sides, open_sides
+    from onnxtool.equality.layers.framework_layers import LayeredRunner, compare_source
+
+    worst, exact = _worst_feeds(report, feeds), replace(options, optimization="off")
+    accepted = {o.name for o in report.outputs if o.ok}
+    if isinstance(a, LayeredRunner):
+        return replace(report, layers=compare_source(a, b, worst, tolerance, exact, accepted))
+    assert not isinstance(a, Runner)  # _can_look_inside has seen to it
+    sides = open_sides(Path(a), b, worst, exact)
+    layers = compare_sides(sides, tolerance, accepted)
+    if bisect is not None:
+        from onnxtool.equality.layers.reproducer import reproduce
+
+        layers = replace(layers, reproducer=reproduce(layers, sides, Path(bisect), tolerance))
+    return replace(report, layers=layers)
+
+
+def make_feeds(
+    runner: Runner,
+    sources: Sequence[str | os.PathLike[str] | Runner],
+    *,
+    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
+    seed: int = 0,
+    batches: Sequence[int] = (),
+    samples: int | None = None,
+    images: str = "",
+) -> GivenInputs:
+    """Inputs for a comparison, one mapping for each run, and where they came from.
+
+    Args:
+        runner: what they are for.
+        sources: models that tell the domains of integer inputs; the first goes before the others.
+        data: as for `compare`.
+        seed: of random inputs.
+        batches: batch sizes of random inputs.
+        samples: how many random inputs.
+        images: how pictures become tensors (see `image_options.parse_options`).
+
+    Raises:
+        InputError: the data do not fit.
+    """
+    if data is None:
+        domains, origin = _domains(sources), f"random, seed {seed}"
+        if not batches and not samples:
+            return GivenInputs(tuple(runnable_feeds(runner, runner.inputs, seed, domains, wanted=3)), origin)
+        sizes = batches or (2, 1, 5)
+        probe = find_probes(runner, runner.inputs, seed, domains, wanted=1, batch=sizes[0])[0]
+        feeds = [
+            random_feeds(probe.specs, seed + i, batch=sizes[i % len(sizes)], length=probe.length, domains=domains)
+            for i in range(samples or len(sizes))
+        ]
+        return GivenInputs(tuple(feeds), origin)
+    return read_feeds(data, runner.inputs, parse_options(images))
+
+
+def _paired(report: CompareReport, left: Runner, right: Runner) -> list[str]:
+    """Which names of the one were taken for which of the other, where they are not the same."""
+    inputs = match_names([s.name for s in left.inputs], [s.name for s in right.inputs], "inputs")
+    outputs = {o.name: o.other_name or o.name for o in report.outputs}
+    said = [
+        f"{what} {', '.join(f'{mine!r} with {theirs!r}' for mine, theirs in pairs.items() if mine != theirs)}"
+        for what, pairs in (("inputs", inputs), ("outputs", outputs))
+        if any(mine != theirs for mine, theirs in pairs.items())
+    ]
+    return [f"names differ, so they were paired by their position: {'; '.join(said)}"] if said else []
+
+
+def _domains(sources: Sequence[str | os.PathLike[str] | Runner]) -> dict[str, Domain]:
+    """Which values the inputs may take, as the models tell; the first goes before the others."""
+    domains: dict[str, Domain] = {}
+    for source in sources:
+        if isinstance(source, Runner):  # a framework model may know the domains of its inputs better than a graph
+            domains = {**domains, **known_domains(source)}
+        else:
+            domains = input_domains(io.load(source)) | domains
+    return domains
+
+
+def _edges(
+    runner: Runner, sources: Sequence[str | os.PathLike[str] | Runner], skipped: list[str]
+) -> list[dict[str, np.ndarray]]:
+    """The edge inputs that the reference can take; the others are named in `skipped`."""
+    taken = []
+    for label, feeds in edge_feeds(runner.inputs, _domains(sources)):
+        try:
+            runner.run(feeds)
+        except InputError as error:
+            skipped.append(f"A cannot take the edge input {label!r}, so it is not compared: {error}")
+        else:
+            taken.append(feeds)
+    return taken
+
+
+def _excuse_random(
+    report: CompareReport,
+    models: Sequence[tuple[str | os.PathLike[str] | Runner, Runner]],
+    feeds: Mapping[str, np.ndarray],
+) -> CompareReport:
+    """Outputs that a model's random operators change from run to run are not held against anyone."""
+    random: set[str] = set()
+    lines = list(report.warnings)
+    for source, runner in models:
+        if isinstance(source, Runner):
+            continue
+        found = [op for op in read_header(io.read_proto(source)).operators if op in RANDOM_OPERATORS]
+        if found:
+            inputs = match_names(list(feeds), [s.name for s in runner.inputs], "inputs")
+            own = {inputs[name]: array for name, array in feeds.items() if name in inputs}
+            first, second = flatten(runner.run(own)), flatten(runner.run(own))
+            random |= {name for name in first if not np.array_equal(first[name], second[name])}
+            lines.append(f"{source} has random operators ({', '.join(found)}); outputs that vary are not compared")
+    outputs = tuple(
+        replace(o, ok=True, note="varies from run to run: not compared") if {o.name, o.other_name} & random else o
+        for o in report.outputs
+    )
+    return replace(report, outputs=outputs, warnings=tuple(lines))
+
+
+def _runner(source: str | os.PathLike[str] | Runner, options: SessionOptions) -> Runner:
+    if isinstance(source, Runner):
+        return source
+    io.read_proto(source)  # refuses what is unsafe or damaged before the runtime sees it
+    return OnnxRunner.open(Path(source), options)
+
+
+def _name(source: str | os.PathLike[str] | Runner, default: str) -> str:
+    return default if isinstance(source, Runner) else str(source)

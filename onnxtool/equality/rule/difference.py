@@ -1,0 +1,352 @@
+"""How far two tensors are apart, and whether that is acceptable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtool.equality.rule.rounding import excuse
+from onnxtool.equality.rule.tolerance import ColumnScales, Tolerance, allowed_error
+from onnxtool.report.compare import DECADES, LOWEST_DECADE, TensorDifference
+
+# Elements looked at in one go: a dozen arrays of doubles are needed for each.
+_CHUNK = 1 << 18
+# Stands for a difference in the sign of zero alone.
+_SIGN_ONLY = float(np.finfo(np.float32).tiny)
+
+
+@dataclass
+class Difference:
+    """Accumulates the difference of one tensor over several runs, in constant memory beside the tensors.
+
+    Sums are kept in float64. Equal infinities and NaN against NaN count as equal.
+
+    Attributes:
+        precision: the half-precision type that the reference computes in, None for float32 and wider.
+        declared: the element type that the output is to have, where the reference may give a wider one (frameworks
+            compute in doubles and declare what the file holds); "" for any of the same kind; None for the reference's.
+    """
+
+    name: str
+    tolerance: Tolerance
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    runs: int = 0
+    total: int = 0
+    mismatched: int = 0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    _abs_sum: float = 0.0
+    _signal: float = 0.0
+    _noise: float = 0.0
+    _dot: float = 0.0
+    _other: float = 0.0
+    _excess: float = field(default=-np.inf)
+    worst_index: tuple[int, ...] | None = None
+    worst_run: int = 0
+    expected: Any = None
+    actual: Any = None
+    note: str | None = None
+    max_ulp: int | None = None
+    nans: tuple[int, int] = (0, 0)
+    infinities: tuple[int, int] = (0, 0)
+    decades: np.ndarray = field(default_factory=lambda: np.zeros(DECADES + 1, np.int64))
+    top_k: int = 5
+    precision: str | None = None
+    declared: str | None = None
+    excused: int = 0
+    rounding: float = 0.0
+    ties: int = 0
+    finite: int = 0
+    _rows: int = 0
+    _same_rows: int = 0
+    _shared: float = 0.0
+    _ranked: int = 0
+    _columns: ColumnScales = field(default_factory=ColumnScales)
+
+    def add(self, a: Any, b: Any, again: Callable[[], Any] | None = None) -> None:
+        """Take in one run.
+
+        Args:
+            a: what is right.
+            b: what is judged.
+            again: gives what is right with other roundings; called only where `b` is outside the tolerance.
+        """
+        run = self.runs
+        self.runs += 1
+        a, b = np.asarray(a), np.asarray(b)
+        self.dtype, self.shape = type_name(a), a.shape
+        if not self._same_type(a, b):
+            self._fail(f"{self.declared or type_name(a)} against {type_name(b)}", a.size)
+            return
+        if a.shape != b.shape:
+            self._fail(f"shape {list(a.shape)} against {list(b.shape)}", a.size)
+            return
+        self.total += a.size
+        if a.size == 0:
+            return
+        if a.dtype.kind in "OUS":
+            self._add_exact(a, b, run)
+            return
+        before = self.mismatched
+        tolerance = self.tolerance.widened(a.dtype.name, self.precision)
+        scales = None if a.dtype.kind in "biu" or tolerance.bits else self._columns.add(a)
+        flat = a.reshape(-1), b.reshape(-1)
+        for start in range(0, a.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            scale = 0.0 if scales is None else scales.at(start, min(start + _CHUNK, a.size))
+            self._add_numbers((flat[0][part], flat[1][part]), (a, b), start, tolerance, scale)
+        self._add_extras(a, b)
+        if again is not None and scales is not None and self.mismatched > before:
+            found = excuse(a, b, again(), tolerance, scales)
+            self.excused += found.elements
+            self.rounding = max(self.rounding, found.noise)
+
+    def _same_type(self, a: np.ndarray, b: np.ndarray) -> bool:
+        if type_name(a) == type_name(b) or self.declared is None:
+            return type_name(a) == type_name(b)
+        return _family(a) == _family(b) and self.declared in ("", type_name(b))
+
+    def excuse_ties(self, count: int) -> None:
+        """Of the indices that differ, so many have scores that tie in the reference."""
+        self.excused += count
+        self.ties += count
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether both sides were zero in every run."""
+        return self._signal == 0 and self._other == 0
+
+    def _add_extras(self, a: np.ndarray, b: np.ndarray) -> None:
+        """NaN and infinity counts, distance in units in the last place, agreement of the best class of each row."""
+        if a.dtype.kind == "f" and b.dtype.kind == "f":
+            self.nans = (self.nans[0] + int(np.isnan(a).sum()), self.nans[1] + int(np.isnan(b).sum()))
+            infinite = (int(np.isinf(a).sum()), int(np.isinf(b).sum()))
+            self.infinities = (self.infinities[0] + infinite[0], self.infinities[1] + infinite[1])
+            if a.dtype == b.dtype and a.dtype.itemsize <= 4:
+                x, y = a.reshape(-1), b.reshape(-1)
+                for start in range(0, a.size, _CHUNK):
+                    part = slice(start, start + _CHUNK)
+                    self.max_ulp = max(self.max_ulp or 0, ulp_distance(x[part], y[part]))
+            if a.ndim >= 2 and a.shape[-1] >= 2 and not any(self.nans):
+                self._rows += a.size // a.shape[-1]
+                self._same_rows += int((a.argmax(axis=-1) == b.argmax(axis=-1)).sum())
+                if 1 < self.top_k < a.shape[-1]:
+                    self._ranked += a.size // a.shape[-1]
+                    self._shared += shared_top(a.reshape(-1, a.shape[-1]), b.reshape(-1, a.shape[-1]), self.top_k)
+
+    def _fail(self, note: str, count: int) -> None:
+        self.note = self.note or note
+        self.total += count
+        self.mismatched += max(count, 1)
+        self.max_abs = self.max_rel = np.inf
+
+    def _add_exact(self, a: np.ndarray, b: np.ndarray, run: int) -> None:
+        different = a.astype(str) != b.astype(str)
+        count = int(different.sum())
+        if count and self.worst_index is None:
+            self._remember(a, b, int(np.argmax(different)), run)
+            self.max_abs = self.max_rel = np.inf
+        self.mismatched += count
+        equal = float(a.size - count)
+        self._signal += a.size
+        self._other += a.size
+        self._dot += equal
+        self._noise += count
+        self._abs_sum += count
+
+    def _add_numbers(
+        self,
+        parts: tuple[np.ndarray, np.ndarray],
+        whole: tuple[np.ndarray, np.ndarray],
+        start: int,
+        tolerance: Tolerance,
+        scale: np.ndarray | float,
+    ) -> None:
+        """Take in a flat part of the tensors, which begins at `start`."""
+        a, b = parts
+        exact = a.dtype.kind in "biu"
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        with np.errstate(all="ignore"):
+            x, y = a.astype(wide), b.astype(wide)
+            same = (x == y) | (np.isnan(x) & np.isnan(y))
+            if exact:
+                same = a == b  # int64 beyond 2**53 is not exact in float64
+            elif tolerance.bits:
+                same &= np.isnan(x) | (np.signbit(x.real) == np.signbit(y.real))
+            error = np.where(same, 0.0, np.abs(x - y))
+            error = np.where(np.isnan(error), np.inf, error)
+            if exact:
+                error = np.where(same, 0.0, np.maximum(error, 1.0))
+            magnitude = np.abs(x)
+            allowed = np.full(x.shape, float(tolerance.steps)) if exact else allowed_error(magnitude, tolerance, scale)
+            excess = np.where(same, -np.inf, error - allowed)
+            if tolerance.bits:
+                excess = np.where(same, -np.inf, np.maximum(error, _SIGN_ONLY))
+            relative = np.where(same, 0.0, error / magnitude)
+            relative = relative[np.isfinite(magnitude) & (magnitude > 0)]
+        self.decades += error_decades(error)
+        self.mismatched += int((excess > 0).sum())
+        self.max_abs = max(self.max_abs, float(error.max()))
+        self.max_rel = max(self.max_rel, float(relative.max()) if relative.size else 0.0)
+        worst = int(np.argmax(excess))
+        if excess[worst] > self._excess or self.worst_index is None:
+            self._excess = float(excess[worst])
+            self._remember(*whole, start + worst, self.runs - 1)
+        finite = np.isfinite(x) & np.isfinite(y)
+        self.finite += int(np.isfinite(x).sum())
+        x, y, error = x[finite], y[finite], error[finite]
+        self._abs_sum += float(error.sum()) if finite.all() else np.inf
+        self._signal += float((np.abs(x) ** 2).sum())
+        self._other += float((np.abs(y) ** 2).sum())
+        self._noise += float((error**2).sum())
+        self._dot += float((x * np.conj(y)).sum().real)
+
+    def _remember(self, a: np.ndarray, b: np.ndarray, flat: int, run: int) -> None:
+        index = np.unravel_index(flat, a.shape)
+        self.worst_index, self.worst_run = tuple(int(i) for i in index), run
+        self.expected, self.actual = _scalar(a[index]), _scalar(b[index])
+
+    @property
+    def cosine(self) -> float:
+        """Cosine similarity over all runs; 1 when both sides are all zero."""
+        if self.note:
+            return 0.0
+        norm = (self._signal * self._other) ** 0.5
+        return 1.0 if norm == 0 and self._noise == 0 else (self._dot / norm if norm > 0 else 0.0)
+
+    @property
+    def sqnr_db(self) -> float:
+        """Signal-to-quantization-noise ratio in dB over all runs; infinite when equal."""
+        if self.note:
+            return -np.inf
+        if self._noise == 0:
+            return np.inf
+        return float(10 * np.log10(max(self._signal, 1e-300) / self._noise))
+
+    def result(self, other_name: str | None = None) -> TensorDifference:
+        """The frozen outcome."""
+        note = self.note
+        if note is not None or self.mismatched != self.excused:
+            pass  # what differs is told by its values
+        elif self.ties:
+            note = f"{self.ties} of {self.total} indices differ where the reference's own scores tie within rounding"
+        elif self.excused:
+            note = (
+                f"{self.excused} of {self.total} elements differ by up to {self.max_abs:.2g}; rounding alone moves "
+                f"the reference by up to {self.rounding:.2g}"
+            )
+        return TensorDifference(
+            name=self.name,
+            dtype=self.dtype,
+            shape=self.shape,
+            ok=self.mismatched == self.excused and self.note is None,
+            max_abs=self.max_abs,
+            max_rel=self.max_rel,
+            mean_abs=self._abs_sum / self.total if self.total else 0.0,
+            cosine=self.cosine,
+            sqnr_db=self.sqnr_db,
+            mismatched=self.mismatched,
+            total=self.total,
+            worst_index=self.worst_index,
+            worst_run=self.worst_run,
+            expected=self.expected,
+            actual=self.actual,
+            other_name=other_name,
+            note=note,
+            error_decades=tuple(int(n) for n in self.decades),
+            max_ulp=self.max_ulp,
+            nans=self.nans,
+            infinities=self.infinities,
+            top1=self._same_rows / self._rows if self._rows else None,
+            top_k=self._shared / self._ranked if self._ranked else None,
+            excused=self.excused,
+        )
+
+
+def type_name(array: np.ndarray) -> str:
+    """The element type; all kinds of text are "string"."""
+    return "string" if array.dtype.kind in "OUS" else array.dtype.name
+
+
+def _family(array: np.ndarray) -> str:
+    kind = array.dtype.kind
+    return "text" if kind in "OUS" else "integers" if kind in "iu" else "floats" if kind in "fV" else kind
+
+
+def agrees(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, precision: str | None = None) -> bool:
+    """The verdict on one pair of float tensors of one shape, as `Difference` gives it, without its figures.
+
+    Args:
+        a: the reference.
+        b: what is judged; another float type is taken for what its numbers are.
+        tolerance: for floats.
+        precision: the half-precision type that the reference computes in.
+    """
+    applied = tolerance.widened(a.dtype.name, precision)
+    scales = ColumnScales().add(a)
+    x, y = a.reshape(-1), b.reshape(-1)
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    for start in range(0, a.size, _CHUNK):
+        u, v = (z[start : start + _CHUNK].astype(wide) for z in (x, y))
+        with np.errstate(all="ignore"):
+            error = np.where((u == v) | (np.isnan(u) & np.isnan(v)), 0.0, np.abs(u - v))
+            allowed = allowed_error(np.abs(u), applied, scales.at(start, start + u.size))
+            if not (error <= allowed).all():
+                return False
+    return True
+
+
+def shared_top(a: np.ndarray, b: np.ndarray, k: int) -> float:
+    """Sum over rows of the share of A's k largest elements that are among B's k largest too.
+
+    Equal elements stand in for one another: what counts is whether A's value at B's place is among A's k largest.
+    """
+    found = 0
+    step = max(1, _CHUNK // a.shape[-1])
+    for x, y in ((a[i : i + step], b[i : i + step]) for i in range(0, len(a), step)):
+        chosen = np.argpartition(y, -k, axis=-1)[:, -k:]
+        least = np.partition(x, -k, axis=-1)[:, -k, None]
+        found += int((np.take_along_axis(x, chosen, axis=-1) >= least).sum())
+    return found / k
+
+
+def error_decades(error: np.ndarray) -> np.ndarray:
+    """How many errors are exactly zero, then how many lie in each decade; see `TensorDifference.error_decades`."""
+    counts = np.zeros(DECADES + 1, np.int64)
+    some = error[error > 0]
+    counts[0] = error.size - some.size
+    if some.size:
+        with np.errstate(all="ignore"):
+            place = np.where(np.isfinite(some), np.floor(np.log10(some)), np.inf)
+        counts[1:] = np.bincount(np.clip(place - LOWEST_DECADE, 0, DECADES - 1).astype(int), minlength=DECADES)
+    return counts
+
+
+def ulp_distance(a: np.ndarray, b: np.ndarray) -> int:
+    """Largest number of representable floats between a and b; pairs with NaN on either side are left out.
+
+    Args:
+        a, b: float16 or float32, of one shape.
+
+    Source: Dawson 2012, "Comparing floating point numbers": as integers, floats of one sign are in order.
+    """
+    width = np.int16 if a.dtype.itemsize == 2 else np.int32
+    known = ~(np.isnan(a) | np.isnan(b))
+    if not known.any():
+        return 0
+    places = []
+    for array in (a, b):
+        bits = np.ascontiguousarray(array[known]).view(width).astype(np.int64)
+        places.append(np.where(bits < 0, np.iinfo(width).min - bits, bits))
+    return int(np.abs(places[0] - places[1]).max())
+
+
+def _scalar(value: Any) -> Any:
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, complex):
+        return str(value)
+    return value if isinstance(value, (bool, int, float, str)) else str(value)

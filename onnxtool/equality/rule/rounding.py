@@ -1,0 +1,137 @@
+"""How far a model's outputs move by rounding alone: what no comparison may call a difference.
+
+A deep network amplifies the last bit of its early layers. Where the reference's own outputs move when only its
+roundings change (the runtime's graph optimizations turned off or on, or the source in float64), a second model that
+moves as little, in as few elements, is equal. Nothing is assumed: what was not measured is not accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from onnxtool.equality.rule.tolerance import (
+    Scales,
+    Tolerance,
+    allowed_error,
+    column_sums,
+    groupings,
+)
+from onnxtool.errors import OnnxToolError
+from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.session.session import SessionOptions
+
+# A difference counts as rounding up to so many times what rounding does to the reference itself. One measurement is one
+# draw of the largest of many errors; of two draws from one distribution the larger is rarely beyond twice the smaller.
+FACTOR = 3.0
+# Columns whose scales are within this factor are taken for one kind: so much do root mean squares of a few dozen
+# numbers of one kind scatter.
+ALIKE = 2.0
+_CHUNK = 1 << 18
+
+Feeds = Mapping[str, np.ndarray]
+
+
+@dataclass
+class RoundingNoise:
+    """The reference once more, with other roundings; opened when it is first asked for.
+
+    Attributes:
+        open: makes a Runner that computes the same as the reference with other roundings; None when there is none.
+    """
+
+    open: Callable[[], Runner | None]
+    _runner: Runner | None = None
+    _opened: bool = False
+    _last: tuple[Feeds, dict[str, Any]] | None = field(default=None, repr=False)
+
+    def outputs(self, feeds: Feeds) -> dict[str, Any]:
+        """What it gives for these feeds; nothing where it does not run."""
+        if self._last is None or self._last[0] is not feeds:
+            try:
+                if not self._opened:
+                    self._opened = True
+                    self._runner = self.open()
+                given = flatten(self._runner.run(feeds)) if self._runner is not None else {}
+            except OnnxToolError:
+                given = {}
+            self._last = feeds, given
+        return self._last[1]
+
+
+def runtime_noise(model: Any, options: SessionOptions) -> RoundingNoise:
+    """An ONNX model with the runtime's graph optimizations on where they were off, and off where they were on.
+
+    Args:
+        model: what `OnnxRunner.open` takes.
+        options: how the reference was run.
+    """
+    other = replace(options, optimization="off" if options.optimization != "off" else "basic")
+    return RoundingNoise(lambda: OnnxRunner.open(model, other))
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """What rounding explains of one run.
+
+    Attributes:
+        elements: how many of those outside the tolerance.
+        noise: how far rounding alone moves the reference, at most.
+    """
+
+    elements: int
+    noise: float
+
+
+NO_EXCUSE = Excuse(0, 0.0)
+
+
+def excuse(a: np.ndarray, b: np.ndarray, again: Any, tolerance: Tolerance, scales: Scales) -> Excuse:
+    """Which elements outside the tolerance are no further off than `FACTOR` times what rounding does to their column.
+
+    A column may also borrow the noise of columns of at most `ALIKE` times its scale, and no more elements are excused
+    than `FACTOR` times those in which the reference itself moves so far.
+
+    Args:
+        a: what the reference gave.
+        b: what is judged, of the same shape.
+        again: what the reference gave with other roundings.
+        tolerance: widened already.
+        scales: of `a`'s columns.
+    """
+    again = np.asarray(again)
+    if again.shape != a.shape or again.dtype != a.dtype or a.dtype.kind in "OUSbiu":
+        return NO_EXCUSE
+    with np.errstate(all="ignore"):
+        moved = np.where(np.isfinite(a) & np.isfinite(again), np.abs(a - again), 0)
+    noise = Scales(tuple(_shared_noise(moved, g, p[2]) for g, p in zip(groupings(a.shape), scales.parts, strict=True)))
+    outside = excused = amplified = 0
+    flat = [x.reshape(-1) for x in (a, b, moved)]
+    for start in range(0, a.size, _CHUNK):
+        x, y, own = (part[start : start + _CHUNK] for part in flat)
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        x, y = x.astype(wide), y.astype(wide)
+        with np.errstate(all="ignore"):
+            error = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
+        error = np.where(np.isnan(error), np.inf, error)
+        allowed = allowed_error(np.abs(x), tolerance, scales.at(start, start + x.size))
+        wrong = error > allowed
+        outside += int(wrong.sum())
+        excused += int((wrong & (error <= FACTOR * noise.at(start, start + x.size))).sum())
+        amplified += int((FACTOR * own.astype(np.float64) > allowed).sum())
+    if excused == 0 or outside > FACTOR * amplified:
+        return NO_EXCUSE
+    return Excuse(excused, float(moved.max()))
+
+
+def _shared_noise(moved: np.ndarray, grouping: tuple[int, int, int], scale: np.ndarray) -> tuple[int, int, np.ndarray]:
+    """The noise of each column: its own largest, or that of a column of at most about its scale."""
+    noise = column_sums(moved, grouping, largest=True)
+    order = np.argsort(scale, kind="stable")
+    most = np.maximum.accumulate(noise[order])
+    reach = np.searchsorted(scale[order], ALIKE * scale, side="right") - 1
+    return grouping[1], grouping[2], most[reach]

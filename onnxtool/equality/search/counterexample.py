@@ -1,0 +1,321 @@
+"""Look for an input on which a candidate differs from a reference, beyond the usual ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from onnxtool.equality.described_runner import DescribedRunner
+from onnxtool.equality.rule.masked import Kept, kept_positions, steady_outputs
+from onnxtool.equality.rule.noise import differs_there_alone, rounding_explains
+from onnxtool.equality.rule.non_finite import finite_in_one
+from onnxtool.equality.search.difference import search
+from onnxtool.equality.search.minimise import minimised
+from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.observe import Observed, observe
+from onnxtool.equality.trials.trial import (
+    BROKEN,
+    EMPTY,
+    EXACTLY,
+    MISSING,
+    Budget,
+    Effort,
+    Feeds,
+    Trial,
+    count_elements,
+)
+from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.report.compare import CompareReport
+from onnxtool.report.proof import Branch, Counterexample, Coverage
+from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.runner import Runner
+
+# Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
+_EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
+_LONG_ENOUGH = 4  # positions of a mask, to say what a model makes of them
+# Kinds beyond what an input means: a mask is there to hold ones and zeros, and squares of 1e20 do not fit into a float.
+SAID = ("mask values", "extreme values")
+# The comparison on one trial; of what counts only, where that is given (KeptPositions).
+Judge = Callable[[Trial, Kept | None], CompareReport]
+
+
+@dataclass
+class Findings:
+    """What looking for a counterexample gave.
+
+    Attributes:
+        observed: what the reference gave.
+        specs: its inputs.
+        limits: kinds of inputs on which a difference is said and no failure.
+        said: labels of such differences.
+        failure: an input on which the candidate differs, or fails to run.
+        report: the comparison there; None where the candidate fails to run.
+        error: why it fails to run.
+        rounding: labels of differences that rounding explains.
+        masked: labels of inputs on which only positions differ that a mask leaves out.
+        searched: inputs were changed towards a larger difference.
+        unreached: branches that no input ran.
+        parts: branches that there are.
+        forced: branches that no input reached and that were equal when they were forced to run.
+    """
+
+    observed: Observed
+    specs: Sequence[TensorSpec] = ()
+    limits: Sequence[str] = ()
+    said: list[str] = field(default_factory=list)
+    failure: Trial | None = None
+    report: CompareReport | None = None
+    error: str = ""
+    rounding: list[str] = field(default_factory=list)
+    masked: list[str] = field(default_factory=list)
+    searched: bool = False
+    unreached: tuple[Branch, ...] = ()
+    parts: int = 0
+    forced: int = 0
+
+    def counterexample(self, file: str | None = None) -> Counterexample | None:
+        """For the report."""
+        if self.failure is None:
+            return None
+        shapes = {name: tuple(np.shape(a)) for name, a in self.failure.feeds.items()}
+        return Counterexample(self.failure.label, self.failure.kind, shapes, file)
+
+    def coverage(self, effort: Effort, seed: int) -> Coverage:
+        """For the report."""
+        seen = self.observed
+        return Coverage(
+            effort=effort,
+            inputs=dict(Counter(t.kind for t in seen.trials)),
+            tried=tuple(t.label for t in seen.trials),
+            refused=tuple(seen.refused),
+            unusable=tuple(seen.unusable),
+            rounding=tuple(self.rounding),
+            masked=tuple(self.masked),
+            limits=tuple(self.said),
+            parts=self.parts,
+            unreached=self.unreached,
+            forced=self.forced,
+            searched=self.searched,
+            complete=not seen.untried,
+            seed=seed,
+        )
+
+
+def hold(
+    trials: Sequence[Trial], judge: Judge, reference: Runner | None, candidate: Runner | None, into: Findings
+) -> None:
+    """Judge a candidate on trials, up to the first that it fails.
+
+    Args:
+        trials: with the reference's outputs.
+        judge: the comparison on one trial; raises InputError where the candidate fails to run.
+        reference: to measure what rounding does where they differ; None when it is no longer there.
+        candidate: likewise.
+        into: findings that are added to.
+    """
+    for trial in trials:
+        try:
+            report = judge(trial, None)
+        except UsageError:
+            raise
+        except OnnxToolError as error:
+            if trial.kind in ("missing rows", BROKEN, MISSING, EMPTY):  # loud, and no wrong answer
+                into.said.append(f"{trial.label} (there it fails)")
+                continue
+            into.failure, into.report, into.error = trial, None, str(error)
+            return
+        if report.ok:
+            continue
+        if trial.kind == MISSING:
+            if "missing" not in into.limits and candidate is not None and _finite_in_one(trial, reference, candidate):
+                into.said.append(trial.label)
+            continue
+        if trial.kind == EMPTY and not any(np.size(v) for v in flatten(trial.outputs).values()):
+            into.said.append(trial.label)  # nothing but another shape of nothing
+            continue
+        if trial.kind in (*into.limits, *SAID):
+            by_rounding = trial.kind == "extreme values" and _excused(trial, report, reference, candidate)
+            (into.rounding if by_rounding else into.said).append(trial.label)
+            continue
+        if _only_at_masked(trial, judge, into.specs, reference, candidate):
+            into.masked.append(trial.label)
+            continue
+        if _excused(trial, report, reference, candidate):
+            into.rounding.append(trial.label)
+            continue
+        if trial.kind == BROKEN:
+            into.said.append(f"{trial.label} (there {report.a} gives NaN or infinity)")
+            continue
+        into.failure, into.report = trial, report
+        return
+
+
+def _finite_in_one(trial: Trial, reference: Runner | None, candidate: Runner) -> bool:
+    feeds = trial.feeds if reference is None else renamed(trial.feeds, reference, candidate)
+    return finite_in_one(trial.outputs, candidate.run(feeds))
+
+
+def _only_at_masked(
+    trial: Trial, judge: Judge, specs: Sequence[TensorSpec], reference: Runner | None, candidate: Runner | None
+) -> bool:
+    kept = kept_positions(specs, trial.feeds)
+    if kept is None or kept.all():
+        return False
+    if kept.any() and judge(trial, Kept(kept)).ok:
+        return True
+    if reference is None or candidate is None or kept.shape[1] < _LONG_ENOUGH:
+        return False
+    try:
+        steady = steady_outputs(reference, _as_reference(reference, candidate), specs, trial.feeds, kept)
+    except OnnxToolError:
+        return False
+    return any(s is not None and not s.all() for s in steady) and judge(trial, Kept(kept, steady)).ok
+
+
+def _excused(trial: Trial, report: CompareReport, reference: Runner | None, candidate: Runner | None) -> bool:
+    """Whether rounding explains the difference; shapes and types it never does."""
+    if trial.kind in _EXACT or reference is None or candidate is None:
+        return False
+    if any(o.note for o in report.outputs if not o.ok):
+        return False
+    try:
+        actual = candidate.run(renamed(trial.feeds, reference, candidate))
+    except OnnxToolError:
+        return False
+    names = {o.name: o.other_name or o.name for o in report.outputs}
+    other = _as_reference(reference, candidate)
+    in_doubles = isinstance(reference, DescribedRunner) and reference.in_doubles
+    exact = trial.label.startswith(EXACTLY) and not in_doubles
+    if exact and differs_there_alone(reference, other, trial.feeds, names):
+        return False
+    return rounding_explains(reference, trial, actual, names, other)
+
+
+def look(
+    reference: Runner,
+    candidate: Runner,
+    specs: Sequence[TensorSpec],
+    runs: Sequence[Feeds],
+    facts: Facts,
+    judge: Judge,
+    budget: Budget,
+    *,
+    seed: int = 0,
+    sizes: bool = True,
+) -> Findings:
+    """Try further sizes and values, then change inputs towards a larger difference.
+
+    Args:
+        reference: what is right.
+        candidate: what is judged.
+        specs: the reference's inputs.
+        runs: inputs on which the two have been found equal.
+        facts: what the graphs tell of the inputs.
+        judge: the comparison on one trial.
+        budget: how long all of it may take.
+        seed: of random numbers.
+        sizes: whether the sizes of dynamic dims may change.
+    """
+    observed = observe(reference, specs, runs, facts, budget.part(0.45), seed=seed, sizes=sizes)
+    findings = Findings(observed, specs, facts.unspecified)
+    hold([*observed.trials, *observed.broken], judge, reference, candidate, findings)
+    if findings.failure is None:
+        climb(reference, candidate, specs, runs, facts, judge, budget, findings, seed=seed)
+    shrink(reference, candidate, specs, judge, findings)
+    return findings
+
+
+def climb(
+    reference: Runner,
+    candidate: Runner,
+    specs: Sequence[TensorSpec],
+    runs: Sequence[Feeds],
+    facts: Facts,
+    judge: Judge,
+    budget: Budget,
+    findings: Findings,
+    *,
+    seed: int = 0,
+) -> None:
+    """The last search, from the usual inputs and the trials; a failure goes into `findings`."""
+    if budget.left <= 0:
+        return
+    findings.searched = True
+    starts = [Trial("usual", "usual", dict(r)) for r in runs[:2]]
+    # Large batches are as likely to meet a threshold by a rounding error as they are large.
+    most = max(count_elements(r) for r in runs)
+    usual = [t for t in findings.observed.trials if t.kind not in ("size", EMPTY, *SAID, *findings.limits)]
+    starts += [t for t in usual if count_elements(t.feeds) <= most][:4]
+    found = search(
+        reference.run,
+        lambda feeds: candidate.run(renamed(feeds, reference, candidate)),
+        specs,
+        starts,
+        facts,
+        budget,
+        lambda trial: _fails(trial, judge, reference, candidate),
+        seed=seed,
+    )
+    if found is not None:
+        hold([found], judge, reference, candidate, findings)
+
+
+def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> bool:
+    try:
+        report = judge(trial, None)
+    except OnnxToolError:
+        return True
+    if report.ok or _only_at_masked(trial, judge, reference.inputs, reference, candidate):
+        return False
+    return not _excused(trial, report, reference, candidate)
+
+
+def shrink(reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], judge: Judge, findings: Findings) -> None:
+    """Make the failure smaller, where that is quick."""
+    if findings.failure is None:
+        return
+    budget = Budget("quick")
+    smaller = minimised(findings.failure, reference, specs, lambda t: _fails(t, judge, reference, candidate), budget)
+    if smaller is not findings.failure:
+        again = Findings(findings.observed, specs)
+        hold([smaller], judge, reference, candidate, again)
+        if again.failure is not None:
+            findings.failure, findings.report, findings.error = again.failure, again.report, again.error
+
+
+def _as_reference(reference: Runner, candidate: Runner) -> Callable[[Feeds], Mapping[str, Any]]:
+    """The candidate on inputs that bear the reference's names."""
+    return lambda feeds: candidate.run(renamed(feeds, reference, candidate))
+
+
+def renamed(feeds: Mapping[str, Any], reference: Runner, candidate: Runner) -> Feeds:
+    """Feeds in the candidate's names: by name, or by position where the names share nothing."""
+    theirs = [s.name for s in candidate.inputs]
+    if set(theirs) <= set(feeds):
+        return {name: feeds[name] for name in theirs}
+    own = [s.name for s in reference.inputs]
+    if len(own) != len(theirs):
+        raise InputError(f"the two models have other inputs: {', '.join(own)} against {', '.join(theirs)}.")
+    shared = set(own) & set(theirs)
+    rest = iter([n for n in theirs if n not in shared])
+    return {(name if name in shared else next(rest)): feeds[name] for name in own}
+
+
+def with_findings(report: CompareReport, findings: Findings, coverage: Coverage, file: str | None) -> CompareReport:
+    """A comparison on the usual inputs, and what was found beyond them, as one report.
+
+    Raises:
+        InputError: the candidate fails to run on an input that the reference takes.
+    """
+    found = findings.counterexample(file)
+    if findings.failure is not None and findings.report is None:
+        raise InputError(f"with {findings.failure.label}: {findings.error}")
+    if found is None or findings.report is None:
+        return replace(report, coverage=coverage)
+    outputs = tuple(replace(o, worst_run=len(report.runs)) for o in findings.report.outputs)
+    return replace(report, outputs=outputs, runs=(*report.runs, found.shapes), coverage=coverage, counterexample=found)

@@ -1,0 +1,313 @@
+"""What a graph tells of the inputs that may matter: sizes and values that it compares with, tables, thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.equality.trials.operator_hints import (
+    delimiters,
+    limits,
+    listed_numbers,
+    point_rows,
+    rounding_steps,
+    rounds_to_integers,
+    takes_no_rows,
+)
+from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.ir.queries import all_nodes, attribute, constant_array
+
+# Constants beside which a dim, or a number computed from dims, is likely to stand.
+_SIZE_READERS = frozenset(
+    ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Min", "Max", "Mod", "Range", "Slice", "Where"]
+)
+_SHAPE_READERS = {"Reshape": 1, "Expand": 1, "Tile": 1}
+_VALUE_READERS = frozenset(["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Clip", "Min", "Max", "Where"])
+_TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
+# Which input of an operator says how large something is: a number there is not a value like others.
+_STRUCTURE = {
+    "Reshape": (1,), "Expand": (1,), "Range": (0, 1, 2), "Tile": (1,), "ConstantOfShape": (0,), "Resize": (2, 3),
+    "OneHot": (1,), "TopK": (1,), "Pad": (1,), "Loop": (0,), "Slice": (1, 2, 3, 4), "Split": (1,), "Unsqueeze": (1,),
+    "Squeeze": (1,), "Upsample": (1,), "CenterCropPad": (1,), "RandomNormalLike": (0,), "BlackmanWindow": (0,),
+    "HannWindow": (0,), "HammingWindow": (0,), "NonMaxSuppression": (2,), "DFT": (1,), "STFT": (1, 3),
+}  # fmt: skip
+_CARRIERS = frozenset(
+    ["Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Concat", "Add", "Sub", "Mul", "Div", "Flatten", "Gather"]
+)
+# Attributes that hold the texts which an operator knows.
+_VOCABULARIES = ("keys_strings", "cats_strings", "classlabels_strings", "pool_strings", "classes_strings", "stopwords")
+_MOST_TEXTS = 4096
+_SMALL = 64  # elements of a constant that may hold sizes or thresholds
+_LONGEST = 8192
+_MOST_VALUES = 64
+_MOST_POINTS = 512
+_FEW = 4  # delimiters, and steps of rounding
+_MOST_STEPS = 1 << 24  # of a loop: more is no limit
+
+
+@dataclass
+class Facts:
+    """What one or more graphs, and the code they come from, tell.
+
+    Attributes:
+        domains: input name -> the values that it may take, where they are limited.
+        sizes: numbers that sizes are compared with, likeliest first.
+        values: numbers that floats are compared with.
+        integers: numbers that integers are compared with.
+        texts: words that the graph knows: categories, vocabularies, what texts are compared with.
+        thresholds: input name -> feature -> thresholds of trees that read the input directly.
+        tables: input name -> rows of the smallest table that its values are indices of.
+        structural: integer inputs that say how large something is.
+        rows: input name -> rows of its table that must be tried, because two models differ there.
+        known: numbers that the graph lists: keys, categories.
+        patterns: that texts are matched with.
+        points: rows of constants that rows of an input may be close to, by their length.
+        delimiters: texts between which texts are cut.
+        steps: to which floats are rounded.
+        integral: floats become integers somewhere.
+        rows_needed: an operator is not known to take inputs without a row.
+        programmed: code of the user's decides, which may do anything at any size.
+        missing: NaN means something to the graph.
+        endless: a loop goes on until values say so, which infinity may never do.
+    """
+
+    domains: dict[str, Domain] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    integers: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    thresholds: dict[str, dict[int, np.ndarray]] = field(default_factory=dict)
+    tables: dict[str, int] = field(default_factory=dict)
+    structural: set[str] = field(default_factory=set)
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    known: list[float] = field(default_factory=list)
+    patterns: list[str] = field(default_factory=list)
+    points: dict[int, np.ndarray] = field(default_factory=dict)
+    delimiters: list[str] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+    integral: bool = False
+    rows_needed: bool = True
+    programmed: bool = False
+    missing: bool = False
+    endless: bool = False
+
+    def merged(self, other: Facts) -> Facts:
+        """Both; where they disagree on a domain, this one's holds."""
+        return Facts(
+            {**other.domains, **self.domains},
+            list(dict.fromkeys([*self.sizes, *other.sizes])),
+            list(dict.fromkeys([*self.values, *other.values])),
+            list(dict.fromkeys([*self.integers, *other.integers])),
+            list(dict.fromkeys([*self.texts, *other.texts])),
+            {**other.thresholds, **self.thresholds},
+            {**other.tables, **self.tables},
+            self.structural | other.structural,
+            {**other.rows, **self.rows},
+            list(dict.fromkeys([*self.known, *other.known])),
+            list(dict.fromkeys([*self.patterns, *other.patterns])),
+            {n: _joined(self.points.get(n), other.points.get(n)) for n in {**self.points, **other.points}},
+            list(dict.fromkeys([*self.delimiters, *other.delimiters])),
+            list(dict.fromkeys([*self.steps, *other.steps])),
+            self.integral or other.integral,
+            self.rows_needed or other.rows_needed,
+            self.programmed or other.programmed,
+            self.missing or other.missing,
+            self.endless or other.endless,
+        )
+
+    @property
+    def unspecified(self) -> tuple[str, ...]:
+        """Kinds of inputs on which a difference says nothing: ONNX leaves open which integer NaN becomes."""
+        return ("missing", "missing rows") if self.integral and not self.missing else ()
+
+    def told(self, sizes: Iterable[int] = (), values: Iterable[float] = (), *, programmed: bool = False) -> Facts:
+        """With numbers that the source's own code compares with; these come first."""
+        known = [int(s) for s in sizes if 1 <= int(s) <= _LONGEST]
+        numbers = [float(v) for v in values if np.isfinite(v)]
+        return Facts(sizes=known, values=numbers, rows_needed=False, programmed=programmed).merged(self)
+
+
+def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> Facts:
+    """Read a graph.
+
+    Args:
+        model: not changed; large weights are not read.
+        domains: known already; they go before those read off the graph.
+    """
+    facts = Facts(domains={**input_domains(model), **(domains or {})}, rows_needed=False)
+    sizes: dict[int, int] = {}
+    for node in all_nodes(model):
+        for size, weight in _sizes(node):
+            sizes[size] = max(weight, sizes.get(size, 0))
+        facts.values += _values(node)
+        facts.integers += _integers(node)
+        facts.texts += _texts(node)
+        facts.known += listed_numbers(node)
+        facts.delimiters += delimiters(node)
+        facts.patterns += [attribute(node, "pattern", "")] if node.op_type == "RegexFullMatch" else []
+        for rows in point_rows(node):
+            facts.points[rows.shape[1]] = _joined(facts.points.get(rows.shape[1]), rows)
+        facts.steps += rounding_steps(node)
+        facts.integral |= rounds_to_integers(node)
+        facts.rows_needed |= not takes_no_rows(node)
+        facts.missing |= node.op_type == "IsNaN"
+        facts.endless |= node.op_type == "Loop" and _is_endless(node)
+        if node.op_type in _TREES:
+            _add_trees(node, facts)
+    facts.sizes = sorted(sizes, key=lambda s: (-sizes[s], s))
+    facts.values = list(dict.fromkeys(facts.values))[:_MOST_VALUES]
+    facts.integers = list(dict.fromkeys(facts.integers))[:_MOST_VALUES]
+    facts.texts = list(dict.fromkeys(facts.texts))[:_MOST_TEXTS]
+    facts.known = list(dict.fromkeys(facts.known))[:_MOST_TEXTS]
+    facts.patterns = list(dict.fromkeys(facts.patterns))[:_MOST_VALUES]
+    facts.delimiters = list(dict.fromkeys(facts.delimiters))[:_FEW]
+    facts.steps = list(dict.fromkeys(facts.steps))[:_FEW]
+    for value in model.graph.inputs:
+        name = value.name or ""
+        if value.dtype is not None and value.dtype.is_integer():
+            if _is_structural(value):
+                facts.structural.add(name)
+            domain = facts.domains.get(name)
+            if domain is not None and domain.low == 0 and not domain.values and domain.high > 1:
+                facts.tables[name] = int(domain.high)
+    return facts
+
+
+def _joined(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray:
+    """Rows of both; of many, as many of each."""
+    found = [rows for rows in (one, other) if rows is not None]
+    most = _MOST_POINTS // len(found)
+    return np.concatenate([rows[:: max(1, len(rows) // most)][:most] for rows in found])
+
+
+def _is_endless(node: ir.Node) -> bool:
+    """Whether nothing but its own condition ends a loop."""
+    count = constant_array(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
+    unlimited = not node.inputs or node.inputs[0] is None or (count is not None and int(count.max()) > _MOST_STEPS)
+    return unlimited and len(node.inputs) > 1 and node.inputs[1] is not None
+
+
+def _sizes(node: ir.Node) -> list[tuple[int, int]]:
+    """(number, how likely it is that a size is compared with it)."""
+    found: list[tuple[int, int]] = []
+    for place, value in enumerate(node.inputs):
+        weight = 0
+        if node.op_type in _SIZE_READERS and not (node.op_type == "Slice" and place in (0, 3, 4)):
+            weight = 3 if node.op_type not in ("Where", "Slice") else 2
+        elif _SHAPE_READERS.get(node.op_type) == place:
+            weight = 1
+        if not weight or value is None or not _is_small(value):
+            continue
+        array = constant_array(value)
+        if array is not None and array.dtype.kind in "iuf" and array.size:
+            whole = array.reshape(-1)
+            found += [(int(v), weight) for v in whole if np.isfinite(v) and 1 < v <= _LONGEST and float(v).is_integer()]
+    if node.op_type in ("Gather", "Slice") and node.inputs and node.inputs[0] is not None:
+        table = node.inputs[0]
+        if table.const_value is not None and not table.is_graph_input() and table.shape is not None:
+            dims = [d for d in table.shape if isinstance(d, int)]
+            # Positions are looked up or cut off: the number of rows is the longest that works.
+            lengths = dims[:1] if node.op_type == "Gather" else dims
+            found += [(d, 2) for d in lengths if 8 <= d <= _LONGEST]
+    return found
+
+
+def _values(node: ir.Node) -> list[float]:
+    found = limits(node)
+    if node.op_type not in _VALUE_READERS:
+        return found
+    for value in node.inputs:
+        if value is None or not _is_small(value):
+            continue
+        array = constant_array(value)
+        if array is not None and array.dtype.kind == "f" and 0 < array.size <= 16:
+            most = 1e290 if array.dtype.itemsize == 8 else 1e30
+            found += [float(v) for v in array.reshape(-1) if np.isfinite(v) and abs(v) < most]
+    return found
+
+
+def _integers(node: ir.Node) -> list[int]:
+    """Small integer constants beside which an integer may stand; sizes among them too, which do no harm."""
+    if node.op_type not in _VALUE_READERS and node.op_type != "Mod":
+        return []
+    arrays = [constant_array(v) for v in node.inputs if v is not None and _is_small(v)]
+    found = [a.reshape(-1) for a in arrays if a is not None and a.dtype.kind in "iu" and 0 < a.size <= 16]
+    return [int(v) for array in found for v in array if abs(int(v)) < 1 << 31]
+
+
+def _texts(node: ir.Node) -> list[str]:
+    found: list[str | bytes] = []
+    for name in _VOCABULARIES:
+        found += attribute(node, name, ())
+    for value in node.inputs:
+        array = constant_array(value) if value is not None and _is_small(value) else None
+        if array is not None and array.dtype.kind in "OUS":
+            found += list(array.reshape(-1)[:_MOST_TEXTS])
+    return [t.decode(errors="replace") if isinstance(t, bytes) else str(t) for t in found[:_MOST_TEXTS]]
+
+
+def _is_small(value: ir.Value) -> bool:
+    if value.const_value is not None:
+        return value.const_value.size <= _SMALL
+    node = value.producer()
+    return node is not None and node.op_type == "Constant" and not _large_constant(node)
+
+
+def _large_constant(node: ir.Node) -> bool:
+    tensor = node.attributes.get("value")
+    return tensor is not None and tensor.type == ir.AttributeType.TENSOR and tensor.as_tensor().size > _SMALL
+
+
+def _add_trees(node: ir.Node, facts: Facts) -> None:
+    """Thresholds of each feature, where the trees read a graph input as it is."""
+    facts.missing |= any(attribute(node, "nodes_missing_value_tracks_true", ()) or ())
+    value = node.inputs[0]
+    while value is not None and not value.is_graph_input():
+        before = value.producer()
+        if before is None or before.op_type not in ("Cast", "Identity"):
+            return
+        value = before.inputs[0]
+    if value is None or not value.name:
+        return
+    modes = attribute(node, "nodes_modes", ())
+    features = attribute(node, "nodes_featureids", ())
+    numbers = attribute(node, "nodes_values", attribute(node, "nodes_values_as_tensor", None))
+    splits = attribute(node, "nodes_splits", None)
+    if splits is not None:
+        numbers, features = splits, attribute(node, "nodes_featureids", ())
+        inner = np.ones(len(features), bool)
+    else:
+        inner = np.array([m not in ("LEAF", b"LEAF") for m in modes], bool)
+    if numbers is None or not len(features):
+        return
+    array = np.asarray(numbers.numpy() if hasattr(numbers, "numpy") else numbers, dtype=np.float64)
+    places = np.asarray(features)
+    if len(array) != len(places) or len(inner) != len(places):
+        return
+    keep = inner & np.isfinite(array)
+    own = facts.thresholds.setdefault(value.name, {})
+    for feature in np.unique(places[keep]):
+        known = own.get(int(feature), np.zeros(0))
+        own[int(feature)] = np.unique(np.concatenate([known, array[keep & (places == feature)]]))
+
+
+def _is_structural(value: ir.Value) -> bool:
+    """Does it reach, through what keeps integers, an input that says how large something is?"""
+    stack, seen = [value], {id(value)}
+    while stack:
+        for node, place in stack.pop().uses():
+            if place in _STRUCTURE.get(node.op_type, ()):
+                return True
+            if node.op_type == "Cast" and attribute(node, "to") == ir.DataType.FLOAT:
+                continue
+            if node.op_type in _CARRIERS:
+                if node.op_type == "Gather" and place == 1:
+                    continue
+                for output in node.outputs:
+                    if id(output) not in seen:
+                        seen.add(id(output))
+                        stack.append(output)
+    return False

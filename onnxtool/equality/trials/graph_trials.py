@@ -1,0 +1,229 @@
+"""Trials for two models of which one or both are ONNX graphs: facts read off them, branches watched, bodies forced."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.equality.search.branch_distance import reach
+from onnxtool.equality.search.branches import BranchWatch, Part, forced, has_branches
+from onnxtool.equality.search.conditions import (
+    ConditionWatch,
+    Outcome,
+    differing_casts,
+    has_conditions,
+    told_apart,
+)
+from onnxtool.equality.search.counterexample import Findings, hold
+from onnxtool.equality.search.coverage import seek
+from onnxtool.equality.trials.graph_hints import Facts, read_facts
+from onnxtool.equality.trials.observe import breaks, takes_doubles, telling
+from onnxtool.equality.trials.sizes import dynamic_dims
+from onnxtool.equality.trials.tables import differing_reads, differing_rows
+from onnxtool.equality.trials.trial import BROKEN, Budget, Feeds, Trial, count_elements
+from onnxtool.errors import OnnxToolError
+from onnxtool.model.domains import Domain
+from onnxtool.model.ir.queries import walk
+from onnxtool.model.spec import TensorSpec
+from onnxtool.report.compare import CompareReport
+from onnxtool.report.proof import Branch
+from onnxtool.runtime.runner import OnnxRunner, Runner
+from onnxtool.runtime.session.session import SessionOptions
+
+Compare = Callable[[Runner, Runner, Feeds], CompareReport]
+_LONGEST = 1.0  # seconds that the reference may take for an input of another size, as the usual ones let expect
+
+
+def facts_of(graphs: Sequence[ir.Model], domains: Mapping[str, Domain] | None = None) -> Facts:
+    """What several graphs tell; the first goes before the others. Two tell too in which rows of a table they differ."""
+    facts = Facts(domains=dict(domains or {}), rows_needed=not graphs)
+    for graph in graphs:
+        facts = facts.merged(read_facts(graph))
+    if len(graphs) == 2:
+        differing_rows(graphs[0], graphs[1], facts)
+    return facts
+
+
+def reach_conditions(
+    graphs: Mapping[str, ir.Model],
+    reference: Runner,
+    specs: Sequence[TensorSpec],
+    runs: Sequence[Feeds],
+    facts: Facts,
+    budget: Budget,
+    options: SessionOptions,
+    *,
+    seed: int = 0,
+) -> tuple[list[Trial], dict[str, list[Outcome]]]:
+    """Inputs on which conditions of the graphs come out as they do on none of the runs.
+
+    Args:
+        graphs: by the model's name in reports.
+        reference: gives the outputs of new inputs; what it refuses is left out.
+        specs: its inputs.
+        runs: inputs tried so far, in its names; the usual ones first.
+        facts: what is known of the inputs.
+        budget: how long.
+        options: how graphs are run.
+        seed: of random numbers.
+
+    Returns:
+        Trials, and the outcomes that nothing reached, by model.
+    """
+    trials: list[Trial] = []
+    missed: dict[str, list[Outcome]] = {}
+    dims = dynamic_dims(specs, runs[:3])
+    rows, casts = differing_reads(graphs), differing_casts(graphs)
+    watched = {n: graph for n, graph in graphs.items() if has_conditions(graph) or rows[n] or casts[n]}
+    pace: float | None = None
+    for name, graph in watched.items():
+        try:
+            watch = ConditionWatch(graph, options, rows[name], casts[name])
+        except OnnxToolError:
+            continue
+        tried = [*runs, *(t.feeds for t in trials)]
+        share = budget.part(1 / len(watched))
+        found, missed[name] = reach(watch, specs, tried, dims, facts, share, seed=seed)
+        for item in found:
+            if pace is None:
+                began = time.perf_counter()
+                reference.run(runs[0])
+                pace = time.perf_counter() - began
+            grown = count_elements(item.feeds) / max(1.0, count_elements(runs[0]))
+            if pace * max(1.0, grown) > max(_LONGEST, budget.seconds / 2):
+                missed[name].append(item.outcome)
+                continue
+            try:
+                with np.errstate(all="ignore"):
+                    outputs = reference.run(item.feeds)
+            except OnnxToolError:
+                continue
+            usable = telling(outputs, "branch", doubles=takes_doubles(specs))
+            if usable or breaks(item.feeds, outputs):
+                label = f"an input that reaches {item.outcome} in {name}"
+                trials.append(Trial(label, "branch" if usable else BROKEN, dict(item.feeds), outputs))
+    return trials, missed
+
+
+def watch_branches(
+    graphs: Mapping[str, ir.Model],
+    reference: Runner,
+    specs: Sequence[TensorSpec],
+    runs: Sequence[Feeds],
+    facts: Facts,
+    budget: Budget,
+    options: SessionOptions,
+    *,
+    seed: int = 0,
+) -> tuple[list[Trial], dict[str, list[Part]], int]:
+    """Which parts of the graphs the runs have reached, and inputs that reach more.
+
+    Args:
+        graphs: by the model's name in reports.
+        reference: gives the outputs of new inputs; what it refuses is left out.
+        specs: its inputs.
+        runs: inputs tried so far, in its names.
+        facts: what is known of the inputs.
+        budget: how long.
+        options: how graphs are run.
+        seed: of random numbers.
+
+    Returns:
+        Trials that reach more; the parts that nothing has reached, by model; how many parts there are.
+    """
+    trials: list[Trial] = []
+    unreached: dict[str, list[Part]] = {}
+    parts = 0
+    watched = {name: graph for name, graph in graphs.items() if has_branches(graph)}
+    for name, graph in watched.items():
+        try:
+            watch = BranchWatch(graph, options)
+        except OnnxToolError:
+            continue
+        parts += len(watch.parts)
+        for run in [*runs, *(t.feeds for t in trials)]:
+            watch.run(run)
+        if watch.unreached:
+            for feeds in seek(watch, specs, runs[:3], facts, budget.part(1 / len(watched)), seed=seed):
+                try:
+                    outputs = reference.run(feeds)
+                except OnnxToolError:
+                    continue
+                trials.append(Trial(f"another branch of {name}", "branch", feeds, outputs))
+        unreached[name] = watch.unreached
+    return trials, unreached, parts
+
+
+def force_branches(
+    a: ir.Model,
+    b: ir.Model,
+    unreached: Sequence[Part],
+    runs: Sequence[Feeds],
+    compare: Compare,
+    options: SessionOptions,
+    findings: Findings,
+) -> set[Part]:
+    """Run branches that no input reaches, by making their conditions constant in both graphs, and compare.
+
+    Only where the two graphs have the same branches in the same order.
+
+    Returns:
+        Parts that were equal when forced. A difference goes into `findings`.
+    """
+    equal: set[Part] = set()
+    if not _alike(a, b):
+        return equal
+    for part in unreached:
+        if part.part == "loop body":
+            continue
+        try:
+            left, right = (OnnxRunner.open(forced(g, part), options) for g in (a, b))
+        except OnnxToolError:
+            continue
+        for feeds in runs[:2]:
+            try:
+                outputs = left.run({n: feeds[n] for n in (s.name for s in left.inputs)})
+            except (OnnxToolError, KeyError):
+                continue
+            label = f"the {part.part} of {part.node!r} forced to run, which no input tried reaches"
+            trial = Trial(label, "branch", dict(feeds), outputs)
+            finite = all(np.isfinite(v).all() for v in outputs.values() if np.asarray(v).dtype.kind == "f")
+            if not finite:
+                continue
+            hold([trial], partial(_judged, compare, left, right), left, right, findings)
+            if findings.failure is not None:
+                return equal
+            equal.add(part)
+    return equal
+
+
+def _judged(compare: Compare, a: Runner, b: Runner, trial: Trial, _: Any) -> CompareReport:
+    return compare(a, b, trial.feeds)
+
+
+def unreached_branches(unreached: Mapping[str, Sequence[Part]]) -> tuple[Branch, ...]:
+    """For the report."""
+    return tuple(Branch(model, p.node, p.part) for model, parts in unreached.items() for p in parts)
+
+
+def unreached_outcomes(missed: Mapping[str, Sequence[Outcome]], graphs: Mapping[str, ir.Model]) -> tuple[Branch, ...]:
+    """Outcomes of conditions that nothing reached, of two graphs, where the other does not decide the same.
+
+    For the report.
+    """
+    if len(graphs) != 2:
+        return ()
+    (first, a), (second, b) = graphs.items()
+    found = [Branch(first, o.node, o.part) for o in told_apart(missed.get(first, ()), a, b)]
+    found += [Branch(second, o.node, o.part) for o in told_apart(missed.get(second, ()), b, a)]
+    return tuple(found)
+
+
+def _alike(a: ir.Model, b: ir.Model) -> bool:
+    kinds = [[n.op_type for n in walk(g.graph) if n.op_type in ("If", "Loop")] for g in (a, b)]
+    return kinds[0] == kinds[1] and bool(kinds[0])

@@ -1,0 +1,316 @@
+"""Values at which two models may part: several scales, both signs, the ends of a range, what stands for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from onnxtool.equality.rule.non_finite import missing_values
+from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.texts import text_values
+from onnxtool.equality.trials.trial import EXACTLY, Feeds
+from onnxtool.equality.trials.trial_kind import Changed, cast, is_kind, is_mask
+from onnxtool.equality.trials.whole_numbers import counts, fitting, integer_values, known_numbers, ordered, table_rows
+from onnxtool.model.domains import Domain
+from onnxtool.model.spec import TensorSpec
+from onnxtool.report.proof import ODD_MASK
+
+
+def _uniform(array: np.ndarray) -> np.ndarray:
+    """Standard normal numbers -> numbers from 0 to 1 in the same order."""
+    return np.asarray(1 / (1 + np.exp(-1.7 * array)))
+
+
+def _nearly_alike(array: np.ndarray) -> np.ndarray:
+    """Each second number a little larger than the one before it: which of them is the largest is a matter of digits."""
+    if not array.ndim:
+        return array
+    made = array.copy()
+    pairs = made.shape[-1] // 2 * 2
+    made[..., 1:pairs:2] = made[..., 0:pairs:2] * (1 + _NEAR)
+    return made
+
+
+def _shares(array: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to 1 that add up to 1 along the last dim, as probabilities do."""
+    powers = array**2
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True)) if array.ndim else array
+
+
+_HALVES = "values that end on a half"  # which ways of rounding take to either side, and rounding errors do not
+# (label, what becomes of standard normal numbers)
+_FLOATS = (
+    ("values of scale 30", lambda x: 30 * x),
+    ("values below zero", lambda x: -np.abs(x)),
+    ("values from 0 to 255", lambda x: np.floor(256 * _uniform(x))),
+    ("values of scale 0.001", lambda x: 1e-3 * x),
+    ("zeros", np.zeros_like),
+    ("values from 0 to 1", _uniform),
+    ("values of scale 1000", lambda x: 1e3 * x),
+    ("values from 0 to 10,000", lambda x: 1e4 * _uniform(x)),
+    ("values above zero", np.abs),
+    ("values of 10,000 and -10,000", lambda x: np.copysign(1e4, x)),
+    ("mostly zeros", lambda x: np.where(np.abs(x) > 1.5, x, 0)),
+    ("one value of 100 among small ones", lambda x: np.where(x == x.max(initial=0), 100, 0.1 * x)),
+    ("values below zero, of scale 100", lambda x: -100 * np.abs(x)),
+    ("equal values", np.ones_like),
+    ("values of scale 100,000", lambda x: 1e5 * x),
+    ("values in ascending order", lambda x: np.sort(x, axis=-1) if x.ndim else x),
+    ("values of scale 1e-7", lambda x: 1e-7 * x),
+    ("values in pairs nearly alike", _nearly_alike),
+    (_HALVES, lambda x: np.floor(4 * x) + 0.5),
+    ("probabilities", _shares),
+    ("values in descending order", lambda x: -np.sort(-x, axis=-1) if x.ndim else x),
+    ("rows in ascending order", lambda x: np.sort(x, axis=0) if x.ndim else x),
+    ("zeros below zero", lambda x: -np.zeros_like(x)),
+)
+_PADDINGS = ("padded on the right", "padded on the left", "of random ones", "with an empty row", "of every other one")
+_SCORED = 30.0  # scale of values whose products are scores in the thousands
+_NEAR = 2.0**-12  # of a number: far more than float32 rounds away, less than float16 can tell
+_EXTREME = 1e20  # the square of which is beyond float32
+_FAR = 1000.0  # deviations from zero, where a variance by squares has lost most of its digits
+_BESIDE = 0.05  # how far from a point of the graph rows are that are beside it
+_ROWS = 512  # of a batch that holds thresholds
+
+
+def value_changes(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """Inputs of the sizes of `feeds`, with other values; the most telling first, kinds in turns.
+
+    Args:
+        specs: the inputs.
+        feeds: on which the reference runs.
+        facts: what is known of the inputs.
+        generator: of random numbers.
+    """
+    kinds = [
+        _masks(specs, feeds, facts, generator),
+        table_rows(specs, feeds, facts, generator),
+        _booleans(specs, feeds),
+        _thresholds(specs, feeds, facts, generator),
+        _floats(specs, feeds, facts, generator),
+        integer_values(specs, feeds, facts, generator),
+        ordered(specs, feeds, facts),
+        _alike(specs, feeds),
+        counts(specs, feeds, facts),
+        known_numbers(specs, feeds, facts, generator),
+        text_values(specs, feeds, facts, generator),
+        missing_values(specs, feeds, generator) if not facts.endless else iter(()),
+    ]
+    while kinds:
+        for kind in list(kinds):
+            try:
+                yield next(kind)
+            except StopIteration:
+                kinds.remove(kind)
+
+
+def _floats(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    listed = {name for name, domain in facts.domains.items() if domain.values}
+    own = [s for s in specs if is_kind(s, "fV") and not is_mask(s) and s.name not in listed]
+    if not own:
+        return
+    base = {s.name: generator.standard_normal(np.shape(feeds[s.name])) for s in own}
+    for label, change in _FLOATS:
+        made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name)) for s in own}
+        yield label, "thresholds" if label == _HALVES else "values", {**feeds, **cast(own, made)}
+    for spec in own:
+        points = facts.points.get(base[spec.name].shape[-1]) if base[spec.name].ndim > 1 else None
+        if points is not None:
+            for label, by in (("at", 0.0), ("beside", _BESIDE)):
+                array = np.resize(generator.permutation(points), base[spec.name].shape) + by * base[spec.name]
+                yield (
+                    f"{spec.name}: rows {label} points of the graph",
+                    "values",
+                    {**feeds, **cast([spec], {spec.name: array})},
+                )
+    for step in facts.steps:
+        made = {s.name: _within(step * (np.floor(4 * base[s.name]) + 0.5), facts.domains.get(s.name)) for s in own}
+        yield f"values that end on a half of {step:.6g}", "thresholds", {**feeds, **cast(own, made)}
+    for value in facts.values:
+        for word, shift in (("around", 0.0), ("above", 1.0), ("below", -1.0)):
+            step = 0.2 * max(1.0, abs(value))
+            made = {s.name: value + step * (shift * 3 + base[s.name]) for s in own}
+            yield f"values {word} {value:.6g}", "values", {**feeds, **cast(own, made)}
+        made = {s.name: np.full_like(base[s.name], value) for s in own}
+        yield f"{EXACTLY} {value:.6g}", "values", {**feeds, **cast(own, made)}
+    bounds = sorted(dict.fromkeys(facts.values))
+    for low, high in pairwise(bounds):
+        made = {s.name: low + (high - low) * _uniform(base[s.name]) for s in own}
+        yield f"values between {low:.6g} and {high:.6g}", "values", {**feeds, **cast(own, made)}
+    wide = [s for s in own if is_kind(s, "f") and s.dtype != np.float16 and s.name not in facts.domains]
+    if wide and not facts.endless:
+        made = {s.name: _EXTREME * base[s.name] for s in wide}
+        yield f"values of scale {_EXTREME:g}", "extreme values", {**feeds, **cast(wide, made)}
+        made = {s.name: _FAR + base[s.name] for s in wide}
+        yield f"values around {_FAR:,.0f}, close together", "extreme values", {**feeds, **cast(wide, made)}
+    for spec in own if len(own) > 1 else ():
+        for label, change in _FLOATS[:6]:
+            made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name))}
+            yield f"{spec.name}: {label}", "values", {**feeds, **cast([spec], made)}
+    for spec in own:
+        yield from _features(spec, feeds, base[spec.name])
+
+
+def _points(
+    spec: TensorSpec, feeds: Feeds, base: np.ndarray, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """Rows that lie at what the graph measures against, and beside it."""
+    points = facts.points.get(base.shape[-1]) if base.ndim > 1 else None
+    if points is None:
+        return
+    for label, by in (("at", 0.0), ("beside", _BESIDE)):
+        array = np.resize(generator.permutation(points), base.shape) + by * base
+        yield f"{spec.name}: rows {label} points of the graph", "values", {**feeds, **cast([spec], {spec.name: array})}
+
+
+def _features(spec: TensorSpec, feeds: Feeds, base: np.ndarray) -> Iterator[Changed]:
+    """Each of a few features alone far out, on either side."""
+    if base.ndim != 2 or not 1 < base.shape[1] <= 16:
+        return
+    for feature in range(base.shape[1]):
+        for value in (50.0, -50.0):
+            array = base.copy()
+            array[:, feature] = value
+            yield (
+                f"{spec.name}: feature {feature} at {value:g}",
+                "values",
+                {**feeds, **cast([spec], {spec.name: array})},
+            )
+
+
+def _within(array: np.ndarray, domain: Domain | None) -> np.ndarray:
+    """Values for an input whose usual ones lie in a domain: as many, below, in and above it."""
+    if domain is None:
+        return array
+    if domain.low > 0:  # roots and logarithms: only what is above zero means anything
+        return np.asarray(np.abs(array) * domain.high)
+    middle, half = (domain.low + domain.high) / 2, (domain.high - domain.low) / 2
+    if not np.isfinite(half) or half == 0:
+        return array
+    return array if abs(middle) <= half else middle + half * np.clip(array, -1e3, 1e3)
+
+
+def _alike(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
+    """Inputs of one shape and type with the same values; rows of a batch that are all alike."""
+    own = [s for s in specs if is_kind(s, "fiuV") and not is_mask(s) and np.size(feeds[s.name])]
+    for place, spec in enumerate(own):
+        same = [
+            s
+            for s in own[place + 1 :]
+            if np.shape(feeds[s.name]) == np.shape(feeds[spec.name]) and s.dtype == spec.dtype
+        ]
+        if same:
+            yield "inputs alike", "values", {**feeds, **{s.name: np.array(feeds[spec.name]) for s in same}}
+            break
+    if any(np.ndim(feeds[s.name]) > 1 and len(feeds[s.name]) > 1 for s in own):
+        made = {s.name: np.repeat(feeds[s.name][:1], len(feeds[s.name]), axis=0) for s in own if np.ndim(feeds[s.name])}
+        yield "rows alike", "values", {**feeds, **made}
+
+
+def _booleans(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
+    own = [s for s in specs if is_kind(s, "b") and not is_mask(s)]
+    for value in (True, False) if own else ():
+        made = {s.name: np.full(np.shape(feeds[s.name]), value) for s in own}
+        yield f"booleans all {value}", "values", {**feeds, **made}
+    for spec in own if len(own) > 1 else ():
+        for value in (True, False):
+            yield f"{spec.name} {value}", "values", {**feeds, spec.name: np.full(np.shape(feeds[spec.name]), value)}
+
+
+def _masks(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    own = [s for s in specs if is_mask(s)]
+    for padding in _PADDINGS if own else ():
+        made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
+        yield f"mask {padding}", "empty mask" if padding.endswith("empty row") else "mask", {**feeds, **made}
+    floats = [s for s in specs if is_kind(s, "fV") and not is_mask(s) and s.name not in facts.domains]
+    # What is masked must lose against any score: products of inputs of opposite sign are far below zero.
+    for scale, padding in ((_SCORED, _PADDINGS[0]), (-_SCORED, _PADDINGS[2])) if own and floats else ():
+        made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
+        drawn = {s.name: np.abs(generator.standard_normal(np.shape(feeds[s.name]))) for s in floats}
+        signed = {s.name: drawn[s.name] * (-scale if place else scale) for place, s in enumerate(floats)}
+        yield f"mask {padding}, inputs of opposite sign", "values", {**feeds, **made, **cast(floats, signed)}
+    whole = [s for s in own if is_kind(s, "iu")]
+    for number in (2, -1) if whole else ():
+        made = {}
+        for spec in whole:
+            array = padded(np.shape(feeds[spec.name]), "of random ones")
+            made[spec.name] = np.where(array > 0, fitting(spec, number), 0).astype(spec.dtype)
+        yield f"{ODD_MASK}{number}", "mask values", {**feeds, **made}
+
+
+def padded(shape: tuple[int, ...], padding: str) -> np.ndarray:
+    """A mask of ones and zeros: along the last dim, rows have different lengths."""
+    mask = np.ones(shape)
+    rows = mask.reshape(-1, shape[-1])
+    length = shape[-1]
+    generator = np.random.default_rng(length)
+    for row in range(len(rows)):
+        gone = max(1, length // 3) * (1 + row % 2)
+        gone = min(gone, length - 1)
+        if padding.endswith("right"):
+            rows[row, length - gone :] = 0
+        elif padding.endswith("left"):
+            rows[row, :gone] = 0
+        elif padding == "of random ones":
+            rows[row] = generator.integers(0, 2, length)
+            rows[row, row % length] = 1
+    if padding == "of every other one":
+        rows[:, 1::2] = 0
+    if padding == "with an empty row":
+        rows[-1] = 0
+    return mask
+
+
+def _thresholds(
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+) -> Iterator[Changed]:
+    """Rows with each feature at thresholds of trees, as float32, and next to them; the others over their own range."""
+    for spec in specs:
+        own = facts.thresholds.get(spec.name)
+        shape = np.shape(feeds[spec.name])
+        if not own or len(shape) != 2 or not is_kind(spec, "f") or max(own) >= shape[1]:
+            continue
+        rows = _ROWS if spec.shape and not isinstance(spec.shape[0], int) else shape[0]
+        assert isinstance(spec.dtype, np.dtype)
+        table = np.empty((rows, shape[1]), spec.dtype)
+        for feature in range(shape[1]):
+            table[:, feature] = _over_range(own.get(feature), rows, generator)
+        yield f"{spec.name}: each feature over its own range", "values", _batch_of(specs, feeds, spec.name, table)
+        pairs = [(f, np.float32(t)) for f, found in own.items() for t in found]
+        chosen = generator.permutation(len(pairs))
+        for start in range(0, min(len(chosen), 4 * rows), rows):
+            near = table.copy()
+            for row, place in enumerate(chosen[start : start + rows]):
+                feature, value = pairs[place]
+                near[row, feature] = (value, np.nextafter(value, np.float32(np.inf)))[row % 2]
+            yield f"{spec.name}: features at thresholds", "thresholds", _batch_of(specs, feeds, spec.name, near)
+        if facts.missing:
+            holed = table.copy()
+            holed[generator.random(holed.shape) < 0.3] = np.nan
+            yield f"{spec.name}: missing values", "missing", _batch_of(specs, feeds, spec.name, holed)
+
+
+def _over_range(found: np.ndarray | None, rows: int, generator: np.random.Generator) -> np.ndarray:
+    if found is None or not len(found):
+        return generator.standard_normal(rows)
+    low, high = float(found.min()), float(found.max())
+    margin = 0.25 * (high - low) or 0.5 * abs(high) or 1.0
+    return generator.uniform(low - margin, high + margin, rows)
+
+
+def _batch_of(specs: Sequence[TensorSpec], feeds: Feeds, name: str, table: np.ndarray) -> Feeds:
+    """`feeds` with `table` for one input, and as many rows of the others that have a dynamic batch."""
+    made = dict(feeds)
+    for spec in specs:
+        if spec.name != name and spec.shape and not isinstance(spec.shape[0], int):
+            made[spec.name] = np.resize(feeds[spec.name], (len(table), *np.shape(feeds[spec.name])[1:]))
+    made[name] = table
+    return made

@@ -1,0 +1,1 @@
+"""Language models in fewer bits, within a budget of perplexity."""

@@ -1,0 +1,123 @@
+"""`check`: is it a sound model, and does it run?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from onnxtool.lint.catalog import RULES, rule, selected, static_findings
+from onnxtool.lint.stages import examine
+from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.model_view import ModelView
+from onnxtool.report.check import (
+    CheckReport,
+    Finding,
+    RuleInfo,
+    RulesReport,
+    Severity,
+    Stage,
+)
+from onnxtool.runtime.providers.resolve import CPU
+from onnxtool.runtime.session.session import DEFAULT, SessionOptions, requested_providers
+
+
+@takes_models("model")
+def check(
+    model: ModelLike,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    options: SessionOptions = DEFAULT,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    fail_on: Severity = Severity.ERROR,
+    require_provider: bool = False,
+) -> CheckReport:
+    """Check an .onnx file: ONNX checker, strict shape inference, load and run on the embedded runtime.
+
+    Args:
+        model: an .onnx file, or a model in memory.
+        data: .npz with inputs for the run; seeded random ones unless given.
+        seed: of random inputs.
+        options: provider, threads and custom-operator libraries of the run.
+        select: ids ("OT301"), beginnings of ids ("OT3") or families ("performance") to report; all unless given.
+        ignore: likewise, what not to report.
+        fail_on: the mildest severity that makes the verdict bad.
+        require_provider: nodes that do not run on the provider asked for are errors.
+
+    Raises:
+        InputError: the file is missing, no ONNX model or damaged; or `data` cannot be used.
+        UnsafeError: external data outside the model's folder.
+        ResourceError: beyond the limits of size, time or memory.
+        UsageError: `select` or `ignore` name nothing.
+    """
+    path = as_path(model)
+    wanted = selected(select, ignore)
+    requested_providers(options)
+    view = ModelView.read(path)
+    outcome = examine(
+        str(path),
+        view.proto,
+        provider=options.provider,
+        threads=options.threads,
+        custom_op_libraries=[str(p) for p in options.custom_op_libraries],
+        ep_libraries=options.ep_libraries,
+        data=None if data is None else str(data),
+        seed=seed,
+    )
+    findings = [rule(f["id"]).finding(f["message"], f["where"]) for f in outcome["findings"]]
+    findings += static_findings(view, sound=outcome["stages"][0]["state"] == "passed")
+    if outcome["stages"][-1]["state"] == "passed" and requested_providers(options) != (CPU,):
+        findings += _fallbacks(path, data, seed, options, require_provider)
+    header = view.header
+    return CheckReport(
+        model=str(path),
+        bytes=view.bytes,
+        ir_version=header.ir_version,
+        opsets=header.opsets,
+        producer=header.producer,
+        inputs=tuple(s.info() for s in header.inputs),
+        outputs=tuple(s.info() for s in header.outputs),
+        nodes=header.nodes,
+        stages=tuple(Stage(**s) for s in outcome["stages"]),
+        findings=tuple(sorted((f for f in findings if f.id in wanted), key=_order)),
+        fail_on=fail_on,
+    )
+
+
+def _fallbacks(
+    path: Path, data: str | os.PathLike[str] | None, seed: int, options: SessionOptions, required: bool
+) -> list[Finding]:
+    """One finding for each operator and reason."""
+    from onnxtool.runtime.providers.place import place  # not for every check: it takes as long as the rules
+
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for node in place(path, data=data, seed=seed, options=options).placement.fallbacks:
+        groups.setdefault((node.operator, node.provider, node.reason), []).append(node.node)
+    severity = Severity.ERROR if required else RULES["OT116"].severity
+    return [
+        replace(
+            RULES["OT116"].finding(
+                f"{len(names)} {operator} node{'s' if len(names) > 1 else ''} on {provider}: {reason}", names[0]
+            ),
+            severity=severity,
+        )
+        for (operator, provider, reason), names in groups.items()
+    ]
+
+
+def explain(identifiers: Sequence[str]) -> RulesReport:
+    """What findings mean: `explain(["OT301"])`; "all" gives every one.
+
+    Raises:
+        UsageError: there is no such finding.
+    """
+    names = list(RULES) if any(i.lower() == "all" for i in identifiers) else identifiers
+    rules = [rule(name) for name in names]
+    return RulesReport(tuple(RuleInfo(r.id, r.family, r.severity, r.title, r.explanation, r.fix) for r in rules))
+
+
+def _order(finding: Finding) -> tuple[int, str]:
+    return finding.severity.rank, finding.id

@@ -1,0 +1,1 @@
+"""What commands return for bundles of language models."""

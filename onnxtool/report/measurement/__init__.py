@@ -1,0 +1,1 @@
+"""What measuring models gives."""

@@ -1,0 +1,366 @@
+"""Tensors in the Open Inference Protocol V2: JSON, or a JSON header followed by raw bytes.
+
+Server and client share this module, so that no two of them can disagree about a byte.
+
+Source: https://github.com/kserve/open-inference-protocol and Triton's extension_binary_data.md.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.protocol_v2 import fast_json
+
+HEADER_LENGTH = "Inference-Header-Content-Length"
+BYTES = "BYTES"
+_DTYPES: Mapping[str, np.dtype] = {
+    "BOOL": np.dtype(bool),
+    **{f"{kind}INT{bits}": np.dtype(f"{kind.lower()}int{bits}") for kind in ("", "U") for bits in (8, 16, 32, 64)},
+    "FP16": np.dtype("float16"),
+    "FP32": np.dtype("float32"),
+    "FP64": np.dtype("float64"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_MAX_RANK = 64
+_MAX_ELEMENTS = 1 << 48
+_LENGTH = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """A decoded request.
+
+    Attributes:
+        feeds: named arrays, dtypes as the request declares them; texts are arrays of str objects.
+        outputs: name -> whether it is wanted as raw bytes; empty for all outputs.
+        binary: whether outputs come as raw bytes where `outputs` does not say.
+        id: what the caller named the request; None where it did not.
+    """
+
+    feeds: dict[str, np.ndarray]
+    outputs: dict[str, bool]
+    binary: bool
+    id: str | None
+
+
+def datatype(dtype: np.dtype | str) -> str:
+    """The protocol's name of an element type.
+
+    Raises:
+        UnsupportedError: the protocol has none (sequences, maps, 4-bit and complex numbers).
+    """
+    if isinstance(dtype, str):
+        if dtype == "string":
+            return BYTES
+        raise UnsupportedError(f"the V2 protocol has tensors only, no {dtype}.")
+    if dtype not in _NAMES:
+        raise UnsupportedError(f"the V2 protocol has no element type {dtype.name}.")
+    return _NAMES[dtype]
+
+
+def tensor_metadata(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+    """Inputs or outputs as the protocol's metadata has them; -1 is a dynamic dim."""
+    return [
+        {
+            "name": s.name,
+            "datatype": datatype(s.dtype),
+            "shape": [d if isinstance(d, int) else -1 for d in s.shape] if s.shape is not None else [],
+        }
+        for s in specs
+    ]
+
+
+def read_metadata(entries: Any) -> tuple[TensorSpec, ...]:
+    """The inverse of `tensor_metadata`.
+
+    Raises:
+        InputError: not such a list.
+    """
+    try:
+        return tuple(
+            TensorSpec(
+                str(e["name"]),
+                "string" if e["datatype"] == BYTES else _DTYPES[e["datatype"]],
+                tuple(None if int(d) < 0 else int(d) for d in e["shape"]),
+            )
+            for e in entries
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"not the metadata of a V2 model ({type(error).__name__}: {error}).") from error
+
+
+def load_json(text: bytes | memoryview) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        InputError: not JSON, nested too deeply, or no object.
+    """
+    try:
+        found = fast_json.loads(bytes(text))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not valid JSON: {str(error)[:200]}.") from error
+    if not isinstance(found, dict):
+        raise InputError("the JSON must be an object.")
+    return found
+
+
+def decode_request(body: bytes, header_length: int | None) -> InferRequest:
+    """Read the body of an infer request. No size in it is believed: each is held against the bytes that are there.
+
+    Args:
+        body: the whole body.
+        header_length: of the JSON part, in bytes; None when all of it is JSON.
+
+    Raises:
+        InputError: malformed, or sizes that do not fit together.
+    """
+    header, raw = _split(body, header_length)
+    entries = header.get("inputs")
+    if not isinstance(entries, list) or not entries:
+        raise InputError("the request has no list 'inputs'.")
+    feeds = _decode_tensors(entries, raw, "inputs")
+    outputs = {}
+    asked = header.get("outputs") or []
+    parameters = _parameters(header)
+    binary = bool(parameters.get("binary_data_output", False))
+    if not isinstance(asked, list):
+        raise InputError("'outputs' must be a list.")
+    for entry in asked:
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            raise InputError("every entry of 'outputs' must be an object with a 'name'.")
+        outputs[entry["name"]] = bool(_parameters(entry).get("binary_data", binary))
+    name = header.get("id")
+    return InferRequest(feeds, outputs, binary, name if isinstance(name, str) else None)
+
+
+def decode_response(body: bytes, header_length: int | None) -> dict[str, np.ndarray]:
+    """Read the body of an infer response, sizes held against the bytes that are there.
+
+    Raises:
+        InputError: malformed, or sizes that do not fit together.
+    """
+    header, raw = _split(body, header_length)
+    entries = header.get("outputs")
+    if not isinstance(entries, list):
+        raise InputError("the response has no list 'outputs'.")
+    return _decode_tensors(entries, raw, "outputs")
+
+
+def encode_request(feeds: Mapping[str, np.ndarray], *, binary: bool = True) -> tuple[list[bytes | memoryview], int]:
+    """An infer request as parts to send one after the other, and the length of the JSON part in bytes."""
+    return _encode({"parameters": {"binary_data_output": binary}}, "inputs", feeds.items(), lambda _: binary)
+
+
+def encode_response(
+    head: Mapping[str, Any], outputs: Iterable[tuple[str, np.ndarray]], request: InferRequest
+) -> tuple[list[bytes | memoryview], int]:
+    """An infer response as parts to send one after the other, and the length of the JSON part; 0 when that is all.
+
+    Raises:
+        UnsupportedError: an output the protocol has no type for, or NaN and infinities in an output asked for as JSON.
+    """
+    items = [(n, a) for n, a in outputs if not request.outputs or n in request.outputs]
+    parts, length = _encode(head, "outputs", items, lambda name: request.outputs.get(name, request.binary))
+    return parts, length if len(parts) > 1 else 0
+
+
+def to_lists(name: str, array: np.ndarray) -> Any:
+    """An array as nested lists for JSON.
+
+    Raises:
+        UnsupportedError: it holds NaN or infinities, which JSON has no number for.
+    """
+    if array.dtype.kind in "fV" and array.size:
+        array = array.astype(np.float64) if array.dtype.itemsize < 4 or array.dtype.kind == "V" else array
+        if not np.isfinite(array).all():
+            raise UnsupportedError(
+                f"output {name!r} holds NaN or infinities, which JSON has no number for; ask for binary tensors."
+            )
+    if array.dtype.kind in "OUS":
+        return array.astype(object).tolist()
+    return array.tolist()
+
+
+def from_lists(name: str, data: Any, dtype: np.dtype | str) -> np.ndarray:
+    """An array of JSON numbers, booleans or texts, in the shape that the lists have.
+
+    Raises:
+        InputError: ragged lists, or values that the element type does not have: nothing is rounded or cut.
+    """
+    wanted = BYTES if isinstance(dtype, str) else dtype.name
+    try:
+        array = np.array(data)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise InputError(f"{name!r}: lists of different lengths, or values of different kinds.") from error
+    if array.size == 0:
+        return array.astype(object if isinstance(dtype, str) else dtype)
+    if isinstance(dtype, str):
+        flat = np.array(data, dtype=object)
+        if not all(isinstance(v, str) for v in flat.reshape(-1)):
+            raise InputError(f"{name!r}: the values must be texts.")
+        return flat
+    if dtype.kind == "b" and array.dtype.kind == "b":
+        return array
+    if dtype.kind in "fV" and array.dtype.kind in "fiu":
+        with np.errstate(over="ignore"):
+            cast = array.astype(dtype)
+        if np.isinf(cast).any() and not np.isinf(array.astype(np.float64)).any():
+            raise InputError(f"{name!r}: a value is too large for {wanted}.")
+        return cast
+    if dtype.kind in "iu" and array.dtype.kind in "iufO":
+        return _integers(name, array, data, dtype)
+    raise InputError(f"{name!r}: the values do not fit {wanted}.")
+
+
+def _integers(name: str, array: np.ndarray, data: Any, dtype: np.dtype) -> np.ndarray:
+    if array.dtype.kind in "fO":  # large integers beside small ones are floats to numpy: look at each
+        array = np.array(data, dtype=object)
+        if not all(type(v) is int for v in array.reshape(-1)):
+            raise InputError(f"{name!r}: the values must be whole numbers of {dtype.name}.")
+    limits = np.iinfo(dtype)
+    if int(array.min()) < limits.min or int(array.max()) > limits.max:
+        raise InputError(f"{name!r}: a value is out of the range of {dtype.name}.")
+    return array.astype(dtype)
+
+
+def _split(body: bytes, header_length: int | None) -> tuple[dict[str, Any], memoryview]:
+    view = memoryview(body)
+    if header_length is None:
+        return load_json(view), view[len(view) :]
+    if not 0 < header_length <= len(view):
+        raise InputError(f"{HEADER_LENGTH} is {header_length}, but the body has {len(view)} bytes.")
+    return load_json(view[:header_length]), view[header_length:]
+
+
+def _parameters(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = entry.get("parameters") or {}
+    if not isinstance(found, dict):
+        raise InputError("'parameters' must be an object.")
+    return found
+
+
+def _decode_tensors(entries: Sequence[Any], raw: memoryview, where: str) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {}
+    used = 0
+    for entry in entries:
+        name, dtype, shape = _declared(entry, where)
+        if name in found:
+            raise InputError(f"{name!r} stands twice in {where!r}.")
+        size = _parameters(entry).get("binary_data_size")
+        if size is None:
+            found[name] = _from_json(name, entry.get("data"), dtype, shape)
+            continue
+        if type(size) is not int or not 0 <= size <= len(raw) - used:
+            raise InputError(f"{name!r}: binary_data_size is {str(size)[:40]}, {len(raw) - used} bytes are left.")
+        found[name] = _from_bytes(name, raw[used : used + size], dtype, shape)
+        used += size
+    if used != len(raw):
+        raise InputError(f"{len(raw) - used} bytes after the tensors belong to none of them.")
+    return found
+
+
+def _declared(entry: Any, where: str) -> tuple[str, np.dtype | str, tuple[int, ...]]:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise InputError(f"every entry of {where!r} must be an object with a 'name'.")
+    name, kind, shape = entry["name"], entry.get("datatype"), entry.get("shape")
+    if kind != BYTES and (not isinstance(kind, str) or kind not in _DTYPES):
+        raise InputError(f"{name!r}: {str(kind)[:40]!r} is not a datatype; known are {', '.join([*_DTYPES, BYTES])}.")
+    if not isinstance(shape, list) or len(shape) > _MAX_RANK or not all(type(d) is int and d >= 0 for d in shape):
+        raise InputError(f"{name!r}: 'shape' must be a list of whole numbers, 0 or more.")
+    if math.prod(max(d, 1) for d in shape) >= _MAX_ELEMENTS:  # an array of no elements, too, has to have its dims
+        raise InputError(f"{name!r}: shape {list(shape)[:16]} is too large.")
+    return name, "string" if kind == BYTES else _DTYPES[kind], tuple(shape)
+
+
+def _from_json(name: str, data: Any, dtype: np.dtype | str, shape: tuple[int, ...]) -> np.ndarray:
+    if not isinstance(data, list):
+        raise InputError(f"{name!r} has neither 'data', a list, nor a binary_data_size.")
+    array = from_lists(name, data, dtype)
+    if array.size != math.prod(shape) or (array.ndim > 1 and array.shape != shape):
+        raise InputError(f"{name!r}: the shape is {list(shape)}, the data has {list(array.shape)}.")
+    return array.reshape(shape)
+
+
+def _from_bytes(name: str, data: memoryview, dtype: np.dtype | str, shape: tuple[int, ...]) -> np.ndarray:
+    count = math.prod(shape)
+    if isinstance(dtype, str):
+        return _texts(name, data, count).reshape(shape)
+    if count * dtype.itemsize != len(data):
+        raise InputError(
+            f"{name!r}: shape {list(shape)[:16]} of {dtype.name} is {count * dtype.itemsize} bytes, "
+            f"binary_data_size is {len(data)}."
+        )
+    if dtype.kind == "b" and len(data) and int(np.frombuffer(data, np.uint8).max()) > 1:
+        raise InputError(f"{name!r}: a BOOL must be a byte 0 or 1.")
+    array = np.frombuffer(data, dtype).reshape(shape)
+    return array if array.flags.aligned else array.copy()
+
+
+def _texts(name: str, data: memoryview, count: int) -> np.ndarray:
+    if count > len(data) // _LENGTH.size:  # before memory is taken for them
+        raise InputError(f"{name!r}: {len(data)} bytes cannot hold {count} texts.")
+    found = np.empty(count, object)
+    at = 0
+    for index in range(count):
+        if at + _LENGTH.size > len(data):
+            raise InputError(f"{name!r}: the bytes end before text {index}.")
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        if length > len(data) - at:
+            raise InputError(f"{name!r}: text {index} has length {length}, {len(data) - at} bytes are left.")
+        try:
+            found[index] = str(data[at : at + length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name!r}: text {index} is not UTF-8.") from error
+        at += length
+    if at != len(data):
+        raise InputError(f"{name!r}: {len(data) - at} bytes are left after its texts.")
+    return found
+
+
+def _encode(
+    head: Mapping[str, Any], key: str, tensors: Iterable[tuple[str, np.ndarray]], is_binary: Any
+) -> tuple[list[bytes | memoryview], int]:
+    entries: list[dict[str, Any]] = []
+    parts: list[bytes | memoryview] = []
+    for name, array in tensors:
+        if not isinstance(array, np.ndarray):
+            raise UnsupportedError(f"{name!r} is not a tensor; the V2 protocol has tensors only.")
+        text = array.dtype.kind in "OUS"
+        entry: dict[str, Any] = {
+            "name": name,
+            "datatype": BYTES if text else datatype(array.dtype),
+            "shape": list(array.shape),
+        }
+        if is_binary(name):
+            raw = _packed(array) if text else _raw(array)
+            entry["parameters"] = {"binary_data_size": len(raw)}
+            parts.append(raw)
+        else:
+            entry["data"] = to_lists(name, array.reshape(-1))
+        entries.append(entry)
+    text_head = fast_json.dumps({**head, key: entries})
+    return [text_head, *parts], len(text_head)
+
+
+def _raw(array: np.ndarray) -> memoryview:
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(np.uint8).data if flat.size else memoryview(b"")
+
+
+def _packed(array: np.ndarray) -> bytes:
+    parts = []
+    for value in array.reshape(-1):
+        text = value if isinstance(value, bytes) else str(value).encode()
+        parts += [_LENGTH.pack(len(text)), text]
+    return b"".join(parts)

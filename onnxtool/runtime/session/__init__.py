@@ -1,0 +1,1 @@
+"""Sessions of ONNX Runtime: options, memory, kernels."""

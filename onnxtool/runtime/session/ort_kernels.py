@@ -1,0 +1,60 @@
+"""Which kernels really run: the operators of the runtime's own optimized graph."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import onnx
+import onnx_ir as ir
+
+from onnxtool.model.header import operator_name
+from onnxtool.runtime.session.session import SessionOptions, create_session
+
+INTEGER = {
+    "QLinearConv",
+    "QGemm",
+    "QLinearMatMul",
+    "MatMulInteger",
+    "MatMulIntegerToFloat",
+    "DynamicQuantizeMatMul",
+    "ConvInteger",
+    "DynamicQuantizeLSTM",
+    "MatMulNBits",
+}
+
+
+Opened = TypeVar("Opened")
+
+
+def opened_and_counted(opening: Callable[[Path], Opened]) -> tuple[Opened, dict[str, int]]:
+    """Open a session and count its kernels (see `count_kernels`), without loading the model twice.
+
+    Args:
+        opening: loads it with the given `SessionOptions.optimized_path`.
+    """
+    with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
+        path = Path(scratch) / "optimized.onnx"
+        opened = opening(path)
+        if not path.exists():  # a provider that compiles has no graph to write
+            return opened, {}
+        graph = onnx.load(path, load_external_data=False).graph
+    counts = Counter(operator_name(n.domain, n.op_type).removeprefix("com.microsoft.") for n in graph.node)
+    return opened, dict(counts.most_common())
+
+
+def count_kernels(model: ir.Model | bytes | str | Path) -> dict[str, int]:
+    """Operator name -> number of nodes after the runtime's own graph optimizations, most frequent first.
+
+    Raises:
+        InputError, UnsupportedError, ResourceError: as `create_session`.
+    """
+    return opened_and_counted(lambda path: create_session(model, SessionOptions(optimized_path=path)))[1]
+
+
+def integer_kernels(kernels: Mapping[str, int]) -> int:
+    """Number of compute nodes that run on integers."""
+    return sum(number for name, number in kernels.items() if name in INTEGER)

@@ -1,0 +1,1 @@
+"""How long models and their nodes take."""

@@ -1,0 +1,161 @@
+"""Load time and peak memory of one model, in a process of its own so that nothing else is counted.
+
+Run as `python -m onnxtool.runtime.timing.load_cost`: reads one JSON request from stdin, writes one JSON answer
+to stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool.errors import InputError, ResourceError
+from onnxtool.report.measurement.bench import LoadCost
+from onnxtool.runtime.session.session import SessionOptions
+
+_REPEATS = 5
+_RUNS = 3
+_BUDGET = 3.0
+_LIMIT = 600.0
+
+
+def load_cost(
+    model: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions, *, limit: float = _LIMIT
+) -> LoadCost:
+    """Measure a model in a fresh process.
+
+    Args:
+        model: an .onnx file that `read_proto` accepts.
+        feeds: inputs of the runs whose memory counts.
+        options: how to run it.
+        limit: seconds until the process is ended.
+
+    Raises:
+        InputError: the process died, or the model fails in it.
+        ResourceError: it took longer than the limit.
+    """
+    from onnxtool.runtime.run import write_npz
+
+    with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
+        data = Path(scratch) / "feeds.npz"
+        write_npz(data, feeds)
+        request = {
+            "model": str(model),
+            "data": str(data),
+            "provider": options.provider,
+            "threads": options.threads,
+            "optimization": options.optimization,
+            "custom_op_libraries": [str(p) for p in options.custom_op_libraries],
+            "ep_libraries": options.ep_libraries,
+            "settings": options.settings,
+            "arena": options.arena,
+            "memory_pattern": options.memory_pattern,
+            "parallel": options.parallel,
+            "prepack": options.prepack,
+        }
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "onnxtool.runtime.timing.load_cost"],
+                input=json.dumps(request),
+                capture_output=True,
+                text=True,
+                timeout=limit,
+                check=False,
+                env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ResourceError(f"{model}: loading it took longer than {limit:.0f} s.") from error
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or [f"the process ended with code {done.returncode}"]
+        raise InputError(f"{model}: cannot be measured in a process of its own: {last[0][:300]}")
+    answer = json.loads(done.stdout)
+    return LoadCost(answer["seconds"], answer["repeats"], answer["peak_bytes"], answer["model_bytes"])
+
+
+def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
+    from onnxtool.runtime.data.archive import read_npz
+    from onnxtool.runtime.feeds import adapt
+    from onnxtool.runtime.runner import OnnxRunner
+
+    provider = request["provider"]
+    options = SessionOptions(
+        provider if isinstance(provider, str) else tuple(provider),
+        request["threads"],
+        request["optimization"],
+        custom_op_libraries=tuple(Path(p) for p in request["custom_op_libraries"]),
+        ep_libraries=tuple(request["ep_libraries"]),
+        settings=tuple((key, value) for key, value in request["settings"]),
+        arena=request["arena"],
+        memory_pattern=request["memory_pattern"],
+        parallel=request["parallel"],
+        prepack=request["prepack"],
+        spinning="always",
+    )
+    arrays = read_npz(request["data"])
+    before = resident_bytes()
+    seconds = []
+    began = time.perf_counter()
+    runner = OnnxRunner.open(request["model"], options)
+    seconds.append(time.perf_counter() - began)
+    feeds = adapt(runner.inputs, arrays)
+    for _ in range(_RUNS):
+        runner.run(feeds)
+    peak = peak_bytes()
+    del runner
+    while len(seconds) < _REPEATS and sum(seconds) < _BUDGET:
+        start = time.perf_counter()
+        runner = OnnxRunner.open(request["model"], options)
+        seconds.append(time.perf_counter() - start)
+        del runner
+    return {
+        "seconds": statistics.median(seconds),
+        "repeats": len(seconds),
+        "peak_bytes": peak,
+        "model_bytes": None if peak is None or before is None else max(peak - before, 0),
+    }
+
+
+def resident_bytes() -> int | None:
+    """Resident memory of this process now; None where the system does not tell."""
+    return _status("VmRSS") or peak_bytes()
+
+
+def peak_bytes() -> int | None:
+    """Peak resident memory of this process; None where the system does not tell.
+
+    /proc goes first: getrusage's ru_maxrss is inherited from the parent through fork and exec on Linux.
+    """
+    found = _status("VmHWM")
+    if found is not None:
+        return found
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _status(key: str) -> int | None:
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith(key + ":"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_measure(json.load(sys.stdin))))

@@ -1,0 +1,153 @@
+"""What each node that the runtime ran computes and moves: its original nodes, operations and bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from onnxtool.model.cost import Shape, elementwise, macs
+from onnxtool.model.safety.tensors import declared_bytes
+from onnxtool.runtime.session.fused_node_names import all_nodes, label, original_nodes
+
+SUFFIX = "_kernel_time"
+Key = tuple[str, str]
+# The runtime's names of types that numpy calls otherwise; strings have no size.
+_ITEM_BYTES = {"float": 4, "double": 8, "bfloat16": 2, "string": None}
+
+
+@dataclass(frozen=True)
+class NodeCost:
+    """Fields as in `NodeTime`."""
+
+    originals: tuple[str, ...] = ()
+    macs: int | None = None
+    flops: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    shape: Shape
+    bytes: int | None
+
+
+def event_key(event: Mapping[str, Any]) -> Key | None:
+    """(node, operator) of a kernel's event; None for any other event."""
+    name = str(event.get("name", ""))
+    if event.get("cat") != "Node" or not name.endswith(SUFFIX):
+        return None
+    return name.removesuffix(SUFFIX), str(event.get("args", {}).get("op_name", ""))
+
+
+def node_costs(
+    source: onnx.ModelProto,
+    run: onnx.ModelProto,
+    events: Sequence[Mapping[str, Any]],
+    feeds: Mapping[str, np.ndarray],
+    counted: Mapping[str, int],
+) -> dict[Key, NodeCost]:
+    """Costs by event key.
+
+    Args:
+        source: the file.
+        run: the graph that the runtime made of it.
+        events: the profiler's, with the shapes that were really there.
+        feeds: the inputs of the run.
+        counted: multiply-accumulates of the file's nodes, by label.
+    """
+    nodes = list(all_nodes(run.graph))
+    originals = original_nodes(source, run)
+    first: dict[Key, Mapping[str, Any]] = {}
+    for event in events:
+        key = event_key(event)
+        if key is not None:
+            first.setdefault(key, event.get("args", {}))
+    tensors = {**_weights(run), **{n: _Tensor(a.shape, a.nbytes) for n, a in feeds.items()}}
+    found: dict[Key, NodeCost] = {}
+    for key, position in _positions(first, nodes).items():
+        node = nodes[position]
+        made = _outputs(first[key].get("output_type_shape"))
+        tensors |= dict(zip((n for n in node.output if n), made, strict=False))
+        ordered = sorted(originals[position], key=lambda n: (label(n) not in counted, n.op_type != node.op_type))
+        names = [label(n) for n in ordered]
+        found[key] = _cost(node, tensors, tuple(names), counted)
+    return found
+
+
+def _cost(
+    node: onnx.NodeProto, tensors: Mapping[str, _Tensor], originals: tuple[str, ...], counted: Mapping[str, int]
+) -> NodeCost:
+    inputs = [tensors.get(n, _Tensor(None, None)).shape for n in node.input]
+    outputs = [tensors.get(n, _Tensor(None, None)).shape for n in node.output]
+    # The runtime pads channels to whole vectors: what the file asks for is the honest number.
+    known = [counted[n] for n in originals if n in counted]
+    products = sum(known) if known else macs(node, inputs, outputs)
+    operations = elementwise(node, inputs, outputs) if products is None else 2 * products
+    touched = [tensors[n].bytes if n in tensors else None for n in (*dict.fromkeys(node.input), *node.output) if n]
+    return NodeCost(originals, products, operations, _sum(touched))
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total
+
+
+def _positions(events: Mapping[Key, object], nodes: Sequence[onnx.NodeProto]) -> dict[Key, int]:
+    """Event -> position of its node. Unnamed nodes are called by type and number: told apart by their order."""
+    named: dict[Key, int] = {}
+    unnamed: dict[str, list[int]] = {}
+    for position, node in enumerate(nodes):
+        if node.name:
+            named.setdefault((node.name, node.op_type), position)
+        else:
+            unnamed.setdefault(node.op_type, []).append(position)
+    found: dict[Key, int] = {}
+    rest: dict[str, list[Key]] = {}
+    for key in events:
+        if key in named:
+            found[key] = named[key]
+        else:
+            rest.setdefault(key[1], []).append(key)
+    for operator, keys in rest.items():
+        if len(keys) == len(unnamed.get(operator, ())):
+            found |= dict(zip(keys, unnamed[operator], strict=True))
+    order = {key: i for i, key in enumerate(events)}
+    return dict(sorted(found.items(), key=lambda item: order[item[0]]))
+
+
+def _weights(run: onnx.ModelProto) -> dict[str, _Tensor]:
+    found = {t.name: _Tensor(tuple(t.dims), declared_bytes(t)) for t in run.graph.initializer}
+    for node in all_nodes(run.graph):
+        for attribute in node.attribute:
+            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                found |= {t.name: _Tensor(tuple(t.dims), declared_bytes(t)) for t in graph.initializer}
+    return found
+
+
+def _outputs(described: object) -> Iterator[_Tensor]:
+    """[{"float": [1, 3]}, ...] as the profiler writes it."""
+    for item in described if isinstance(described, list) else ():
+        kind, dims = next(iter(item.items()), ("", None)) if isinstance(item, dict) else ("", None)
+        if not isinstance(dims, list):
+            yield _Tensor(None, None)
+            continue
+        width = _width(kind)
+        yield _Tensor(tuple(dims), None if width is None else math.prod(dims) * width)
+
+
+def _width(kind: str) -> int | None:
+    if kind in _ITEM_BYTES:
+        return _ITEM_BYTES[kind]
+    try:
+        return int(np.dtype(kind).itemsize)
+    except TypeError:
+        return None

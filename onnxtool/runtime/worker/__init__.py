@@ -1,0 +1,1 @@
+"""Native code in child processes, with limits of memory and time."""

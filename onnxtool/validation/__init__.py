@@ -1,1 +1,0 @@
-"""Is a model sound? Are two models equal? Which one is faster?"""

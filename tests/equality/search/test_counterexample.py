@@ -1,0 +1,202 @@
+"""compare finds what random numbers of one size do not show, and calls nothing different that is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxtool.equality.compare import compare
+from onnxtool.model import io
+
+TABLE = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+OTHER_ROW = TABLE.copy()
+OTHER_ROW[137] += 1
+WEIGHT = np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32)
+ZEROED = WEIGHT.copy()
+ZEROED.reshape(-1)[:7] = 0
+X = "g (float[b,4] x) => (float[b,4] y)"
+N = "g (float[b,n] x) => (float[b,n] y)"
+MASKED = "g (float[b,n] x, int64[b,n] attention_mask) => (float[b] y)"
+SUMMED = "one = Constant <value_ints = [1]> ()  y = ReduceSum <keepdims = 0> (p, one)"
+CUT = """
+    zero = Constant <value_ints = [0]> ()  at = Constant <value_ints = [{at}]> ()
+    far = Constant <value_ints = [99999]> ()  axis = Constant <value_ints = [{axis}]> ()
+    head = Slice(x, zero, at, axis)  rest = Slice(x, at, far, axis)  other = Neg(rest)
+    y = Concat <axis = {axis}> (head, other)
+"""
+BRANCH = """
+    s = ReduceSum <keepdims = 0> (x)  limit = Constant <value_float = {limit}> ()  c = Greater(s, limit)
+    y = If (c) <then_branch = t () => (p) {{ p = MatMul(x, w) }}, else_branch = e () => (q) {{ q = Identity(x) }}>
+"""
+X8 = "g (float[b,8] x) => (float[b,8] y)"
+IDS = "g (int64[b,n] ids) => (float[b,n,8] y)"
+SAME = "y = Identity(x)"
+
+# what differs -> two graphs, the kind of input that shows it
+PAIRS: dict[str, tuple[str, str, str, str]] = {
+    "a mask that is ignored": (MASKED, f"m = Cast <to = 1> (attention_mask)  p = Mul(x, m)  {SUMMED}",
+                               f"p = Identity(x)  {SUMMED}", "mask"),
+    "pictures above 1": ("g (uint8[b,n] x) => (float[b,n] y)", "y = Cast <to = 1> (x)",
+                         "c = Constant <value_float = 1.0> ()  f = Cast <to = 1> (x)  y = Min(f, c)", "values"),
+    "integers below zero": ("g (int64[b,n] x) => (int64[b,n] y)", SAME, "y = Abs(x)", "values"),
+    "positions above 64": (N, SAME, CUT.format(at=64, axis=1), "size"),
+    "batches above 8": (X, SAME, CUT.format(at=8, axis=0), "size"),
+    "a length of 317 only": (N, SAME, "s = Shape <start = 1, end = 2> (x)  c = Constant <value_ints = [317]> () "
+                             "q = Equal(s, c)  f = Cast <to = 1> (q)  y = Add(x, f)", "size"),
+    "values above a threshold": (X, SAME, "c = Constant <value_float = 7.5> ()  y = Min(x, c)", "values"),
+    "values below a threshold": (X, SAME, "c = Constant <value_float = -77.5> ()  y = Max(x, c)", "values"),
+    "saturated values": (X, "y = Sigmoid(x)", "l = Constant <value_float = -5.0> ()  h = Constant <value_float = 5.0> "
+                         "()  c = Clip(x, l, h)  y = Sigmoid(c)", "values"),
+    "at exactly a threshold": (X, "c = Constant <value_float = 0.25> ()  q = Greater(x, c)  y = Cast <to = 1> (q)",
+                               "c = Constant <value_float = 0.25> ()  q = GreaterOrEqual(x, c)  y = Cast <to = 1> (q)",
+                               "values"),
+    "NaN": (X, "n = IsNaN(x)  z = Constant <value_float = 0.0> ()  y = Where(n, z, x)", SAME, "missing"),
+}  # fmt: skip
+
+
+def graph(head: str, body: str, **weights: np.ndarray) -> ir.Model:
+    listed = ", ".join(f"float[{', '.join(map(str, w.shape))}] {n}" for n, w in weights.items())
+    made = ir.from_onnx_text(
+        f'<ir_version: 10, opset_import: ["" : 20]> {head} {f"<{listed}>" if listed else ""} {{ {body} }}',
+        initializers=[ir.tensor(w, name=n) for n, w in weights.items()],
+    )
+    assert isinstance(made, ir.Model)
+    return made
+
+
+def saved(folder: Path, name: str, model: ir.Model) -> Path:
+    io.save(model, folder / name)
+    return folder / name
+
+
+@pytest.mark.parametrize("what", PAIRS)
+def test_a_difference_is_found_and_said(what: str, tmp_path: Path) -> None:
+    head, right, wrong, kind = PAIRS[what]
+    a, b = saved(tmp_path, "a.onnx", graph(head, right)), saved(tmp_path, "b.onnx", graph(head, wrong))
+    report = compare(a, b)
+    assert not report.ok
+    assert report.counterexample is not None and report.counterexample.kind == kind
+
+
+@pytest.mark.parametrize("what", PAIRS)
+def test_a_model_is_equal_to_itself(what: str, tmp_path: Path) -> None:
+    head, right, wrong, _ = PAIRS[what]
+    for body in (right, wrong):
+        path = saved(tmp_path, "a.onnx", graph(head, body))
+        report = compare(path, path)
+        assert report.ok and report.coverage is not None and report.coverage.inputs
+
+
+def test_one_row_of_a_table_is_found(tmp_path: Path) -> None:
+    body = "y = Gather(w, ids)"
+    a = saved(tmp_path, "a.onnx", graph(IDS, body, w=TABLE))
+    report = compare(a, saved(tmp_path, "b.onnx", graph(IDS, body, w=OTHER_ROW)))
+    assert not report.ok and report.counterexample is not None and report.counterexample.kind == "rows"
+
+
+@pytest.mark.parametrize(("limit", "kind"), [("5000.0", ("values", "search")), ("1e30", ("branch",))])
+def test_weights_of_a_branch_that_is_rarely_taken(limit: str, kind: tuple[str, ...], tmp_path: Path) -> None:
+    body = BRANCH.format(limit=limit)
+    a = saved(tmp_path, "a.onnx", graph(X8, body, w=WEIGHT))
+    report = compare(a, saved(tmp_path, "b.onnx", graph(X8, body, w=ZEROED)))
+    assert not report.ok and report.counterexample is not None and report.counterexample.kind in kind
+    assert compare(a, a).ok
+
+
+def test_a_branch_that_nothing_reaches_is_named_and_compared_by_force(tmp_path: Path) -> None:
+    # x*x is never below -1, whatever x is.
+    body = """
+        q = Mul(x, x)  s = ReduceSum <keepdims = 0> (q)  limit = Constant <value_float = -1.0> ()  c = Less(s, limit)
+        y = If (c) <then_branch = t () => (p) { p = MatMul(x, w) }, else_branch = e () => (q2) { q2 = Identity(x) }>
+    """
+    a = saved(tmp_path, "a.onnx", graph(X8, body, w=WEIGHT))
+    report = compare(a, a)
+    assert report.ok and report.coverage is not None and len(report.coverage.unreached) == 2  # one in each model
+    assert report.coverage.forced == 1
+    assert any("equal where run" in line for line in report.warnings)
+    assert not compare(a, a, strict=True).ok
+    other = saved(tmp_path, "b.onnx", graph(X8, body, w=ZEROED))
+    assert not compare(a, other).ok
+
+
+def test_a_counterexample_is_kept_and_shows_the_difference_again(tmp_path: Path) -> None:
+    head, right, wrong, _ = PAIRS["values above a threshold"]
+    a, b = saved(tmp_path, "a.onnx", graph(head, right)), saved(tmp_path, "b.onnx", graph(head, wrong))
+    kept = tmp_path / "found.npz"
+    assert not compare(a, b, keep_counterexample=kept).ok
+    with np.load(kept) as arrays:
+        assert arrays["x"].shape[0] == 1 and (arrays["expected.y"] == arrays["x"]).all()
+        assert np.count_nonzero(arrays["x"]) == 1  # made smaller, to the one value that matters
+    again = compare(a, b, data=kept)
+    assert not again.ok and again.counterexample is None
+
+
+def test_what_the_reference_refuses_is_no_difference(tmp_path: Path) -> None:
+    # A table of 40 positions: longer inputs fail in both.
+    body = """
+        s = Shape <start = 1, end = 2> (x)  zero = Constant <value_ints = [0]> ()  one = Constant <value_ints = [1]> ()
+        t = Slice(w, zero, s, zero)  y = Add(x, t)
+    """
+    path = saved(tmp_path, "a.onnx", graph(N, body, w=np.arange(40, dtype=np.float32)))
+    report = compare(path, path)
+    assert report.ok and report.coverage is not None and report.coverage.refused
+
+
+@pytest.mark.parametrize(
+    ("broken", "sound"),
+    [
+        (
+            "c = Constant <value_float = 25.0> ()  n = Constant <value_float = nan> ()  q = Greater(x, c)  "
+            "y = Where(q, n, x)",
+            SAME,
+        ),
+        ("e = Exp(x)  a = Constant <value_ints = [1]> ()  s = ReduceSum(e, a)  y = Div(e, s)", "y = Softmax(x)"),
+    ],
+)
+def test_numbers_where_the_reference_gives_nan_are_said_and_no_failure(broken: str, sound: str, tmp_path: Path) -> None:
+    broken = broken.replace("<value_float = nan> ()", "<value = float {nan}> ()")
+    a, b = saved(tmp_path, "a.onnx", graph(X, broken)), saved(tmp_path, "b.onnx", graph(X, sound))
+    report = compare(a, b)
+    assert report.ok
+    assert any("a.onnx gives NaN or infinity" in line for line in report.warnings)
+    assert not any("gives NaN" in line for line in compare(a, a).warnings)
+
+
+@pytest.mark.parametrize(
+    ("head", "right", "wrong", "where"),
+    [
+        ("g (int64[b,4] x) => (int64[b,4] y)", SAME, "d = Cast <to = 11> (x)  y = Cast <to = 7> (d)", "above 2^53"),
+        (
+            "g (float[b,4] x) => (float[b,1] y)",
+            "a = Constant <value_ints = [1]> ()  m = ReduceMean(x, a)  d = Sub(x, m)  s = Mul(d, d)  "
+            "y = ReduceMean(s, a)",
+            "a = Constant <value_ints = [1]> ()  m = ReduceMean(x, a)  s = Mul(x, x)  e = ReduceMean(s, a)  "
+            "q = Mul(m, m)  v = Sub(e, q)  z = Constant <value_float = 0.0> ()  y = Max(v, z)",
+            "around 1,000",
+        ),
+    ],
+    ids=["integers through doubles", "a variance by squares"],
+)
+def test_what_shows_far_out_only_is_said(head: str, right: str, wrong: str, where: str) -> None:
+    report = compare(graph(head, right), graph(head, wrong))
+    assert report.ok
+    assert any(where in warning for warning in report.warnings)
+
+
+def test_a_failure_without_rows_is_said_and_another_shape_is_a_difference(tmp_path: Path) -> None:
+    head = "g (float[b,4] x) => (float[b,2,2] y)"
+    body = "s = Constant <value_ints = [-1, 2, 2]> ()  y = Reshape(x, s)"
+    a = saved(tmp_path, "a.onnx", graph(head, body))
+    report = compare(a, saved(tmp_path, "b.onnx", graph(head, body.replace("-1, 2, 2", "0, -1, 2"))))
+    assert report.ok
+    assert any("an empty batch (there it fails)" in line for line in report.warnings)
+    axes = "g (float[b,4] x, int64[k] axes) => (float[p,q] y)"
+    body = "y = ReduceSum <noop_with_empty_axes = 0> (x, axes)"
+    a = saved(tmp_path, "a.onnx", graph(axes, body))
+    report = compare(a, saved(tmp_path, "b.onnx", graph(axes, body.replace("= 0", "= 1"))))
+    assert not report.ok
+    assert report.counterexample is not None
+    assert report.counterexample.label == "an empty batch"

@@ -1,0 +1,131 @@
+"""What compare measures beyond the tolerance, and what it excuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnxtool.equality.compare import compare
+from onnxtool.equality.rule.difference import Difference, ulp_distance
+from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.errors import UsageError
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> Difference:
+    made = Difference("t", Tolerance())
+    made.add(a, b)
+    return made
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_ulp_distance_counts_representable_floats(dtype: type) -> None:
+    one = np.array([1.0], dtype)
+    step = np.nextafter(one, dtype(2))
+    assert ulp_distance(one, one) == 0
+    assert ulp_distance(one, step) == 1
+    tiny = np.nextafter(np.zeros(1, dtype), dtype(1))
+    assert ulp_distance(tiny, -tiny) == 2
+    assert ulp_distance(np.zeros(1, dtype), -np.zeros(1, dtype)) == 0
+    assert ulp_distance(np.array([np.nan], dtype), one) == 0
+
+
+def test_top_1_agreement_is_over_all_runs() -> None:
+    found = Difference("t", Tolerance())
+    found.add(np.array([[1, 2], [3, 1]], np.float32), np.array([[1, 2], [0, 1]], np.float32))
+    found.add(np.array([[1, 2], [3, 1]], np.float32), np.array([[1, 2], [3, 1]], np.float32))
+    assert found.result().top1 == 0.75
+    assert difference(np.zeros(3, np.float32), np.zeros(3, np.float32)).result().top1 is None
+
+
+def test_nan_and_infinities_are_counted_on_both_sides() -> None:
+    found = difference(np.array([np.nan, 1, np.inf], np.float32), np.array([np.nan, np.nan, 3], np.float32)).result()
+    assert found.nans == (1, 2)
+    assert found.infinities == (1, 0)
+    assert not found.ok
+
+
+def saved(folder: Path, name: str, nodes: list[onnx.NodeProto]) -> Path:
+    def info(tensor: str) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(tensor, TensorProto.FLOAT, ["n", 3])
+
+    graph = helper.make_graph(nodes, "g", [info("x")], [info("y"), info("z")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), folder / name)
+    return folder / name
+
+
+def test_random_operators_are_no_false_failure(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["r"]),
+        helper.make_node("Add", ["x", "r"], ["y"]),
+        helper.make_node("Neg", ["x"], ["z"]),
+    ]
+    path = saved(tmp_path, "random.onnx", nodes)
+    report = compare(path, path)
+    assert report.ok
+    assert "RandomNormalLike" in report.warnings[0]
+    assert [o.note is not None for o in report.outputs] == [True, False]
+    other = saved(tmp_path, "other.onnx", [*nodes[:2], helper.make_node("Abs", ["x"], ["z"])])
+    assert not compare(path, other).ok
+
+
+def test_single_outputs_may_have_their_own_tolerance(tmp_path: Path) -> None:
+    one = helper.make_node("Constant", [], ["c"], value_float=0.01)
+    base = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Identity", ["x"], ["z"])]
+    moved = [one, helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Add", ["x", "c"], ["z"])]
+    a, b = saved(tmp_path, "a.onnx", base), saved(tmp_path, "b.onnx", moved)
+    assert [o.ok for o in compare(a, b).outputs] == [True, False]
+    report = compare(a, b, tolerances={"z": Tolerance(0, 0.1, absolute=True)})
+    assert report.ok
+    assert report.outputs[1].atol == 0.1
+    with pytest.raises(UsageError, match="no output 'q'"):
+        compare(a, b, tolerances={"q": Tolerance()})
+
+
+def test_batches_choose_the_runs(digits_onnx: Path) -> None:
+    report = compare(digits_onnx, digits_onnx, batches=(1, 7))
+    assert [run["image"][0] for run in report.runs] == [1, 7]
+
+
+def test_samples_and_edge_inputs(digits_onnx: Path) -> None:
+    assert len(compare(digits_onnx, digits_onnx, samples=7).runs) == 7
+    report = compare(digits_onnx, digits_onnx, edge=True)
+    assert report.ok
+    sizes = [run["image"][0] for run in report.runs]
+    assert sizes[3:7] == [2, 2, 2, 2]
+    told = [line for line in report.warnings if "empty batch" in line]
+    assert len(told) + sizes[7:].count(0) == 1  # compared, or said why not
+
+
+def test_large_values_are_tried_without_being_asked_for(tmp_path: Path) -> None:
+    base = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Identity", ["x"], ["z"])]
+    limit = [
+        helper.make_node("Neg", ["x"], ["y"]),
+        helper.make_node("Constant", [], ["low"], value_float=-50.0),
+        helper.make_node("Constant", [], ["high"], value_float=50.0),
+        helper.make_node("Clip", ["x", "low", "high"], ["z"]),
+    ]
+    a, b = saved(tmp_path, "a.onnx", base), saved(tmp_path, "b.onnx", limit)
+    report = compare(a, b)
+    assert not report.ok and report.counterexample is not None and report.counterexample.kind == "values"
+
+
+def test_top_k_tells_how_many_of_the_largest_are_the_same(tmp_path: Path) -> None:
+    a = np.tile(np.arange(10, dtype=np.float32), (4, 1))
+    b = a.copy()
+    b[0, [9, 0]] = b[0, [0, 9]]  # one of three largest is another one
+    b[1] = a[1][::-1]  # none is the same
+    difference = Difference("y", Tolerance(), top_k=3)
+    difference.add(a, b)
+    found = difference.result()
+    assert found.top_k == pytest.approx((2 / 3 + 0 + 1 + 1) / 4)
+    assert found.top1 == 0.5
+    ties = Difference("y", Tolerance(), top_k=2)
+    ties.add(np.array([[1, 1, 1, 0]], np.float32), np.array([[0, 1, 1, 0.5]], np.float32))
+    assert ties.result().top_k == 1.0  # equal elements stand in for one another
+    short = Difference("y", Tolerance(), top_k=5)
+    short.add(a[:, :5], b[:, :5])
+    assert short.result().top_k is None

@@ -1,0 +1,582 @@
+"""Values of further inputs: each kind is made, within what an input may take."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxtool.equality.trials.graph_hints import Facts, read_facts
+from onnxtool.equality.trials.trial_kind import is_mask
+from onnxtool.equality.trials.values import padded, value_changes
+from onnxtool.model.domains import Domain
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.model.spec import TensorSpec
+
+FLOAT, INT, BYTE, BOOL = (np.dtype(t) for t in ("float32", "int64", "uint8", "bool"))
+
+
+def changes(
+    specs: list[TensorSpec], feeds: dict[str, np.ndarray], facts: Facts | None = None
+) -> dict[str, dict[str, np.ndarray]]:
+    found = value_changes(specs, feeds, facts or Facts(), np.random.default_rng(0))
+    return {label: made for label, _, made in found}
+
+
+def floats(facts: Facts | None = None, shape: tuple[int, ...] = (4, 8)) -> dict[str, np.ndarray]:
+    spec = TensorSpec("x", FLOAT, ("b", *shape[1:]))
+    return {k: v["x"] for k, v in changes([spec], {"x": np.ones(shape, np.float32)}, facts).items()}
+
+
+def integers(facts: Facts | None = None, dtype: np.dtype = INT, name: str = "ids") -> dict[str, np.ndarray]:
+    spec = TensorSpec(name, dtype, ("b", "n"))
+    return {k: v[name] for k, v in changes([spec], {name: np.ones((2, 16), dtype)}, facts).items()}
+
+
+def test_floats_of_all_scales_and_signs() -> None:
+    made = floats()
+    assert 500 < np.abs(made["values of scale 1000"]).max() < 6000
+    assert made["values below zero"].max() <= 0
+    assert made["values above zero"].min() >= 0
+    assert not made["zeros"].any()
+    assert set(np.unique(made["equal values"])) == {1.0}
+    assert 0 < made["values from 0 to 1"].min() < made["values from 0 to 1"].max() < 1
+    bytes_made = made["values from 0 to 255"]
+    assert bytes_made.min() >= 0
+    assert bytes_made.max() <= 255
+    assert (bytes_made == np.floor(bytes_made)).all()
+    assert (np.diff(made["values in ascending order"], axis=-1) >= 0).all()
+    assert 2e-8 < np.abs(made["values of scale 1e-7"]).mean() < np.abs(made["values of scale 1e-7"]).max() < 6e-7
+    assert 0.5 < (made["mostly zeros"] == 0).mean() < 1
+    assert set(np.abs(made["values of 10,000 and -10,000"]).reshape(-1)) == {10_000}
+    assert 10 < np.abs(made["values of scale 30"]).mean() < 60
+    assert 3e-4 < np.abs(made["values of scale 0.001"]).mean() < 3e-3
+    assert -600 < made["values below zero, of scale 100"].min() < -50
+    assert made["values below zero, of scale 100"].max() < 0
+    assert 50_000 < np.abs(made["values of scale 100,000"]).max() < 600_000
+    hundred = made["one value of 100 among small ones"]
+    assert (hundred == 100).sum() == 1
+    assert 0.05 < np.median(np.abs(hundred)) < np.sort(np.abs(hundred).reshape(-1))[-2] < 0.5
+    assert all(array.dtype == FLOAT and array.shape == (4, 8) for array in made.values())
+
+
+def test_both_sides_of_numbers_that_graphs_compare_with() -> None:
+    made = floats(Facts(values=[40.0, -7.0]))
+    assert made["values above 40"].mean() > 50
+    assert made["values below 40"].mean() < 30
+    assert (made["values of exactly 40"] == 40).all()
+    around = made["values around 40"]
+    assert around.min() < 40 < around.max()
+    between = made["values between -7 and 40"]
+    assert -7 < between.min() < between.max() < 40
+    assert between.max() - between.min() > 38
+    assert 5 < around.std() < 12
+    assert 60 < made["values above 40"].mean() < 70
+    assert 0.1 < floats(Facts(values=[0.001]))["values around 0.001"].std() < 0.4
+
+
+def test_one_feature_at_a_time() -> None:
+    made = floats()
+    assert (made["x: feature 3 at 50"][:, 3] == 50).all()
+    assert (made["x: feature 3 at -50"][:, 3] == -50).all()
+    assert not (made["x: feature 3 at 50"][:, 2] == 50).any()
+    assert "x: feature 0 at 50" not in floats(shape=(4, 40))
+
+
+def test_a_positive_domain_is_kept() -> None:
+    made = floats(Facts(domains={"x": Domain(0.05, 1.0)}))
+    finite = [a[np.isfinite(a)] for a in made.values() if "feature" not in str(a)]
+    assert all((a >= 0).all() for k, a in made.items() if k.startswith("values of scale"))
+    assert finite
+
+
+def test_missing_values_are_some_and_never_all() -> None:
+    for label, test in (("some values NaN", np.isnan), ("some values infinity", np.isposinf)):
+        array = floats()[label]
+        assert 0 < test(array).sum() < array.size
+
+
+def test_integers_of_all_sizes() -> None:
+    made = integers()
+    assert made["integers from -100 to 100"].min() < 0
+    assert 1000 < made["integers up to 100,000"].max() < 100_000
+    assert made["integers above 2^24"].min() >= 1 << 24
+    assert made["integers above 2^31"].min() >= 1 << 31
+    for number in (0, 1, -1, 2, 7):
+        assert (made[f"integers of {number}"] == number).all()
+    asked = integers(Facts(integers=[37]))
+    assert {"integers of 36", "integers of 37", "integers of 38"} <= set(asked)
+
+
+def test_small_types_stay_within_themselves() -> None:
+    made = integers(dtype=BYTE, name="x")
+    assert "integers above 2^24" not in made
+    assert made["all integers of the type"].max() > 200
+
+
+def test_indices_stay_within_their_table_but_for_those_beyond() -> None:
+    facts = Facts(domains={"ids": Domain(0, 300)}, tables={"ids": 300}, integers=[57, 900])
+    made = integers(facts)
+    beyond = made.pop("ids: indices beyond the table")
+    below = made.pop("ids: indices below zero")
+    assert beyond.min() >= 300
+    assert -300 <= below.min() <= below.max() < 0
+    assert all(0 <= a.min() <= a.max() < 300 for a in made.values())
+    assert (made["indices of 57"] == 57).all()
+    assert 0 < (made["some indices of 57"] == 57).sum() < 32
+    assert "indices of 900" not in made
+
+
+def test_every_row_of_a_small_table_is_read_and_those_that_differ_first() -> None:
+    facts = Facts(domains={"ids": Domain(0, 100)}, tables={"ids": 100}, rows={"ids": [42]})
+    spec = TensorSpec("ids", INT, ("b", "n"))
+    found = value_changes([spec], {"ids": np.zeros((2, 16), np.int64)}, facts, np.random.default_rng(0))
+    rows = [made["ids"] for _, kind, made in found if kind == "rows"]
+    assert {42, 0, 99} <= set(rows[0].reshape(-1).tolist())
+    assert set(np.concatenate([r.reshape(-1) for r in rows]).tolist()) == set(range(100))
+
+
+def test_counts_try_both_sides_of_a_number() -> None:
+    spec = TensorSpec("k", INT, ())
+    facts = Facts(structural={"k"}, sizes=[700])
+    made = changes([spec], {"k": np.array(3)}, facts)
+    assert {0, 1, 2, 700, 701} <= {int(m["k"]) for m in made.values()}
+
+
+def test_a_count_stays_within_reason() -> None:
+    spec = TensorSpec("k", INT, ())
+    made = changes([spec], {"k": np.array(3)}, Facts(structural={"k"}, sizes=[4096, 5000]))
+    counts = {int(m["k"]) for m in made.values()}
+    assert 4096 in counts
+    assert max(counts) == 4096
+
+
+def test_inputs_are_changed_one_at_a_time_too() -> None:
+    specs = [TensorSpec(n, FLOAT, ("b", 20)) for n in ("x", "z")]
+    feeds = {n: np.ones((3, 20), np.float32) for n in ("x", "z")}
+    made = changes(specs, feeds)
+    assert (made["x: zeros"]["z"] == 1).all()
+    assert not made["x: zeros"]["x"].any()
+    assert not any(label.startswith("x: ") for label in changes(specs[:1], {"x": feeds["x"]}))
+
+
+def test_tables_larger_than_the_input_are_read_in_parts() -> None:
+    facts = Facts(domains={"ids": Domain(0, 33)}, tables={"ids": 33})
+    spec = TensorSpec("ids", INT, ("b", "n"))
+    found = value_changes([spec], {"ids": np.zeros((2, 16), np.int64)}, facts, np.random.default_rng(0))
+    assert sum(kind == "rows" for _, kind, _ in found) == 3
+
+
+def test_booleans_are_all_true_and_all_false() -> None:
+    specs = [TensorSpec("f", BOOL, (1,)), TensorSpec("g", BOOL, (1,))]
+    made = changes(specs, {"f": np.array([True]), "g": np.array([False])})
+    seen = {(bool(m["f"][0]), bool(m["g"][0])) for m in made.values()}
+    assert seen == {(True, True), (False, False), (True, False), (False, True)} or len(seen) >= 3
+
+
+def test_texts_are_known_unknown_empty_and_foreign() -> None:
+    spec = TensorSpec("t", "string", ("b", 1))
+    made = changes([spec], {"t": np.array([["a"]] * 40, dtype=object)}, Facts(texts=["cat", "dog"]))
+    assert {"cat", "dog"} <= set(made["known words"].get("t").reshape(-1))
+    assert "" in made["empty texts"]["t"]
+    for gap in (" ", " a ", "\n"):
+        pairs = set(made[f"pairs of known words with {gap!r} between"]["t"].reshape(-1))
+        assert pairs == {f"cat{gap}dog", f"dog{gap}cat"}
+    assert any(not word.isascii() for word in made["accents"]["t"].reshape(-1))
+    assert any(not word.isascii() for word in made["emoji"]["t"].reshape(-1))
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 30])
+@pytest.mark.parametrize("kind", ["padded on the right", "padded on the left", "of random ones"])
+def test_padding_leaves_something_in_each_row(kind: str, length: int) -> None:
+    mask = padded((4, length), kind)
+    assert set(np.unique(mask)) <= {0, 1}
+    assert (mask.sum(axis=1) >= 1).all()
+    if length > 2 and "padded" in kind:
+        assert len(set(mask.sum(axis=1))) == 2
+        ends = mask[:, 0] if "right" in kind else mask[:, -1]
+        assert (ends == 1).all()
+        assert (mask[:, -1 if "right" in kind else 0] == 0).all()
+
+
+def test_one_row_may_be_empty() -> None:
+    mask = padded((3, 5), "with an empty row")
+    assert mask.sum(axis=1).tolist() == [5, 5, 0]
+
+
+def test_thresholds_are_met_exactly_and_passed_by_one_step() -> None:
+    threshold = np.float32(1234.5)
+    facts = Facts(thresholds={"x": {2: np.array([1234.5])}})
+    spec = TensorSpec("x", FLOAT, ("b", 4))
+    made = changes([spec], {"x": np.zeros((2, 4), np.float32)}, facts)
+    near = made["x: features at thresholds"]["x"]
+    assert (near[:, 2] == threshold).any()
+    over = made["x: each feature over its own range"]["x"][:, 2]
+    assert over.min() < 1234.5 < over.max()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shape", "expected"),
+    [
+        ("attention_mask", INT, ("b", "n"), True),
+        ("attention_mask", INT, ("b",), False),
+        ("ids", INT, ("b", "n"), False),
+        ("pixel_mask", BOOL, ("b", "n"), True),
+    ],
+)
+def test_what_a_mask_is(name: str, dtype: np.dtype, shape: tuple[str, ...], expected: bool) -> None:
+    assert is_mask(TensorSpec(name, dtype, shape)) is expected
+
+
+def changed_by(text: str, **feeds: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
+    """Changed inputs of a graph, by label."""
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    found = value_changes(input_specs(model), feeds, read_facts(model), np.random.default_rng(0))
+    return {label: made for label, _, made in found}
+
+
+def test_orders_of_numbers_and_rows() -> None:
+    x = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
+    made = changed_by("g (float[b,5] x) => (float[b,5] y) { y = Neg(x) }", x=x)
+    assert (np.diff(made["values in descending order"]["x"], axis=1) < 0).all()
+    assert (np.diff(made["rows in ascending order"]["x"], axis=0) > 0).all()
+    assert np.signbit(made["zeros below zero"]["x"]).all()
+    assert (made["rows alike"]["x"] == x[0]).all()
+    assert np.isnan(made["a row of NaN"]["x"][0]).all()
+    assert not np.isnan(made["a row of NaN"]["x"][1:]).any()
+    assert np.isnan(made["nothing but NaN"]["x"]).all()
+
+
+def test_integers_in_order_and_those_of_the_graph_one_after_the_other() -> None:
+    text = (
+        "g (int64[b,n] x) => (bool[b,n] q) { c = Constant <value = int64 {101}> ()  "
+        "d = Constant <value = int64 {2054}> ()  "
+        "e = Equal(x, c)  f = Equal(x, d)  q = Or(e, f) }"
+    )
+    made = changed_by(text, x=np.array([[5, 3, 9, 1]]))
+    assert made["integers in ascending order"]["x"].tolist() == [[0, 1, 2, 3]]
+    assert made["integers in descending order"]["x"].tolist() == [[3, 2, 1, 0]]
+    assert sorted(made["the integers of the graph in a row"]["x"][0, :2].tolist()) == [101, 2054]
+
+
+def test_inputs_alike_and_missing_in_one_of_them() -> None:
+    generator = np.random.default_rng(1)
+    x, z = generator.standard_normal((2, 3, 4)).astype(np.float32)
+    made = changed_by("g (float[b,4] x, float[b,4] z) => (float[b,4] y) { y = Add(x, z) }", x=x, z=z)
+    assert (made["inputs alike"]["z"] == x).all()
+    assert np.isnan(made["z: some values NaN"]["z"]).any()
+    assert not np.isnan(made["z: some values NaN"]["x"]).any()
+
+
+def test_masks_of_other_numbers_are_of_a_kind_of_their_own() -> None:
+    text = "g (int64[b,n] attention_mask) => (int64[b,n] y) { y = Neg(attention_mask) }"
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    feeds = {"attention_mask": np.ones((2, 6), np.int64)}
+    found = value_changes(input_specs(model), feeds, read_facts(model), np.random.default_rng(0))
+    held = [set(made["attention_mask"].ravel()) for _, kind, made in found if kind == "mask values"]
+    assert held == [{0, 2}, {0, -1}]
+
+
+def test_numbers_nearly_alike_shares_and_halves() -> None:
+    made = floats()
+    pairs = made["values in pairs nearly alike"]
+    np.testing.assert_allclose(pairs[:, 1::2] / pairs[:, 0::2], 1 + 2.0**-12, rtol=1e-6)
+    assert (pairs[:, 1::2] != pairs[:, 0::2]).all()
+    shares = made["probabilities"]
+    assert shares.min() > 0
+    assert shares.max() < 0.95
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    halves = made["values that end on a half"]
+    assert (np.abs(halves - np.trunc(halves)) == 0.5).all()
+    assert len(np.unique(halves)) > 3
+    assert np.abs(halves).max() <= 20
+
+
+def test_an_odd_last_number_stays() -> None:
+    assert floats(shape=(4, 3))["values in pairs nearly alike"].shape == (4, 3)
+
+
+def test_a_number_without_dims_is_changed_too() -> None:
+    spec = TensorSpec("t", FLOAT, ())
+    made = {label: feeds["t"] for label, feeds in changes([spec], {"t": np.array(1.0, np.float32)}).items()}
+    assert {a.shape for a in made.values()} == {()}
+    assert made["zeros"] == 0
+    assert "values in ascending order" in made
+
+
+def test_halves_are_exact_whatever_rounding_does() -> None:
+    spec = TensorSpec("x", FLOAT, ("b", 4))
+    kinds = {
+        label: kind
+        for label, kind, _ in value_changes(
+            [spec], {"x": np.ones((2, 4), np.float32)}, Facts(), np.random.default_rng(0)
+        )
+    }
+    assert kinds["values that end on a half"] == "thresholds"
+    assert kinds["values of scale 30"] == "values"
+
+
+def test_nan_and_both_infinities_stand_beside_one_another() -> None:
+    array = floats(shape=(16, 8))["some values NaN and infinity"]
+    assert np.isnan(array).any() and np.isposinf(array).any() and np.isneginf(array).any() and np.isfinite(array).any()
+
+
+def test_a_mask_of_every_other_position() -> None:
+    assert padded((2, 5), "of every other one").tolist() == [[1, 0, 1, 0, 1]] * 2
+
+
+def test_extreme_values_are_of_a_kind_of_their_own() -> None:
+    def kinds(facts: Facts, dtype: np.dtype = FLOAT) -> dict[str, str]:
+        own = TensorSpec("x", dtype, ("b", 4))
+        feeds = {"x": np.ones((2, 4), dtype)}
+        return {label: kind for label, kind, _ in value_changes([own], feeds, facts, np.random.default_rng(0))}
+
+    assert kinds(Facts())["values of scale 1e+20"] == "extreme values"
+    assert 1e19 < np.abs(floats()["values of scale 1e+20"]).max() < 1e21
+    assert kinds(Facts())["values around 1,000, close together"] == "extreme values"
+    far = floats()["values around 1,000, close together"]
+    assert abs(far.mean() - 1000) < 1
+    assert 0.3 < far.std() < 3
+    assert "values of scale 1e+20" not in kinds(Facts(endless=True))
+    assert "values of scale 1e+20" not in kinds(Facts(domains={"x": Domain(0, 1)}))
+    assert "values of scale 1e+20" not in kinds(Facts(), np.dtype("float16"))
+
+
+def within(domain: Domain) -> dict[str, np.ndarray]:
+    return floats(Facts(domains={"x": domain}))
+
+
+def test_values_for_a_domain_below_zero_lie_around_its_middle() -> None:
+    made = within(Domain(-30.0, -10.0))
+    assert (made["zeros"] == -20).all()
+    assert (made["equal values"] == -10).all()
+    assert made["values below zero"].max() <= -20
+    assert np.abs(made["values of scale 100,000"] + 20).max() == 10_000
+
+
+@pytest.mark.parametrize(
+    "domain", [Domain(0.0, 1.0), Domain(-1.0, 1.0), Domain(-np.inf, np.inf), Domain(-np.inf, -5.0), Domain(-7.0, -7.0)]
+)
+def test_a_domain_about_zero_without_an_end_or_of_one_number_changes_nothing(domain: Domain) -> None:
+    assert not within(domain)["zeros"].any()
+    assert within(domain)["values of scale 30"].min() < -10
+
+
+def test_positive_values_grow_with_their_domain() -> None:
+    made = within(Domain(0.5, 4.0))["values of scale 30"]
+    assert made.min() >= 0
+    assert 50 < made.mean() < 200
+
+
+def test_rows_are_alike_wherever_there_are_rows_and_masks_and_texts_stay() -> None:
+    specs = [
+        TensorSpec("x", FLOAT, ("b", 3)),
+        TensorSpec("t", FLOAT, ("b",)),
+        TensorSpec("word", np.dtype(object), ("b", 3)),
+        TensorSpec("empty", FLOAT, ("b", 0)),
+        TensorSpec("x_mask", FLOAT, ("b", 3)),
+    ]
+    generator = np.random.default_rng(2)
+    feeds = {
+        "x": generator.random((4, 3)).astype(np.float32),
+        "t": generator.random(4).astype(np.float32),
+        "word": generator.choice(np.array(["a", "b"], object), (4, 3)),
+        "empty": np.zeros((4, 0), np.float32),
+        "x_mask": np.eye(4, 3, dtype=np.float32),
+    }
+    made = changes(specs, feeds)
+    assert (made["rows alike"]["x"] == feeds["x"][0]).all()
+    assert (made["rows alike"]["t"] == feeds["t"][0]).all()
+    assert (made["rows alike"]["word"] == feeds["word"]).all()
+    assert (made["rows alike"]["x_mask"] == feeds["x_mask"]).all()
+    assert "inputs alike" not in made
+
+
+def test_a_single_row_is_not_made_alike() -> None:
+    spec = TensorSpec("x", FLOAT, (1, 3))
+    assert "rows alike" not in changes([spec], {"x": np.ones((1, 3), np.float32)})
+
+
+def test_booleans_are_set_together_and_each_by_itself() -> None:
+    specs = [TensorSpec("f", BOOL, (2,)), TensorSpec("g", BOOL, (2,))]
+    feeds = {"f": np.array([True, False]), "g": np.array([False, True])}
+    made = changes(specs, feeds)
+    for value in (True, False):
+        assert all((array == value).all() for array in made[f"booleans all {value}"].values())
+        assert (made[f"g {value}"]["g"] == value).all()
+        assert (made[f"g {value}"]["f"] == feeds["f"]).all()
+    alone = changes(specs[:1], {"f": feeds["f"]})
+    assert not any(label.startswith("f ") for label in alone)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "low", "high"), [([8.0], 4.0, 12.0), ([0.0], -1.0, 1.0), ([10.0, 14.0], 9.0, 15.0)]
+)
+def test_a_feature_goes_a_little_beyond_its_thresholds(thresholds: list[float], low: float, high: float) -> None:
+    facts = Facts(thresholds={"x": {1: np.array(thresholds)}})
+    made = changes([TensorSpec("x", FLOAT, ("b", 4))], {"x": np.zeros((2, 4), np.float32)}, facts)
+    own = made["x: each feature over its own range"]["x"][:, 1]
+    assert low <= own.min() < low + 0.1 * (high - low) and high - 0.1 * (high - low) < own.max() <= high
+
+
+def test_a_batch_of_thresholds_is_as_large_as_the_inputs_allow() -> None:
+    facts = Facts(thresholds={"x": {1: np.array([8.0])}})
+    specs = [TensorSpec("x", FLOAT, ("b", 4)), TensorSpec("z", FLOAT, ("b", 2)), TensorSpec("fixed", FLOAT, (3,))]
+    feeds = {"x": np.zeros((2, 4), np.float32), "z": np.ones((2, 2), np.float32), "fixed": np.ones(3, np.float32)}
+    made = changes(specs, feeds, facts)["x: features at thresholds"]
+    assert made["z"].shape == (len(made["x"]), 2)
+    assert len(made["x"]) > 2
+    assert made["fixed"].shape == (3,)
+    whole = changes([TensorSpec("x", FLOAT, (3, 4))], {"x": np.zeros((3, 4), np.float32)}, facts)
+    assert whole["x: features at thresholds"]["x"].shape == (3, 4)
+
+
+def test_thresholds_of_a_feature_that_the_input_lacks_are_left_alone() -> None:
+    facts = Facts(thresholds={"x": {4: np.array([8.0])}})
+    made = changes([TensorSpec("x", FLOAT, ("b", 4))], {"x": np.zeros((2, 4), np.float32)}, facts)
+    assert "x: features at thresholds" not in made
+
+
+def test_known_words_are_tried_in_sixteen_parts_at_most() -> None:
+    words = [f"word{i}" for i in range(40)]
+    made = changes([TensorSpec("t", "string", (2,))], {"t": np.array(["a", "b"], object)}, Facts(texts=words))
+    parts = [label for label in made if label.startswith("known words")]
+    assert len(parts) == 16
+    seen = {word for label in parts for word in made[label]["t"]}
+    assert len(seen) == 32
+
+
+def test_a_column_alone_is_missing_and_a_single_feature_is_no_feature_of_several() -> None:
+    column = floats()["a column of NaN"]
+    assert np.isnan(column[:, 0]).all()
+    assert not np.isnan(column[:, 1:]).any()
+    assert not any("feature" in label for label in floats(shape=(4, 1)))
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_every_other_row_is_padded_twice_as_much(side: str) -> None:
+    assert padded((2, 9), f"padded on the {side}").sum(axis=1).tolist() == [6, 3]
+    assert padded((2, 2), f"padded on the {side}").sum(axis=1).tolist() == [1, 1]
+    assert padded((2, 1), f"padded on the {side}").sum(axis=1).tolist() == [1, 1]
+
+
+def test_inputs_of_another_type_or_one_input_are_not_made_alike() -> None:
+    specs = [TensorSpec("x", FLOAT, ("b", 3)), TensorSpec("z", np.dtype("float64"), ("b", 3))]
+    feeds = {"x": np.ones((2, 3), np.float32), "z": np.zeros((2, 3))}
+    assert "inputs alike" not in changes(specs, feeds)
+    assert "inputs alike" not in changes(specs[:1], feeds)
+
+
+def test_a_vector_has_no_rows() -> None:
+    made = changes([TensorSpec("x", FLOAT, ("n",))], {"x": np.arange(5, dtype=np.float32)})
+    assert not {"rows alike", "a row of NaN", "a column of NaN", "nothing but NaN"} & set(made)
+    assert "some values NaN" in made
+
+
+def test_thresholds_are_met_and_passed_in_turns_and_other_features_are_usual() -> None:
+    found = np.arange(100, 200).astype(np.float64)
+    facts = Facts(thresholds={"x": {0: found, 2: found + 0.5}}, missing=True)
+    made = changes([TensorSpec("x", FLOAT, ("b", 4))], {"x": np.zeros((2, 4), np.float32)}, facts)
+    near = made["x: features at thresholds"]["x"][:, 0]
+    assert np.isin(near, found).sum() > 10
+    assert np.isin(near, np.nextafter(found.astype(np.float32), np.float32(np.inf))).sum() > 10
+    other = made["x: each feature over its own range"]["x"][:, 3]
+    assert 0.8 < other.std() < 1.2
+    holed = np.isnan(made["x: missing values"]["x"])
+    assert 0.2 < holed.mean() < 0.4
+
+
+def test_thresholds_are_tried_in_four_batches_at_most() -> None:
+    facts = Facts(thresholds={"x": {1: np.arange(10.0)}})
+    spec = TensorSpec("x", FLOAT, (1, 4))
+    found = value_changes([spec], {"x": np.zeros((1, 4), np.float32)}, facts, np.random.default_rng(0))
+    assert [label for label, *_ in found].count("x: features at thresholds") == 4
+
+
+def test_a_threshold_of_a_feature_beyond_the_input_silences_the_others() -> None:
+    facts = Facts(thresholds={"x": {1: np.array([8.0]), 4: np.array([8.0])}})
+    made = changes([TensorSpec("x", FLOAT, ("b", 4))], {"x": np.zeros((2, 4), np.float32)}, facts)
+    assert "x: features at thresholds" not in made
+
+
+def test_new_words_stand_beside_the_usual_ones() -> None:
+    spec = TensorSpec("t", "string", ("b", 1))
+    made = changes([spec], {"t": np.array([["usual"]] * 40, dtype=object)})
+    for label in ("unknown words", "empty texts", "accents"):
+        assert 2 < (made[label]["t"] == "usual").sum() < 30
+
+
+def test_halves_of_the_steps_that_a_graph_rounds_to() -> None:
+    made = floats(Facts(steps=[0.25]))["values that end on a half of 0.25"]
+    assert set(np.unique(made / 0.25 % 1)) == {0.5}
+
+
+def test_rows_at_points_of_the_graph_and_beside_them() -> None:
+    points = np.arange(24.0).reshape(3, 8) * 100
+    made = floats(Facts(points={8: points}))
+    at, beside = made["x: rows at points of the graph"], made["x: rows beside points of the graph"]
+    assert {tuple(row) for row in at} == {tuple(row) for row in points}
+    assert 0 < np.abs(beside[:, None] - points).min(axis=1).max() < 0.5
+    assert "x: rows at points of the graph" not in floats(Facts(points={7: points[:, :7]}))
+
+
+def test_listed_numbers_are_tried_whole_and_among_others() -> None:
+    facts = Facts(known=[float(n) for n in range(100, 140)])
+    made = floats(facts)
+    parts = [made["numbers that the graph lists"], made["numbers that the graph lists, part 2"]]
+    assert {int(v) for part in parts for v in part.reshape(-1)} == set(range(100, 140))
+    among = made["numbers that the graph lists, among others"]
+    assert 0 < np.isin(among, facts.known).mean() < 0.7
+    whole = integers(Facts(known=[31415.0, 7.0]))["numbers that the graph lists"]
+    assert set(whole.reshape(-1)) == {31415, 7}
+    assert "numbers that the graph lists" not in integers(Facts(known=[1.0], structural={"ids"}))
+
+
+def test_only_short_numbers_allow_for_no_rounding() -> None:
+    spec = TensorSpec("x", FLOAT, ("b", 4))
+    feeds = {"x": np.ones((2, 4), np.float32)}
+    found = value_changes([spec], feeds, Facts(known=[7.25, 0.1]), np.random.default_rng(0))
+    kinds = {(kind, float(made["x"].max())) for label, kind, made in found if label == "numbers that the graph lists"}
+    assert kinds == {("thresholds", 7.25), ("values", float(np.float32(0.1)))}
+
+
+def test_masks_come_with_scores_far_below_zero() -> None:
+    specs = [TensorSpec(n, FLOAT, ("b", "n", 8)) for n in "qk"] + [TensorSpec("attention_mask", INT, ("b", "n"))]
+    feeds = {s.name: np.ones((2, 9, *s.shape[2:]), s.dtype) for s in specs}  # type: ignore[index,misc,arg-type]
+    made = changes(specs, feeds)
+    for label, sign in (("mask padded on the right", 1), ("mask of random ones", -1)):
+        found = made[f"{label}, inputs of opposite sign"]
+        assert (sign * found["q"] >= 0).all()
+        assert (sign * found["k"] <= 0).all()
+        assert 10 < np.abs(found["q"]).mean() < 50
+        assert 0 < found["attention_mask"].mean() < 1
+    assert not any("opposite" in label for label in changes(specs[:2], feeds))
+
+
+def texts(facts: Facts, shape: tuple[int, ...] = (40,)) -> dict[str, np.ndarray]:
+    spec = TensorSpec("t", "string", ("b",))
+    return {k: v["t"] for k, v in changes([spec], {"t": np.full(shape, "alpha", object)}, facts).items()}
+
+
+def test_texts_of_several_parts() -> None:
+    made = texts(Facts(delimiters=[";"], texts=["known"]))["texts of several parts with ';' between"]
+    assert {text.count(";") for text in made} >= {0, 3, 6}
+    assert any("known" in text for text in made)
+
+
+def test_texts_that_match_a_pattern_and_nearly() -> None:
+    made = texts(Facts(patterns=["[0-9]{4}"]))
+    assert all(len(t) == 4 and t.isdigit() for t in made["texts that match '[0-9]{4}'"])
+    assert not all(len(t) == 4 and t.isdigit() for t in made["texts that nearly match '[0-9]{4}'"])
+    assert not any("match" in label for label in texts(Facts(patterns=["(a"])))
+
+
+def test_texts_that_are_read_as_numbers_are_written_numbers() -> None:
+    graph = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 20]> g (string[b] t) => (float[b] y) '
+        "{ f = Cast <to = 1> (t)  c = Constant <value_float = 99.5> ()  y = Min(f, c) }"
+    )
+    made = texts(read_facts(graph))
+    assert set(made["written numbers of the graph"]) == {"98.5", "99.5", "100.5"}
+    assert "1000000" in set(made["large written numbers"])
+    assert not any("written" in label for label in texts(Facts()))

@@ -1,0 +1,38 @@
+"""JSON by orjson and by the standard library: the same values, the same refusals."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from onnxtool.runtime.protocol_v2 import fast_json
+
+TEXTS = (
+    '{"data": [[0.1, 1e-45], [1.0000000000000002, -0.0]], "n": [9007199254740993, -9223372036854775808]}',
+    '{"a": 1, "a": 2}',
+    '"\\ud800 lone"',  # which orjson does not take
+    "NaN",
+    "[1e400]",
+    '["z\\u00fcrich", "\U0001f642"]',
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_reads_what_the_standard_library_reads(text: str) -> None:
+    assert repr(fast_json.loads(text.encode())) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1,]", "nul", '{"a" 1}', "[" * 100_000])
+def test_refuses_what_the_standard_library_refuses(text: str) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        fast_json.loads(text.encode())
+
+
+@pytest.mark.parametrize("value", [{"a": [1, 2.5, None, True, "ü"]}, [1e300, 5e-324, -0.0], {"b": 2**70}])
+def test_writes_what_can_be_read_again(value: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json.loads(fast_json.dumps(value)) == value
+    monkeypatch.setitem(sys.modules, "orjson", None)
+    assert json.loads(fast_json.dumps(value)) == value
+    assert fast_json.loads(b"[1]") == [1]

@@ -1,0 +1,137 @@
+"""Tensors of the V2 protocol: they come back as they went, and no size in them is believed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.protocol_v2.tensors import (
+    InferRequest,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+    from_lists,
+    tensor_metadata,
+)
+
+ARRAYS = {
+    "bool": np.array([[True, False]]),
+    "int8": np.int8([-128, 127]),
+    "uint64": np.uint64([0, 2**64 - 1]),
+    "int64": np.int64([-(2**63), 2**63 - 1]),
+    "float16": np.float16([[1.5], [65504.0]]),
+    "float32": np.float32([0.1, -1e38]),
+    "float64": np.float64([0.1, 1e300]),
+    "bfloat16": np.array([1.0, 3.0], ml_dtypes.bfloat16),
+    "text": np.array(["", "häß", "x" * 300], object),
+    "scalar": np.array(2.5, np.float32),
+    "empty": np.zeros((0, 4), np.float32),
+}
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_everything_comes_back_as_it_went(binary: bool) -> None:
+    parts, length = encode_request(ARRAYS, binary=binary)
+    found = decode_request(b"".join(parts), length if binary else None)
+    assert found.binary is binary
+    for name, array in ARRAYS.items():
+        assert found.feeds[name].dtype == array.dtype, name
+        assert found.feeds[name].shape == array.shape, name
+        assert np.array_equal(found.feeds[name], array), name
+        assert found.feeds[name].flags.aligned
+
+
+def test_an_output_goes_as_it_was_asked_for() -> None:
+    outputs = [("a", np.float32([1, 2])), ("b", np.int64([3])), ("c", np.int64([4]))]
+    asked = InferRequest({}, {"a": True, "b": False}, False, None)
+    parts, length = encode_response({"model_name": "m"}, outputs, asked)
+    header = json.loads(bytes(parts[0]))
+    assert [o["name"] for o in header["outputs"]] == ["a", "b"]
+    assert header["outputs"][1]["data"] == [3] and header["outputs"][0]["parameters"] == {"binary_data_size": 8}
+    assert length == len(parts[0])
+    back = decode_response(b"".join(parts), length)
+    assert np.array_equal(back["a"], [1, 2]) and np.array_equal(back["b"], [3])
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        ([1.5], "int64"),
+        ([300], "uint8"),
+        ([-1], "uint8"),
+        ([2**64], "uint64"),
+        ([True], "int64"),
+        ([1], "bool"),
+        (["1"], "float32"),
+        ([None], "float32"),
+        ([[1], [1, 2]], "float32"),
+        ([1e39], "float32"),
+        ([70000], "float16"),
+    ],
+)
+def test_nothing_is_rounded_or_cut(data: object, dtype: str) -> None:
+    with pytest.raises(InputError):
+        from_lists("x", data, np.dtype(dtype))
+
+
+def test_large_integers_keep_every_digit() -> None:
+    assert from_lists("x", [1, 2**64 - 1], np.dtype("uint64")).tolist() == [1, 2**64 - 1]
+    assert from_lists("x", [-1, 2**63 - 1], np.dtype("int64")).tolist() == [-1, 2**63 - 1]
+
+
+def test_an_unaligned_tensor_is_copied() -> None:
+    header = b'{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"parameters":{"binary_data_size":8}}]}'
+    for padding in range(8):
+        head = header + b" " * padding
+        found = decode_request(head + np.float64([7]).tobytes(), len(head))
+        assert found.feeds["x"].flags.aligned and found.feeds["x"][0] == 7
+
+
+def header_of(**changes: object) -> dict[str, object]:
+    return {"name": "x", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 5}} | changes
+
+
+@pytest.mark.parametrize(
+    ("entry", "raw"),
+    [
+        (header_of(), b"\xff\xff\xff\xffa"),
+        (header_of(), b"\x01\x00\x00\x00\xff"),
+        (header_of(), b"\x00\x00\x00\x00a"),
+        (header_of(shape=[2**40]), b"\x01\x00\x00\x00a"),
+        (header_of(parameters={"binary_data_size": 2}), b"\x01\x00"),
+        (header_of(parameters={"binary_data_size": True}), b"\x01"),
+        (header_of(parameters={"binary_data_size": 1.0}), b"\x01"),
+        (header_of(parameters={"binary_data_size": -1}), b""),
+        (header_of(parameters=[1]), b""),
+        (header_of(datatype="BOOL", shape=[1], parameters={"binary_data_size": 1}), b"\x02"),
+        (header_of(datatype="FP32", shape=[2], parameters={"binary_data_size": 4}), b"1234"),
+        (header_of(datatype="FP32", shape=[1], parameters={"binary_data_size": 4}), b"12345"),
+        (header_of(datatype="FP32", shape=[1] * 65, parameters={"binary_data_size": 4}), b"1234"),
+    ],
+)
+def test_sizes_are_held_against_the_bytes(entry: dict[str, object], raw: bytes) -> None:
+    head = json.dumps({"inputs": [entry]}).encode()
+    with pytest.raises(InputError):
+        decode_request(head + raw, len(head))
+
+
+@given(st.binary(max_size=300), st.one_of(st.none(), st.integers(-5, 400)))
+def test_any_bytes_give_an_answer_or_an_input_error(body: bytes, length: int | None) -> None:
+    with contextlib.suppress(InputError):
+        decode_request(body, length)
+
+
+def test_what_the_protocol_has_no_type_for_is_said() -> None:
+    with pytest.raises(UnsupportedError, match="complex64"):
+        tensor_metadata([TensorSpec("x", np.dtype("complex64"), (1,))])
+    with pytest.raises(UnsupportedError, match="seq"):
+        tensor_metadata([TensorSpec("x", "seq(tensor(float))", None)])

@@ -1,0 +1,27 @@
+"""Sessions with a bound on their memory fail where others would take all of the machine's."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnxtool.errors import OnnxToolError
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.memory import bounded_memory, giving_back
+from onnxtool.runtime.session.session import SessionOptions
+
+
+def test_a_run_that_needs_more_than_the_bound_fails_and_the_next_one_works() -> None:
+    model = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 20]> '
+        "g (float[n,1] x, float[1,m] y) => (float s) { z = MatMul(x, y)  s = ReduceMax <keepdims = 0> (z) }"
+    )
+    runner = OnnxRunner.open(model, SessionOptions(settings=bounded_memory()))
+    runner.run_options = giving_back()
+    usual = {"x": np.ones((3, 1), np.float32), "y": np.ones((1, 4), np.float32)}
+    huge = {"x": np.ones((30_000, 1), np.float32), "y": np.ones((1, 30_000), np.float32)}  # 3.6 GB
+    assert runner.run(usual)["s"] == 1
+    with pytest.raises(OnnxToolError):
+        runner.run(huge)
+    assert runner.run(usual)["s"] == 1

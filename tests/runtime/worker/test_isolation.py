@@ -1,0 +1,253 @@
+"""The watch over native code: crashes, hangs, ballooning memory and signals, each in a real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from onnxtool.runtime.worker import isolation, watchdog
+
+PRELUDE = """
+import os, signal, sys, time
+os.environ["ONNXTOOL_LIMITS"] = "seconds=1,memory-bytes=1e8"
+from onnxtool.runtime.worker import isolation
+from onnxtool.runtime.worker.isolation import guarded
+isolation.supervise(lambda message, code: print(f"error: {message}", file=sys.stderr))
+"""
+
+
+def run(body: str, seconds: int = 1) -> subprocess.CompletedProcess[str]:
+    prelude = PRELUDE.replace("seconds=1", f"seconds={seconds}")
+    return subprocess.run(
+        [sys.executable, "-c", prelude + body], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_goes_on_in_a_child_and_exits_with_its_code() -> None:
+    done = run("print('worked', flush=True)\nwith guarded('thinking'):\n    pass\nsys.exit(5)")
+    assert (done.returncode, done.stdout, done.stderr) == (5, "worked\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_crash_in_a_risky_call_is_the_files_fault(number: signal.Signals) -> None:
+    done = run(f"with guarded('loading the model'):\n    os.kill(os.getpid(), {int(number)})")
+    assert done.returncode == 3
+    assert done.stderr == (
+        f"error: native code crashed ({number.name}) while loading the model; the file is malformed.\n"
+    )
+
+
+def test_a_crash_on_inputs_gets_a_second_attempt() -> None:
+    body = """
+from onnxtool.runtime.worker.isolation import crashed_before
+print("again" if crashed_before() else "first", flush=True)
+with guarded("running", retry=True):
+    if not crashed_before():
+        os.kill(os.getpid(), signal.SIGFPE)
+"""
+    done = run(body)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "first\nagain\n", "")
+
+
+def test_two_crashes_are_enough() -> None:
+    done = run("print(1, flush=True)\nwith guarded('running', retry=True):\n    os.kill(os.getpid(), signal.SIGFPE)")
+    assert (done.returncode, done.stdout) == (3, "1\n1\n")
+    assert "crashed (SIGFPE) while running; the file is malformed, or cannot take such inputs." in done.stderr
+
+
+def test_a_crash_elsewhere_is_our_fault() -> None:
+    done = run("with guarded('loading'):\n    pass\nos.kill(os.getpid(), signal.SIGSEGV)")
+    assert done.returncode == 70
+    assert "bug" in done.stderr
+
+
+def test_a_mapped_file_that_shrinks_is_the_files_fault(tmp_path: Path) -> None:
+    body = f"""
+import mmap
+path = {str(tmp_path / "w.bin")!r}
+open(path, "wb").write(bytes(100_000))
+with open(path, "r+b") as file:
+    view = mmap.mmap(file.fileno(), 0)
+    file.truncate(10)
+    view[90_000]
+"""
+    done = run(body)
+    assert (done.returncode, done.stderr) == (
+        3,
+        "error: a file was cut off, or could not be read, while it was in use.\n",
+    )
+
+
+def test_a_hang_ends() -> None:
+    done = run("with guarded('loading the model'):\n    time.sleep(60)")
+    assert done.returncode == 6
+    assert "took longer than 1 s while loading the model" in done.stderr
+    assert "--limit seconds=N (now 1)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("taken", "waited", "stopped"), [(1.0, 0.0, False), (3.0, 0.5, True), (3.0, 1.5, False), (11.0, 10.5, True)]
+)
+def test_waiting_for_a_processor_is_no_time_of_the_calls(
+    monkeypatch: pytest.MonkeyPatch, taken: float, waited: float, stopped: bool
+) -> None:
+    # The limit is 2 s; what was waited counts up to four times that.
+    class StoppedError(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise StoppedError
+
+    monkeypatch.setattr(watchdog, "_waited", lambda pid: {"1": 7.0, "2": 5.0 + waited, "3": 0.1})
+    monkeypatch.setattr(watchdog.Watch, "_stop", stop)
+    watch = watchdog.Watch(os.getpid(), -1, stop, may_retry=False)
+    call = watchdog._Call(
+        what="loading",
+        began=time.monotonic() - taken,
+        seconds=2.0,
+        waited={"1": 7.0, "2": 5.0},
+        start_bytes=0,
+        extra_bytes=1 << 50,
+        retry=False,
+    )
+    with pytest.raises(StoppedError) if stopped else nullcontext():
+        watch._enforce(call)
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not count the time")
+def test_the_time_waited_is_read_for_each_thread() -> None:
+    waited = watchdog._waited(os.getpid())
+    assert str(os.getpid()) in waited
+    assert all(seconds >= 0 for seconds in waited.values())
+
+
+def test_slow_work_outside_a_risky_call_may_take_its_time() -> None:
+    done = run("with guarded('loading'):\n    pass\ntime.sleep(2)\nprint('done')")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+
+
+def test_memory_has_a_limit_that_grows_with_the_file() -> None:
+    balloon = (
+        "with guarded('loading the model', {size}):\n    held = b'x' * 300_000_000\n    time.sleep({rest})\n"
+        "print('fits')"
+    )
+    done = run(balloon.format(size=0, rest=60), seconds=60)
+    assert done.returncode == 6
+    assert "took more than 0.1 GB of memory while loading the model" in done.stderr
+    assert "--limit memory-bytes=N (now 1e+08)" in done.stderr
+    done = run(balloon.format(size=200_000_000, rest=1), seconds=60)
+    assert (done.returncode, done.stdout) == (0, "fits\n")
+
+
+HOLD = "held = b'x' * 300_000_000; time.sleep(1)"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "first", "room"), [(0, 0, False), (2_000_000, 0, True), (2_000_000, 2_000_000, True)]
+)
+def test_larger_inputs_inside_extend_the_call_once(inputs: int, first: int, room: bool) -> None:
+    body = f"with guarded('outer', inputs={first}):\n    with guarded('inner', inputs={inputs}):\n        {HOLD}"
+    assert run(body, seconds=60).returncode == (0 if room else 6)
+
+
+def test_inputs_made_for_what_a_file_declares_count_up_to_a_bound() -> None:
+    body = """
+for case in (False, True):
+    if case:
+        isolation.note_synthetic_inputs()
+    with guarded('running', inputs=1 << 40):
+        print(watched[-1]["bytes"], flush=True)
+"""
+    spy = "watched = []\ntell = isolation._tell\nisolation._tell = lambda m: (watched.append(m), tell(m))\n"
+    own, made = map(int, run(spy + body, seconds=60).stdout.split())
+    assert own > (1 << 40) > made == int(1e8) + isolation.NATIVE.bytes_per_input_byte * isolation._MOST_INPUTS
+
+
+def test_a_framework_has_time_for_its_file_and_the_base_scales_it() -> None:
+    def seconds(base: int, size: int) -> float:
+        body = (
+            "isolation._tell = lambda m: print(m.get('seconds', ''))\n"
+            f"with guarded('loading', {size}, pace=isolation.FRAMEWORK):\n    pass"
+        )
+        return float(run(body, seconds=base).stdout.split()[0])
+
+    pace = isolation.FRAMEWORK
+    assert seconds(10, 0) == 10
+    assert seconds(10, 10_000) == pytest.approx(10 + 10_000 * pace.seconds_per_byte, rel=0.01)
+    assert seconds(20, 10_000) == pytest.approx(2 * seconds(10, 10_000), rel=0.01)
+    assert seconds(10, 100_000_000) == pytest.approx(10 + pace.most_seconds, rel=0.01)
+
+
+def test_an_inner_call_keeps_the_limits_of_the_outer() -> None:
+    done = run("with guarded('outer'):\n    with guarded('inner'):\n        pass\n    time.sleep(60)")
+    assert done.returncode == 6
+    assert "while outer" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_signals_unwind_the_child_within_a_second(
+    tmp_path: Path, number: signal.Signals, code: int, stubborn: bool
+) -> None:
+    # A stubborn child sits in native code, where Python's handlers do not run.
+    block = "signal.pthread_sigmask(signal.SIG_BLOCK, [2, 15])" if stubborn else "pass"
+    body = (
+        f"try:\n    {block}\n    print('ready', os.getpid(), flush=True)\n    time.sleep(60)\n"
+        f"except KeyboardInterrupt:\n    sys.exit(130)\n"
+        f"finally:\n    open({str(tmp_path / 'unwound')!r}, 'w').close()"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", PRELUDE + body], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline().split()[1])
+    began = time.monotonic()
+    parent.send_signal(number)
+    parent.communicate(timeout=120)
+    assert parent.returncode == code
+    assert time.monotonic() - began < 30  # a second, on a machine with nothing else to do; the child would sleep 60
+    assert (tmp_path / "unwound").exists() is not stubborn
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs prctl")
+def test_the_child_ends_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + "print(os.getpid(), flush=True)\ntime.sleep(60)"], stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate(timeout=120)
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline and Path(f"/proc/{child}").exists():
+        state = Path(f"/proc/{child}/stat").read_text().split(")")[1].split()[0]
+        if state == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        assert not Path(f"/proc/{child}").exists()
+
+
+def test_a_program_that_imports_the_package_is_not_watched() -> None:
+    script = "import os\nfrom onnxtool.runtime.worker.isolation import guarded\nwith guarded('x'):\n    print('fine')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "fine\n"
+
+
+def test_native_silence_keeps_what_a_library_prints_from_both_streams() -> None:
+    body = """
+from onnxtool.runtime.worker.isolation import native_silence
+print("before")
+with native_silence():
+    os.write(1, b"native"); os.write(2, b"native"); print("from a library")
+print("after")
+"""
+    done = run(body)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "before\nafter\n", "")
