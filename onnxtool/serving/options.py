@@ -53,7 +53,8 @@ class ServeOptions:
         limits: what requests may take.
         session: how models are run.
         concurrency: runs of one model at a time; None for what fits the cores.
-        batching: "auto" joins requests that wait, for models on which that was measured to gain; "off" never does.
+        batching: "off" runs every request alone; "auto" joins requests that wait, for models on which that was measured
+            to gain. That no request then changes the answer to another was tried on a few random inputs, not shown.
         reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
             ("equal"), or after `check` and when its inputs and outputs are the same ("interface"), or never ("off").
         reload_seconds: between two looks at the files.
@@ -68,7 +69,7 @@ class ServeOptions:
     limits: ServeLimits = ServeLimits()
     session: SessionOptions = DEFAULT
     concurrency: int | None = None
-    batching: Batching = "auto"
+    batching: Batching = "off"
     reload: Reload = "equal"
     reload_seconds: float = 1.0
     access_log: bool = False

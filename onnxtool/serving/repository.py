@@ -17,7 +17,7 @@ from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.options import ServeOptions, Target
 from onnxtool.serving.reload import load_at_rest
-from onnxtool.validation.benchmark.batching import choose_batch
+from onnxtool.validation.benchmark.batching import BatchChoice, choose_batch
 
 
 @dataclass
@@ -118,16 +118,16 @@ class Repository:
     def _engine(self, target: Target, runner: OnnxRunner) -> Engine:
         warm_up(runner)
         concurrency = self._options.concurrency or max(1, min(4, cpu.usable_cores()))
-        size = 1
+        choice = BatchChoice(1, None, "requests are joined with --batching auto alone")
         if self._options.batching == "auto":
             choice = choose_batch(runner, concurrency=concurrency)
-            size = choice.size
-            self._log.event("batching", model=target.name, version=target.version, max_batch=size, reason=choice.reason)
+        joined = {"max_batch": choice.size, "reason": choice.reason}
+        self._log.event("batching", model=target.name, version=target.version, **joined)
         return Engine(
             runner,
             labels=(target.name, target.version),
             metrics=self._metrics,
             concurrency=concurrency,
             queue=self._options.limits.queue,
-            max_batch=size,
+            max_batch=choice.size,
         )
