@@ -41,7 +41,7 @@ def test_every_request_of_a_mixed_load_gets_its_own_answer(tmp_path: Path, batch
 
     def client(number: int) -> Sequence[str]:
         random = np.random.default_rng(number)
-        runners = [server.runner(path.stem, timeout=60) for path in models]
+        runners = [server.runner(path.stem, seconds=60) for path in models]
         wrong = []
         for turn in range(_EACH):
             ids = random.integers(0, 50, (random.integers(1, 7), random.choice([1, 8, 40])))
@@ -57,7 +57,7 @@ def test_every_request_of_a_mixed_load_gets_its_own_answer(tmp_path: Path, batch
 
 def test_requests_are_joined_only_where_that_is_asked_for(tmp_path: Path) -> None:
     model = text_like(tmp_path / "m.onnx")
-    server = Running(model, "--reload", "off", events=("batching",))
-    assert server.seen["batching"]["max_batch"] == 1
-    assert "--batching auto" in server.seen["batching"]["reason"]
+    server = Running(model, "--reload", "off")
+    (told,) = [event for event in server.said if event["event"] == "batching"]
+    assert told["max_batch"] == 1 and "--batching auto" in told["reason"]
     assert server.stop() == 0
