@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxtool.runtime import fast_json
 from onnxtool.serving.body import BodyReader, ClientGoneError, Receive
-from onnxtool.serving.faults import HttpError, as_http
+from onnxtool.serving.faults import HttpError, as_http, openai_error
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.options import ServeOptions
@@ -135,14 +135,15 @@ class App:
             if name not in ("/v2/health/live", "/v2/health/ready"):
                 self._authorize(request.headers)
             return name, await target(request)
-        except ClientGoneError:
+        except (ClientGoneError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:
+        except BaseException as error:  # native code may raise what is no Exception, as Rust's panics are
             fault = as_http(error)
             if fault.status == 500:
                 self._log.event("error", "error", route=name, error=f"{type(error).__name__}: {error}"[:2000])
             self._fail(fault.kind)
-            return name, json_answer({"error": str(fault)}, fault.status, fault.headers)
+            told = openai_error(fault) if request.path[0] == "v1" else {"error": str(fault)}
+            return name, json_answer(told, fault.status, fault.headers)
 
     def _find(self, request: Request) -> tuple[str, Route]:
         methods = []
