@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError, UnsafeError
+from onnxtool.model.safety.declared_sizes import verify_counts
 
 CONFIG = "genai_config.json"
 PROVENANCE = "provenance.json"
@@ -88,8 +89,7 @@ class Bundle:
             ) from error
         if not made.model.is_file():
             raise InputError(f"{made.model}: no such file, but {CONFIG} names it.")
-        if made.layers > made.model.stat().st_size // _LEAST_LAYER:
-            raise InputError(f"{folder / CONFIG}: num_hidden_layers is {made.layers}, more than its model can have.")
+        verify_counts(folder / CONFIG, model, tensors=made.model_bytes // _LEAST_LAYER, size=made.model_bytes)
         return made
 
     @property
