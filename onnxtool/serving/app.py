@@ -60,7 +60,17 @@ class Request:
     complete: bool = False  # all of the body has been read
 
     async def body(self) -> bytes:
-        """The whole body, within the limits."""
+        """The whole body, within the limits.
+
+        Raises:
+            HttpError: it is compressed, or beyond a limit.
+        """
+        coding = self.headers.get(b"content-encoding", b"identity").strip().lower()
+        if coding not in (b"", b"identity"):
+            told = coding[:40].decode("latin-1")
+            raise HttpError(
+                415, "content_encoding", f"a body of Content-Encoding {told} is not supported; send it plain."
+            )
         found = await self.bodies.read(self.scope, self.headers, self.receive)
         self.held += len(found)
         self.complete = True
