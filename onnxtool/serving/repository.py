@@ -121,8 +121,8 @@ class Repository:
         choice = BatchChoice(1, None, "requests are joined with --batching auto alone")
         if self._options.batching == "auto":
             choice = choose_batch(runner, concurrency=concurrency)
-        joined = {"max_batch": choice.size, "reason": choice.reason}
-        self._log.event("batching", model=target.name, version=target.version, **joined)
+        names = {"model": target.name, "version": target.version}
+        self._log.event("batching", **names, max_batch=choice.size, reason=choice.reason)
         return Engine(
             runner,
             labels=(target.name, target.version),
