@@ -38,6 +38,7 @@ class TensorDifference:
         error_decades: how many elements are exactly equal, then how many have an error in [1e-12, 1e-11) and so on
             up to [1e3, 1e4); smaller and larger ones count in the first and last decade.
         rtol, atol: this tensor's own tolerance; None when it has that of the report.
+        given: `rtol` and `atol` are the user's own for this tensor: nothing widens them, and nothing is excused.
         excused: how many of the mismatched elements are no further off than rounding alone moves the reference.
     """
 
@@ -67,6 +68,7 @@ class TensorDifference:
     rtol: float | None = None
     atol: float | None = None
     excused: int = 0
+    given: bool = False
 
 
 @dataclass(frozen=True)

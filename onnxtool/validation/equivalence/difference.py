@@ -101,7 +101,7 @@ class Difference:
             self._add_numbers((flat[0][part], flat[1][part]), (a, b), start, tolerance, scale)
         self._add_extras(a, b)
         if again is not None and scales is not None and self.mismatched > before:
-            found = excuse(a, b, again(), tolerance, scales)
+            found = excuse(a, b, again(), tolerance, scales, self.precision)
             self.excused += found.elements
             self.rounding = max(self.rounding, found.noise)
 
