@@ -24,6 +24,7 @@ Feeds = Mapping[str, np.ndarray]
 _HALF = ("float16", "bfloat16")
 # A quantized output that varies by fewer of its rounding steps proves little.
 _TELLING = 10
+NOT_COMPARED = "not compared: random, varies from run to run"
 
 
 @dataclass(frozen=True)
