@@ -26,6 +26,7 @@ from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
+from onnxtool.validation.equivalence.difference import repeats
 from onnxtool.validation.equivalence.equivalence_check import NOT_COMPARED, EquivalenceCheck, Evidence
 from onnxtool.validation.equivalence.evidence import evidence_of_model
 from onnxtool.validation.equivalence.fixed_draws import FixedDraws, with_fixed_draws
@@ -237,7 +238,7 @@ def _varying(runner: OnnxRunner, probes: Sequence[Probe]) -> frozenset[str]:
     for probe in probes:
         again = flatten(runner.run(probe.feeds))
         for name, array in flatten(probe.outputs).items():
-            if not np.array_equal(array, again.get(name)):
+            if name not in again or not repeats(array, again[name]):
                 found.add(name)
     return frozenset(found)
 
@@ -292,10 +293,10 @@ def judge_outputs(
             actual |= {n: np.zeros_like(actual[n]) for n in same}
         check.add(probe.feeds, expected, actual)
     report = check.report("probes")
-    outputs = (
+    judged = tuple(
         replace(o, compared=False, note=NOT_COMPARED) if o.name in varying and o.ok else o for o in report.outputs
     )
-    return replace(report, outputs=tuple(outputs))
+    return replace(report, outputs=judged)
 
 
 def first_fault(report: CompareReport) -> str:

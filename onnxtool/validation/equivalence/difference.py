@@ -277,6 +277,13 @@ def _family(array: np.ndarray) -> str:
     return "text" if kind in "OUS" else "integers" if kind in "iu" else "floats" if kind in "fV" else kind
 
 
+def repeats(a: Any, b: Any) -> bool:
+    """Whether two runs of one model gave the same numbers; NaN agrees with NaN."""
+    entry = Difference("", Tolerance(0.0, 0.0, least=0.0))
+    entry.add(a, b)
+    return not entry.mismatched and entry.note is None
+
+
 def agrees(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, precision: str | None = None) -> bool:
     """The verdict on one pair of float tensors of one shape, as `Difference` gives it, without its figures.
 
