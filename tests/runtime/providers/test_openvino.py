@@ -16,7 +16,7 @@ from onnxtool.runtime.providers.survey import survey
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 
-pytest.importorskip("onnxruntime_ep_openvino", reason="the plugin onnxruntime-ep-openvino is not installed")
+pytestmark = pytest.mark.usefixtures("openvino")
 
 
 @pytest.fixture
