@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -262,6 +262,33 @@ def _check_outputs(file: WorkflowFile, instances: Mapping[str, Instance]) -> Non
                 "put {name} or an axis of the matrix into it."
             )
         seen[place] = instance.name
+        _refuse_overwriting(file, instance, instances.values())
+
+
+def _refuse_overwriting(file: WorkflowFile, instance: Instance, instances: Iterable[Instance]) -> None:
+    """An output that is a source, a data set or the build file itself: publishing it would destroy the user's file."""
+    where = f"{file.path.name}: models.{instance.model}.output: {instance.output}"
+    for other in instances:
+        if other.source is not None and _is_same(file.root, instance.output, other.source):
+            chain = f" To build on its result, write from = '{instance.model}' there." if other is not instance else ""
+            raise UsageError(
+                f"{where} is the same file as the source of {other.name}, which it would overwrite; give it another "
+                f"name.{chain}"
+            )
+    given = {f"the data set {title}": str(table["path"]) for title, table in file.data.items()}
+    for what, path in {**given, "the build file": str(file.path)}.items():
+        if _is_same(file.root, instance.output, path):
+            raise UsageError(f"{where} is the same file as {what}, which it would overwrite; give it another name.")
+
+
+def _is_same(root: Path, output: str, other: str) -> bool:
+    """Whether two paths or URLs are one file, also by way of a link."""
+    if "://" in output or "://" in other:
+        return output == other
+    try:
+        return (root / output).samefile(root / other)
+    except OSError:
+        return (root / output).resolve() == (root / other).resolve()  # one of them is not there yet
 
 
 def _ordered(instances: Mapping[str, Instance]) -> dict[str, Instance]:
