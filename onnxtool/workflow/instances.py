@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import UsageError
+from onnxtool.model.io import check_model_name
 from onnxtool.workflow.constraints import Constraints, parse_constraints
 from onnxtool.workflow.file import WorkflowFile
 from onnxtool.workflow.file_schema import CONSTRAINTS
@@ -255,6 +256,10 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _check_outputs(file: WorkflowFile, instances: Mapping[str, Instance]) -> None:
     seen: dict[str, str] = {}
     for instance in instances.values():
+        try:
+            check_model_name(instance.output)
+        except UsageError as error:
+            raise UsageError(f"{file.path.name}: models.{instance.model}.output: {error}") from error
         place = instance.output if "://" in instance.output else str((file.root / instance.output).resolve())
         if place in seen:
             raise UsageError(
@@ -266,7 +271,7 @@ def _check_outputs(file: WorkflowFile, instances: Mapping[str, Instance]) -> Non
 
 
 def _refuse_overwriting(file: WorkflowFile, instance: Instance, instances: Iterable[Instance]) -> None:
-    """An output that is a source, a data set or the build file itself: publishing it would destroy the user's file."""
+    """An output that is a source or a data set: publishing it would destroy the user's file."""
     where = f"{file.path.name}: models.{instance.model}.output: {instance.output}"
     for other in instances:
         if other.source is not None and _is_same(file.root, instance.output, other.source):
@@ -275,10 +280,9 @@ def _refuse_overwriting(file: WorkflowFile, instance: Instance, instances: Itera
                 f"{where} is the same file as the source of {other.name}, which it would overwrite; give it another "
                 f"name.{chain}"
             )
-    given = {f"the data set {title}": str(table["path"]) for title, table in file.data.items()}
-    for what, path in {**given, "the build file": str(file.path)}.items():
-        if _is_same(file.root, instance.output, path):
-            raise UsageError(f"{where} is the same file as {what}, which it would overwrite; give it another name.")
+    for title, table in file.data.items():
+        if _is_same(file.root, instance.output, str(table["path"])):
+            raise UsageError(f"{where} is the same file as the data set {title}; give it another name.")
 
 
 def _is_same(root: Path, output: str, other: str) -> bool:

@@ -78,9 +78,9 @@ def refused(folder: Path, text: str) -> OnnxToolError:
             "the same file as the source of b, which it would overwrite; give it another name. To build on its result, "
             "write from = 'a' there.",
         ),
+        ("[models.a]\nsource='a.onnx'\noutput='o.ort'", 2, "models.a.output: o.ort: models are written as .onnx files"),
         ("[models.a]\nsource='memory://a.onnx'\noutput='memory://a.onnx'", 2, "the same file as the source"),
-        ("[models.a]\nsource='a.onnx'\noutput='d.npz'\n[data.d]\npath='d.npz'", 2, "the same file as the data set d"),
-        ("[models.a]\nsource='a.onnx'\noutput='onnxtool.toml'", 2, "the same file as the build file"),
+        ("[models.a]\nsource='a.onnx'\noutput='d.onnx'\n[data.d]\npath='d.onnx'", 2, "the same file as the data set d"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, code: int, message: str) -> None:

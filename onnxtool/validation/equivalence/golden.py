@@ -20,7 +20,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.archive import read_npz
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.run import write_npz
+from onnxtool.runtime.output_files import write_npz
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import SessionOptions
 from onnxtool.validation.equivalence.compare import make_feeds

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.report.layers import Layers, Reproducer
-from onnxtool.runtime.run import write_npz
+from onnxtool.runtime.output_files import write_npz
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session import EXACT
 from onnxtool.validation.equivalence.compare_runners import compare_runners
