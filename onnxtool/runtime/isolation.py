@@ -312,6 +312,8 @@ def is_supervised() -> bool:
 def _in_child(fail: Fail) -> bool:
     """Fork. True in the child; the parent ends with the child, or comes back when another attempt is worth it."""
     reader, writer = os.pipe()
+    # A signal that comes before its handler is there would end one process and leave the other: it waits until then.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     child = os.fork()
     if child == 0:
         os.close(reader)
@@ -320,6 +322,7 @@ def _in_child(fail: Fail) -> bool:
             name, value = _process.attempt.setting
             os.environ[name] = value
         _end_in_order()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with suppress(ImportError, ValueError, OSError):
             import resource
 
@@ -327,7 +330,10 @@ def _in_child(fail: Fail) -> bool:
         return True
     os.close(writer)
     last = _process.attempt
-    crash = Watch(child, reader, fail, again=lambda crash: next_attempt(last, crash) is not None).run()
+    watch = Watch(child, reader, fail, again=lambda crash: next_attempt(last, crash) is not None)
+    watch.take_signals()
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    crash = watch.run()
     _process.attempt = next_attempt(last, crash) or last
     os.close(reader)
     return False

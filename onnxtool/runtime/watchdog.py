@@ -99,15 +99,18 @@ class Watch:
         self.asked_to_end = 0
         self.looked = time.monotonic()
 
+    def take_signals(self) -> None:
+        """Pass signals that ask for an end on to the child."""
+        signal.signal(signal.SIGINT, self._pass_on)
+        signal.signal(signal.SIGTERM, self._pass_on)
+        signal.signal(signal.SIGALRM, lambda *_: self._kill(signal.SIGKILL))
+
     def run(self) -> Crash:
         """Watch until the child ends, then end with its exit code.
 
         Returns:
             The crash that another attempt follows.
         """
-        signal.signal(signal.SIGINT, self._pass_on)
-        signal.signal(signal.SIGTERM, self._pass_on)
-        signal.signal(signal.SIGALRM, lambda *_: self._kill(signal.SIGKILL))
         poller = select.poll()
         poller.register(self.reader, select.POLLIN)
         while True:

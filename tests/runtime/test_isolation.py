@@ -220,14 +220,15 @@ def test_memory_has_a_limit_that_grows_with_the_file() -> None:
     assert (done.returncode, done.stdout) == (0, "fits\n")
 
 
-HOLD = "held = b'x' * 300_000_000; time.sleep(1)"
+HOLD = "held = b'x' * 300_000_000; time.sleep({rest})"
 
 
 @pytest.mark.parametrize(
     ("inputs", "first", "room"), [(0, 0, False), (2_000_000, 0, True), (2_000_000, 2_000_000, True)]
 )
 def test_larger_inputs_inside_extend_the_call_once(inputs: int, first: int, room: bool) -> None:
-    body = f"with guarded('outer', inputs={first}):\n    with guarded('inner', inputs={inputs}):\n        {HOLD}"
+    body = f"with guarded('outer', inputs={first}):\n    with guarded('inner', inputs={inputs}):\n        "
+    body += HOLD.format(rest=1 if room else 60)  # one that is to be stopped waits for it
     assert run(body, seconds=60).returncode == (0 if room else 6)
 
 
@@ -288,6 +289,26 @@ def test_signals_unwind_the_child_within_a_second(
     assert (tmp_path / "unwound").exists() is not stubborn
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
+
+
+def test_a_signal_right_after_the_start_is_passed_on() -> None:
+    # The parent gets it before it has taken it over from Python.
+    body = """
+from onnxtool.runtime import watchdog
+take = watchdog.Watch.take_signals
+def late(watch):
+    os.kill(os.getpid(), signal.SIGTERM)
+    take(watch)
+watchdog.Watch.take_signals = late
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE.replace("isolation.supervise", body + "isolation.supervise") + "time.sleep(60)"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, "nothing was left half-written" in done.stderr) == (143, True), done.stderr
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs prctl")
