@@ -20,6 +20,7 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.report.measurement.endpoint_bench import EndpointBenchReport, LoadResult
 from onnxtool.runtime import cpu
 from onnxtool.runtime.data.read_feeds import read_feeds
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.protocol_v2.exchange import Exchange
@@ -117,7 +118,7 @@ def _feeds(
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
     batch: int | None,
     seed: int,
-) -> dict[str, np.ndarray]:
+) -> Feeds:
     if data is None:
         return runnable_feeds(runner, runner.inputs, seed, batch=batch or 1)[0]
     feeds = read_feeds(data, runner.inputs).joined()

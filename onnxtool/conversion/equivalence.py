@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
+from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.worker.isolation import guarded
@@ -37,16 +38,6 @@ _SAMPLE_ROWS = (32, 1, 5, 2)  # at most so many, then others
 _CHEAP_ROWS = 100_000  # of a sample whose rows cost next to nothing
 # What the runtime says of an operator that no library has brought.
 _UNREGISTERED = re.compile(r"([\w.]+:\w+)\(-?\d+\) is not a registered function/op")
-
-Feeds = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Probe:
-    """One input and what the source gives for it."""
-
-    feeds: dict[str, np.ndarray]
-    outputs: dict[str, Any]
 
 
 class Remembered:

@@ -23,9 +23,10 @@ from onnxtool.equality.search.save_counterexample import keep
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.graph_trials import facts_of, reach_conditions, unreached_branches, watch_branches
 from onnxtool.equality.trials.observe import Observed, observe
-from onnxtool.equality.trials.trial import EMPTY, Budget, Feeds, Trial
+from onnxtool.equality.trials.trial import EMPTY, Budget, Trial
 from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.operation import EditContext
@@ -19,12 +18,11 @@ from onnxtool.model.randomness import random_operators
 from onnxtool.optimization.shape_inference.inference import light_proto
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.corner_case_feeds import edge_feeds
+from onnxtool.runtime.feeds import Feeds, Outputs
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes
 from onnxtool.runtime.runner import OnnxRunner
 
-Feeds = Mapping[str, np.ndarray]
-Outputs = Mapping[str, Any]
 _EXACT = Tolerance(0.0, 0.0)
 
 

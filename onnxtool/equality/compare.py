@@ -30,7 +30,7 @@ from onnxtool.model.randomness import random_operators
 from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.corner_case_feeds import edge_feeds
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
-from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes, runnable_feeds
 from onnxtool.runtime.providers.resolve import CPU
@@ -133,7 +133,7 @@ def compare(
 def _with_precision(
     report: CompareReport,
     b: Path,
-    feeds: Sequence[dict[str, np.ndarray]],
+    feeds: Sequence[Feeds],
     options: SessionOptions,
     tolerance: Tolerance,
 ) -> CompareReport:
@@ -162,7 +162,7 @@ def _can_look_inside(
         raise UsageError("--layers can look into PyTorch and Keras models and .onnx files; A is none of these.")
 
 
-def _worst_feeds(report: CompareReport, feeds: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _worst_feeds(report: CompareReport, feeds: Sequence[Feeds]) -> Feeds:
     worst = report.worst
     return feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
 
@@ -172,7 +172,7 @@ def _ask_reference(
     a: str | os.PathLike[str],
     left: Runner,
     right: Runner,
-    feeds: Sequence[dict[str, np.ndarray]],
+    feeds: Sequence[Feeds],
 ) -> CompareReport:
     """Add what the reference implementation says; a warning when it cannot run A."""
     from onnxtool.runtime.reference import ReferenceRunner
@@ -194,7 +194,7 @@ def _look_inside(
     report: CompareReport,
     a: str | os.PathLike[str] | Runner,
     b: Path,
-    feeds: Sequence[dict[str, np.ndarray]],
+    feeds: Sequence[Feeds],
     tolerance: Tolerance,
     options: SessionOptions,
     bisect: str | os.PathLike[str] | None,
@@ -278,11 +278,9 @@ def _domains(sources: Sequence[str | os.PathLike[str] | Runner]) -> dict[str, Do
     return domains
 
 
-def _edges(
-    runner: Runner, sources: Sequence[str | os.PathLike[str] | Runner], skipped: list[str]
-) -> list[dict[str, np.ndarray]]:
+def _edges(runner: Runner, sources: Sequence[str | os.PathLike[str] | Runner], skipped: list[str]) -> list[Feeds]:
     """The edge inputs that the reference can take; the others are named in `skipped`."""
-    taken = []
+    taken: list[Feeds] = []
     for label, feeds in edge_feeds(runner.inputs, _domains(sources)):
         try:
             runner.run(feeds)

@@ -11,13 +11,11 @@ from onnxtool.equality.equivalence_check import EquivalenceCheck, Evidence, matc
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.runner import Runner
 
 if TYPE_CHECKING:
     from onnxtool.model.domains import Domain
-
-Feeds = Mapping[str, np.ndarray]
 
 
 def compare_runners(

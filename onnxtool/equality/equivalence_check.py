@@ -15,12 +15,12 @@ from onnxtool.equality.rule.ties import TiedScores
 from onnxtool.equality.rule.tolerance import Tolerance, rule_text
 from onnxtool.errors import InputError, UsageError
 from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-Feeds = Mapping[str, np.ndarray]
 _HALF = ("float16", "bfloat16")
 # A quantized output that varies by fewer of its rounding steps proves little.
 _TELLING = 10

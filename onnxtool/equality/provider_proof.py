@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.report.provider_proof import PrecisionLevels, ProviderProof
+from onnxtool.runtime.feeds import Feeds, Outputs
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.providers.kernel_precision import kernel_precision
 from onnxtool.runtime.providers.known import FULL_PRECISION, Switch
@@ -28,8 +29,6 @@ from onnxtool.runtime.providers.spec import ProviderSpec, parse_providers, short
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
 
-Feeds = Mapping[str, np.ndarray]
-Outputs = Mapping[str, np.ndarray]
 # Larger models are held against the steps of the number formats themselves: their weights are not rounded on trial.
 _LARGEST = 1 << 30
 # A real computation also rounds what lies between the weights; measured on the zoo, that is up to five times as much

@@ -17,12 +17,11 @@ from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 
-Feeds = dict[str, np.ndarray]
 Axes = Mapping[str, int]
 _SOME = 100
 _NODE = re.compile(r"Name:\s*'([^']*)'")

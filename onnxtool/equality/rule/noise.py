@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.trial import Feeds, Trial
+from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import OnnxToolError
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner
 
@@ -235,7 +236,7 @@ def _tied(own: np.ndarray, other: np.ndarray, expected: Mapping[str, Any]) -> bo
 def _beside(feeds: Feeds, seed: int) -> Feeds | None:
     """Inputs moved by a few units in the last place; None where nothing can be moved."""
     generator = np.random.default_rng(seed)
-    made: Feeds = {}
+    made: dict[str, np.ndarray] = {}
     changed = False
     for name, array in feeds.items():
         values = np.asarray(array)

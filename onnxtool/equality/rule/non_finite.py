@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.trial import Feeds
 from onnxtool.equality.trials.trial_kind import Changed, is_kind, is_mask
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 
 _NAN_PLACES: tuple[tuple[str, tuple[Any, ...]], ...] = (

@@ -17,21 +17,12 @@ from onnxtool.equality.search.difference import search
 from onnxtool.equality.search.minimise import minimised
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.observe import Observed, observe
-from onnxtool.equality.trials.trial import (
-    BROKEN,
-    EMPTY,
-    EXACTLY,
-    MISSING,
-    Budget,
-    Effort,
-    Feeds,
-    Trial,
-    count_elements,
-)
+from onnxtool.equality.trials.trial import BROKEN, EMPTY, EXACTLY, MISSING, Budget, Effort, Trial, count_elements
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, Counterexample, Coverage
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner
 

@@ -27,11 +27,12 @@ from onnxtool.equality.trials.graph_trials import (
     unreached_outcomes,
     watch_branches,
 )
-from onnxtool.equality.trials.trial import EMPTY, Budget, Effort, Feeds, Trial
+from onnxtool.equality.trials.trial import EMPTY, Budget, Effort, Trial
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import distinct_dims
 from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session.session import SessionOptions
 

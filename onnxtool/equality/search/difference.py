@@ -9,9 +9,10 @@ import numpy as np
 
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.observe import telling
-from onnxtool.equality.trials.trial import Budget, Feeds, Trial
+from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 
 Run = Callable[[Feeds], Mapping[str, Any]]

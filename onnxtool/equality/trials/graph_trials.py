@@ -25,13 +25,14 @@ from onnxtool.equality.trials.graph_hints import Facts, read_facts
 from onnxtool.equality.trials.observe import breaks, takes_doubles, telling
 from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.equality.trials.tables import differing_reads, differing_rows
-from onnxtool.equality.trials.trial import BROKEN, Budget, Feeds, Trial, count_elements
+from onnxtool.equality.trials.trial import BROKEN, Budget, Trial, count_elements
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
 from onnxtool.model.ir.queries import walk
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.sizes import DynamicDims, Sizes, dynamic_dims, of_the_past, sizes_to_try
-from onnxtool.equality.trials.trial import BROKEN, EMPTY, MISSING, Budget, Feeds, Trial, count_elements
+from onnxtool.equality.trials.trial import BROKEN, EMPTY, MISSING, Budget, Trial, count_elements
 from onnxtool.equality.trials.values import value_changes
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import feeds_bytes, random_feeds
+from onnxtool.runtime.feeds import Feeds, feeds_bytes, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.worker.isolation import crashed_before, guarded

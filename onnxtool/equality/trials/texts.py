@@ -8,9 +8,9 @@ import numpy as np
 
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.patterns import matching, nearly
-from onnxtool.equality.trials.trial import Feeds
 from onnxtool.equality.trials.trial_kind import Changed
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 
 _TEXTS = (
     ("unknown words", ("zzyzx", "qqq", "unseen", "Xylograph")),

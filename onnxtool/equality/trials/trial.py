@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-Feeds = dict[str, np.ndarray]
+from onnxtool.runtime.feeds import Feeds
+
 Effort = Literal["quick", "normal", "thorough"]
 EFFORTS: tuple[Effort, ...] = ("quick", "normal", "thorough")
 EXACTLY = "values of exactly"  # how labels of inputs of one number begin, which the graphs tell

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.trial import Feeds
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 
 Changed = tuple[str, str, Feeds]  # label, kind, feeds
 

@@ -10,12 +10,13 @@ import numpy as np
 from onnxtool.equality.rule.non_finite import missing_values
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.texts import text_values
-from onnxtool.equality.trials.trial import EXACTLY, Feeds
+from onnxtool.equality.trials.trial import EXACTLY
 from onnxtool.equality.trials.trial_kind import Changed, cast, is_kind, is_mask
 from onnxtool.equality.trials.whole_numbers import counts, fitting, integer_values, known_numbers, ordered, table_rows
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import ODD_MASK
+from onnxtool.runtime.feeds import Feeds
 
 
 def _uniform(array: np.ndarray) -> np.ndarray:

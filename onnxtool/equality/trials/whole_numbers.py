@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from onnxtool.equality.trials.graph_hints import Facts
-from onnxtool.equality.trials.trial import Feeds
 from onnxtool.equality.trials.trial_kind import Changed, cast, is_kind, is_mask
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 
 _DOUBLES = 1 << 53  # beyond it doubles skip integers, which identifiers may well be
 _SIGNED = (
