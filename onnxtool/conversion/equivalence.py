@@ -104,7 +104,7 @@ class SourceProof:
                 remembered, runner, feeds, self._tolerance, evidence, names=self._names, data=origin
             )
             if report.ok and self.further is not None:
-                report = self.further.hold(report, graph, runner, (self._tolerance, evidence), session)
+                report = self.further.judge(report, graph, runner, (self._tolerance, evidence), session)
         except InputError as error:
             raise VerdictError(
                 f"{self._names[0]}: the ONNX graph fails where the source runs: {self._advised(str(error))}"

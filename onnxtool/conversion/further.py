@@ -17,21 +17,29 @@ from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.equivalence_check import Evidence
 from onnxtool.equality.rule.masked import Kept, KeptPositions
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.search.counterexample import SAID, Findings, Judge, climb, hold, shrink, with_findings
+from onnxtool.equality.search.counterexample import (
+    Findings,
+    Judge,
+    judge_trials,
+    maximise_difference,
+    minimise_failure,
+    with_findings,
+)
 from onnxtool.equality.search.difference import apart
 from onnxtool.equality.search.save_counterexample import keep
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.graph_trials import facts_of, reach_conditions, unreached_branches, watch_branches
 from onnxtool.equality.trials.observe import Observed, observe
-from onnxtool.equality.trials.trial import EMPTY, Budget, Trial
+from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.report.compare import CompareReport
+from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
 
-# Kinds on which a difference needs no second run of the source to be judged.
-_WITHOUT_SOURCE = ("size", "mask", "empty mask", "rows", "text")
+# Of a quantized model, kinds whose values may lie beyond its ranges.
+_BEYOND_RANGES = (TrialKind.MISSING, TrialKind.MISSING_ROWS, TrialKind.VALUES, TrialKind.SEARCH)
 
 
 class FurtherInputs:
@@ -75,7 +83,7 @@ class FurtherInputs:
                 f"the model reads {' and '.join(code.machine[:3])}: the file keeps what it gave here and now"
             )
         facts = facts_of([graph], model.feeds_hint)
-        self._facts = facts.told(
+        self._facts = facts.with_hints(
             [*model.compared_sizes, *code.sizes], [*model.compared_values, *code.values], programmed=code.own
         )
         self._runs, self._usual = runs, 2 * seconds
@@ -87,7 +95,7 @@ class FurtherInputs:
             self._facts,
             budget.part(0.45),
             seed=self._options.seed,
-            only=None if self._stays else _WITHOUT_SOURCE,
+            only=None if self._stays else [k for k in TrialKind if k.without_source],
             prepare=model.drop_tied_rows,
         )
         self._hold_steady(first)
@@ -97,7 +105,7 @@ class FurtherInputs:
         """All inputs that the source was given, those that it refused included."""
         return [*self._runs, *(t.feeds for t in self._observed.trials), *self._observed.attempted]
 
-    def hold(
+    def judge(
         self,
         report: CompareReport,
         graph: ir.Model,
@@ -114,14 +122,16 @@ class FurtherInputs:
         reference = model if self._stays else None
         judge = _judge(model, runner, rule, (report.a, report.b))
         findings = self.findings = Findings(replace_trials(self._observed), model.inputs, self._limits())
-        hold([*findings.observed.trials, *findings.observed.broken], judge, reference, runner, findings)
+        judge_trials([*findings.observed.trials, *findings.observed.broken], judge, reference, runner, findings)
         if findings.failure is None:
             self._branches(graph, runner, judge, session)
         if findings.failure is None and self._stays:
             budget = Budget(options.effort, self._usual).part(0.4)
-            climb(model, runner, model.inputs, self._runs, self._facts, judge, budget, findings, seed=options.seed)
+            maximise_difference(
+                model, runner, model.inputs, self._runs, self._facts, judge, budget, findings, seed=options.seed
+            )
         if self._stays:
-            shrink(model, runner, model.inputs, judge, findings)
+            minimise_failure(model, runner, model.inputs, judge, findings)
         file = None
         if findings.failure is not None and options.keep_counterexample is not None:
             file = keep(findings.failure, options.keep_counterexample)
@@ -130,7 +140,7 @@ class FurtherInputs:
 
     def _limits(self) -> tuple[str, ...]:
         """Kinds of inputs on which a difference is said: of quantized models also those beyond their ranges."""
-        beyond = ("missing", "missing rows", "values", "search") if self._model.rounding else ()
+        beyond = _BEYOND_RANGES if self._model.rounding else ()
         return (*self._model.limits, *beyond, *self._facts.unspecified)
 
     def _hold_steady(self, first: Mapping[str, Any]) -> None:
@@ -145,7 +155,7 @@ class FurtherInputs:
 
     def _branches(self, graph: ir.Model, runner: OnnxRunner, judge: Judge, session: SessionOptions) -> None:
         findings, options = self.findings, self._options
-        runs = [*self._runs, *(t.feeds for t in findings.observed.trials if t.kind not in (EMPTY, *SAID))]
+        runs = [*self._runs, *(t.feeds for t in findings.observed.trials if t.kind.is_like_usual)]
         budget = Budget(options.effort, self._usual).part(0.3)
         name = "the ONNX graph"
         reference: Runner = self._model if self._stays else _Gone(self._model)
@@ -155,7 +165,7 @@ class FurtherInputs:
                 {name: graph}, reference, self._model.inputs, runs, self._facts, share, session, seed=options.seed
             )
             findings.observed.trials += trials
-            hold(trials, judge, self._model, runner, findings)
+            judge_trials(trials, judge, self._model, runner, findings)
             if findings.failure is not None:
                 return
             runs += [t.feeds for t in trials]
@@ -163,7 +173,7 @@ class FurtherInputs:
             {name: graph}, reference, self._model.inputs, runs, self._facts, budget, session, seed=options.seed
         )
         findings.observed.trials += trials
-        hold(trials, judge, self._model if self._stays else None, runner, findings)
+        judge_trials(trials, judge, self._model if self._stays else None, runner, findings)
         findings.unreached = unreached_branches(unreached)
 
 

@@ -48,7 +48,7 @@ class Evidence:
     declared: Mapping[str, str] | None = None
     kernel_errors: Mapping[str, float] = field(default_factory=dict)
 
-    def off(self, name: str) -> float:
+    def allowed_error(self, name: str) -> float:
         """How far an output may be off in its own units, whatever the model computes."""
         return (self.quantized or {}).get(name, self.kernel_errors.get(name, 0.0))
 
@@ -119,7 +119,7 @@ class EquivalenceCheck:
             self._differences[name] = entry
         if a.size:
             self._filled.add(name)
-            if evidence.off(name):
+            if evidence.allowed_error(name):
                 low, high = self._spread.get(name, (np.inf, -np.inf))
                 self._spread[name] = min(low, float(a.min())), max(high, float(a.max()))
         noise = None if name in self._own else evidence.noise
@@ -136,7 +136,7 @@ class EquivalenceCheck:
         off = (self._evidence.quantized or {}).get(name)
         if off is None or self._tolerance.bits:
             error = self._evidence.kernel_errors.get(name, 0.0)  # nothing is allowed where bits count
-            return replace(self._tolerance, least=max(self._tolerance.least, error))
+            return replace(self._tolerance, floor=max(self._tolerance.floor, error))
         # A float output is a step times an integer, rounded.
         atol = self._tolerance.atol
         return Tolerance(self._tolerance.rtol, max(atol, 1.0001 * off), int(max(atol, off)), absolute=True)
@@ -180,7 +180,7 @@ class EquivalenceCheck:
         """The largest error of the runtime's own kernels that was allowed for."""
         if self._tolerance.bits:
             return 0.0
-        own = [self._tolerance_of(n).least for n in self._differences if self._evidence.kernel_errors.get(n)]
+        own = [self._tolerance_of(n).floor for n in self._differences if self._evidence.kernel_errors.get(n)]
         return max(own, default=0.0)
 
     def _warnings(self) -> list[str]:
@@ -196,7 +196,7 @@ class EquivalenceCheck:
         if zero:
             found.append(f"{_listed(zero)} was zero in every run, which proves little; give --data.")
         for name, (low, high) in self._spread.items():
-            off = self._evidence.off(name)
+            off = self._evidence.allowed_error(name)
             if high - low < _TELLING * off:
                 found.append(f"output {name} varies by {high - low:.3g} only: within {off:.3g} that proves little")
         return found

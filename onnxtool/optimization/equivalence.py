@@ -18,7 +18,7 @@ from onnxtool.equality.rule.difference import repeats
 from onnxtool.equality.rule.evidence import evidence_of_model
 from onnxtool.equality.rule.rounding import RoundingNoise
 from onnxtool.equality.rule.tolerance import BITS, Tolerance
-from onnxtool.equality.search.counterexample import Findings, hold
+from onnxtool.equality.search.counterexample import Findings, judge_trials
 from onnxtool.equality.trials.observe import Observed
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import InputError, OnnxToolError
@@ -162,7 +162,7 @@ class OptimizationProof:
         source = self._open_source(self._plain) if self.further.trials else None
         for trial in self.further.trials:
             findings = Findings(Observed())
-            hold([trial], partial(self._judge_trial, runner), None if self._bits else source, runner, findings)
+            judge_trials([trial], partial(self._judge_trial, runner), None if self._bits else source, runner, findings)
             if findings.failure is None:
                 continue
             if self._bits and source is not None and not self._judge_trial(source, trial).ok:

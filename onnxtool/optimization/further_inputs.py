@@ -14,6 +14,7 @@ from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec, distinct_dims
+from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import feeds_bytes, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe
@@ -79,7 +80,7 @@ def _names_apart(
         with suppress(OnnxToolError):
             feeds = random_feeds(own, seed + 50, dims=sizes, domains=domains)
             if feeds_bytes(feeds) <= _MOST_BYTES:
-                yield Trial("dims of one name apart", "size", feeds, dict(runner.run(feeds)))
+                yield Trial("dims of one name apart", TrialKind.SIZE, feeds, dict(runner.run(feeds)))
                 return
 
 
@@ -89,4 +90,4 @@ def _empty_batch(
     with suppress(OnnxToolError):
         feeds = random_feeds(distinct_dims(specs), seed, batch=0, length=probe.length, domains=domains)
         if any(a.size == 0 for a in feeds.values()):
-            yield Trial("an empty batch", "size", feeds, dict(runner.run(feeds)))
+            yield Trial("an empty batch", TrialKind.SIZE, feeds, dict(runner.run(feeds)))

@@ -182,7 +182,11 @@ class Difference:
             if exact:
                 error = np.where(same, 0.0, np.maximum(error, 1.0))
             magnitude = np.abs(x)
-            allowed = np.full(x.shape, float(tolerance.steps)) if exact else allowed_error(magnitude, tolerance, scale)
+            allowed = (
+                np.full(x.shape, float(tolerance.integer_steps))
+                if exact
+                else allowed_error(magnitude, tolerance, scale)
+            )
             excess = np.where(same, -np.inf, error - allowed)
             if tolerance.bits:
                 excess = np.where(same, -np.inf, np.maximum(error, _SIGN_ONLY))
@@ -279,7 +283,7 @@ def _family(array: np.ndarray) -> str:
 
 def repeats(a: Any, b: Any) -> bool:
     """Whether two runs of one model gave the same numbers; NaN agrees with NaN."""
-    entry = Difference("", Tolerance(0.0, 0.0, least=0.0))
+    entry = Difference("", Tolerance(0.0, 0.0, floor=0.0))
     entry.add(a, b)
     return not entry.mismatched and entry.note is None
 

@@ -17,20 +17,17 @@ from onnxtool.equality.search.difference import search
 from onnxtool.equality.search.minimise import minimised
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.observe import Observed, observe
-from onnxtool.equality.trials.trial import BROKEN, EMPTY, EXACTLY, MISSING, Budget, Effort, Trial, count_elements
+from onnxtool.equality.trials.trial import EXACTLY, Budget, Effort, Trial, count_elements
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, Counterexample, Coverage
+from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner
 
-# Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
-_EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
 _LONG_ENOUGH = 4  # positions of a mask, to say what a model makes of them
-# Kinds beyond what an input means: a mask is there to hold ones and zeros, and squares of 1e20 do not fit into a float.
-SAID = ("mask values", "extreme values")
 # The comparison on one trial; of what counts only, where that is given (KeptPositions).
 Judge = Callable[[Trial, Kept | None], CompareReport]
 
@@ -97,7 +94,7 @@ class Findings:
         )
 
 
-def hold(
+def judge_trials(
     trials: Sequence[Trial], judge: Judge, reference: Runner | None, candidate: Runner | None, into: Findings
 ) -> None:
     """Judge a candidate on trials, up to the first that it fails.
@@ -115,22 +112,26 @@ def hold(
         except UsageError:
             raise
         except OnnxToolError as error:
-            if trial.kind in ("missing rows", BROKEN, MISSING, EMPTY):  # loud, and no wrong answer
+            if trial.kind.may_fail:
                 into.said.append(f"{trial.label} (there it fails)")
                 continue
             into.failure, into.report, into.error = trial, None, str(error)
             return
         if report.ok:
             continue
-        if trial.kind == MISSING:
-            if "missing" not in into.limits and candidate is not None and _finite_in_one(trial, reference, candidate):
+        if trial.kind == TrialKind.MISSING_BROKEN:
+            if (
+                TrialKind.MISSING not in into.limits
+                and candidate is not None
+                and _finite_in_one(trial, reference, candidate)
+            ):
                 into.said.append(trial.label)
             continue
-        if trial.kind == EMPTY and not any(np.size(v) for v in flatten(trial.outputs).values()):
+        if trial.kind == TrialKind.EMPTY and not any(np.size(v) for v in flatten(trial.outputs).values()):
             into.said.append(trial.label)  # nothing but another shape of nothing
             continue
-        if trial.kind in (*into.limits, *SAID):
-            by_rounding = trial.kind == "extreme values" and _excused(trial, report, reference, candidate)
+        if trial.kind in into.limits or trial.kind.report_only:
+            by_rounding = trial.kind == TrialKind.EXTREME_VALUES and _excused(trial, report, reference, candidate)
             (into.rounding if by_rounding else into.said).append(trial.label)
             continue
         if _only_at_masked(trial, judge, into.specs, reference, candidate):
@@ -139,7 +140,7 @@ def hold(
         if _excused(trial, report, reference, candidate):
             into.rounding.append(trial.label)
             continue
-        if trial.kind == BROKEN:
+        if trial.kind == TrialKind.BROKEN:
             into.said.append(f"{trial.label} (there {report.a} gives NaN or infinity)")
             continue
         into.failure, into.report = trial, report
@@ -170,7 +171,7 @@ def _only_at_masked(
 
 def _excused(trial: Trial, report: CompareReport, reference: Runner | None, candidate: Runner | None) -> bool:
     """Whether rounding explains the difference; shapes and types it never does."""
-    if trial.kind in _EXACT or reference is None or candidate is None:
+    if trial.kind.is_exact or reference is None or candidate is None:
         return False
     if any(o.note or o.given for o in report.outputs if not o.ok):
         return False
@@ -187,7 +188,7 @@ def _excused(trial: Trial, report: CompareReport, reference: Runner | None, cand
     return rounding_explains(reference, trial, actual, names, other)
 
 
-def look(
+def find_counterexample(
     reference: Runner,
     candidate: Runner,
     specs: Sequence[TensorSpec],
@@ -214,14 +215,14 @@ def look(
     """
     observed = observe(reference, specs, runs, facts, budget.part(0.45), seed=seed, sizes=sizes)
     findings = Findings(observed, specs, facts.unspecified)
-    hold([*observed.trials, *observed.broken], judge, reference, candidate, findings)
+    judge_trials([*observed.trials, *observed.broken], judge, reference, candidate, findings)
     if findings.failure is None:
-        climb(reference, candidate, specs, runs, facts, judge, budget, findings, seed=seed)
-    shrink(reference, candidate, specs, judge, findings)
+        maximise_difference(reference, candidate, specs, runs, facts, judge, budget, findings, seed=seed)
+    minimise_failure(reference, candidate, specs, judge, findings)
     return findings
 
 
-def climb(
+def maximise_difference(
     reference: Runner,
     candidate: Runner,
     specs: Sequence[TensorSpec],
@@ -237,10 +238,11 @@ def climb(
     if budget.left <= 0:
         return
     findings.searched = True
-    starts = [Trial("usual", "usual", dict(r)) for r in runs[:2]]
+    starts = [Trial("usual", TrialKind.USUAL, r) for r in runs[:2]]
     # Large batches are as likely to meet a threshold by a rounding error as they are large.
     most = max(count_elements(r) for r in runs)
-    usual = [t for t in findings.observed.trials if t.kind not in ("size", EMPTY, *SAID, *findings.limits)]
+    apart = (TrialKind.SIZE, TrialKind.EMPTY, *findings.limits)
+    usual = [t for t in findings.observed.trials if t.kind not in apart and not t.kind.report_only]
     starts += [t for t in usual if count_elements(t.feeds) <= most][:4]
     found = search(
         reference.run,
@@ -253,7 +255,7 @@ def climb(
         seed=seed,
     )
     if found is not None:
-        hold([found], judge, reference, candidate, findings)
+        judge_trials([found], judge, reference, candidate, findings)
 
 
 def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> bool:
@@ -266,7 +268,9 @@ def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> 
     return not _excused(trial, report, reference, candidate)
 
 
-def shrink(reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], judge: Judge, findings: Findings) -> None:
+def minimise_failure(
+    reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], judge: Judge, findings: Findings
+) -> None:
     """Make the failure smaller, where that is quick."""
     if findings.failure is None:
         return
@@ -274,7 +278,7 @@ def shrink(reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], ju
     smaller = minimised(findings.failure, reference, specs, lambda t: _fails(t, judge, reference, candidate), budget)
     if smaller is not findings.failure:
         again = Findings(findings.observed, specs)
-        hold([smaller], judge, reference, candidate, again)
+        judge_trials([smaller], judge, reference, candidate, again)
         if again.failure is not None:
             findings.failure, findings.report, findings.error = again.failure, again.report, again.error
 

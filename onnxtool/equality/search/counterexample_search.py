@@ -16,7 +16,13 @@ from onnxtool.equality.described_runner import known_domains
 from onnxtool.equality.equivalence_check import Evidence
 from onnxtool.equality.rule.masked import Kept, KeptPositions
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.search.counterexample import SAID, Findings, hold, look, shrink, with_findings
+from onnxtool.equality.search.counterexample import (
+    Findings,
+    find_counterexample,
+    judge_trials,
+    minimise_failure,
+    with_findings,
+)
 from onnxtool.equality.search.save_counterexample import keep
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.graph_trials import (
@@ -27,11 +33,12 @@ from onnxtool.equality.trials.graph_trials import (
     unreached_outcomes,
     watch_branches,
 )
-from onnxtool.equality.trials.trial import EMPTY, Budget, Effort, Trial
+from onnxtool.equality.trials.trial import Budget, Effort, Trial
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import distinct_dims
 from onnxtool.report.compare import CompareReport
+from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session.session import SessionOptions
@@ -128,7 +135,7 @@ def compare_beyond(
     facts = facts_of(list(graphs.values()), known)
     budget = Budget(effort, usual)
     judge = partial(rule, left, right)
-    findings = look(left, right, specs, runs, facts, judge, budget, seed=seed, sizes=sizes)
+    findings = find_counterexample(left, right, specs, runs, facts, judge, budget, seed=seed, sizes=sizes)
     if findings.failure is None and graphs:
         _branches(findings, graphs, left, right, runs, rule, Budget(effort, usual), options, facts, seed)
     file = None
@@ -153,17 +160,17 @@ def _branches(
     seed: int,
 ) -> None:
     specs = distinct_dims(left.inputs)
-    tried = [*runs, *(t.feeds for t in findings.observed.trials if t.kind not in (EMPTY, *SAID))]
+    tried = [*runs, *(t.feeds for t in findings.observed.trials if t.kind.is_like_usual)]
     trials, missed = reach_conditions(graphs, left, specs, tried, facts, budget.part(0.5), options, seed=seed)
     findings.observed.trials += trials
-    hold(trials, partial(rule, left, right), left, right, findings)
+    judge_trials(trials, partial(rule, left, right), left, right, findings)
     if findings.failure is not None:
-        shrink(left, right, specs, partial(rule, left, right), findings)
+        minimise_failure(left, right, specs, partial(rule, left, right), findings)
         return
     tried += [t.feeds for t in trials]
     trials, unreached, findings.parts = watch_branches(graphs, left, specs, tried, facts, budget, options, seed=seed)
     findings.observed.trials += trials
-    hold(trials, partial(rule, left, right), left, right, findings)
+    judge_trials(trials, partial(rule, left, right), left, right, findings)
     if findings.failure is None and len(graphs) == 2:
         first, second = graphs.values()
         # What rounding does to a model says nothing of a copy in which other branches run.
@@ -173,7 +180,7 @@ def _branches(
             second,
             unreached.get(next(iter(graphs)), []),
             runs,
-            lambda x, y, feeds: plain(x, y, Trial("", "branch", feeds, x.run(feeds))),
+            lambda x, y, feeds: plain(x, y, Trial("", TrialKind.BRANCH, feeds, x.run(feeds))),
             options,
             findings,
         )

@@ -237,7 +237,7 @@ def test_where_nothing_is_allowed_what_is_equal_is_not_outside() -> None:
     again, b = a.copy(), a.copy()
     again[3, 0] += 0.004
     b[7, 0] += 0.004
-    assert excused(a, b, again, Tolerance(0.0, 0.0, least=0.0)) == 1
+    assert excused(a, b, again, Tolerance(0.0, 0.0, floor=0.0)) == 1
 
 
 def test_what_rounding_moves_at_most_is_told() -> None:

@@ -136,7 +136,7 @@ def test_the_tail_of_an_activation_may_be_off_by_what_its_kernel_is(name: str) -
     exact, found = _exact(model, x).astype(np.float32), OnnxRunner.open(model).run({"x": x})["y"]
 
     def equal(least: float, more: float = 0.0) -> bool:
-        difference = Difference("y", replace(Tolerance(), least=least))
+        difference = Difference("y", replace(Tolerance(), floor=least))
         difference.add(exact, found + np.float32(more))
         return difference.result().ok
 

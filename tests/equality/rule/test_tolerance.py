@@ -227,7 +227,9 @@ def test_absolute_and_steps_are_in_the_outputs_own_units() -> None:
     assert not ok(a, a + np.float32(0.05), Tolerance(0.0, 0.01, absolute=True))
     assert ok(a, a + np.float32(0.005), Tolerance(0.0, 0.01, absolute=True))
     integers = np.int32([[1, 2], [3, 4]])
-    assert ok(integers, integers + 2, Tolerance(steps=2)) and not ok(integers, integers + 3, Tolerance(steps=2))
+    assert ok(integers, integers + 2, Tolerance(integer_steps=2)) and not ok(
+        integers, integers + 3, Tolerance(integer_steps=2)
+    )
     assert not ok(integers, integers + 1, Tolerance(9.0, 9.0))
 
 
