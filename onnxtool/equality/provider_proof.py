@@ -13,10 +13,10 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.compare import make_feeds
 from onnxtool.equality.compare_runners import compare_runners
-from onnxtool.equality.rule.evidence import evidence_of_file
+from onnxtool.equality.reference import reference_of_file
 from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.equality.usual_inputs import make_feeds
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.report.provider_proof import PrecisionLevels, ProviderProof
@@ -79,7 +79,7 @@ def prove_on_provider(
     try:
         runner = OnnxRunner.open(file or path, options)
         actual = [flatten(runner.run(f)) for f in given]
-        compared = compare_runners(exact, runner, given, tolerance, evidence_of_file(path, plain))
+        compared = compare_runners(reference_of_file(path, exact, plain), runner, given, tolerance)
     except OnnxToolError as failed:
         return ProviderProof(name, False, None, "", failure=str(failed))
     error = relative_error(expected, actual)

@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_input, free_name, split_pair, unknown
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import converted_outputs, same_outputs
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.ir.editing import new_initializer

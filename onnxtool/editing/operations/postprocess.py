@@ -10,9 +10,10 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_output
 from onnxtool.editing.graph_builder import Builder
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.operations import suppression
 from onnxtool.editing.operations.suppression import NmsOptions
 from onnxtool.editing.proofs import same_outputs

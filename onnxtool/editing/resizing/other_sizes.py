@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.operation import EditContext
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.proofs import compare
 from onnxtool.editing.resizing.batches import Fault, failing_node
 from onnxtool.errors import InputError, OnnxToolError

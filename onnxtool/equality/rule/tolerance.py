@@ -71,7 +71,7 @@ class Tolerance:
             dtypes: of the output ("float16"), and the narrowest that the model computes in.
         """
         step = max((_STEP.get(d or "", 0.0) for d in dtypes), default=0.0)
-        if not step or self.bits or self.alone:
+        if not step or self.bits or self.alone or not (self.rtol or self.atol):
             return self
         return replace(self, rtol=max(self.rtol, HALF_STEPS * step), atol=max(self.atol, HALF_STEPS * step))
 
@@ -83,6 +83,7 @@ class Tolerance:
 
 
 BITS = Tolerance(0.0, 0.0, bits=True)
+NUMBERS = Tolerance(0.0, 0.0)  # the same numbers: of zeros, the sign may differ
 
 
 def rounding_step(dtype: np.dtype[Any]) -> float:

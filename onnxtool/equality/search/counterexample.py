@@ -1,4 +1,4 @@
-"""Look for an input on which a candidate differs from a reference, beyond the usual ones."""
+"""Judges a candidate on inputs beyond the usual ones, and changes these towards a larger difference."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.described_runner import DescribedRunner
+from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.masked import Kept, kept_positions, steady_outputs
 from onnxtool.equality.rule.noise import differs_there_alone, rounding_explains
 from onnxtool.equality.rule.non_finite import finite_in_one
 from onnxtool.equality.search.difference import search
 from onnxtool.equality.search.minimise import minimised
 from onnxtool.equality.trials.graph_hints import Facts
-from onnxtool.equality.trials.observe import Observed, observe
+from onnxtool.equality.trials.observe import Observed
 from onnxtool.equality.trials.trial import EXACTLY, Budget, Effort, Trial, count_elements
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
@@ -95,7 +95,7 @@ class Findings:
 
 
 def judge_trials(
-    trials: Sequence[Trial], judge: Judge, reference: Runner | None, candidate: Runner | None, into: Findings
+    trials: Sequence[Trial], judge: Judge, reference: Reference | None, candidate: Runner | None, into: Findings
 ) -> None:
     """Judge a candidate on trials, up to the first that it fails.
 
@@ -147,13 +147,13 @@ def judge_trials(
         return
 
 
-def _finite_in_one(trial: Trial, reference: Runner | None, candidate: Runner) -> bool:
+def _finite_in_one(trial: Trial, reference: Reference | None, candidate: Runner) -> bool:
     feeds = trial.feeds if reference is None else renamed(trial.feeds, reference, candidate)
     return finite_in_one(trial.outputs, candidate.run(feeds))
 
 
 def _only_at_masked(
-    trial: Trial, judge: Judge, specs: Sequence[TensorSpec], reference: Runner | None, candidate: Runner | None
+    trial: Trial, judge: Judge, specs: Sequence[TensorSpec], reference: Reference | None, candidate: Runner | None
 ) -> bool:
     kept = kept_positions(specs, trial.feeds)
     if kept is None or kept.all():
@@ -169,7 +169,7 @@ def _only_at_masked(
     return any(s is not None and not s.all() for s in steady) and judge(trial, Kept(kept, steady)).ok
 
 
-def _excused(trial: Trial, report: CompareReport, reference: Runner | None, candidate: Runner | None) -> bool:
+def _excused(trial: Trial, report: CompareReport, reference: Reference | None, candidate: Runner | None) -> bool:
     """Whether rounding explains the difference; shapes and types it never does."""
     if trial.kind.is_exact or reference is None or candidate is None:
         return False
@@ -181,49 +181,14 @@ def _excused(trial: Trial, report: CompareReport, reference: Runner | None, cand
         return False
     names = {o.name: o.other_name or o.name for o in report.outputs}
     other = _as_reference(reference, candidate)
-    in_doubles = isinstance(reference, DescribedRunner) and reference.in_doubles
-    exact = trial.label.startswith(EXACTLY) and not in_doubles
+    exact = trial.label.startswith(EXACTLY) and not reference.in_doubles
     if exact and differs_there_alone(reference, other, trial.feeds, names):
         return False
     return rounding_explains(reference, trial, actual, names, other)
 
 
-def find_counterexample(
-    reference: Runner,
-    candidate: Runner,
-    specs: Sequence[TensorSpec],
-    runs: Sequence[Feeds],
-    facts: Facts,
-    judge: Judge,
-    budget: Budget,
-    *,
-    seed: int = 0,
-    sizes: bool = True,
-) -> Findings:
-    """Try further sizes and values, then change inputs towards a larger difference.
-
-    Args:
-        reference: what is right.
-        candidate: what is judged.
-        specs: the reference's inputs.
-        runs: inputs on which the two have been found equal.
-        facts: what the graphs tell of the inputs.
-        judge: the comparison on one trial.
-        budget: how long all of it may take.
-        seed: of random numbers.
-        sizes: whether the sizes of dynamic dims may change.
-    """
-    observed = observe(reference, specs, runs, facts, budget.part(0.45), seed=seed, sizes=sizes)
-    findings = Findings(observed, specs, facts.unspecified)
-    judge_trials([*observed.trials, *observed.broken], judge, reference, candidate, findings)
-    if findings.failure is None:
-        maximise_difference(reference, candidate, specs, runs, facts, judge, budget, findings, seed=seed)
-    minimise_failure(reference, candidate, specs, judge, findings)
-    return findings
-
-
 def maximise_difference(
-    reference: Runner,
+    reference: Reference,
     candidate: Runner,
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
@@ -258,7 +223,7 @@ def maximise_difference(
         judge_trials([found], judge, reference, candidate, findings)
 
 
-def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> bool:
+def _fails(trial: Trial, judge: Judge, reference: Reference, candidate: Runner) -> bool:
     try:
         report = judge(trial, None)
     except OnnxToolError:
@@ -269,7 +234,7 @@ def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> 
 
 
 def minimise_failure(
-    reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], judge: Judge, findings: Findings
+    reference: Reference, candidate: Runner, specs: Sequence[TensorSpec], judge: Judge, findings: Findings
 ) -> None:
     """Make the failure smaller, where that is quick."""
     if findings.failure is None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.equality.reference import Reference
 from onnxtool.equality.search.branch_distance import reach
 from onnxtool.equality.search.branches import BranchWatch, Part, forced, has_branches
 from onnxtool.equality.search.conditions import (
@@ -197,7 +198,7 @@ def force_branches(
             finite = all(np.isfinite(v).all() for v in outputs.values() if np.asarray(v).dtype.kind == "f")
             if not finite:
                 continue
-            judge_trials([trial], partial(_judged, compare, left, right), left, right, findings)
+            judge_trials([trial], partial(_judged, compare, left, right), Reference(left), right, findings)
             if findings.failure is not None:
                 return equal
             equal.add(part)
