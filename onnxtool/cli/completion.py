@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 
 def _matching(known: Iterable[str], incomplete: str) -> list[str]:
@@ -25,28 +26,28 @@ def passes(incomplete: str) -> list[str]:
 
 def levels(incomplete: str) -> list[str]:
     """Levels of optimization."""
-    from onnxtool.optimization.pass_base import Level
+    from onnxtool.options.optimize import Level
 
     return _matching((level.value for level in Level), incomplete)
 
 
 def exporters(incomplete: str) -> list[str]:
     """PyTorch's exporters."""
-    from onnxtool.cli.convert_options import CHOICES
+    from onnxtool.options.convert import Exporter
 
-    return _matching(filter(None, CHOICES["exporter"]), incomplete)
+    return _matching(get_args(Exporter), incomplete)
 
 
 def layouts(incomplete: str) -> list[str]:
     """Layouts of image inputs."""
-    from onnxtool.cli.convert_options import CHOICES
+    from onnxtool.options.convert import Layout
 
-    return _matching(filter(None, CHOICES["layout"]), incomplete)
+    return _matching(get_args(Layout), incomplete)
 
 
 def targets(incomplete: str) -> list[str]:
     """Kinds of processors that choices are known for."""
-    from onnxtool.runtime.cpu import TARGETS
+    from onnxtool.options.shared import TARGETS
 
     return _matching(TARGETS, incomplete)
 

@@ -14,7 +14,6 @@ import numpy as np
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.described_runner import known_domains
 from onnxtool.equality.equivalence_check import match_names
-from onnxtool.equality.options import CompareOptions
 from onnxtool.equality.rule.evidence import evidence_on
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.search.counterexample_search import Rule, compare_beyond
@@ -25,6 +24,7 @@ from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.header import RANDOM_OPERATORS, read_header
 from onnxtool.model.image_options import parse_options
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.options.compare import CompareOptions
 from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.corner_case_feeds import edge_feeds
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds

@@ -23,6 +23,7 @@ from onnxtool.generation.proof import PROMPTS, TEXTS
 from onnxtool.generation.sampling import Sampler, Sampling
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.generation.verify import BUNDLE_RTOL, follow
+from onnxtool.options.serve import Reload, ServeOptions
 from onnxtool.runtime.protocol_v2.tensors import load_json
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.serving.admission import Signature
@@ -30,8 +31,8 @@ from onnxtool.serving.app import Answer, App, Request, json_answer
 from onnxtool.serving.body import ClientGoneError
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.options import Reload, ServeOptions, Target
 from onnxtool.serving.reload import load_at_rest
+from onnxtool.serving.targets import Target
 
 _EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
 _FINISH = {"end of text": "stop", "stop text": "stop", "max tokens": "length", "context": "length"}
