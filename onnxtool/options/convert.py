@@ -12,11 +12,13 @@ from onnxtool.options.shared import (
     ATOL,
     CUSTOM_OPS,
     EFFORT,
+    EP_LIBRARY,
     FACTORY,
     FACTORY_ARG,
     INPUT_DTYPE,
     INPUT_SHAPE,
     KEEP_COUNTEREXAMPLE,
+    PROVIDER,
     PYTHON_PATH,
     RTOL,
     SEED,
@@ -26,7 +28,6 @@ from onnxtool.options.shared import (
     WRITTEN,
     Dim,
     Effort,
-    Providers,
     Shown,
 )
 
@@ -128,9 +129,11 @@ class ConvertOptions:
 
 
 @dataclass(frozen=True)
-class ConvertCommand(ConvertOptions, Providers, Shown):
+class ConvertCommand(ConvertOptions, Shown):
     """What the command takes besides."""
 
+    provider: tuple[str, ...] = PROVIDER(step=False)
+    ep_library: tuple[str, ...] = EP_LIBRARY(step=False)
     output: Path = WRITTEN(place=-1)
     source: Path | None = option(
         None, "The model: a file or folder. None with --factory alone.", argument=True, metavar="SOURCE"
