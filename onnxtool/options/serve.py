@@ -67,7 +67,8 @@ class ServeOptions:
         limits: what requests may take.
         session: how models are run.
         concurrency: runs of one model at a time; None for what fits the cores.
-        batching: "auto" joins requests that wait, for models on which that was measured to gain; "off" never does.
+        batching: "off" runs every request alone; "auto" joins requests that wait, for models on which that was measured
+            to gain. That no request then changes the answer to another was tried on a few random inputs, not shown.
         reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
             ("equal"), or after `check` and when its inputs and outputs are the same ("interface"), or never ("off").
         reload_seconds: between two looks at the files.
@@ -83,7 +84,11 @@ class ServeOptions:
     session: SessionOptions = DEFAULT
     concurrency: int | None = option(None, "Runs of one model at a time.", low=1, place=2)
     batching: Batching = option(
-        "auto", "Join waiting requests where that was measured to gain.", choices=Batching, place=2
+        "off",
+        "auto joins waiting requests where that was measured to gain; that they do not change each other's answers is "
+        "tried on random inputs, not shown.",
+        choices=Batching,
+        place=2,
     )
     reload: Reload = option(
         "equal",

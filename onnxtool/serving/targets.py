@@ -44,7 +44,7 @@ def parse_targets(texts: Sequence[str]) -> tuple[Target, ...]:
         found += _versions(path, name, version)
     seen = set()
     for target in found:
-        if not target.name or any(c in target.name + target.version for c in "/?#%\\ ") or not target.version:
+        if not target.name or not _fits_url(target.name + target.version) or not target.version:
             raise UsageError(f"{target.name!r}: does not fit into a URL; give the model a name with NAME=PATH.")
         if (target.name, target.version) in seen:
             raise UsageError(
@@ -53,6 +53,10 @@ def parse_targets(texts: Sequence[str]) -> tuple[Target, ...]:
             )
         seen.add((target.name, target.version))
     return tuple(found)
+
+
+def _fits_url(text: str) -> bool:
+    return text.isprintable() and not any(c in text for c in "/?#%\\ ")
 
 
 def _versions(path: Path, name: str, version: str) -> list[Target]:
