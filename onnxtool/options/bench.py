@@ -5,20 +5,9 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from onnxtool.options.option import INPUT, SELDOM, SPEED, option
-from onnxtool.options.shared import (
-    CUSTOM_OPS,
-    DATA,
-    HTML,
-    JUNIT,
-    MARKDOWN,
-    REPORT_FILES,
-    REQUIRE_PROVIDER,
-    SEED,
-    TRUST,
-    Providers,
-    Shown,
-)
+from onnxtool.options import shared
+from onnxtool.options.option import input_option, option, seldom_option, speed_option
+from onnxtool.options.shared import Providers, Shown
 
 
 @dataclass(frozen=True)
@@ -31,28 +20,21 @@ class BenchCommand(Providers, Shown):
         argument=True,
         metavar="MODEL...",
     )
-    data: Path | None = DATA()
-    batches: tuple[int, ...] = option(
-        (), "Batch sizes, such as 1,8.", "--batch", kind="counts", metavar="N[,N...]", group=INPUT
+    data: Path | None = shared.DATA()
+    batches: tuple[int, ...] = input_option(
+        (), "Batch sizes, such as 1,8.", "--batch", kind="counts", metavar="N[,N...]"
     )
-    threads: tuple[int, ...] = option(
-        (), "Numbers of threads, such as 1,2.", kind="counts", metavar="N[,N...]", group=SPEED
+    threads: tuple[int, ...] = speed_option((), "Numbers of threads, such as 1,2.", kind="counts", metavar="N[,N...]")
+    budget: float = speed_option(2.0, "Time for each model in each setting.", low=0.0, metavar="SECONDS")
+    profiled: bool = speed_option(False, "Also show the time of each operator and node.", "--profile")
+    trace: Path | None = seldom_option(
+        None, "Leave the first model's profile as Chrome trace.", metavar="FILE.json", step=False
     )
-    budget: float = option(2.0, "Time for each model in each setting.", low=0.0, metavar="SECONDS", group=SPEED)
-    profiled: bool = option(False, "Also show the time of each operator and node.", "--profile", group=SPEED)
-    trace: Path | None = option(
-        None, "Leave the first model's profile as Chrome trace.", metavar="FILE.json", step=False, group=SELDOM
+    baseline: Path | None = speed_option(
+        None, "An earlier --json report; slower is exit 1.", metavar="FILE.json", role="file"
     )
-    baseline: Path | None = option(
-        None, "An earlier --json report; slower is exit 1.", metavar="FILE.json", role="file", group=SPEED
-    )
-    max_regression: float = option(
-        0.05,
-        "How much slower than --baseline is allowed.",
-        kind="percentage",
-        metavar="PERCENT",
-        shown="5%",
-        group=SPEED,
+    max_regression: float = speed_option(
+        0.05, "How much slower than --baseline is allowed.", kind="percentage", metavar="PERCENT", shown="5%"
     )
     connections: tuple[int, ...] = option(
         (), "URL: connections that send without pause.", kind="counts", metavar="N[,N...]", step=False
@@ -60,7 +42,7 @@ class BenchCommand(Providers, Shown):
     rates: tuple[float, ...] = option(
         (), "URL: requests a second, answered or not. Repeatable.", "--rate", metavar="N", step=False
     )
-    trust: bool = TRUST(step=False)
+    trust: bool = shared.TRUST(step=False)
     peers: tuple[Path, ...] = option(
         (),
         "Bundle: the same model elsewhere: its Hugging Face folder, or a GGUF file for llama.cpp. Repeatable.",
@@ -72,10 +54,10 @@ class BenchCommand(Providers, Shown):
         False, "Also try spinning, arena, memory pattern, execution mode, graph level, ...", step=False
     )
     best: bool = option(False, "Show the fastest setting that is equal, as JSON and as code.", step=False)
-    seed: int = SEED()
-    require_provider: bool = REQUIRE_PROVIDER()
-    custom_op_library: tuple[Path, ...] = CUSTOM_OPS()
-    report_files: tuple[str, ...] = REPORT_FILES()
-    junit: Path | None = JUNIT()
-    markdown: Path | None = MARKDOWN()
-    html: Path | None = HTML()
+    seed: int = shared.SEED()
+    require_provider: bool = shared.REQUIRE_PROVIDER()
+    custom_op_library: tuple[Path, ...] = shared.CUSTOM_OPS()
+    report_files: tuple[str, ...] = shared.REPORT_FILES()
+    junit: Path | None = shared.JUNIT()
+    markdown: Path | None = shared.MARKDOWN()
+    html: Path | None = shared.HTML()

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Literal
 
-from onnxtool.options.option import PROOF, option
+from onnxtool.options.option import option, proof_option
 from onnxtool.options.shared import Shown
 
 Action = Literal["size", "prune", "verify"]
@@ -22,5 +22,5 @@ class CacheCommand(Shown):
     folder: Path | None = option(
         None, "The cache; ONNXTOOL_CACHE or the user's own unless given.", "--cache", metavar="DIR"
     )
-    max_size: str | None = option(None, "prune: remove the oldest until this is left.", metavar="SIZE", group=PROOF)
+    max_size: str | None = proof_option(None, "prune: remove the oldest until this is left.", metavar="SIZE")
     older_than: str | None = option(None, "prune: only what is older than 12h, 30d, 2w.", metavar="TIME")

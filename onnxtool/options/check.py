@@ -6,20 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from onnxtool.options.option import INPUT, OUTPUT, PROOF, SPEED, option
-from onnxtool.options.shared import (
-    DATA,
-    HTML,
-    JUNIT,
-    MARKDOWN,
-    REPORT_FILES,
-    REQUIRE_PROVIDER,
-    SARIF,
-    SEED,
-    WRITTEN,
-    Runtime,
-    Shown,
-)
+from onnxtool.options import shared
+from onnxtool.options.option import input_option, option, output_option, proof_option, speed_option
+from onnxtool.options.shared import Runtime, Shown
 
 FailOn = Literal["error", "warning", "note"]
 
@@ -31,45 +20,37 @@ class CheckCommand(Runtime, Shown):
     models: tuple[str, ...] = option(
         (), "Files, folders or patterns such as 'models/*.onnx'.", argument=True, metavar="MODEL..."
     )
-    data: Path | None = DATA()
-    select: tuple[str, ...] = option(
+    data: Path | None = shared.DATA()
+    select: tuple[str, ...] = input_option(
         (),
         "Report these findings only: OT301, OT3 or a family such as security.",
         kind="ids",
         metavar="ID[,ID...]",
         complete="findings",
-        group=INPUT,
     )
-    ignore: tuple[str, ...] = option(
-        (), "Leave these findings out.", kind="ids", metavar="ID[,ID...]", complete="findings", group=INPUT
+    ignore: tuple[str, ...] = input_option(
+        (), "Leave these findings out.", kind="ids", metavar="ID[,ID...]", complete="findings"
     )
-    fail_on: FailOn = option("error", "Exit 1 from this severity on.", choices=FailOn, group=PROOF)
-    explain: tuple[str, ...] = option(
+    fail_on: FailOn = proof_option("error", "Exit 1 from this severity on.", choices=FailOn)
+    explain: tuple[str, ...] = input_option(
         (),
         "Say what a finding means ('all' for every one), and end.",
         kind="ids",
         metavar="ID",
         complete="findings",
         step=False,
-        group=INPUT,
     )
-    fix: bool = option(
-        False, "Apply what onnxtool optimize can mend, verified, and check the result.", step=False, group=OUTPUT
+    fix: bool = output_option(
+        False, "Apply what onnxtool optimize can mend, verified, and check the result.", step=False
     )
-    output: Path | None = WRITTEN(default=None, help="Where --fix writes; over MODEL unless given.")
-    jobs: int = option(
-        1,
-        "How many models to check at a time, when there are several.",
-        "--jobs",
-        "-j",
-        low=1,
-        step=False,
-        group=SPEED,
+    output: Path | None = shared.WRITTEN(default=None, help="Where --fix writes; over MODEL unless given.")
+    jobs: int = speed_option(
+        1, "How many models to check at a time, when there are several.", "--jobs", "-j", low=1, step=False
     )
-    seed: int = SEED()
-    require_provider: bool = REQUIRE_PROVIDER()
-    report_files: tuple[str, ...] = REPORT_FILES()
-    junit: Path | None = JUNIT()
-    sarif: Path | None = SARIF()
-    markdown: Path | None = MARKDOWN()
-    html: Path | None = HTML()
+    seed: int = shared.SEED()
+    require_provider: bool = shared.REQUIRE_PROVIDER()
+    report_files: tuple[str, ...] = shared.REPORT_FILES()
+    junit: Path | None = shared.JUNIT()
+    sarif: Path | None = shared.SARIF()
+    markdown: Path | None = shared.MARKDOWN()
+    html: Path | None = shared.HTML()

@@ -7,29 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from onnxtool.options.option import INPUT, OUTPUT, PROOF, SELDOM, option
-from onnxtool.options.shared import (
-    ATOL,
-    CUSTOM_OPS,
-    EFFORT,
-    EP_LIBRARY,
-    FACTORY,
-    FACTORY_ARG,
-    INPUT_DTYPE,
-    INPUT_SHAPE,
-    KEEP_COUNTEREXAMPLE,
-    PROVIDER,
-    PYTHON_PATH,
-    RTOL,
-    SEED,
-    STRICT,
-    TRUST,
-    VERBOSE,
-    WRITTEN,
-    Dim,
-    Effort,
-    Shown,
-)
+from onnxtool.options import shared
+from onnxtool.options.option import input_option, option, output_option, proof_option, seldom_option
+from onnxtool.options.shared import Dim, Effort, Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,100 +52,76 @@ class ConvertOptions:
         keep_counterexample: .npz file for an input that shows a difference.
     """
 
-    factory: str | None = FACTORY(of_source=True)
-    factory_args: Mapping[str, Any] = FACTORY_ARG(of_source=True)
-    python_path: tuple[Path, ...] = PYTHON_PATH(of_source=True)
-    trust: bool = TRUST(of_source=True)
-    input_shapes: Mapping[str, tuple[Dim, ...]] = INPUT_SHAPE(default={}, kind="shapes by name", of_source=True)
-    input_dtypes: Mapping[str, np.dtype | str] = INPUT_DTYPE(of_source=True)
-    sample: Mapping[str, np.ndarray] | None = option(
+    factory: str | None = shared.FACTORY(of_source=True)
+    factory_args: Mapping[str, Any] = shared.FACTORY_ARG(of_source=True)
+    python_path: tuple[Path, ...] = shared.PYTHON_PATH(of_source=True)
+    trust: bool = shared.TRUST(of_source=True)
+    input_shapes: Mapping[str, tuple[Dim, ...]] = shared.INPUT_SHAPE(default={}, kind="shapes by name", of_source=True)
+    input_dtypes: Mapping[str, np.dtype | str] = shared.INPUT_DTYPE(of_source=True)
+    sample: Mapping[str, np.ndarray] | None = input_option(
         None,
         "Real inputs to verify on, in place of random ones; they give shapes and dtypes too.",
         kind="arrays",
         metavar="FILE.npz",
         role="data",
         of_source=True,
-        group=INPUT,
     )
-    input_names: tuple[str, ...] = option(
-        (), "Names for the inputs.", kind="names", metavar="A,B,...", of_source=True, group=OUTPUT
+    input_names: tuple[str, ...] = output_option(
+        (), "Names for the inputs.", kind="names", metavar="A,B,...", of_source=True
     )
-    output_names: tuple[str, ...] = option(
-        (), "Names for the outputs.", kind="names", metavar="A,B,...", of_source=True, group=OUTPUT
+    output_names: tuple[str, ...] = output_option(
+        (), "Names for the outputs.", kind="names", metavar="A,B,...", of_source=True
     )
-    opset: int | None = option(
-        None, "Opset to write; the newest that the runtime fully has unless given.", group=OUTPUT
+    opset: int | None = output_option(None, "Opset to write; the newest that the runtime fully has unless given.")
+    effort: Effort = shared.EFFORT()
+    strict: bool = shared.STRICT()
+    keep_counterexample: Path | None = shared.KEEP_COUNTEREXAMPLE()
+    seed: int = shared.SEED()
+    verbose: int = shared.VERBOSE()
+    custom_op_libraries: tuple[Path, ...] = shared.CUSTOM_OPS(of_source=True, place=0)
+    exporter: Exporter = seldom_option(
+        "auto", "auto, dynamo or torchscript.", kind="text", choices=Exporter, complete="exporters"
     )
-    effort: Effort = EFFORT()
-    strict: bool = STRICT()
-    keep_counterexample: Path | None = KEEP_COUNTEREXAMPLE()
-    seed: int = SEED()
-    verbose: int = VERBOSE()
-    custom_op_libraries: tuple[Path, ...] = CUSTOM_OPS(of_source=True, place=0)
-    exporter: Exporter = option(
-        "auto", "auto, dynamo or torchscript.", kind="text", choices=Exporter, complete="exporters", group=SELDOM
-    )
-    keep_metadata: bool = option(False, "Keep torch's stack traces in the file.", group=SELDOM)
+    keep_metadata: bool = seldom_option(False, "Keep torch's stack traces in the file.")
     task: str | None = option(None, "Hugging Face: what the model is for.")
     adapter: str | None = None
-    signature: str | None = option(None, "SavedModel: which one.", group=SELDOM, place=2)
-    frozen_inputs: tuple[str, ...] = option(
-        (), "Frozen graph: its inputs.", "--inputs", kind="names", metavar="A,B,...", group=SELDOM, place=2
+    signature: str | None = seldom_option(None, "SavedModel: which one.", place=2)
+    frozen_inputs: tuple[str, ...] = seldom_option(
+        (), "Frozen graph: its inputs.", "--inputs", kind="names", metavar="A,B,...", place=2
     )
-    frozen_outputs: tuple[str, ...] = option(
-        (), "Frozen graph: its outputs.", "--outputs", kind="names", metavar="A,B,...", group=SELDOM, place=2
+    frozen_outputs: tuple[str, ...] = seldom_option(
+        (), "Frozen graph: its outputs.", "--outputs", kind="names", metavar="A,B,...", place=2
     )
-    layout: Layout | None = option(
-        None,
-        "nchw turns image inputs channels-first.",
-        kind="text",
-        choices=Layout,
-        complete="layouts",
-        group=OUTPUT,
-        place=2,
+    layout: Layout | None = output_option(
+        None, "nchw turns image inputs channels-first.", kind="text", choices=Layout, complete="layouts", place=2
     )
-    zipmap: bool = option(False, "Probabilities as a map, not a tensor.", "--zipmap/--no-zipmap", group=SELDOM, place=2)
-    float64: bool = option(False, "Keep doubles where the runtime can.", group=SELDOM, place=2)
+    zipmap: bool = seldom_option(False, "Probabilities as a map, not a tensor.", "--zipmap/--no-zipmap", place=2)
+    float64: bool = seldom_option(False, "Keep doubles where the runtime can.", place=2)
 
 
 @dataclass(frozen=True)
 class ConvertCommand(ConvertOptions, Shown):
     """What the command takes besides."""
 
-    provider: tuple[str, ...] = PROVIDER(step=False)
-    ep_library: tuple[str, ...] = EP_LIBRARY(step=False)
-    output: Path = WRITTEN(place=-1)
+    provider: tuple[str, ...] = shared.PROVIDER(step=False)
+    ep_library: tuple[str, ...] = shared.EP_LIBRARY(step=False)
+    output: Path = shared.WRITTEN(place=-1)
     source: Path | None = option(
         None, "The model: a file or folder. None with --factory alone.", argument=True, metavar="SOURCE"
     )
-    rtol: float = RTOL(place=-1)
-    atol: float = ATOL(place=-1)
-    verify_result: bool = option(
-        True, "Write without comparing; the file's metadata says so.", "--no-verify", group=PROOF
+    rtol: float = shared.RTOL(place=-1)
+    atol: float = shared.ATOL(place=-1)
+    verify_result: bool = proof_option(True, "Write without comparing; the file's metadata says so.", "--no-verify")
+    keep_failed: Path | None = proof_option(None, "Keep a file that fails the comparison.", metavar="FILE", step=False)
+    reproducible: bool = output_option(
+        False, "The same bytes from run to run: no measured values in the metadata.", step=False, place=1
     )
-    keep_failed: Path | None = option(
-        None, "Keep a file that fails the comparison.", metavar="FILE", step=False, group=PROOF
-    )
-    reproducible: bool = option(
-        False, "The same bytes from run to run: no measured values in the metadata.", step=False, group=OUTPUT, place=1
-    )
-    lora: Path | None = option(
-        None,
-        "Language model: merge the LoRA adapter in this folder.",
-        "--adapter",
-        metavar="DIR",
-        step=False,
-        group=SELDOM,
-        place=1,
+    lora: Path | None = seldom_option(
+        None, "Language model: merge the LoRA adapter in this folder.", "--adapter", metavar="DIR", step=False, place=1
     )
     separate_adapter: bool = option(
         False, "Keep the LoRA weights of --adapter apart, as a file for run --adapter.", step=False
     )
-    eval_text: Path | None = option(
-        None,
-        "Language model: measure the perplexity on this text.",
-        "--eval",
-        metavar="FILE.txt",
-        step=False,
-        group=PROOF,
+    eval_text: Path | None = proof_option(
+        None, "Language model: measure the perplexity on this text.", "--eval", metavar="FILE.txt", step=False
     )

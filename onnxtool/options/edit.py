@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxtool.options.option import GENERAL, INPUT, OUTPUT, PROOF, option
-from onnxtool.options.shared import SEED, WRITTEN, Runtime, Shown, Tolerances
+from onnxtool.options import shared
+from onnxtool.options.option import GENERAL, OUTPUT, input_option, option, proof_option
+from onnxtool.options.shared import Runtime, Shown, Tolerances
 
 Texts = tuple[str, ...]
 
@@ -27,7 +28,7 @@ class EditCommand(Tolerances, Runtime, Shown):
 
     operations: tuple[tuple[str, str], ...] = ()
     model: Path | None = option(None, "The .onnx file.", argument=True, metavar="MODEL")
-    output: Path | None = WRITTEN(default=None)
+    output: Path | None = shared.WRITTEN(default=None)
     set_shape: Texts = _operation(
         "NAME:DIMS", "Set an input's dims: a number fixes one, a word (batch) makes it dynamic."
     )
@@ -77,17 +78,16 @@ class EditCommand(Tolerances, Runtime, Shown):
     operation: Texts = _operation("NAME=VALUE", "An operation that another package has added.")
     list_operations: bool = option(False, "Describe every operation, and exit.", step=False)
     dry_run: bool = option(False, "Write nothing; show what would change, as diff does.", step=False)
-    verify: bool = option(True, "Leave the proofs out.", "--no-verify", group=PROOF, place=-1)
-    reference: Path | None = option(
+    verify: bool = proof_option(True, "Leave the proofs out.", "--no-verify", place=-1)
+    reference: Path | None = input_option(
         None,
         "A model with the same weights that is right at every size, ONNX or a framework's file; dims that become "
         "dynamic are proven against it.",
         "--source",
         metavar="FILE",
         role="file",
-        group=INPUT,
     )
-    pictures: tuple[Path, ...] = option(
-        (), "Picture that --pre is proven on. Repeatable.", "--data", metavar="PICTURE", role="files", group=INPUT
+    pictures: tuple[Path, ...] = input_option(
+        (), "Picture that --pre is proven on. Repeatable.", "--data", metavar="PICTURE", role="files"
     )
-    seed: int = SEED()
+    seed: int = shared.SEED()

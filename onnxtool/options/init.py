@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from onnxtool.options.option import OUTPUT, option
+from onnxtool.options.option import option, output_option
 from onnxtool.options.shared import Shown
 
 
@@ -14,7 +14,5 @@ class InitCommand(Shown):
     """What `init` takes."""
 
     sources: tuple[Path, ...] = option(MISSING, "Model files and folders.", argument=True, metavar="SOURCE...")
-    output: Path = option(
-        Path("onnxtool.toml"), "The file to write.", "--output", "-o", metavar="FILE.toml", group=OUTPUT
-    )
+    output: Path = output_option(Path("onnxtool.toml"), "The file to write.", "--output", "-o", metavar="FILE.toml")
     force: bool = option(False, "Replace a file that is there.")

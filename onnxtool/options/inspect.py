@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxtool.options.option import OUTPUT, option
-from onnxtool.options.shared import DATA, INPUT_SHAPE, MODEL, REQUIRE_PROVIDER, Runtime, Shown
+from onnxtool.options import shared
+from onnxtool.options.option import output_option
+from onnxtool.options.shared import Runtime, Shown
 
 
 @dataclass(frozen=True)
 class InspectCommand(Runtime, Shown):
     """What `inspect` takes."""
 
-    model: Path = MODEL()
-    input_shapes: tuple[str, ...] = INPUT_SHAPE()
-    nodes: bool = option(False, "List all nodes.", group=OUTPUT)
-    largest: int = option(5, "How many of the largest tensors to list.", low=0, group=OUTPUT)
-    sbom: Path | None = option(None, "Write a bill of materials (CycloneDX 1.6).", metavar="FILE.json", group=OUTPUT)
-    placement: bool = option(False, "Run the model and show which provider runs which node, and why.", group=OUTPUT)
-    data: Path | None = DATA()
-    require_provider: bool = REQUIRE_PROVIDER()
+    model: Path = shared.MODEL()
+    input_shapes: tuple[str, ...] = shared.INPUT_SHAPE()
+    nodes: bool = output_option(False, "List all nodes.")
+    largest: int = output_option(5, "How many of the largest tensors to list.", low=0)
+    sbom: Path | None = output_option(None, "Write a bill of materials (CycloneDX 1.6).", metavar="FILE.json")
+    placement: bool = output_option(False, "Run the model and show which provider runs which node, and why.")
+    data: Path | None = shared.DATA()
+    require_provider: bool = shared.REQUIRE_PROVIDER()

@@ -9,22 +9,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxtool.options.option import PROOF, SELDOM, SPEED, option
-from onnxtool.options.shared import (
-    DATA,
-    HTML,
-    INPUT_SHAPE,
-    REPORT_FILES,
-    SEED,
-    STRICT,
-    TARGETS,
-    THREADS,
-    WRITTEN,
-    Dim,
-    Runtime,
-    Shown,
-    Tolerances,
-)
+from onnxtool.options import shared
+from onnxtool.options.option import option, proof_option, seldom_option, speed_option
+from onnxtool.options.shared import TARGETS, Dim, Runtime, Shown, Tolerances
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,55 +61,49 @@ class OptimizeOptions(Tolerances):
         verify: compare; without it the result is written unchecked.
         bench: measure the latency ratio, and at level all which fusions pay; without it all of them stay.
         strict: a pass that had to be dropped makes the report's verdict bad.
-        target: choose the fusions of level all for this kind of processor, by a table (see `runtime.cpu.TARGETS`),
+        target: choose the fusions of level all for this kind of processor, by a table (see `options.shared.TARGETS`),
             instead of by timing them on this machine.
         compiled: another file to write: the result as the provider has compiled it (EPContext).
     """
 
-    level: Level | str = option(
+    level: Level | str = speed_option(
         Level.EXTENDED,
         "basic changes nothing that is computed; extended may round floats differently, with standard operators only; "
         "all also uses the runtime's own fused operators.",
         kind="text",
         metavar="basic|extended|all",
         complete="levels",
-        group=SPEED,
     )
-    passes: Collection[str] = option(
-        (), "Run just this pass. Repeatable.", "--pass", kind="texts", metavar="NAME", complete="passes", group=SELDOM
+    passes: Collection[str] = seldom_option(
+        (), "Run just this pass. Repeatable.", "--pass", metavar="NAME", complete="passes"
     )
-    skip: Collection[str] = option(
-        (), "Leave this pass out. Repeatable.", kind="texts", metavar="NAME", complete="passes", group=SELDOM
-    )
-    input_shapes: Mapping[str | None, tuple[Dim, ...]] | None = INPUT_SHAPE(default=None, kind="shapes")
-    freeze_initializers: bool = option(False, "Turn inputs that have a default into constants.", group=SELDOM)
-    max_folded_bytes: int | None = option(
+    skip: Collection[str] = seldom_option((), "Leave this pass out. Repeatable.", metavar="NAME", complete="passes")
+    input_shapes: Mapping[str | None, tuple[Dim, ...]] | None = shared.INPUT_SHAPE(default=None, kind="shapes")
+    freeze_initializers: bool = seldom_option(False, "Turn inputs that have a default into constants.")
+    max_folded_bytes: int | None = seldom_option(
         None,
         "A folded constant may be larger than what it replaces by this much, such as 64MB. Without it, folding never "
         "makes the file larger.",
         "--max-folded-size",
         kind="size",
         metavar="SIZE",
-        group=SELDOM,
     )
     opset: int | None = None
-    data: PathLike | Mapping[str, np.ndarray] | None = DATA()
-    seed: int = SEED(place=2)
-    target: str | None = option(
+    data: PathLike | Mapping[str, np.ndarray] | None = shared.DATA()
+    seed: int = shared.SEED(place=2)
+    target: str | None = speed_option(
         None,
         "Choose the fusions of level all for another kind of processor, by a table, instead of by timing them here.",
         metavar="|".join(TARGETS),
         complete="targets",
-        group=SPEED,
     )
-    strict: bool = STRICT(help="Exit 1 when a pass had to be left out because it was wrong.")
-    verify: bool = option(True, "Do not compare the result with the source.", "--no-verify", group=PROOF)
-    bench: bool = option(True, "Do not measure the latency.", "--no-bench", group=SPEED)
+    strict: bool = shared.STRICT(help="Exit 1 when a pass had to be left out because it was wrong.")
+    verify: bool = proof_option(True, "Do not compare the result with the source.", "--no-verify")
+    bench: bool = speed_option(True, "Do not measure the latency.", "--no-bench")
     compiled: PathLike | None = option(
         None,
         "Also write what --provider compiles of the result (EPContext): it loads faster, there alone.",
         "--compile",
-        kind="path",
         metavar="FILE.onnx",
         step=False,
         place=1,
@@ -134,14 +115,12 @@ class OptimizeCommand(OptimizeOptions, Runtime, Shown):
     """What the command takes besides."""
 
     model: Path | None = option(None, "The .onnx file.", argument=True, metavar="MODEL")
-    output: Path | None = WRITTEN(default=None)
+    output: Path | None = shared.WRITTEN(default=None)
     list_passes: bool = option(False, "Describe every pass, and exit.", step=False)
     upgrade_opset: int | None = option(None, "Lift the operator set to N first.", metavar="N", low=7)
-    downgrade_opset: int | None = option(
-        None, "Lower the operator set to N first.", metavar="N", low=7, group=SELDOM, place=1
-    )
-    threads: int | None = THREADS(
+    downgrade_opset: int | None = seldom_option(None, "Lower the operator set to N first.", metavar="N", low=7, place=1)
+    threads: int | None = shared.THREADS(
         help="Threads of the runtime. Unless given, one where latency is measured, all cores elsewhere."
     )
-    report_files: tuple[str, ...] = REPORT_FILES()
-    html: Path | None = HTML()
+    report_files: tuple[str, ...] = shared.REPORT_FILES()
+    html: Path | None = shared.HTML()

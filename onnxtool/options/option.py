@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ _PLAIN: Mapping[str, Kind] = {
     "int": "integer",
     "float": "number",
     "str": "text",
-    "Path": "path",
+    **dict.fromkeys(("Path", "PathLike", "str | os.PathLike[str]"), "path"),
     "tuple[float, ...]": "numbers",
-    "tuple[str, ...]": "texts",
+    **dict.fromkeys(("tuple[str, ...]", "Sequence[str]", "Collection[str]"), "texts"),
     "tuple[Path, ...]": "paths",
 }
 
@@ -138,6 +139,11 @@ def option(default: Any, text: str, *flags: str, choices: Any = (), **traits: An
     choices = choices if isinstance(choices, tuple) else get_args(choices)
     kind = "choice" if choices else None
     return Option(text, default, flags, choices=choices, **({"kind": kind} | traits)).field()
+
+
+input_option, output_option = partial(option, group=INPUT), partial(option, group=OUTPUT)
+proof_option, speed_option = partial(option, group=PROOF), partial(option, group=SPEED)
+seldom_option = partial(option, group=SELDOM)
 
 
 def shared(default: Any, text: str, *flags: str, **traits: Any) -> Callable[..., Any]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from onnxtool.options.option import OUTPUT, option
-from onnxtool.options.shared import DATA, MODEL, SEED, Shown, Tolerances
+from onnxtool.options import shared
+from onnxtool.options.option import option, output_option
+from onnxtool.options.shared import Shown, Tolerances
 
 
 @dataclass(frozen=True)
 class PackageCommand(Tolerances, Shown):
     """What `package` takes."""
 
-    model: Path = MODEL()
-    output: Path = option(MISSING, "Folder to write.", "--output", "-o", metavar="DIR", group=OUTPUT)
+    model: Path = shared.MODEL()
+    output: Path = output_option(MISSING, "Folder to write.", "--output", "-o", metavar="DIR")
     kinds: tuple[str, ...] = option(
         MISSING,
         "fastapi, kserve, triton, mlflow, azureml, web, ort or cpp. Repeatable: each is a folder in DIR.",
@@ -22,7 +23,7 @@ class PackageCommand(Tolerances, Shown):
         metavar="KIND",
     )
     name: str | None = option(None, "Name of the model in the package.")
-    data: Path | None = DATA()
+    data: Path | None = shared.DATA()
     runtime_folder: Path | None = option(
         None, "web: the npm package onnxruntime-web, or node_modules with it.", metavar="DIR"
     )
@@ -30,4 +31,4 @@ class PackageCommand(Tolerances, Shown):
     fresh: bool = option(
         False, "Prove servers in a fresh environment; pip installs their requirements.", "--fresh-venv"
     )
-    seed: int = SEED()
+    seed: int = shared.SEED()

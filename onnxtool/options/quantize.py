@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from onnxtool.options import shared
 from onnxtool.options.images import ImageOptions
-from onnxtool.options.option import INPUT, PROOF, REPORTS, SELDOM, SPEED, option
-from onnxtool.options.shared import (
-    DEFAULT_THREADS,
-    IMAGES,
-    MODEL,
-    REPORT_FILES,
-    TARGETS,
-    WRITTEN,
-    Providers,
-    Shown,
+from onnxtool.options.option import (
+    REPORTS,
+    input_option,
+    option,
+    proof_option,
+    seldom_option,
+    speed_option,
 )
+from onnxtool.options.shared import DEFAULT_THREADS, TARGETS, Providers, Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,7 +81,7 @@ class QuantizeOptions:
         keep_io: float16: inputs and outputs stay float32.
         block_size: int8 and int4: weights that share a scale.
         symmetric: int8 and int4: no zero points.
-        target: auto: another machine's traits (one of `runtime.cpu.TARGETS`, or a file of `doctor --measure`), to
+        target: auto: another machine's traits (one of `options.shared.TARGETS`, or a file of `doctor --measure`), to
             choose without timing. auto, static: "tensorrt", to write the form that TensorRT takes.
         fuse: what stays float becomes the runtime's own fused operators (com.microsoft): "attention" (with rotary
             embeddings and SiLU), or "all" (additions with the normalization behind them too); auto tries both.
@@ -105,27 +104,25 @@ class QuantizeOptions:
         limits: auto: what the result has to keep besides the budget; then it need not be faster than float.
     """
 
-    mode: Mode = option(
+    mode: Mode = speed_option(
         "auto",
         "auto: the fastest recipe on this machine that keeps the accuracy budget, found by measuring. static: "
         "calibrated ranges, integer Conv, Gemm and MatMul (needs --data). dynamic: MatMul and Gemm, ranges taken at "
         "run time. float16: half the size. int8, int4: weights of MatMul and Gemm in blocks, activations float.",
         choices=Mode,
         bundle="too",
-        group=SPEED,
     )
-    data: Any = option(
+    data: Any = input_option(
         None,
         "Calibration samples: .npz or .npy (samples along the first dim), a folder of .npy or .npz files (one sample "
         "each), a folder of pictures (see --image), .csv, or file.py:GENERATOR.",
         kind="text",
         metavar="PATH",
         role="data",
-        group=INPUT,
     )
-    images: ImageOptions | str = IMAGES(needs=("data", "eval_data"))
-    samples: int | None = option(None, "Use at most this many samples.", low=1, needs=("data",), group=INPUT)
-    eval_data: Any = option(
+    images: ImageOptions | str = shared.IMAGES(needs=("data", "eval_data"))
+    samples: int | None = input_option(None, "Use at most this many samples.", low=1, needs=("data",))
+    eval_data: Any = proof_option(
         None,
         "Labelled samples (.npz), to measure accuracy on.",
         "--eval",
@@ -133,19 +130,17 @@ class QuantizeOptions:
         metavar="PATH",
         role="data",
         bundle="too",
-        group=PROOF,
     )
-    labels: str | np.ndarray | None = option(
-        None, "The labels' array in the --eval file.", kind="text", metavar="NAME", group=PROOF
+    labels: str | np.ndarray | None = proof_option(
+        None, "The labels' array in the --eval file.", kind="text", metavar="NAME"
     )
-    metric: Any = option(
+    metric: Any = proof_option(
         "accuracy",
         "accuracy, f1, auc, r2, perplexity, cer, wer, miou, map, retrieval, or file.py:FUNCTION of (outputs, labels).",
         kind="text",
         complete="metrics",
         role="code",
         needs=("eval_data",),
-        group=PROOF,
     )
     steps: int | None = option(
         None,
@@ -157,7 +152,6 @@ class QuantizeOptions:
         (),
         "With --steps: an output and the input that takes its value next. Repeatable; names tell otherwise.",
         "--state",
-        kind="texts",
         metavar="OUTPUT:INPUT",
         needs=("steps",),
     )
@@ -165,104 +159,79 @@ class QuantizeOptions:
         (),
         "What an output is for: logits, embedding, boxes, mask, values or linear. Repeatable.",
         "--output-kind",
-        kind="texts",
         metavar="NAME:KIND",
         complete="output_names",
     )
-    max_drop: float | None = option(
+    max_drop: float | None = proof_option(
         None,
         "Accuracy that may be lost: 0.01 or 1% is one point. A result that loses more is not written (exit 1). "
         "Default: 0.01 in auto; in other modes a loss of more than that is a warning.",
         kind="share",
         metavar="SHARE",
-        group=PROOF,
     )
-    time_limit: float = option(
-        100.0, "auto: seconds to search for (a bundle: 300).", low=1.0, modes=("auto",), bundle="too", group=SPEED
+    time_limit: float = speed_option(
+        100.0, "auto: seconds to search for (a bundle: 300).", low=1.0, modes=("auto",), bundle="too"
     )
-    smallest: bool = option(
-        False,
-        "auto: when nothing beats float, write the smallest within the budget.",
-        modes=("auto",),
-        group=SPEED,
+    smallest: bool = speed_option(
+        False, "auto: when nothing beats float, write the smallest within the budget.", modes=("auto",)
     )
-    target: str | None = option(
+    target: str | None = speed_option(
         None,
         f"auto: choose for another machine without timing: {', '.join(TARGETS)}, or by the table that doctor --measure "
         "wrote there. tensorrt (static too): in the form that TensorRT takes.",
         metavar="NAME|FILE.json",
         complete="quantize_targets",
         modes=_CALIBRATED,
-        group=SPEED,
     )
-    recipe_file: str | os.PathLike[str] | None = option(
+    recipe_file: str | os.PathLike[str] | None = seldom_option(
         None,
         "Replay the recipe in this file (same bytes, no data needed); when there is no such file, save the recipe to "
         "it.",
         "--recipe",
-        kind="path",
         metavar="FILE.json",
         role="file",
-        group=SELDOM,
     )
-    per_channel: bool = option(
-        True,
-        "One weight scale per output channel, or one in all.",
-        "--per-channel/--per-tensor",
-        modes=_INTEGER,
-        group=SELDOM,
+    per_channel: bool = seldom_option(
+        True, "One weight scale per output channel, or one in all.", "--per-channel/--per-tensor", modes=_INTEGER
     )
-    activations: ActivationType = option(
-        "u8", "Integer type of activations.", choices=ActivationType, modes=_CALIBRATED, group=SELDOM
+    activations: ActivationType = seldom_option(
+        "u8", "Integer type of activations.", choices=ActivationType, modes=_CALIBRATED
     )
-    weights: WeightType = option("s8", "Integer type of weights.", choices=WeightType, modes=_INTEGER, group=SELDOM)
-    method: str = option(
+    weights: WeightType = seldom_option("s8", "Integer type of weights.", choices=WeightType, modes=_INTEGER)
+    method: str = seldom_option(
         "minmax",
         "How static ranges are read off the observed values: minmax, percentile, mse, entropy.",
         metavar="NAME",
         complete="range_estimators",
         modes=_CALIBRATED,
-        group=SELDOM,
     )
-    coverage: float = option(
-        0.9999, "Share of values that --method percentile keeps.", "--percentile", modes=_CALIBRATED, group=SELDOM
+    coverage: float = seldom_option(
+        0.9999, "Share of values that --method percentile keeps.", "--percentile", modes=_CALIBRATED
     )
-    op_types: Collection[str] = option(
+    op_types: Collection[str] = seldom_option(
         (),
         "Quantize only this of Conv, Gemm, MatMul (dynamic: LSTM too). Repeatable.",
         "--op",
-        kind="texts",
         metavar="TYPE",
         complete="quantized_operators",
         modes=_INTEGER + _BLOCKS,
-        group=SELDOM,
     )
-    exclude: Collection[str] = option(
+    exclude: Collection[str] = seldom_option(
         (),
         "Keep this node float: its name, or a glob of node names or output tensors. Repeatable.",
-        kind="texts",
         metavar="NODE_OR_GLOB",
         complete="node_names",
         modes=_INTEGER + _BLOCKS,
-        group=SELDOM,
     )
-    keep_io: bool = option(False, "float16: inputs and outputs stay float32.", modes=("float16",), group=SELDOM)
-    block_size: int = option(32, "int8, int4: weights that share a scale.", modes=_BLOCKS, group=SELDOM)
-    symmetric: bool = option(
-        True,
-        "int8, int4: without or with a zero point for each block.",
-        "--symmetric/--asymmetric",
-        modes=_BLOCKS,
-        group=SELDOM,
+    keep_io: bool = seldom_option(False, "float16: inputs and outputs stay float32.", modes=("float16",))
+    block_size: int = seldom_option(32, "int8, int4: weights that share a scale.", modes=_BLOCKS)
+    symmetric: bool = seldom_option(
+        True, "int8, int4: without or with a zero point for each block.", "--symmetric/--asymmetric", modes=_BLOCKS
     )
-    search_scale: bool = option(
-        True,
-        "int4: scales from each block's extreme, without the search for less error.",
-        "--rtn",
-        modes=_BLOCKS,
-        group=SELDOM,
+    search_scale: bool = seldom_option(
+        True, "int4: scales from each block's extreme, without the search for less error.", "--rtn", modes=_BLOCKS
     )
-    smooth: float = option(
+    smooth: float = seldom_option(
         0.0,
         "static, dynamic: move this share of the activations' outliers into the weights of linear layers "
         "(SmoothQuant); 0.5 is usual. Needs --data. auto tries it by itself where accuracy is short.",
@@ -270,45 +239,39 @@ class QuantizeOptions:
         low=0.0,
         high=0.99,
         modes=_INTEGER,
-        group=SELDOM,
     )
-    equalize: bool = option(
+    equalize: bool = seldom_option(
         False,
         "static: give the channels of neighbouring convolutions like ranges. auto tries it by itself.",
         modes=_INTEGER,
-        group=SELDOM,
     )
-    bias_correction: bool = option(
+    bias_correction: bool = seldom_option(
         False,
         "static, dynamic: take the mean error of rounded weights out of the biases. Needs --data. auto tries it by "
         "itself.",
         modes=_INTEGER,
-        group=SELDOM,
     )
-    compact: int = option(
+    compact: int = seldom_option(
         0,
         "Store the weights of nodes that stay float (embeddings, recurrent layers, ...) in 8 or 16 bits: a quarter or "
         "half of the size, the same speed. auto does so where the budget allows it.",
         metavar="BITS",
         shown="",
         modes=_INTEGER + _BLOCKS,
-        group=SELDOM,
     )
-    attention: bool = option(
+    attention: bool = seldom_option(
         False,
         "static: quantize the products of two activations in attention too. auto tries it by itself.",
         modes=_CALIBRATED,
-        group=SELDOM,
     )
-    fuse: Fusions = option(
+    fuse: Fusions = seldom_option(
         "",
         "Write what stays float as the runtime's own fused operators: attention (with rotary embeddings and SiLU), or "
         "all (additions with the normalization behind them too). auto tries both by itself.",
         choices=("attention", "all"),
         modes=_INTEGER + _BLOCKS,
-        group=SELDOM,
     )
-    threads: int = option(DEFAULT_THREADS, "Threads while measuring latency.", low=1, bundle="too", group=SPEED)
+    threads: int = speed_option(DEFAULT_THREADS, "Threads while measuring latency.", low=1, bundle="too")
     limits: ResultLimits | None = None
 
 
@@ -316,9 +279,9 @@ class QuantizeOptions:
 class QuantizeCommand(QuantizeOptions, Providers, Shown):
     """What the command takes besides."""
 
-    model: Path = MODEL()
-    output: Path = WRITTEN(bundle="too")
-    max_perplexity: float = option(
+    model: Path = shared.MODEL()
+    output: Path = shared.WRITTEN(bundle="too")
+    max_perplexity: float = proof_option(
         0.01,
         "Bundle: by how much its perplexity may rise.",
         kind="percentage",
@@ -326,18 +289,11 @@ class QuantizeCommand(QuantizeOptions, Providers, Shown):
         shown="1%",
         step=False,
         bundle="only",
-        group=PROOF,
     )
-    max_size: int | None = option(
-        None,
-        "Bundle: the largest model, such as 90MB.",
-        kind="size",
-        metavar="SIZE",
-        step=False,
-        bundle="only",
-        group=PROOF,
+    max_size: int | None = proof_option(
+        None, "Bundle: the largest model, such as 90MB.", kind="size", metavar="SIZE", step=False, bundle="only"
     )
     html: Path | None = option(
         None, "Write what was tried as a page with a plot.", metavar="FILE.html", group=REPORTS, place=89
     )
-    report_files: tuple[str, ...] = REPORT_FILES()
+    report_files: tuple[str, ...] = shared.REPORT_FILES()

@@ -31,13 +31,7 @@ class ServeLimits:
     """
 
     request_bytes: int = option(
-        64 << 20,
-        "Largest request, such as 64MB.",
-        "--max-request",
-        kind="size",
-        metavar="SIZE",
-        shown="64MB",
-        place=3,
+        64 << 20, "Largest request, such as 64MB.", "--max-request", kind="size", metavar="SIZE", shown="64MB", place=3
     )
     json_bytes: int = 16 << 20
     buffered_bytes: int = 1 << 30

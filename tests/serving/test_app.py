@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from onnxtool.serving.options import ServeOptions
+from onnxtool.options.serve import ServeOptions
 
 from onnxtool.serving.app import Answer, App, Request, State
 from onnxtool.serving.logs import Log
