@@ -1,6 +1,6 @@
 """What the shell offers for the value of an option, after the words that stand on the line already.
 
-Each function is imported with its command, so that what it needs is imported when it is asked.
+An option names its function, which imports what it needs when it is asked.
 """
 
 from __future__ import annotations

@@ -12,9 +12,7 @@ from typing import Annotated, Any, Union
 import typer
 from typer.core import TyperCommand
 
-from onnxtool.cli import completion
 from onnxtool.cli.output import Output
-from onnxtool.cli.unused_options import typed
 from onnxtool.options.option import Kind, Option, options_of
 
 # What Typer hands over for each kind; every other one is a text that is read further.
@@ -93,8 +91,31 @@ def _typer_info(option: Option) -> Any:
     if option.kind in ("integer", "number"):
         traits |= {"min": option.low, "max": option.high}
     if option.complete:
-        traits["autocompletion"] = getattr(completion, option.complete)
+        traits["autocompletion"] = _completing(option.complete)
     return typer.Option(*option.flags, count=option.kind == "count", **traits)
+
+
+def _completing(name: str) -> Callable[[str], list[str]]:
+    """The function of `completion` with this name, imported when the shell asks."""
+
+    def complete(incomplete: str) -> list[str]:
+        from onnxtool.cli import completion
+
+        found: list[str] = getattr(completion, name)(incomplete)
+        return found
+
+    return complete
+
+
+def typed(context: typer.Context, declared: Mapping[str, Option]) -> dict[str, str]:
+    """The fields whose options the user wrote on the line, and how each is called ("--keep-io")."""
+    found = {}
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name in declared and source is not None and source.name == "COMMANDLINE":
+            found[name] = name.upper() if declared[name].argument else parameter.opts[-1]
+    return found
 
 
 class OrderedCommand(TyperCommand):

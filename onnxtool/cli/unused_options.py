@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import typer
-
 from onnxtool.errors import UsageError
 from onnxtool.options.option import REPORTS, Option
 
 Declared = Mapping[str, Option]
-
-
-def typed(context: typer.Context, declared: Declared) -> dict[str, str]:
-    """The fields whose options the user wrote on the line, and how each is called ("--keep-io")."""
-    found = {}
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if name in declared and source is not None and source.name == "COMMANDLINE":
-            found[name] = name.upper() if declared[name].argument else parameter.opts[-1]
-    return found
 
 
 def reject_other_modes(mode: str, given: Mapping[str, str], declared: Declared) -> None:

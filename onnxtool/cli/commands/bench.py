@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import UsageError
-from onnxtool.words import taken_by
 
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
@@ -18,6 +17,8 @@ def command(asked: BenchCommand, out: Output) -> None:
 
     Several models take turns in one run; ratios to the first come with 95 % confidence intervals.
     """
+    from onnxtool.words import taken_by
+
     if len(asked.provider) > 1 or asked.session_settings or asked.best:
         out.emit(_settings_of_one(asked))
         return
@@ -47,7 +48,7 @@ def command(asked: BenchCommand, out: Output) -> None:
 def _settings_of_one(asked: BenchCommand) -> Report:
     """One model with several providers or settings of its session."""
     from onnxtool.benchmark.matrix import bench_matrix
-    from onnxtool.words import session_options
+    from onnxtool.words import session_options, taken_by
 
     if len(asked.models) > 1:
         raise UsageError("several --provider, --session-settings and --best take one model.")
@@ -69,7 +70,7 @@ def _settings_of_one(asked: BenchCommand) -> Report:
 def _served(asked: BenchCommand, url: str) -> Report:
     """A server, and the file that it serves."""
     from onnxtool.benchmark.load_test import bench_endpoint
-    from onnxtool.words import session_options
+    from onnxtool.words import session_options, taken_by
 
     if len(asked.models) > 2:
         raise UsageError("bench URL takes one file beside it: the one that it serves.")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxtool.words import taken_by
-
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
     from onnxtool.options.build import BuildCommand
@@ -17,6 +15,7 @@ def command(asked: BuildCommand, out: Output) -> None:
     Exit 0 when all is built and within its limits, 1 when a model failed, misses them, or (--check) is stale. One
     failing model does not stop the others.
     """
+    from onnxtool.words import taken_by
     from onnxtool.workflow.build import build, build_history
     from onnxtool.workflow.file import FILE_NAME
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxtool.words import taken_by
-
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
     from onnxtool.options.cache import CacheCommand
@@ -16,6 +14,7 @@ def command(asked: CacheCommand, out: Output) -> None:
 
     Exit 1 when verify finds something damaged; it removes that, so that the next build makes it again.
     """
+    from onnxtool.words import taken_by
     from onnxtool.workflow.cache import cache
 
     out.emit(cache(asked.action, **taken_by(cache, asked)))

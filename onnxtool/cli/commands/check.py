@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import UsageError
-from onnxtool.words import taken_by
 
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
@@ -18,6 +17,8 @@ def command(asked: CheckCommand, out: Output) -> None:
 
     Exit 0 when all is sound, 1 when there are errors, 3 when a single file cannot be read as an ONNX file.
     """
+    from onnxtool.words import taken_by
+
     if asked.explain:
         from onnxtool.lint.check import explain
 

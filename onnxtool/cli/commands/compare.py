@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxtool.errors import UsageError
-from onnxtool.words import taken_by
 
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
@@ -20,7 +19,7 @@ def command(asked: CompareCommand, out: Output) -> None:
 
     Exit 0 when every output is within tolerance, 1 when one is not.
     """
-    from onnxtool.words import session_options
+    from onnxtool.words import session_options, taken_by
 
     a, b, record, golden = asked.a, asked.b, asked.record, asked.golden
     if (b is None) == (record is None and golden is None) or (record is not None and golden is not None):
@@ -51,6 +50,7 @@ def _two(asked: CompareCommand, a: Path, b: Path, how: dict[str, Any]) -> Report
     from onnxtool.equality.compare import compare
     from onnxtool.runtime.runner import closing
     from onnxtool.runtime.urls import url_of
+    from onnxtool.words import taken_by
 
     source = source_options(asked)
     left, right = opened(a, b, source), opened(b, a, source)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import UsageError
-from onnxtool.words import taken_by
 
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
@@ -20,6 +19,8 @@ def command(asked: ConvertCommand, out: Output) -> None:
     Exit 0 when it was written, 1 when the outputs differ. A language model (a Hugging Face folder or a GGUF file)
     becomes a bundle that generates the same tokens where OUT is a folder: convert FOLDER -o BUNDLE/.
     """
+    from onnxtool.words import part_of, session_options, taken_by
+
     source, output, task = asked.source, asked.output, asked.task
     from onnxtool.generation.source import wants_bundle
 
@@ -40,7 +41,6 @@ def command(asked: ConvertCommand, out: Output) -> None:
     from onnxtool.conversion.convert import convert
     from onnxtool.generation.embedding import OUTPUT, convert_embedding_model, is_embedding_model
     from onnxtool.options.convert import ConvertOptions
-    from onnxtool.words import part_of, session_options
 
     needs_factory(asked)
     options = part_of(ConvertOptions, asked)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import UsageError
-from onnxtool.words import taken_by
 
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
@@ -19,6 +18,7 @@ def command(asked: EditCommand, out: Output) -> None:
     nothing is written (exit 1), and what cannot be done to a model is refused with the node named (exit 4).
     """
     from onnxtool.editing.edit import edit, list_operations
+    from onnxtool.words import session_options, taken_by
 
     if asked.list_operations:
         out.emit(list_operations())
@@ -27,7 +27,6 @@ def command(asked: EditCommand, out: Output) -> None:
         raise UsageError("edit needs a MODEL (or --list-operations).")
     from onnxtool.cli.sources import opened
     from onnxtool.options.convert import ConvertOptions
-    from onnxtool.words import session_options
 
     given = asked.reference
     how = {

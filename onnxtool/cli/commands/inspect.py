@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import UsageError
-from onnxtool.words import taken_by
 
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 def command(asked: InspectCommand, out: Output) -> None:
     """Show a model's anatomy: inputs, outputs, operators, parameters, compute."""
     from onnxtool.generation.bundle import is_bundle
+    from onnxtool.words import session_options, taken_by
 
     if is_bundle(asked.model):
         from onnxtool.generation.inspect import inspect_bundle
@@ -24,7 +24,6 @@ def command(asked: InspectCommand, out: Output) -> None:
         return
     if asked.placement:
         from onnxtool.runtime.providers.place import place
-        from onnxtool.words import session_options
 
         options = session_options(asked)
         out.emit(place(asked.model, data=asked.data, options=options, required=asked.require_provider))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import UsageError
-from onnxtool.words import taken_by
 
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
@@ -19,6 +18,7 @@ def command(asked: OptimizeCommand, out: Output) -> None:
     would change the outputs is left out and named; with --strict that is exit 1.
     """
     from onnxtool.optimization.optimize import list_passes, optimize
+    from onnxtool.words import taken_by
 
     if asked.list_passes:
         out.emit(list_passes())

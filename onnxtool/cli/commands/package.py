@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxtool.words import taken_by
-
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
     from onnxtool.options.package import PackageCommand
@@ -18,5 +16,6 @@ def command(asked: PackageCommand, out: Output) -> None:
     answers is not written, exit 1.
     """
     from onnxtool.packaging.package import package
+    from onnxtool.words import taken_by
 
     out.emit(package(asked.model, asked.output, **taken_by(package, asked)))

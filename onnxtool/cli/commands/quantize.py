@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli import unused_options as unused
 from onnxtool.options.option import options_of
-from onnxtool.words import taken_by
 
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
@@ -21,6 +20,7 @@ def command(asked: QuantizeCommand, out: Output) -> None:
     Exit 0 when the file was written; 1 when nothing keeps the budget (and, with auto, beats float): nothing is written.
     """
     from onnxtool.generation.bundle import is_bundle
+    from onnxtool.words import session_options, taken_by
 
     declared = options_of(type(asked))
     bundle = is_bundle(asked.model)
@@ -38,7 +38,6 @@ def command(asked: QuantizeCommand, out: Output) -> None:
         unused.reject_other_modes(asked.mode, out.given, declared)
     unused.reject_alone(out.given, declared)
     from onnxtool.quantization.quantize import quantize
-    from onnxtool.words import session_options
 
     how = {"options": session_options(asked, threads=None)}
     out.emit(quantize(asked.model, asked.output, **taken_by(quantize, asked) | how))

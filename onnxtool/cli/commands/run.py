@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
-from onnxtool.words import taken_by
-
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
     from onnxtool.options.run import RunCommand
@@ -19,6 +17,7 @@ def command(asked: RunCommand, out: Output) -> None:
     A bundle (see convert) continues a --prompt or answers a --chat; its text is written as it comes, with -q alone.
     """
     from onnxtool.generation.bundle import is_bundle
+    from onnxtool.words import taken_by
 
     if is_bundle(asked.model):
         from onnxtool.generation.generate import generate

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxtool.errors import UsageError
-from onnxtool.words import taken_by
 
 if TYPE_CHECKING:
     from onnxtool.cli.output import Output
@@ -21,6 +20,7 @@ def command(asked: VerifyCommand, out: Output) -> None:
     is not a signature: that is what --sign and --public-key are for (extra "signing").
     """
     from onnxtool.generation.bundle import is_bundle
+    from onnxtool.words import taken_by
 
     model, source = asked.model, asked.source
     if is_bundle(model) and asked.sign is None and asked.public_key is None:
