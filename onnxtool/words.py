@@ -151,7 +151,7 @@ def tolerances(called: str, value: str | Iterable[str]) -> dict[str, Tolerance]:
     from onnxtool.equality.rule.tolerance import Tolerance
 
     found = {}
-    for text in _texts(value):
+    for text in texts(value):
         name, separator, numbers = text.rpartition(":")
         pair = [_number(n) for n in numbers.split(",")]
         if not separator or not name or len(pair) != 2 or not (pair[0] >= 0 and pair[1] >= 0):
@@ -168,7 +168,8 @@ def _number(text: str) -> float:
         return -1.0
 
 
-def _texts(value: str | Iterable[Any]) -> tuple[Any, ...]:
+def texts(value: str | Iterable[Any]) -> tuple[Any, ...]:
+    """One text or several as several."""
     return (value,) if isinstance(value, (str, int)) else tuple(value)
 
 
@@ -180,7 +181,7 @@ def _names(_called: str, value: str) -> tuple[str, ...]:
 
 
 def _ids(_called: str, value: str | Iterable[str]) -> tuple[str, ...]:
-    return tuple(part for text in _texts(value) for part in text.split(",") if part.strip())
+    return tuple(part for text in texts(value) for part in text.split(",") if part.strip())
 
 
 def _arguments(called: str, value: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
@@ -215,13 +216,13 @@ def _files(called: str, value: Iterable[str]) -> dict[str, str]:
 def _shapes(_called: str, value: str | Iterable[str]) -> dict[str | None, tuple[Dim, ...]]:
     from onnxtool.model.spec import parse_input_shapes
 
-    return parse_input_shapes(_texts(value))
+    return parse_input_shapes(texts(value))
 
 
 def _dtypes(_called: str, value: str | Iterable[str]) -> dict[str, Any]:
     from onnxtool.model.spec import parse_dtype
 
-    return {name: parse_dtype(dtype) for name, _, dtype in (text.rpartition(":") for text in _texts(value))}
+    return {name: parse_dtype(dtype) for name, _, dtype in (text.rpartition(":") for text in texts(value))}
 
 
 def _arrays(_called: str, value: str | Path) -> Mapping[str, np.ndarray]:
@@ -231,9 +232,9 @@ def _arrays(_called: str, value: str | Path) -> Mapping[str, np.ndarray]:
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
-    "texts": lambda _called, value: _texts(value),
+    "texts": lambda _called, value: texts(value),
     "numbers": lambda _called, value: tuple(value),
-    "paths": lambda _called, value: tuple(map(Path, _texts(value))),
+    "paths": lambda _called, value: tuple(map(Path, texts(value))),
     "size": byte_count,
     "share": share,
     "percentage": percentage,

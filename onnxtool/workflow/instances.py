@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import UsageError
+from onnxtool.words import texts
 from onnxtool.workflow.constraints import Constraints, parse_constraints
 from onnxtool.workflow.file import WorkflowFile
 from onnxtool.workflow.file_schema import CONSTRAINTS
@@ -124,10 +125,10 @@ def _instance(file: WorkflowFile, name: str, table: Mapping[str, Any], axes: Map
         upstream=filled.get("from"),
         steps=_measured(tuple(_with_constraints(s, constraints) for s in steps if s is not None), constraints),
         output=output,
-        tags=_texts(filled.get("tags", ())),
+        tags=texts(filled.get("tags", ())),
         constraints=constraints,
-        depends=_texts(filled.get("depends", ())),
-        runs_on=_texts(filled.get("runs-on", file.defaults.get("runs-on", ()))),
+        depends=texts(filled.get("depends", ())),
+        runs_on=texts(filled.get("runs-on", file.defaults.get("runs-on", ()))),
     )
 
 
@@ -228,10 +229,6 @@ def _measured(steps: tuple[Step, ...], constraints: Constraints) -> tuple[Step, 
     ):
         return steps
     return (*steps, BenchStep({"threads": "1"}))
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _check_outputs(file: WorkflowFile, instances: Mapping[str, Instance]) -> None:

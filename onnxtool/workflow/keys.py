@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError
+from onnxtool.words import texts
 from onnxtool.workflow import digests
 from onnxtool.workflow.digests import MEASURE, text_digest
 from onnxtool.workflow.instances import Instance
@@ -121,14 +122,14 @@ def files_digest(files: Files) -> str:
 
 def _options(found: _Ingredients, step: Step, root: Path, known: Digests) -> None:
     described = step.declared()
-    folders = [root / p for p in _texts(step.options.get("pythonpath", ()))] + [root]
+    folders = [root / p for p in texts(step.options.get("pythonpath", ()))] + [root]
     for name, value in step.options.items():
         use = f"option {name}"
         if described[name].role in ("", "operation", "folders"):
             found.uses[use] = _plain(found, value, root, known) if described[name].role != "folders" else "see code"
             continue
         digests_of = []
-        for text in _texts(value):
+        for text in texts(value):
             if described[name].role == "code" or _CODE_SUFFIX in text:
                 digests_of.append(_code(found, name, text, folders, known))
             else:
@@ -198,10 +199,6 @@ def _matching(root: Path, pattern: str, name: str) -> Iterator[Path]:
     if not paths:
         raise InputError(f"{name}: depends: no file is called {pattern}.")
     yield from paths
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
