@@ -26,7 +26,13 @@ class RunCommand(Runtime, Shown):
         metavar="NAME=FILE.npy",
         complete="input_files",
     )
-    output: Path | None = output_option(None, "Write the outputs here.", "--output", "-o", metavar="OUT.npz")
+    output: Path | None = output_option(
+        None,
+        "Write the outputs: all of them (.npz), the only one (.npy), or a row for each sample (.csv).",
+        "--output",
+        "-o",
+        metavar="OUT.npz|.npy|.csv",
+    )
     batch: int | None = input_option(None, "Batch size of random inputs, where it is dynamic.", low=1)
     prompt: str | None = option(None, "Continue this text.", metavar="TEXT")
     chat: str | None = option(None, "Answer this in a chat.", metavar="TEXT")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def command(asked: ViewCommand, out: Output) -> None:
     """Show a model's graph in the browser with Netron, until Ctrl-C.
 
-    The page is served to this machine alone (localhost). Needs Netron: pip install "onnxtool-cli[view]".
+    The page is served to this machine alone (localhost). Needs Netron: pip install netron.
     """
     from onnxtool.report.view import ViewReport
     from onnxtool.runtime.view import View
