@@ -51,7 +51,7 @@ def read_value(option: Option, value: Any, called: str) -> Any:
     """
     if option.switches_off:
         return not value
-    if option.choices and value not in option.choices:
+    if option.choices and value not in (*option.choices, option.default):
         raise UsageError(f"{called} {value}: must be one of {', '.join(option.choices)}.")
     reader = _READERS.get(option.kind)
     return value if reader is None else reader(called, value)

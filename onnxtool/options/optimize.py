@@ -70,7 +70,6 @@ class OptimizeOptions(Tolerances):
         Level.EXTENDED,
         "basic changes nothing that is computed; extended may round floats differently, with standard operators only; "
         "all also uses the runtime's own fused operators.",
-        kind="text",
         metavar="basic|extended|all",
         complete="levels",
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# What is written for an option. The plain ones follow from the type of the field.
+# What is written for an option. The plain ones follow from the type of the field; "text" from any other.
 Kind = Literal[
     "flag", "count", "integer", "number", "numbers", "text", "texts", "path", "paths", "choice",
     # A text that is read further: 64MB; 0.01 or 1%; 5%; "1,8"; "A,B"; ID[,ID]; NAME=VALUE; NAME=FILE; ...
@@ -35,7 +35,6 @@ _PLAIN: Mapping[str, Kind] = {
     "bool": "flag",
     "int": "integer",
     "float": "number",
-    "str": "text",
     **dict.fromkeys(("Path", "PathLike", "str | os.PathLike[str]"), "path"),
     "tuple[float, ...]": "numbers",
     **dict.fromkeys(("tuple[str, ...]", "Sequence[str]", "Collection[str]"), "texts"),
@@ -167,5 +166,5 @@ def options_of(kind: type[DataclassInstance]) -> dict[str, Option]:
 def _completed(name: str, annotation: str, declared: Option) -> Option:
     """With the flag and the kind that the field's name and type say, unless the declaration does."""
     flags = declared.flags or (f"--{name.replace('_', '-')}",)
-    kind: Kind = declared.kind or _PLAIN[annotation.removesuffix(" | None")]
+    kind: Kind = declared.kind or _PLAIN.get(annotation.removesuffix(" | None"), "text")
     return replace(declared, flags=flags, kind=kind)

@@ -116,28 +116,18 @@ class QuantizeOptions:
         None,
         "Calibration samples: .npz or .npy (samples along the first dim), a folder of .npy or .npz files (one sample "
         "each), a folder of pictures (see --image), .csv, or file.py:GENERATOR.",
-        kind="text",
         metavar="PATH",
         role="data",
     )
     images: ImageOptions | str = shared.IMAGES(needs=("data", "eval_data"))
     samples: int | None = input_option(None, "Use at most this many samples.", low=1, needs=("data",))
     eval_data: Any = proof_option(
-        None,
-        "Labelled samples (.npz), to measure accuracy on.",
-        "--eval",
-        kind="text",
-        metavar="PATH",
-        role="data",
-        bundle="too",
+        None, "Labelled samples (.npz), to measure accuracy on.", "--eval", metavar="PATH", role="data", bundle="too"
     )
-    labels: str | np.ndarray | None = proof_option(
-        None, "The labels' array in the --eval file.", kind="text", metavar="NAME"
-    )
+    labels: str | np.ndarray | None = proof_option(None, "The labels' array in the --eval file.", metavar="NAME")
     metric: Any = proof_option(
         "accuracy",
         "accuracy, f1, auc, r2, perplexity, cer, wer, miou, map, retrieval, or file.py:FUNCTION of (outputs, labels).",
-        kind="text",
         complete="metrics",
         role="code",
         needs=("eval_data",),
