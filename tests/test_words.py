@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer import BadParameter
 
+from onnxtool.cli.app import build
 from onnxtool.errors import UsageError
 from onnxtool.options.bench import BenchCommand
 from onnxtool.options.check import CheckCommand
@@ -119,3 +121,20 @@ def test_an_option_knows_its_words() -> None:
     assert (declared["per_channel"].flag, declared["per_channel"].word) == ("--per-channel", "per-channel")
     assert (declared["max_perplexity"].written_default, declared["compact"].written_default) == ("1%", None)
     assert declared["model"].required and not declared["data"].required
+
+
+def test_zero_and_false_are_values() -> None:
+    asked = read_words(CompareCommand, {"a": Path("a"), "rtol": 0.0, "seed": 0, "strict": False, "atol": None})
+    assert (asked.rtol, asked.seed, asked.strict, asked.atol) == (0.0, 0, False, 1e-5)
+
+
+def test_options_stand_in_the_order_of_their_places() -> None:
+    names = list(options_of(CompareCommand))
+    assert names.index("layers") < names.index("record") < names.index("rtol") < names.index("provider")
+    assert names[-3:] == ["html", "verbose", "quiet"]
+
+
+def test_limits_of_numbers_hold_on_the_command_line() -> None:
+    for words in (["--batch", "0"], ["--top-p", "1.5"], ["--temperature", "-1"]):
+        with pytest.raises(BadParameter, match="should be (greater|less) than or equal"):
+            build("run").make_context("run", ["m.onnx", *words])

@@ -70,7 +70,6 @@ IMAGES = shared(
     "How pictures become tensors: resize=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225,"
     "scale=255,layout=nchw,order=rgb. Pixels are divided by scale; the rest as the model has it.",
     "--image",
-    kind="text",
     metavar="OPTIONS",
     group=INPUT,
 )

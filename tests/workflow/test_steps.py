@@ -85,3 +85,20 @@ def test_a_new_model_forgets_what_was_measured_of_the_one_before() -> None:
     known = Measured(10, seconds=1.0, ratio=0.5, drop=0.1, memory=7)
     assert STEPS["edit"]().figures(known, {}) == Measured(10, None, 0.5, 0.1, None)
     assert STEPS["check"]().figures(known, {}) == known
+
+
+def test_edit_runs_models_as_they_are_and_convert_leaves_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: dict[str, object] = {}
+
+    def edit(source: str, output: Path, operations: object, *, seed: int = 0, options: object = None) -> None:
+        taken.update(seed=seed, options=options, operations=operations)
+
+    def convert(source: str, output: Path, *, reproducible: bool = False, options: object = None) -> None:
+        taken.update(reproducible=reproducible)
+
+    monkeypatch.setattr("onnxtool.editing.edit.edit", edit)
+    monkeypatch.setattr("onnxtool.conversion.convert.convert", convert)
+    EditStep({"seed": 4, "opset": 17}).run(Files("a", Path("b")), Constraints())
+    STEPS["convert"]().run(Files("a", Path("b")), Constraints())
+    assert (taken["seed"], taken["operations"], taken["reproducible"]) == (4, [("opset", "17")], True)
+    assert getattr(taken["options"], "optimization", None) == "off"
