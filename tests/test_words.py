@@ -136,5 +136,5 @@ def test_options_stand_in_the_order_of_their_places() -> None:
 
 def test_limits_of_numbers_hold_on_the_command_line() -> None:
     for words in (["--batch", "0"], ["--top-p", "1.5"], ["--temperature", "-1"]):
-        with pytest.raises(BadParameter, match="should be (greater|less) than or equal"):
+        with pytest.raises(BadParameter, match=r"should be (greater|less) than or equal"):
             build("run").make_context("run", ["m.onnx", *words])
