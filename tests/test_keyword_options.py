@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import onnxtool
+from onnxtool.cli.app import COMMANDS as CLI_COMMANDS
 from onnxtool.cli.app import build
 from onnxtool.cli.typer_options import options_class
 from onnxtool.errors import UsageError
@@ -112,6 +113,16 @@ def test_the_command_line_has_the_same_defaults(name: str) -> None:
         assert read_value(declared[field.name], written, "") == getattr(expected, "value", expected), field.name
         compared += 1
     assert compared > 3
+
+
+@pytest.mark.parametrize("name", CLI_COMMANDS)
+def test_functions_with_keywords_of_their_own_have_the_defaults_of_the_options(name: str) -> None:
+    declared = options_of(options_class(name))
+    for keyword in inspect.signature(getattr(onnxtool, name)).parameters.values():
+        option = declared.get(keyword.name)
+        if keyword.kind is keyword.KEYWORD_ONLY and option is not None and not option.required:
+            there, here = (getattr(value, "value", value) for value in (keyword.default, option.default))
+            assert there == here or not (there or here), keyword.name
 
 
 def test_what_a_docstring_does_not_describe_is_described_by_its_option() -> None:
