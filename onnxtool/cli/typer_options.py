@@ -6,27 +6,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any, Union
 
 import typer
 from typer.core import TyperCommand
 
 from onnxtool.cli.output import Output
-from onnxtool.options.option import Kind, Option, options_of
+from onnxtool.options.option import Option, options_of
 
-# What Typer hands over for each kind; every other one is a text that is read further.
-_TYPES: Mapping[Kind, Any] = {
-    "flag": bool,
-    "count": int,
-    "integer": int,
-    "number": float,
-    "numbers": list[float],
-    **dict.fromkeys(("path", "arrays"), Path),
-    "paths": list[Path],
-    **dict.fromkeys(("texts", "ids", "arguments", "files", "dtypes", "tolerances"), list[str]),
-    **dict.fromkeys(("shapes", "shapes by name"), list[str]),
-}
 _FORMS = ("junit", "sarif", "markdown", "html")
 _OPERATIONS = "onnxtool.operations"
 
@@ -69,19 +56,15 @@ def command_class(name: str) -> type[TyperCommand] | None:
 
 
 def _parameter(field: str, option: Option) -> inspect.Parameter:
-    kind, default = _type(field, option), option.written_default
+    kind, default = option.word_type, option.written_default
+    if option.kind == "choice":
+        kind = StrEnum(field, {choice: choice for choice in option.choices})
     if option.required:
         default = inspect.Parameter.empty
     elif default is None:
         kind = Union[kind, None]  # noqa: UP007  (a value, not an annotation)
     annotation: Any = Annotated[kind, _typer_info(option)]
     return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _type(field: str, option: Option) -> Any:
-    if option.kind == "choice":
-        return StrEnum(field, {choice: choice for choice in option.choices})
-    return _TYPES.get(option.kind, str)
 
 
 def _typer_info(option: Option) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -24,6 +25,23 @@ Kind = Literal[
     "size", "share", "percentage", "counts", "names", "ids", "arguments", "files", "shapes", "shapes by name", "dtypes",
     "tolerances", "arrays",
 ]  # fmt: skip
+# What the command line hands over for each kind, and what a build file holds.
+_TYPES: Mapping[Kind, tuple[Any, str]] = {
+    **dict.fromkeys(("text", "choice", "percentage", "counts", "names"), (str, "text")),
+    **dict.fromkeys(
+        ("texts", "ids", "files", "shapes", "shapes by name", "dtypes", "tolerances"), (list[str], "texts")
+    ),
+    **dict.fromkeys(("path", "arrays"), (Path, "text")),
+    "paths": (list[Path], "texts"),
+    "numbers": (list[float], "texts"),
+    "flag": (bool, "flag"),
+    "count": (int, "integer"),
+    "integer": (int, "integer"),
+    "number": (float, "number"),
+    "size": (str, "size"),
+    "share": (str, "number"),
+    "arguments": (list[str], "table"),
+}
 # What an option names: "data" is a data set or a file, "code" is place:name of Python code.
 Role = Literal["", "file", "files", "folders", "data", "code", "operation"]
 
@@ -107,6 +125,16 @@ class Option:
     def required(self) -> bool:
         """True when it has to be given."""
         return self.default is MISSING
+
+    @property
+    def word_type(self) -> Any:
+        """What the command line hands over."""
+        return _TYPES[self.kind][0]
+
+    @property
+    def file_type(self) -> str:
+        """What a build file holds."""
+        return "texts" if self.role == "operation" else _TYPES[self.kind][1]
 
     @property
     def written_default(self) -> Any:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import UsageError
-from onnxtool.options.option import Option
 from onnxtool.workflow.steps import SOURCE_OPTIONS, STEPS
 
 
@@ -68,15 +67,6 @@ MODEL = {
     "runs-on": Key("texts", "Tags of the workers that measure it, or run it on a provider: gpu, arm64, ..."),
     "matrix": Key("table", "Axes and their values; one model is built for each combination."),
     **CONSTRAINTS,
-}
-
-
-# What the file holds for an option whose value is no plain text.
-_KINDS = {
-    **{kind: kind for kind in ("flag", "integer", "number", "size")},
-    "share": "number",
-    "arguments": "table",
-    **dict.fromkeys(("texts", "paths", "ids", "shapes", "shapes by name", "dtypes", "tolerances"), "texts"),
 }
 
 
@@ -139,18 +129,13 @@ def _fits(value: Any, kind: str) -> bool:
 def step_keys(command: str) -> dict[str, Key]:
     """The options of a step, as keys of its table."""
     return {
-        name: Key(_kind(option), f"As of onnxtool {command}.") for name, option in STEPS[command].declared().items()
+        name: Key(option.file_type, f"As of onnxtool {command}.") for name, option in STEPS[command].declared().items()
     }
-
-
-def _kind(option: Option) -> str:
-    """What the file holds for an option."""
-    return "texts" if option.role == "operation" else _KINDS.get(option.kind, "text")
 
 
 def model_keys() -> dict[str, Key]:
     """Everything that a model's table may hold: its own keys, source options of convert, a table for each command."""
-    source = {name: Key(_kind(option), "As of onnxtool convert.") for name, option in SOURCE_OPTIONS.items()}
+    source = {name: Key(option.file_type, "As of onnxtool convert.") for name, option in SOURCE_OPTIONS.items()}
     commands = {name: Key("table", f"Options of this model's {name} steps.") for name in STEPS}
     return {**MODEL, **source, **commands}
 
