@@ -56,15 +56,18 @@ def command_class(name: str) -> type[TyperCommand] | None:
 
 
 def _parameter(field: str, option: Option) -> inspect.Parameter:
-    kind, default = option.word_type, option.written_default
-    if option.kind == "choice":
-        kind = StrEnum(field, {choice: choice for choice in option.choices})
+    kind: Any = _choices(field, option) if option.kind == "choice" else option.word_type
+    default = option.written_default
     if option.required:
         default = inspect.Parameter.empty
     elif default is None:
         kind = Union[kind, None]  # noqa: UP007  (a value, not an annotation)
     annotation: Any = Annotated[kind, _typer_info(option)]
     return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _choices(field: str, option: Option) -> type[Enum]:
+    return StrEnum(field, {choice: choice for choice in option.choices})
 
 
 def _typer_info(option: Option) -> Any:
