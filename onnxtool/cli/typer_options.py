@@ -66,7 +66,7 @@ def _parameter(field: str, option: Option) -> inspect.Parameter:
     return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _choices(field: str, option: Option) -> type[Enum]:
+def _choices(field: str, option: Option) -> Any:
     return StrEnum(field, {choice: choice for choice in option.choices})
 
 
