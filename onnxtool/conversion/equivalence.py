@@ -10,7 +10,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source_code import read_code
 from onnxtool.equality.proof import Proof, Search
 from onnxtool.equality.reference import Answers, Reference, reference_of_source, ties_of_model
@@ -23,6 +22,7 @@ from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, Verdict
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pipeline import optimize_model
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, random_feeds
@@ -57,6 +57,7 @@ class SourceProof:
         self, model: SourceModel, options: ConvertOptions, tolerance: Tolerance, names: tuple[str, str] = ("A", "B")
     ) -> None:
         self.probes: list[Probe] = []
+        self._as_given: list[Probe] = []
         self._model, self._options, self._names = model, options, names
         self._rule = Rule(tolerance, names=names)
         self.further: Proof | None = None
@@ -72,6 +73,7 @@ class SourceProof:
         """
         domains = input_domains(graph) | dict(self._model.feeds_hint or {})
         self.probes = probe(self._model, self._options, domains)
+        self._as_given = as_given(self._model, self._options.sample)
 
     def observe_further(self, graph: ir.Model, source: SourceModel, seconds: float, *, stays: bool) -> None:
         """Run the source on sizes and values that its graph and its code make worth trying.
@@ -139,13 +141,26 @@ class SourceProof:
         source = proof.reference.runner
         proof.reference = replace(known, runner=source if proof.stays else Answers(source, self.probes, gone=True))
         try:
-            report = proof.judge(runner, {"the ONNX graph": graph}, session)
+            report = proof.judge_usual(runner)
+            if report.ok and self._as_given:
+                rounded = self._judge_as_given(known, runner)
+                if not rounded.ok:
+                    model.notes.append("the sample is in float64: --float64 makes a file that does not round it")
+                    return rounded
+            if report.ok and proof.search is not None:
+                report = proof.judge_beyond(report, runner, {"the ONNX graph": graph}, session)
         except InputError as error:
             raise VerdictError(
                 f"{self._names[0]}: the ONNX graph fails where the source runs: {self._advised(str(error))}"
             ) from error
         model.notes.extend(w for w in report.warnings if w not in model.notes)
         return report
+
+    def _judge_as_given(self, known: Reference, runner: OnnxRunner) -> CompareReport:
+        """On the rows as the source sees them, before the file rounds them; no other rounding excuses that."""
+        proof = Proof(known.seen_through(Answers(self._model, self._as_given)), self._as_given, self._rule)
+        proof.origin = "the sample, which the file rounds to float32"
+        return proof.judge_usual(runner)
 
     @property
     def tried(self) -> list[Feeds]:
@@ -158,7 +173,7 @@ class SourceProof:
         Returns:
             None where outputs have no rows, or the graph does not run.
         """
-        first = self.probes[0]
+        first = (self._as_given or self.probes)[0]
         try:
             given = flatten(OnnxRunner.open(graph).run(first.feeds))
         except OnnxToolError:
@@ -333,6 +348,27 @@ def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Pr
     if failures:
         model.notes.append(f"the source itself refuses {len(failures)} of {len(feeds)} input sizes: {failures[0]}")
     return probes
+
+
+def as_given(model: SourceModel, sample: Feeds | None) -> list[Probe]:
+    """What the source gives for the sample's rows before they are rounded to the file's inputs.
+
+    A source in doubles sees the user's rows as they are. A file of float32 inputs sees them rounded, and where a tree
+    or another jump lies between the two, it answers with another number.
+
+    Returns:
+        One probe, whose feeds are in the types of the file's inputs; none where nothing is rounded.
+    """
+    if sample is None or not model.in_doubles:
+        return []
+    given = {name: np.asarray(array).dtype for name, array in sample.items()}
+    lone = next(iter(given.values())) if len(given) == len(model.inputs) == 1 else None
+    rounded = [given.get(s.name, lone) == np.float64 and s.dtype == np.float32 for s in model.inputs]
+    if not any(rounded):
+        return []
+    wide = [replace(s, dtype=np.dtype(np.float64)) if r else s for s, r in zip(model.inputs, rounded, strict=True)]
+    whole = model.drop_tied_rows({n: a[:_CHEAP_ROWS] for n, a in adapt(wide, sample).items()})
+    return [Probe(adapt(model.inputs, whole), model.run(whole))]
 
 
 def sample_feeds(model: SourceModel, sample: Feeds) -> list[dict[str, np.ndarray]]:

@@ -13,12 +13,12 @@ import onnx_ir as ir
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.equivalence import SourceProof, cleaned_up
 from onnxtool.conversion.graph_interface import align
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import declared_bytes, supervised
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
 from onnxtool.model import io
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 

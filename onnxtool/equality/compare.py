@@ -13,7 +13,6 @@ from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.described_runner import known_domains
 from onnxtool.equality.equivalence_check import match_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
-from onnxtool.equality.options import CompareOptions
 from onnxtool.equality.proof import Proof, Search
 from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.reference import Reference, reference_on
@@ -27,6 +26,7 @@ from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.randomness import random_operators
+from onnxtool.options.compare import CompareOptions
 from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.corner_case_feeds import edge_feeds
 from onnxtool.runtime.feeds import Feeds

@@ -31,8 +31,9 @@ from onnxtool.equality.trials.graph_trials import (
     watch_branches,
 )
 from onnxtool.equality.trials.observe import Observed, observe
-from onnxtool.equality.trials.trial import Budget, Effort, Trial
+from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.model.spec import TensorSpec, distinct_dims
+from onnxtool.options.shared import Effort
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds

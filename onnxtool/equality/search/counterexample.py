@@ -17,9 +17,10 @@ from onnxtool.equality.search.difference import search
 from onnxtool.equality.search.minimise import minimised
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.observe import Observed
-from onnxtool.equality.trials.trial import EXACTLY, Budget, Effort, Trial, count_elements
+from onnxtool.equality.trials.trial import EXACTLY, Budget, Trial, count_elements
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.shared import Effort
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, Counterexample, Coverage
 from onnxtool.report.trial_kind import TrialKind

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 
+from onnxtool.options.shared import Effort
 from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds
 
-Effort = Literal["quick", "normal", "thorough"]
-EFFORTS: tuple[Effort, ...] = ("quick", "normal", "thorough")
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
 EXACTLY = "values of exactly"  # how labels of inputs of one number begin, which the graphs tell
 # Seconds that any model has for inputs beyond the usual ones, and the share of the time of the usual ones.
 _SECONDS = {"quick": (1.0, 0.25), "normal": (5.0, 0.5), "thorough": (60.0, 10.0)}
