@@ -142,12 +142,12 @@ class SourceProof:
         proof.reference = replace(known, runner=source if proof.stays else Answers(source, self.probes, gone=True))
         try:
             report = proof.judge_usual(runner)
-            if report.ok and self._as_given:
+            if not report.differs and self._as_given:
                 rounded = self._judge_as_given(known, runner)
-                if not rounded.ok:
+                if rounded.differs:
                     model.notes.append("the sample is in float64: --float64 makes a file that does not round it")
                     return rounded
-            if report.ok and proof.search is not None:
+            if not report.differs and proof.search is not None:
                 report = proof.judge_beyond(report, runner, {"the ONNX graph": graph}, session)
         except InputError as error:
             raise VerdictError(

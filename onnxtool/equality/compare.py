@@ -95,7 +95,7 @@ def compare(
     report = proof.judge(right)
     seconds = time.perf_counter() - began
     report = replace(report, warnings=(*report.warnings, *skipped, *_paired(report, left, right), *lines))
-    if report.ok and not any(o.note for o in report.outputs):
+    if not report.differs and not any(o.note for o in report.outputs):
         proof.search = Search(
             effort=asked.effort,
             seed=asked.seed,

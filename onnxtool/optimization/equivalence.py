@@ -153,14 +153,14 @@ class OptimizationProof:
         finally:
             if self._proof.relaxed and not relaxed:
                 self.warnings.append(_RELAXED)
-        if not agrees(self.report):
+        if self.report.differs:
             failure = self._proof.findings.failure if self.report.counterexample is not None else None
             return f"{f'with {failure.label}, ' if failure is not None else ''}{first_fault(self.report)}"
         try:
             usual = self._judge_within(self._candidate(candidate, self._usual))
         except OnnxToolError as error:
             return None if self._source_changes_too() else f"with the runtime's own optimizations: {error}"
-        if agrees(usual) or self._source_changes_too():
+        if not usual.differs or self._source_changes_too():
             return None
         return f"with the runtime's own optimizations, {first_fault(usual)}"
 
@@ -211,7 +211,7 @@ class OptimizationProof:
         """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
         if self._source_is_changed is None:
             try:
-                self._source_is_changed = not agrees(self._judge_within(self._open_source(self._usual)))
+                self._source_is_changed = self._judge_within(self._open_source(self._usual)).differs
             except OnnxToolError:
                 self._source_is_changed = True
             if self._source_is_changed:
@@ -263,11 +263,6 @@ def _varying(runner: OnnxRunner, probes: Sequence[Probe]) -> frozenset[str]:
     """The outputs that a model gives other values for when it runs again."""
     found = [Reference(runner).repeats(probe.feeds) for probe in probes]
     return frozenset(name for repeats in found for name, same in repeats.items() if not same)
-
-
-def agrees(report: CompareReport) -> bool:
-    """Whether nothing that was compared differs; nothing may have been compared (docs/optimize.md)."""
-    return all(o.ok for o in report.outputs)
 
 
 def first_fault(report: CompareReport) -> str:

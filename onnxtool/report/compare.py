@@ -148,9 +148,14 @@ class CompareReport(Report):
         return self.equal and not (self.strict and self.coverage is not None and bool(self.coverage.unreached))
 
     @property
+    def differs(self) -> bool:
+        """True when an output is outside the tolerance; False, too, where nothing could be compared."""
+        return not all(o.ok for o in self.outputs)
+
+    @property
     def equal(self) -> bool:
         """True when every output that was compared is within tolerance on every input, and some number was."""
-        return all(o.ok for o in self.outputs) and any(o.untested in ("", "zero") for o in self.outputs)
+        return not self.differs and any(o.untested in ("", "zero") for o in self.outputs)
 
     @property
     def not_tested(self) -> tuple[TensorDifference, ...]:
@@ -160,7 +165,7 @@ class CompareReport(Report):
     @property
     def verdict(self) -> Literal["tested", "different", "not tested"]:
         """In a word: no counterexample was found, one was, or no run told anything of some output."""
-        if not all(o.ok for o in self.outputs):
+        if self.differs:
             return "different"
         return "not tested" if self.not_tested or not self.outputs else "tested"
 

@@ -51,6 +51,7 @@ class Findings:
         unreached: branches that no input ran.
         parts: branches that there are.
         forced: branches that no input reached and that were equal when they were forced to run.
+        informed: outputs of which some input told something.
     """
 
     observed: Observed
@@ -66,6 +67,7 @@ class Findings:
     unreached: tuple[Branch, ...] = ()
     parts: int = 0
     forced: int = 0
+    informed: set[str] = field(default_factory=set)
 
     def counterexample(self, file: str | None = None) -> Counterexample | None:
         """For the report."""
@@ -118,7 +120,8 @@ def judge_trials(
                 continue
             into.failure, into.report, into.error = trial, None, str(error)
             return
-        if report.ok:
+        if not report.differs:
+            into.informed |= {o.name for o in report.outputs if not o.untested}
             continue
         if trial.kind == TrialKind.MISSING_BROKEN:
             if (
@@ -159,7 +162,7 @@ def _only_at_masked(
     kept = kept_positions(specs, trial.feeds)
     if kept is None or kept.all():
         return False
-    if kept.any() and judge(trial, Kept(kept)).ok:
+    if kept.any() and not judge(trial, Kept(kept)).differs:
         return True
     if reference is None or candidate is None or kept.shape[1] < _LONG_ENOUGH:
         return False
@@ -167,7 +170,7 @@ def _only_at_masked(
         steady = steady_outputs(reference, _as_reference(reference, candidate), specs, trial.feeds, kept)
     except OnnxToolError:
         return False
-    return any(s is not None and not s.all() for s in steady) and judge(trial, Kept(kept, steady)).ok
+    return any(s is not None and not s.all() for s in steady) and not judge(trial, Kept(kept, steady)).differs
 
 
 def _excused(trial: Trial, report: CompareReport, reference: Reference | None, candidate: Runner | None) -> bool:
@@ -229,7 +232,7 @@ def _fails(trial: Trial, judge: Judge, reference: Reference, candidate: Runner) 
         report = judge(trial, None)
     except OnnxToolError:
         return True
-    if report.ok or _only_at_masked(trial, judge, reference.inputs, reference, candidate):
+    if not report.differs or _only_at_masked(trial, judge, reference.inputs, reference, candidate):
         return False
     return not _excused(trial, report, reference, candidate)
 
@@ -277,6 +280,8 @@ def with_findings(report: CompareReport, findings: Findings, coverage: Coverage,
     if findings.failure is not None and findings.report is None:
         raise InputError(f"with {findings.failure.label}: {findings.error}")
     if found is None or findings.report is None:
-        return replace(report, coverage=coverage)
+        seen = findings.informed
+        outputs = tuple(replace(o, untested="") if o.name in seen else o for o in report.outputs)
+        return replace(report, outputs=outputs, coverage=coverage)
     outputs = tuple(replace(o, worst_run=len(report.runs)) for o in findings.report.outputs)
     return replace(report, outputs=outputs, runs=(*report.runs, found.shapes), coverage=coverage, counterexample=found)
