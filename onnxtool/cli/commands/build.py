@@ -67,7 +67,7 @@ def command(
             return
         report = build(file, targets, dry_run=check, frozen=frozen, jobs=jobs, executor=executor, cache=cache)
         if html is not None:
-            from onnxtool.cli.render.html.build import write_model_pages
+            from onnxtool.cli.forms.build_pages import write_model_pages
 
             write_model_pages(report, Path(html))
         out.emit(report)

@@ -1,0 +1,97 @@
+"""What `optimize` says: the sizes, the operators that changed, what each pass did, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onnxtool.cli.text import duration, number, plural, size
+from onnxtool.cli.views.compare import provider_proofs
+from onnxtool.cli.views.view import Facts, Line, Pairs, Part, Table, View, state, warnings
+from onnxtool.report.optimize import OptimizeReport, PassListReport
+
+_OPERATORS = 12
+_BEFORE_AFTER = ("before", "after")
+
+
+def optimize(report: OptimizeReport) -> View:
+    """Size before and after, the operators that changed, what each pass did, latency, verdict."""
+    verdict = report.verdict or summary(report)
+    return View(report.ok, verdict, _parts(report), f"{report.source}, level {report.level}")
+
+
+def summary(report: OptimizeReport) -> str:
+    """What was gained and how that was proven, in a line."""
+    parts = [f"{report.before.nodes} -> {report.after.nodes} nodes"]
+    if report.latency is not None:
+        found = report.latency
+        speed = "faster" if found.high < 1 else "slower" if found.low > 1 else "as fast"
+        parts.append(f"latency {number(found.value)}x ({number(found.low)} to {number(found.high)}), {speed}")
+    if report.comparison is None:
+        parts.append("not compared")
+    elif report.comparison.ok:
+        worst = max((o.max_abs for o in report.comparison.outputs), default=0.0)
+        parts.append(f"equal on {plural(len(report.comparison.runs), 'run')}, max abs difference {number(worst)}")
+    faults = [d.name for d in report.dropped if d.fault]
+    if faults:
+        parts.append(f"without {', '.join(faults)}")
+    return "; ".join(parts)
+
+
+def _parts(report: OptimizeReport) -> Iterator[Part]:
+    yield _sizes(report)
+    yield from _operators(report)
+    passes = [(p.name, p.level, str(p.rewrites), duration(p.seconds)) for p in report.passes]
+    fired = [row for row, p in zip(passes, report.passes, strict=True) if p.rewrites]
+    columns, numbers = ("pass", "level", "rewrites", "time"), ("rewrites", "time")
+    yield Table(columns, fired, numbers, "Passes", when="brief")
+    yield Table(columns, passes, numbers, "Passes", when="full")
+    families = [(f.name, state("kept") if f.kept else "left out", f.reason) for f in report.families]
+    yield Table(("family", "", "why"), families, title="Fusions into the runtime's own operators", when="full")
+    yield Facts(
+        (
+            ("chosen for", report.target),
+            ("fusions kept", ", ".join(f.name for f in report.families if f.kept)),
+            ("left out", ", ".join(f"{d.name} ({d.reason})" for d in report.dropped if not d.fault)),
+            ("rule", "" if report.comparison is None else report.comparison.rule),
+            ("written", report.output),
+        )
+    )
+    if report.compiled is not None:
+        form = report.compiled
+        times = f"loads in {duration(form.load_seconds)} instead of {duration(form.compile_seconds)}"
+        yield Line(f"compiled {form.output} ({size(form.bytes)}, for {form.provider}): {times}")
+    yield from provider_proofs(report.providers)
+    yield from warnings(report.warnings)
+
+
+def _sizes(report: OptimizeReport) -> Table:
+    before, after, latency = report.before, report.after, report.latency
+    rows = [
+        ("nodes", str(before.nodes), str(after.nodes), f"{after.nodes / max(before.nodes, 1):.2f}"),
+        ("size", size(before.bytes), size(after.bytes), f"{after.bytes / max(before.bytes, 1):.2f}"),
+    ]
+    if latency is not None:
+        interval = f"{latency.value:.3f} [{latency.low:.3f}, {latency.high:.3f}]"
+        rows.append(("latency", duration(latency.before), duration(latency.after), interval))
+    numbers = (*_BEFORE_AFTER, "after / before")
+    return Table(("", *numbers), rows, numbers=numbers)
+
+
+def _operators(report: OptimizeReport) -> Iterator[Part]:
+    before, after = report.before.operators, report.after.operators
+    counts = {name: (before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}
+    largest = sorted(counts, key=lambda name: (-max(counts[name]), name))
+    yield Pairs("Operators", [(name, *counts[name]) for name in largest])
+    changed = [name for name in counts if counts[name][0] != counts[name][1]]
+    changed.sort(key=lambda name: (-abs(counts[name][0] - counts[name][1]), name))
+    rows = [(name, *map(str, counts[name])) for name in changed]
+    yield Table(("operator", *_BEFORE_AFTER), rows, _BEFORE_AFTER, "Biggest changes", few=_OPERATORS)
+
+
+def passes(report: PassListReport) -> View:
+    """One row for each pass, in the order in which they run."""
+    rows = [
+        (p.name, p.level, p.description + (f" (from {p.origin})" if p.origin != "onnxtool" else ""))
+        for p in report.passes
+    ]
+    return View(report.ok, "", (Table(("pass", "level", "what it does"), rows),))

@@ -1,0 +1,232 @@
+"""What a report says to people, as data. Each form (terminal, HTML page, Markdown) draws any view.
+
+Texts come from untrusted files: the forms neutralise all of them, so a view passes them on as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from onnxtool.report.check import Finding, Severity
+
+Tone = Literal["", "good", "bad", "warn", "dim", "info"]
+# "brief": only where space is short (a terminal without -v, Markdown); "full": only with -v and on pages.
+When = Literal["always", "brief", "full"]
+
+_MEANINGS: dict[Tone, tuple[str, ...]] = {
+    "good": ("passed", "equal", "kept", "faster", "built", "installed", "built in", "plugin", "yes"),
+    "bad": ("failed", "differs", "slower", "unreadable", "crashes on this processor"),
+    "warn": ("warned", "unclear", "stale", "missing", "not installed", "other tensor"),
+    "dim": ("skipped",),
+}
+_TONES: dict[str, Tone] = {word: tone for tone, words in _MEANINGS.items() for word in words}
+
+
+@dataclass(frozen=True)
+class Words:
+    """A cell that has a tone, or on a page a link."""
+
+    text: str
+    tone: Tone = ""
+    link: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Cell = str | Words
+Row = tuple[Cell, ...]
+
+
+def state(word: str, tone: Tone = "") -> Words:
+    """A word such as "passed" or "slower" in the tone that it has in all reports, or in another one."""
+    return Words(word, tone or _TONES.get(word, ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One thing that a view shows."""
+
+    when: When = "always"
+
+
+@dataclass(frozen=True)
+class Line(Part):
+    """A sentence, behind a label in its tone ("warning:"); without a label the sentence has the tone.
+
+    Attributes:
+        indent: how many columns it is moved to the right.
+        whole: a terminal does not break it: it is searched for, or holds something to copy.
+    """
+
+    text: str
+    label: str = ""
+    tone: Tone = ""
+    indent: int = 0
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Heading(Part):
+    """What the parts below it are about."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Facts(Part):
+    """Labels with their values; empty values are left out.
+
+    Attributes:
+        rows: label and value; a value of several lines is a tuple.
+        few: how many lines of one value are shown where space is short.
+    """
+
+    rows: Sequence[tuple[str, Any]]
+    few: int = 8
+
+    def lines(self, everything: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Each label with the lines of its value that are shown."""
+        for label, value in self.rows:
+            if value not in (None, "", ()):
+                lines = tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
+                left = 0 if everything else len(lines) - self.few
+                yield label, (*lines[: self.few], f"and {left} more (-v)") if left > 0 else lines
+
+
+@dataclass(frozen=True)
+class Table(Part):
+    """Rows under the names of their columns; nothing where there is no row.
+
+    Attributes:
+        numbers: columns that hold numbers.
+        title: what the rows are.
+        few: how many rows are shown where space is short; None for all.
+        wide: columns that a narrow terminal leaves out.
+        chosen: the index of the row that stands out; None where none can.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    numbers: tuple[str, ...] = ()
+    title: str = ""
+    few: int | None = None
+    wide: tuple[str, ...] = ()
+    chosen: int | None = None
+
+
+@dataclass(frozen=True)
+class Code(Part):
+    """Lines that are copied or read as they are; those of a "diff" begin with their sign."""
+
+    lines: Sequence[str]
+    language: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Findings(Part):
+    """What `check` found in one model.
+
+    Attributes:
+        title: the model, where there are several.
+        least: the mildest that a terminal shows without -v.
+    """
+
+    items: Sequence[Finding]
+    title: str = ""
+    least: Severity = Severity.NOTE
+
+
+@dataclass(frozen=True)
+class Plot(Part):
+    """A picture, which only pages show."""
+
+    title: str
+
+
+@dataclass(frozen=True)
+class Bars(Plot):
+    """Lying bars: what each stands for, how long it is, and what is written at its end."""
+
+    items: Sequence[tuple[str, float, str]]
+
+
+@dataclass(frozen=True)
+class Pairs(Plot):
+    """Two bars for one thing: its name, how it was and how it is."""
+
+    items: Sequence[tuple[str, float, float]]
+    few: int = 30
+
+
+@dataclass(frozen=True)
+class Histogram(Plot):
+    """Upright bars, by the logarithm of their counts; `across` and `up` say what the axes are."""
+
+    items: Sequence[tuple[str, int]]
+    across: str
+    up: str
+
+
+@dataclass(frozen=True)
+class Depth(Plot):
+    """Relative error over depth: (depth, error, agrees, what it is) for each tensor."""
+
+    points: Sequence[tuple[int, float, bool, str]]
+
+
+@dataclass(frozen=True)
+class Boxes(Plot):
+    """Spread of latencies: a name and 21 quantiles in seconds for each."""
+
+    items: Sequence[tuple[str, Sequence[float]]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A dot of a scatter plot: "best", "kept" or "broken"; `label` is shown when it is pointed at."""
+
+    kind: Literal["best", "kept", "broken"]
+    x: float
+    y: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Scatter(Plot):
+    """Latency against float, where 1 is marked, and another property; `legend` says what each kind of dot means."""
+
+    points: Sequence[Point]
+    up: str
+    legend: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a report says.
+
+    Attributes:
+        ok: the verdict.
+        verdict: why, in a sentence; "" for a report that judges nothing.
+        parts: in the order in which they are read.
+        subject: what was judged, for those who did not type the command.
+    """
+
+    ok: bool
+    verdict: str
+    parts: Iterable[Part]
+    subject: str = ""
+
+
+def with_detail(parts: Iterable[Part]) -> Iterable[Part]:
+    """Parts of another view that are shown only where there is room."""
+    return (dataclasses.replace(part, when="full") for part in parts if part.when != "brief")
+
+
+def warnings(lines: Iterable[str]) -> Iterable[Line]:
+    """Warnings, one line each."""
+    return (Line(line, "warning:", "warn") for line in lines)
