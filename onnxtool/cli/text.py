@@ -20,13 +20,6 @@ def clean(text: object, limit: int = 200) -> str:
     return safe + ("…" if cut else "")
 
 
-def markup(text: object, limit: int = 200) -> str:
-    """`clean`, with rich's own markup neutralised as well: for cells of tables."""
-    from rich.markup import escape
-
-    return escape(clean(text, limit))
-
-
 def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
@@ -77,3 +70,10 @@ def number(value: float) -> str:
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return f"{value:.3g}"
+
+
+def interval(value: float | None, low: float | None, high: float | None, digits: int = 2) -> str:
+    """A ratio with its 95 % interval: "0.59 [0.57, 0.61]"; empty where there is none."""
+    if value is None or low is None or high is None:
+        return ""
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

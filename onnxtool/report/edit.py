@@ -26,7 +26,7 @@ class OperationSummary:
     origin: str = "onnxtool"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OperationListReport(Report):
     """All operations of `edit`."""
 
@@ -71,7 +71,7 @@ class EditStep:
     proof: Proof | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EditReport(Report):
     """What editing did. A proof that fails is an error, and nothing is written; so a report is always good.
 

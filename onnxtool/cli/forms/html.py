@@ -83,10 +83,10 @@ def _line(part: Line) -> Iterator[str]:
     space = ' class="in"' if part.indent else ""
     tone = f' class="{part.tone}"' if part.tone else ""
     if not part.label:
-        yield f"<p{space}><span{tone}>{_broken(part.text)}</span></p>"
+        yield f"<p{space}><span{tone}>{_text(part.text)}</span></p>"
         return
     label = part.label[:1].upper() + part.label[1:]
-    yield f"<p{space}><strong{tone}>{_text(label)}</strong> {_broken(part.text)}</p>"
+    yield f"<p{space}><strong{tone}>{_text(label)}</strong> {_text(part.text)}</p>"
 
 
 @_draw.register

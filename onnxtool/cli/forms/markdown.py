@@ -80,8 +80,8 @@ def _code(part: Code) -> Iterator[str]:
         yield from (f"**{_safe(part.title)}**", "")
     lines = [clean(line, 1000) for line in part.lines[:_ROWS]]
     # A fence is longer than any run of its sign in what it holds.
-    fence = "`" * (1 + max((len(run) for line in lines for run in re.findall("`+", line)), default=2))
-    yield from (fence + part.language, *lines, fence)
+    fence = "`" * (1 + max([2, *(len(run) for line in lines for run in re.findall("`+", line))]))
+    yield from (fence + re.sub("[^a-z]", "", part.language), *lines, fence)
 
 
 @_draw.register
@@ -91,7 +91,7 @@ def _findings(part: Findings) -> Iterator[str]:
         yield from (f"**{_safe(part.title)}**", "")
     for item in shown[:_ROWS]:
         where = f"{_safe(item.where)}: " if item.where else ""
-        yield f"- {item.severity.value} {item.id} {where}{_safe(item.message)}"
+        yield f"- {item.severity.value} {_safe(item.id)} {where}{_safe(item.message)}"
     if len(shown) > _ROWS:
         yield f"- and {len(shown) - _ROWS} more"
 

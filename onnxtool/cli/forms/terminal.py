@@ -136,7 +136,7 @@ def _findings(part: Findings, console: Console, verbose: int) -> None:
         single = verbose or len(group) == 1
         for item in group if single else group[:1]:
             many = "" if single else f"{len(group)}x, such as "
-            head = Text(item.severity.value, _SEVERITIES[item.severity]) + Text(f" {identifier} {many}")
+            head = Text(item.severity.value, _SEVERITIES[item.severity]) + Text(f" {clean(identifier)} {many}")
             where = f"{clean(item.where)}: " if item.where else ""
             console.print(head.append(where + clean(item.message, _LONG_LINE)), soft_wrap=True)
         first = group[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from onnxtool.cli.text import count, duration, plural, size
+from onnxtool.cli.text import count, duration, interval, plural, size
 from onnxtool.cli.views.placement import placed
 from onnxtool.cli.views.view import Bars, Boxes, Line, Part, Row, Table, View, state, warnings
 from onnxtool.report.measurement.bench import BenchReport, Latency
@@ -41,7 +41,7 @@ def _parts(report: BenchReport) -> Iterator[Part]:
         items = [item for item in report.latencies if (item.batch, item.threads) == (batch, threads)]
         title = f"batch {batch}, {plural(threads, 'thread') if threads else 'all cores'}"
         yield _latencies(title, items, names)
-        yield Boxes("", [(names[i.model], i.quantiles) for i in items if len(i.quantiles) == 21])
+        yield Boxes("", [(names.get(i.model, i.model), i.quantiles) for i in items if len(i.quantiles) == 21])
     for profile in report.profiles:
         yield from _profile(profile, names.get(profile.model, profile.model))
     for placement in report.placements:
@@ -53,10 +53,10 @@ def _parts(report: BenchReport) -> Iterator[Part]:
 def _latencies(title: str, items: Sequence[Latency], names: dict[str, str]) -> Table:
     rows: list[Row] = [
         (
-            names[item.model],
+            names.get(item.model, item.model),
             *(duration(t) for t in (item.median, item.p90, item.p99)),
             count(item.throughput),
-            "" if item.ratio is None else f"{item.ratio:.2f} [{item.ratio_low:.2f}, {item.ratio_high:.2f}]",
+            interval(item.ratio, item.ratio_low, item.ratio_high),
             state(item.verdict),
         )
         for item in items
@@ -69,8 +69,6 @@ def _latencies(title: str, items: Sequence[Latency], names: dict[str, str]) -> T
 
 def _profile(profile: Profile, name: str) -> Iterator[Part]:
     """Operator types, then the slowest nodes under their names in the file, and what limits them."""
-    title = f"{name}: time by operator"
-    yield Bars(title, [(o.operator, o.seconds, f"{o.share:.1%}") for o in profile.operators[:_BARS]])
     operators = [
         (
             o.operator,
@@ -83,7 +81,8 @@ def _profile(profile: Profile, name: str) -> Iterator[Part]:
         for o in profile.operators
     ]
     numbers = ("nodes", "time", "share", "FLOPs", "bytes")
-    yield Table(("operator", *numbers), operators, numbers, title, _FEW)
+    yield Table(("operator", *numbers), operators, numbers, f"{name}: time by operator", _FEW)
+    yield Bars("", [(o.operator, o.seconds, f"{o.share:.1%}") for o in profile.operators[:_BARS]])
     speeds = ("time", "share", "GFLOP/s", "GB/s", "FLOPs/byte", "of peak")
     columns = ("slowest nodes", "operator", *speeds)
     few = [_node(node, 1) for node in profile.nodes[:_FEW]]
@@ -102,7 +101,7 @@ def _node(node: NodeTime, shown: int | None) -> Row:
         duration(node.seconds),
         f"{node.share:.1%}",
         *("" if value is None else f"{value:.1f}" for value in (node.gflops, node.gbs, node.intensity)),
-        "" if node.attained is None else f"{node.attained:.0%} {_BOUNDS[node.bound]}".rstrip(),
+        "" if node.attained is None else f"{node.attained:.0%} {_BOUNDS.get(node.bound, node.bound)}".rstrip(),
     )
 
 

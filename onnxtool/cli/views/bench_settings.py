@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from onnxtool.cli.text import duration, plural, size
+from onnxtool.cli.text import duration, interval, plural, size
 from onnxtool.cli.views.view import Code, Facts, Part, Row, Table, View, state, warnings
 from onnxtool.report.measurement.bench_matrix import BenchMatrixReport, MeasuredSetting
 from onnxtool.report.measurement.endpoint_bench import EndpointBenchReport, LoadResult
@@ -16,7 +16,7 @@ _LANGUAGES = {"python": "Python", "csharp": "C#", "cpp": "C++"}
 def bench_matrix(report: BenchMatrixReport) -> View:
     """One row for each setting, then the one to use; with --best its settings and code."""
     best = report.best
-    sure = "" if best.ratio == 1 else f", {best.ratio:.2f} [{best.ratio_low:.2f}, {best.ratio_high:.2f}] measured again"
+    sure = "" if best.ratio == 1 else f", {interval(best.ratio, best.ratio_low, best.ratio_high)} measured again"
     where = f"{report.runtime} on {report.cpu}, {plural(report.cores, 'core')}; batch {report.batch}; {report.data}"
     return View(report.ok, f"fastest that is equal: {best.name}{sure}; {where}", _settings(report), report.model)
 
@@ -31,7 +31,7 @@ def _settings(report: BenchMatrixReport) -> Iterator[Part]:
     if report.show_code:
         yield Code(json.dumps(best.settings, indent=2).splitlines(), "json")
         for language, code in best.code.items():
-            yield Code(code.splitlines(), language, _LANGUAGES[language])
+            yield Code(code.splitlines(), language, _LANGUAGES.get(language, language))
 
 
 def _setting(row: MeasuredSetting) -> Row:
@@ -43,7 +43,7 @@ def _setting(row: MeasuredSetting) -> Row:
         "" if memory is None else size(memory),
         "" if error is None else f"{error:.0e}",
         "" if row.median is None else duration(row.median),
-        "" if row.ratio is None else f"{row.ratio:.2f} [{row.ratio_low:.2f}, {row.ratio_high:.2f}]",
+        interval(row.ratio, row.ratio_low, row.ratio_high),
         state(row.verdict),
         row.speed,
     )

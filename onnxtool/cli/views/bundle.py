@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnxtool.cli.text import count, duration, number, plural, size
+from onnxtool.cli.text import count, duration, interval, number, plural, size
 from onnxtool.cli.views.view import Facts, Line, Part, Table, View, Words, warnings
 from onnxtool.report.bundle.bench import BundleBenchReport, GeneratorSpeed
 from onnxtool.report.bundle.compare import BundleCompareReport
@@ -70,7 +70,7 @@ def _runtime(proof: RuntimeProof) -> str:
 
 def _perplexity(found: Perplexity) -> str:
     """The figure with its interval."""
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}] on {found.tokens} tokens of {found.text}"
+    return f"{interval(found.value, found.low, found.high)} on {found.tokens} tokens of {found.text}"
 
 
 def bundle_bench(report: BundleBenchReport) -> View:

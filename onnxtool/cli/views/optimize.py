@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnxtool.cli.text import duration, number, plural, size
+from onnxtool.cli.text import duration, interval, number, plural, size
 from onnxtool.cli.views.compare import provider_proofs
 from onnxtool.cli.views.view import Facts, Line, Pairs, Part, Table, View, state, warnings
 from onnxtool.report.optimize import OptimizeReport, PassListReport
@@ -71,8 +71,8 @@ def _sizes(report: OptimizeReport) -> Table:
         ("size", size(before.bytes), size(after.bytes), f"{after.bytes / max(before.bytes, 1):.2f}"),
     ]
     if latency is not None:
-        interval = f"{latency.value:.3f} [{latency.low:.3f}, {latency.high:.3f}]"
-        rows.append(("latency", duration(latency.before), duration(latency.after), interval))
+        ratio = interval(latency.value, latency.low, latency.high, digits=3)
+        rows.append(("latency", duration(latency.before), duration(latency.after), ratio))
     numbers = (*_BEFORE_AFTER, "after / before")
     return Table(("", *numbers), rows, numbers=numbers)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from onnxtool.cli.text import cosine, duration, number, plural, size
+from onnxtool.cli.text import cosine, duration, interval, number, plural, size
 from onnxtool.cli.views.compare import provider_proofs
 from onnxtool.cli.views.view import Facts, Part, Point, Row, Scatter, Table, View, state, warnings
 from onnxtool.report.quantize import Candidate, Fidelity, QuantizeReport
@@ -50,8 +50,8 @@ def _gain(report: QuantizeReport) -> Table:
     rows = [("size", size(report.bytes_before), size(report.bytes_after), f"{report.size_ratio:.3f}")]
     if report.latency is not None:
         one = report.latency
-        interval = f"{one.value:.3f} ({one.low:.2f} to {one.high:.2f})"
-        rows.append(("latency", duration(one.before), duration(one.after), interval))
+        ratio = interval(one.value, one.low, one.high, digits=3)
+        rows.append(("latency", duration(one.before), duration(one.after), ratio))
     if report.metric is not None:
         metric = report.metric
         points = f"{0.0 - metric.drop * 100:+.2f} points"

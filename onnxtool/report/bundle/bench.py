@@ -50,7 +50,7 @@ class GeneratorSpeed:
     threads: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BundleBenchReport(Report):
     """Bundles and peers, measured one after the other; ratios are to the first.
 

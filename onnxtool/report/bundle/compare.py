@@ -30,7 +30,7 @@ class PromptComparison:
         return self.equal == self.tokens and self.error <= rtol
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BundleCompareReport(Report):
     """Two bundles beside one another.
 

@@ -97,7 +97,7 @@ class Perplexity:
     high: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BundleReport(Report):
     """A language model turned into a bundle that generates.
 

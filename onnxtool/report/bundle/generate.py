@@ -8,7 +8,7 @@ from typing import ClassVar
 from onnxtool.report.base import Report
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GenerateReport(Report):
     """The answer of a bundle to one prompt.
 

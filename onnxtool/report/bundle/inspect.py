@@ -9,7 +9,7 @@ from typing import ClassVar
 from onnxtool.report.base import Report
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BundleInspectReport(Report):
     """A bundle's anatomy.
 

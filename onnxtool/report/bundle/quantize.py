@@ -48,7 +48,7 @@ class GroupSensitivity:
     loss: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BundleQuantizeReport(Report):
     """A bundle with its weights in 8 or 4 bits, within a budget of perplexity.
 

@@ -1,0 +1,100 @@
+"""Every report can be shown in every form, and nothing in a report reaches a reader unescaped."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import io
+import random
+import re
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from onnxtool.cli.forms import html, markdown, terminal
+from onnxtool.cli.views import view_of
+from onnxtool.report.base import Report, json_fields
+from onnxtool.report.check import CheckReport, Finding, Severity
+from onnxtool.report.schema import report_classes
+
+EVIL = "[bold]\x1b[2J<script>alert(1)</script>\u202e|`*_\n::error::\r# x[/]"
+KINDS = report_classes()
+
+
+def made(hint: Any, rng: random.Random, name: str = "") -> Any:
+    """Some value of a type, in which every text is evil."""
+    if name == "code":  # programs of our own, of several lines
+        return {"python": "print(1)"}
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return made(rng.choice(arguments), rng, name)
+    if hint in (None, type(None)):
+        return None
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        hints = typing.get_type_hints(hint)
+        return hint(**{f.name: made(hints[f.name], rng, f.name) for f in json_fields(hint)})
+    if inspect.isclass(hint) and issubclass(hint, Enum):
+        return rng.choice(list(hint))
+    if hint in (bool, int, float):
+        return hint(rng.choice((1, 8, 1500)) if name != "quantiles" else 1)
+    container = origin or hint
+    if inspect.isclass(container) and issubclass(container, Mapping):
+        key = EVIL if arguments and arguments[0] is str else 1
+        return {key: made(arguments[1], rng) if arguments else EVIL}
+    if container is tuple:
+        several = arguments[:1] * rng.choice((1, 2, 30)) if Ellipsis in arguments else arguments
+        return tuple(made(a, rng, name) for a in several)
+    return EVIL
+
+
+def shown(report: Report, verbose: int) -> str:
+    """What a terminal of 80 columns, which has no colour, shows."""
+    stream = io.StringIO()
+    terminal.render(report, Console(file=stream, width=80, highlight=False), verbose)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_report_is_shown_in_every_form_and_made_harmless(kind: str) -> None:
+    for seed in range(6):
+        report = made(KINDS[kind], random.Random(seed))
+        view = view_of(report)
+        assert view.ok is report.ok
+        for text in (shown(report, 0), shown(report, 1), html.render(report), markdown.render(report)):
+            assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", text)
+            assert "\n::error::" not in text
+            assert text.strip() or not (view.verdict or list(view.parts))
+        assert "<script" not in html.render(report)
+        outside_code = re.sub(r"^(`{3,}).*?^\1$", "", markdown.render(report), flags=re.DOTALL | re.MULTILINE)
+        assert not re.search(r"(?<!\\)(<|`)", outside_code)
+
+
+def test_a_kind_from_another_package_is_shown_by_its_fields() -> None:
+    @dataclasses.dataclass(frozen=True, repr=False)
+    class Strange(Report):
+        kind = "strange"
+        thing: str = "<b>thing</b>"
+
+    assert re.search(r"thing +<b>thing</b>", shown(Strange(), 0))
+    assert "&lt;b&gt;thing" in html.render(Strange())
+
+
+def test_a_notebook_shows_every_report_in_a_few_lines() -> None:
+    assert not [kind for kind, report in KINDS.items() if report.__repr__ is not Report.__repr__]
+
+
+def test_the_verdict_stands_last_in_a_terminal_and_first_on_pages() -> None:
+    finding = Finding("OT1", Severity.ERROR, "broken")
+    report = CheckReport("m.onnx", 1, 8, {"ai.onnx": 20}, "p", (), (), 1, (), (finding,))
+    assert shown(report, 0).splitlines()[-1].startswith("FAILED  1 error")
+    assert re.search(r"<h1>.*FAILED.*</h1>\n<p><strong>1 error", html.render(report))
+    assert markdown.render(report).splitlines()[:3] == [
+        "### onnxtool check: FAILED",
+        "",
+        "1 error (onnxtool check --explain ID tells more)",
+    ]
