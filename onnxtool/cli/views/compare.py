@@ -18,15 +18,20 @@ _SUSPECTS = 20
 
 def compare(report: CompareReport) -> View:
     """One row for each output, then the worst element of every output that failed."""
+    return View(report.ok, _verdict(report), comparison(report), f"{report.a} against {report.b}")
+
+
+def _verdict(report: CompareReport) -> str:
     runs = f"({plural(len(report.runs), 'run')} on {report.data})"
+    if not report.compared:
+        return f"no output was compared, so nothing is known of them {runs}"
     if report.budget:
-        verdict = f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
-    else:
-        outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
-        own = sum(item.rtol is not None for item in report.outputs)
-        but = f", {plural(own, 'output')} by {'its' if own == 1 else 'their'} own tolerance" if own else ""
-        verdict = f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} {runs}"
-    return View(report.ok, verdict, comparison(report), f"{report.a} against {report.b}")
+        return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
+    outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
+    own, left = sum(item.rtol is not None for item in report.outputs), len(report.not_compared)
+    but = f", {plural(own, 'output')} by {'its' if own == 1 else 'their'} own tolerance" if own else ""
+    but += f", {plural(left, 'output')} not compared" if left else ""
+    return f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} {runs}"
 
 
 def comparison(report: CompareReport) -> Iterator[Part]:
@@ -61,7 +66,7 @@ def outputs(items: Sequence[TensorDifference], good: str = "equal") -> Table:
             *(number(v) for v in (o.max_abs, o.max_rel, o.mean_abs)),
             cosine(o.cosine, 7),
             number(o.sqnr_db),
-            state(good if o.ok else "differs"),
+            state((good if o.ok else "differs") if o.compared else "not compared"),
         )
         for o in items
     ]

@@ -20,11 +20,14 @@ def _verdict(report: ConvertReport) -> str:
     if report.written and not all(p.ok for p in report.providers):
         return f"{report.output} written, and equal on the CPU; not on every provider asked for"
     if report.ok and report.comparison is not None:
-        return f"{report.output} written; equal to its source in {plural(len(report.comparison.runs), 'run')}"
+        runs = plural(len(report.comparison.runs), "run")
+        compared = f"compared in {runs}, {report.untested}" if report.untested else f"equal to its source in {runs}"
+        return f"{report.output} written; {compared}"
     if report.ok:
         return f"{report.output} written, unverified"
     kept = f"; kept as {report.kept} for study" if report.kept else ""
-    return f"outputs differ from the source's; {report.output} not written{kept}"
+    rows = "" if report.changed_rows is None else " in {} of {} rows of the sample".format(*report.changed_rows)
+    return f"outputs differ from the source's{rows}; {report.output} not written{kept}"
 
 
 def _parts(report: ConvertReport) -> Iterator[Part]:

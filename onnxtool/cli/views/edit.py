@@ -13,8 +13,11 @@ from onnxtool.report.edit import EditReport, OperationListReport, Proof
 
 def edit(report: EditReport) -> View:
     """Each operation with its proof; for a dry run, what would change."""
-    proven, count = sum(s.proof is not None for s in report.steps), len(report.steps)
+    count = len(report.steps)
+    proven = sum(s.proof is not None and s.proof.compared for s in report.steps)
+    run = sum(s.proof is not None and not s.proof.compared for s in report.steps)
     told = f"{plural(count, 'operation')}, {proven} proven" if proven else f"{count} applied, none proven"
+    told += f", {run} only run: the outputs are random and were not compared" if run else ""
     return View(report.ok, told, _parts(report), report.source)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from onnxtool.cli.text import duration, interval, number, plural, size
 from onnxtool.cli.views.compare import provider_proofs
 from onnxtool.cli.views.view import Facts, Line, Pairs, Part, Table, View, state, warnings
+from onnxtool.report.compare import CompareReport
 from onnxtool.report.optimize import OptimizeReport, PassListReport
 
 _OPERATORS = 12
@@ -28,13 +29,21 @@ def summary(report: OptimizeReport) -> str:
         parts.append(f"latency {number(found.value)}x ({number(found.low)} to {number(found.high)}), {speed}")
     if report.comparison is None:
         parts.append("not compared")
-    elif report.comparison.ok:
-        worst = max((o.max_abs for o in report.comparison.outputs), default=0.0)
-        parts.append(f"equal on {plural(len(report.comparison.runs), 'run')}, max abs difference {number(worst)}")
+    else:
+        parts += _equality(report.comparison)
     faults = [d.name for d in report.dropped if d.fault]
     if faults:
         parts.append(f"without {', '.join(faults)}")
     return "; ".join(parts)
+
+
+def _equality(comparison: CompareReport) -> Iterator[str]:
+    """What was compared, and what was not."""
+    if comparison.ok:
+        worst = max((o.max_abs for o in comparison.compared), default=0.0)
+        yield f"equal on {plural(len(comparison.runs), 'run')}, max abs difference {number(worst)}"
+    if comparison.not_compared:
+        yield f"not compared, because random: {', '.join(o.name for o in comparison.not_compared)}"
 
 
 def _parts(report: OptimizeReport) -> Iterator[Part]:

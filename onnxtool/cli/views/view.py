@@ -19,7 +19,7 @@ When = Literal["always", "brief", "full"]
 _MEANINGS: dict[Tone, tuple[str, ...]] = {
     "good": ("passed", "equal", "kept", "faster", "built", "installed", "built in", "plugin", "yes"),
     "bad": ("failed", "differs", "slower", "unreadable", "crashes on this processor"),
-    "warn": ("warned", "unclear", "stale", "missing", "not installed", "other tensor"),
+    "warn": ("warned", "unclear", "stale", "missing", "not installed", "other tensor", "not compared"),
     "dim": ("skipped",),
 }
 _TONES: dict[str, Tone] = {word: tone for tone, words in _MEANINGS.items() for word in words}
