@@ -40,9 +40,9 @@ def cosine(value: float, digits: int = 5) -> str:
     return f"{value:.{digits}f}"
 
 
-def plural(number: int, noun: str) -> str:
-    """A count with its noun: "1 core", "2 cores"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def plural(number: int, noun: str, several: str = "") -> str:
+    """A count with its noun: "1 core", "2 cores"; `several` where that is not the noun with an s."""
+    return f"{number} {noun if number == 1 else several or noun + 's'}"
 
 
 def count(number: float) -> str:

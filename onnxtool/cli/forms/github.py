@@ -32,9 +32,11 @@ def _lines(report: Report) -> Iterator[str]:
             yield _command("error", lost.model, "unreadable", lost.error)
     elif isinstance(report, CompareReport):
         for output in report.outputs:
-            if not output.ok:
+            if output.compared and not output.ok:
                 told = output.note or f"{output.mismatched} of {output.total} elements outside tolerance"
                 yield _command("error", report.b, f"{output.name} differs", told)
+        if not report.compared:
+            yield _command("error", report.b, "nothing compared", "no output was compared")
     elif isinstance(report, BenchReport):
         for line in report.regressions:
             yield _command("error", "", "slower", line)

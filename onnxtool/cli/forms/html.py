@@ -27,7 +27,7 @@ td { overflow-wrap: break-word; } .scroll { margin: .75rem 0; } td.n, th.n { tex
 td.n { font-variant-numeric: tabular-nums; } table.facts td:first-child { white-space: nowrap; opacity: .7; }
 .good { color: var(--good); } .bad { color: var(--bad); } .warn { color: var(--warn); } .dim { opacity: .7; }
 svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: currentColor; } .grid { stroke: var(--line); }
-.bar { fill: var(--bar); } .pale { fill-opacity: .35; } svg .small { font-size: 10px; }
+.bar { fill: var(--bar); } .pale { fill-opacity: .35; }
 .key { display: inline-block; width: .8em; height: .8em; background: var(--bar); } .key.pale { opacity: .35; }
 tr.chosen td { font-weight: 600; } svg.dot { width: 1em; height: 1em; vertical-align: -.1em; }
 .kept { fill: var(--good); } .broken { fill: none; stroke: var(--warn); stroke-width: 2; } .best { fill: var(--bar); }

@@ -22,6 +22,7 @@ class _Case:
     failure: str | None = None
     seconds: float = 0.0
     note: str = ""
+    skipped: str = ""
 
 
 def render(report: Report) -> str:
@@ -34,6 +35,7 @@ def render(report: Report) -> str:
         tests=str(len(cases)),
         failures=str(failures),
         errors="0",
+        skipped=str(sum(bool(c.skipped) for c in cases)),
         time=f"{sum(c.seconds for c in cases):.3f}",
     )
     for case in cases:
@@ -48,6 +50,8 @@ def render(report: Report) -> str:
             lines = [clean(line, 2000) for line in case.failure.splitlines()] or ["failed"]
             failure = ElementTree.SubElement(element, "failure", message=lines[0])
             failure.text = "\n".join(lines)
+        if case.skipped:
+            ElementTree.SubElement(element, "skipped", message=clean(case.skipped, 2000))
         if case.note:
             ElementTree.SubElement(element, "system-out").text = "\n".join(
                 clean(line, 2000) for line in case.note.splitlines()
@@ -69,8 +73,11 @@ def _cases(report: Report) -> Iterator[_Case]:
     elif isinstance(report, CompareReport):
         for output in report.outputs:
             text = f"max abs {output.max_abs:.3g}, max rel {output.max_rel:.3g}, SQNR {output.sqnr_db:.1f} dB"
-            reason = f"{why(output)}; {text}"
-            yield _Case(f"{report.a} against {report.b}", output.name, None if output.ok else reason, note=text)
+            failure = f"{why(output)}; {text}" if output.compared and not output.ok else None
+            skipped = "" if output.compared else f"not compared: {why(output)}"
+            yield _Case(f"{report.a} against {report.b}", output.name, failure, note=text, skipped=skipped)
+        if not report.compared:
+            yield _Case(f"{report.a} against {report.b}", "outputs", "no output was compared")
         if report.coverage is not None:
             missed = "\n".join(f"not reached: {branch}" for branch in report.coverage.unreached)
             note = "\n".join(filter(None, (report.coverage.summary, missed)))

@@ -82,7 +82,7 @@ def _profile(profile: Profile, name: str) -> Iterator[Part]:
     ]
     numbers = ("nodes", "time", "share", "FLOPs", "bytes")
     yield Table(("operator", *numbers), operators, numbers, f"{name}: time by operator", _FEW)
-    yield Bars("", [(o.operator, o.seconds, f"{o.share:.1%}") for o in profile.operators[:_BARS]])
+    yield Bars("", [(o.operator, o.seconds, f"{o.share:.1%}") for o in profile.operators], few=_BARS)
     speeds = ("time", "share", "GFLOP/s", "GB/s", "FLOPs/byte", "of peak")
     columns = ("slowest nodes", "operator", *speeds)
     few = [_node(node, 1) for node in profile.nodes[:_FEW]]

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from onnxtool.cli.text import duration, size
 from onnxtool.cli.views.view import (
+    LATENCY,
     Bars,
     Facts,
     Line,
@@ -123,7 +124,7 @@ def model_page(model: ModelOutcome) -> Iterator[Part]:
         if c.ratio is not None
     ]
     legend = (("kept", "no other is better in all"), ("broken", "another is better"))
-    yield Scatter("Candidates", points, "size, MB", legend)
+    yield Scatter("Candidates", points, LATENCY, "size, MB", legend, mark=1)
     yield candidates(model)
 
 

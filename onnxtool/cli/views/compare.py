@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from onnxtool.cli.text import clean, cosine, number, plural
-from onnxtool.cli.views.view import Code, Depth, Histogram, Line, Part, Row, Table, View, When, state, warnings
+from onnxtool.cli.views.view import Code, Histogram, Line, Part, Point, Row, Scatter, Table, View, When, state, warnings
 from onnxtool.report.compare import LOWEST_DECADE, CompareReport, TensorDifference
 from onnxtool.report.layers import LayerDifference, Layers, Reproducer, Suspect
 from onnxtool.report.proof import Counterexample
@@ -14,6 +15,7 @@ from onnxtool.report.provider_proof import ProviderProof
 # Rows of the table along the depth: all up to _ROWS, else about _SAMPLE of them and what is around the first wrong one.
 _ROWS, _SAMPLE = 16, 8
 _SUSPECTS = 20
+_LOWEST_POWER = -9
 
 
 def compare(report: CompareReport) -> View:
@@ -132,8 +134,9 @@ def _histogram(item: TensorDifference) -> Iterator[Histogram]:
 
 def _layers(layers: Layers) -> Iterator[Part]:
     """The error along the depth, and who is to blame."""
-    points = [(t.depth, t.error, t.ok or t.reused, f"{t.operator} {t.name}: {t.error:.3g}") for t in layers.tensors]
-    yield Depth("Error along the depth", points)
+    legend = (("dot-good", "within tolerance"), ("dot-bad", "outside"))
+    up = f"relative error, no less than 1e{_LOWEST_POWER}"
+    yield Scatter("Error along the depth", [_dot(t) for t in layers.tensors], "depth", up, legend, powers=True)
     yield _along(layers, _excerpt(layers), "brief")
     yield _along(layers, layers.tensors, "full")
     if layers.unmatched_b:
@@ -152,6 +155,13 @@ def _layers(layers: Layers) -> Iterator[Part]:
         yield Line(_suspect(suspect), indent=2, whole=True, when="always" if index < 5 else "full")
     if layers.reproducer is not None:
         yield from _reproducer(layers.reproducer)
+
+
+def _dot(item: LayerDifference) -> Point:
+    power = math.log10(item.error) if 0 < item.error < math.inf else -math.inf if item.error <= 0 else math.inf
+    height = min(max(power, _LOWEST_POWER), 1)
+    label = f"{item.operator} {item.name}: {number(item.error)}"
+    return Point("dot-good" if item.ok or item.reused else "dot-bad", item.depth, height, label)
 
 
 def _along(layers: Layers, shown: Sequence[LayerDifference], when: When) -> Table:

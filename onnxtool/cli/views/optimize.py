@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from onnxtool.cli.text import duration, interval, number, plural, size
 from onnxtool.cli.views.compare import provider_proofs
-from onnxtool.cli.views.view import Facts, Line, Pairs, Part, Table, View, state, warnings
+from onnxtool.cli.views.view import Bars, Facts, Line, Part, Table, View, state, warnings
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.optimize import OptimizeReport, PassListReport
 
@@ -48,19 +48,19 @@ def _equality(comparison: CompareReport) -> Iterator[str]:
 
 def _parts(report: OptimizeReport) -> Iterator[Part]:
     yield _sizes(report)
+    if report.latency is not None:
+        threads = "all cores" if report.latency.threads is None else plural(report.latency.threads, "thread")
+        how = f"latency: median, with its 95 % interval; {threads}, side by side, the runtime's own optimizations on"
+        yield Line(how, tone="dim", indent=2, when="full")
     yield from _operators(report)
-    passes = [(p.name, p.level, str(p.rewrites), duration(p.seconds)) for p in report.passes]
-    fired = [row for row, p in zip(passes, report.passes, strict=True) if p.rewrites]
-    columns, numbers = ("pass", "level", "rewrites", "time"), ("rewrites", "time")
-    yield Table(columns, fired, numbers, "Passes", when="brief")
-    yield Table(columns, passes, numbers, "Passes", when="full")
+    yield from _passes(report)
     families = [(f.name, state("kept") if f.kept else "left out", f.reason) for f in report.families]
     yield Table(("family", "", "why"), families, title="Fusions into the runtime's own operators", when="full")
     yield Facts(
         (
             ("chosen for", report.target),
             ("fusions kept", ", ".join(f.name for f in report.families if f.kept)),
-            ("left out", ", ".join(f"{d.name} ({d.reason})" for d in report.dropped if not d.fault)),
+            ("left out", ", ".join(f"{d.name} ({d.reason})" for d in report.dropped)),
             ("rule", "" if report.comparison is None else report.comparison.rule),
             ("written", report.output),
         )
@@ -90,11 +90,23 @@ def _operators(report: OptimizeReport) -> Iterator[Part]:
     before, after = report.before.operators, report.after.operators
     counts = {name: (before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}
     largest = sorted(counts, key=lambda name: (-max(counts[name]), name))
-    yield Pairs("Operators", [(name, *counts[name]) for name in largest])
+    bars = [(name, after.get(name, 0), str(after.get(name, 0))) for name in largest]
+    yield Bars("Operators", bars, before=[before.get(name, 0) for name in largest])
     changed = [name for name in counts if counts[name][0] != counts[name][1]]
     changed.sort(key=lambda name: (-abs(counts[name][0] - counts[name][1]), name))
     rows = [(name, *map(str, counts[name])) for name in changed]
     yield Table(("operator", *_BEFORE_AFTER), rows, _BEFORE_AFTER, "Biggest changes", few=_OPERATORS)
+
+
+def _passes(report: OptimizeReport) -> Iterator[Part]:
+    """Those that changed something; where there is room also how long the others took."""
+    rows = [(p.name, p.level, str(p.rewrites), duration(p.seconds)) for p in report.passes if p.rewrites]
+    yield Table(("pass", "level", "rewrites", "time"), rows, ("rewrites", "time"), "Passes")
+    idle = [p for p in report.passes if not p.rewrites]
+    spent = duration(sum(p.seconds for p in idle))
+    names = f", {plural(len(idle), 'other pass', 'other passes')} {spent} of it: {', '.join(p.name for p in idle)}"
+    taken = f"rewriting took {duration(report.seconds)} in {plural(report.rounds, 'round')}"
+    yield Line(taken + (names if idle else ""), tone="dim", indent=2, when="full")
 
 
 def passes(report: PassListReport) -> View:

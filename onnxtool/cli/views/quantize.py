@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onnxtool.cli.text import cosine, duration, interval, number, plural, size
 from onnxtool.cli.views.compare import provider_proofs
-from onnxtool.cli.views.view import Facts, Part, Point, Row, Scatter, Table, View, state, warnings
+from onnxtool.cli.views.view import LATENCY, Facts, Part, Point, Row, Scatter, Table, View, state, warnings
 from onnxtool.report.quantize import Candidate, Fidelity, QuantizeReport
 
 _KERNELS, _CANDIDATES = 8, 6
@@ -102,7 +102,7 @@ def _scatter(report: QuantizeReport) -> Scatter:
     points = [_point(c, q) for c in tried if (q := _quality(c, by_metric)) is not None]
     up = report.metric.name if by_metric and report.metric else "signal to noise, dB"
     legend = (("best", "chosen"), ("kept", "within the budget"), ("broken", "beyond it, or not measured closely"))
-    return Scatter("Speed and accuracy of what was tried", points, up, legend)
+    return Scatter("Speed and accuracy of what was tried", points, LATENCY, up, legend, mark=1)
 
 
 def _quality(one: Candidate, by_metric: bool) -> float | None:

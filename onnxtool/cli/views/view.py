@@ -150,16 +150,10 @@ class Plot(Part):
 
 @dataclass(frozen=True)
 class Bars(Plot):
-    """Lying bars: what each stands for, how long it is, and what is written at its end."""
+    """Lying bars: what each is of, how long it is, what is written at its end; with `before` a pale one to each."""
 
     items: Sequence[tuple[str, float, str]]
-
-
-@dataclass(frozen=True)
-class Pairs(Plot):
-    """Two bars for one thing: its name, how it was and how it is."""
-
-    items: Sequence[tuple[str, float, float]]
+    before: Sequence[float] = ()
     few: int = 30
 
 
@@ -173,13 +167,6 @@ class Histogram(Plot):
 
 
 @dataclass(frozen=True)
-class Depth(Plot):
-    """Relative error over depth: (depth, error, agrees, what it is) for each tensor."""
-
-    points: Sequence[tuple[int, float, bool, str]]
-
-
-@dataclass(frozen=True)
 class Boxes(Plot):
     """Spread of latencies: a name and 21 quantiles in seconds for each."""
 
@@ -188,21 +175,34 @@ class Boxes(Plot):
 
 @dataclass(frozen=True)
 class Point:
-    """A dot of a scatter plot: "best", "kept" or "broken"; `label` is shown when it is pointed at."""
+    """A dot of a scatter plot; `label` is shown when it is pointed at."""
 
-    kind: Literal["best", "kept", "broken"]
+    kind: Literal["best", "kept", "broken", "dot-good", "dot-bad"]
     x: float
     y: float
     label: str
 
 
+LATENCY = "latency against float (1 = dashed)"
+
+
 @dataclass(frozen=True)
 class Scatter(Plot):
-    """Latency against float, where 1 is marked, and another property; `legend` says what each kind of dot means."""
+    """Dots.
+
+    Attributes:
+        across, up: what the axes are.
+        legend: each kind of dot, and what it means.
+        mark: where a line stands on the axis across; None for none.
+        powers: the axis up is in powers of ten.
+    """
 
     points: Sequence[Point]
+    across: str
     up: str
     legend: Sequence[tuple[str, str]]
+    mark: float | None = None
+    powers: bool = False
 
 
 @dataclass(frozen=True)
