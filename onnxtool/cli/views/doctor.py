@@ -44,7 +44,8 @@ def _parts(report: DoctorReport) -> Iterator[Part]:
 
 
 def _provider(info: ProviderInfo) -> Row:
-    missing = info.state in ("not installed", "failed")
+    missing = info.state in ("not installed", "failed", "crashes")
     shown = Words(info.state, "warn") if missing else Words(f"{info.state} {info.version or ''}".rstrip(), "good")
-    detail = f"{info.command}   ({info.where})" if info.command else "; ".join(info.devices) or info.where
+    works = "" if missing else "; ".join(info.devices)
+    detail = f"{info.command}   ({info.where})" if info.command else works or info.where
     return info.name, shown, detail
