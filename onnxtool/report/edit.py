@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report, TensorInfo
 from onnxtool.report.diff import Change
@@ -27,10 +26,8 @@ class OperationSummary:
 
 
 @dataclass(frozen=True, repr=False)
-class OperationListReport(Report):
+class OperationListReport(Report, kind="operations"):
     """All operations of `edit`."""
-
-    kind: ClassVar[str] = "operations"
 
     operations: tuple[OperationSummary, ...]
 
@@ -74,7 +71,7 @@ class EditStep:
 
 
 @dataclass(frozen=True, repr=False)
-class EditReport(Report):
+class EditReport(Report, kind="edit"):
     """What editing did. A proof that fails is an error, and nothing is written; so a report is always good.
 
     Attributes:
@@ -88,8 +85,6 @@ class EditReport(Report):
         changes: what differs from the source, as `diff` shows it; None unless it was a dry run.
         warnings: one line each.
     """
-
-    kind: ClassVar[str] = "edit"
 
     source: str
     output: str | None
