@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from onnxtool.cli.text import clean
+from onnxtool.cli.views import view_of
 from onnxtool.cli.views.compare import why
 from onnxtool.report.base import Report
 from onnxtool.report.build import BuildReport
@@ -95,7 +96,8 @@ def _cases(report: Report) -> Iterator[_Case]:
             note = "\n".join(f"{s.command}: {s.state} {s.summary or s.reason}" for s in model.steps)
             yield _Case(report.file, model.name, bad or None, sum(s.seconds for s in model.steps), note)
     else:
-        yield _Case(report.kind, report.kind, None if report.ok else "the verdict is bad")
+        verdict = view_of(report).verdict
+        yield _Case(report.kind, report.kind, None if report.ok else verdict or "the verdict is bad", note=verdict)
 
 
 def _check(report: CheckReport) -> Iterator[_Case]:
