@@ -18,6 +18,7 @@ from rich.console import Console
 
 from onnxtool.cli.forms import html, markdown, terminal
 from onnxtool.cli.views import view_of
+from onnxtool.cli.views.view import Code, Facts, Heading, Line, Part, Table, with_detail
 from onnxtool.report.base import Report, json_fields
 from onnxtool.report.check import CheckReport, Finding, Severity
 from onnxtool.report.schema import report_classes
@@ -98,3 +99,50 @@ def test_the_verdict_stands_last_in_a_terminal_and_first_on_pages() -> None:
         "",
         "1 error (onnxtool check --explain ID tells more)",
     ]
+
+
+def drawn(part: Part, width: int = 80, verbose: int = 0) -> str:
+    """One part in a terminal."""
+    stream = io.StringIO()
+    terminal.draw(part, Console(file=stream, width=width, highlight=False), verbose)
+    return stream.getvalue()
+
+
+def test_a_table_says_how_many_rows_it_leaves_out() -> None:
+    table = Table(("name",), [(f"row{i}",) for i in range(5)], few=3)
+    assert "row2" in drawn(table) and "row3" not in drawn(table)
+    assert "and 2 more (-v)" in drawn(table)
+    assert "row4" in drawn(table, verbose=1) and "more" not in drawn(table, verbose=1)
+    page = "".join(html.draw([table]))
+    assert "row4" in page and "more" not in page
+    assert not drawn(Table(("name",), ()))
+
+
+def test_a_narrow_terminal_breaks_names_and_no_numbers() -> None:
+    numbers = tuple(f"number{i}" for i in range(6))
+    table = Table(("name", *numbers), [("long/name" * 20, *("123.45 ms",) * 6)], numbers)
+    assert max(map(len, drawn(table).splitlines())) <= 80
+    assert drawn(table).count("123.45 ms") == 6
+    spacious = Table(("name", "size"), [("a", "1")], ("size",))
+    assert "a      " in drawn(spacious)
+
+
+def test_columns_that_can_be_done_without_are_left_to_wide_terminals() -> None:
+    table = Table(("name", "extra"), [("a", "b")], wide=("extra",))
+    assert "extra" not in drawn(table) and "extra" in drawn(table, width=120)
+    assert "extra" in "".join(html.draw([table]))
+
+
+def test_long_facts_and_details_have_their_place() -> None:
+    facts = Facts((("input", tuple(f"x{i}" for i in range(10))), ("empty", "")), few=8)
+    assert "and 2 more (-v)" in drawn(facts) and "x9" in drawn(facts, verbose=1)
+    assert "empty" not in drawn(facts)
+    parts = [Line("short", when="brief"), Line("long", when="full"), Heading("both")]
+    page = "".join(html.draw(parts))
+    assert "long" in page and "short" not in page and "both" in page
+    assert [part.text for part in with_detail(parts) if isinstance(part, Line)] == ["long"]
+
+
+def test_a_fence_of_markdown_is_longer_than_what_it_holds() -> None:
+    lines = list(markdown.draw(Code(("````", "code"), "python")))
+    assert lines == ["`````python", "````", "code", "`````"]

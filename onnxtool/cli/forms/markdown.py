@@ -22,7 +22,7 @@ def render(report: Report) -> str:
     lines = [f"### onnxtool {report.kind}: {'OK' if view.ok else 'FAILED'}", ""]
     lines += [paragraph for text in (view.verdict, view.subject) if text for paragraph in (_safe(text), "")]
     for part in view.parts:
-        drawn = list(_draw(part)) if part.when != "full" else []
+        drawn = list(draw(part)) if part.when != "full" else []
         # Lines follow one another as a list; all else stands between empty lines.
         if drawn and not (isinstance(part, Line) and lines[-1].lstrip().startswith("- ")) and lines[-1]:
             lines.append("")
@@ -31,30 +31,30 @@ def render(report: Report) -> str:
 
 
 @singledispatch
-def _draw(part: Part) -> Iterator[str]:
-    """Pictures are for pages."""
+def draw(part: Part) -> Iterator[str]:
+    """One part as lines; pictures are for pages."""
     yield from ()
 
 
-@_draw.register
+@draw.register
 def _line(part: Line) -> Iterator[str]:
     label = f"**{_safe(part.label)}** " if part.label else ""
     depth = 0 if part.tone == "dim" else part.indent // 2  # what is dim is about all that stands above it
     yield f"{'  ' * depth}- {label}{_safe(part.text)}"
 
 
-@_draw.register
+@draw.register
 def _heading(part: Heading) -> Iterator[str]:
     yield f"**{_safe(part.text)}**"
 
 
-@_draw.register
+@draw.register
 def _facts(part: Facts) -> Iterator[str]:
     for label, lines in part.lines(everything=False):
         yield f"- **{_safe(label)}**: {'; '.join(map(_safe, lines))}"
 
 
-@_draw.register
+@draw.register
 def _table(part: Table) -> Iterator[str]:
     if not part.rows:
         return
@@ -74,7 +74,7 @@ def _cell(cell: Cell) -> str:
     return f"**{_safe(cell)}**" if isinstance(cell, Words) and cell.tone == "bad" and str(cell) else _safe(cell)
 
 
-@_draw.register
+@draw.register
 def _code(part: Code) -> Iterator[str]:
     if part.title:
         yield from (f"**{_safe(part.title)}**", "")
@@ -84,7 +84,7 @@ def _code(part: Code) -> Iterator[str]:
     yield from (fence + re.sub("[^a-z]", "", part.language), *lines, fence)
 
 
-@_draw.register
+@draw.register
 def _findings(part: Findings) -> Iterator[str]:
     shown = [item for item in part.items if item.severity is not Severity.NOTE]
     if shown and part.title:

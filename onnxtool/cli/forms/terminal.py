@@ -31,7 +31,7 @@ def render(report: Report, console: Console, verbose: int = 0) -> None:
     view = view_of(report)
     for part in view.parts:
         if part.when != ("brief" if verbose else "full"):
-            _draw(part, console, verbose)
+            draw(part, console, verbose)
     if view.verdict:
         word = Text("OK", "green") if view.ok else Text("FAILED", "red")
         console.print(word + Text(f"  {clean(view.verdict, _LONG_LINE)}"))
@@ -44,11 +44,11 @@ def print_step(console: Console, command: str, outcome: str) -> None:
 
 
 @singledispatch
-def _draw(part: Part, console: Console, verbose: int) -> None:
-    """Pictures are not for terminals."""
+def draw(part: Part, console: Console, verbose: int) -> None:
+    """Print one part; pictures are not for terminals."""
 
 
-@_draw.register
+@draw.register
 def _line(part: Line, console: Console, verbose: int) -> None:
     style = _STYLES[part.tone]
     shown = Text(" " * part.indent)
@@ -58,12 +58,12 @@ def _line(part: Line, console: Console, verbose: int) -> None:
     console.print(shown.append(clean(part.text, _LONG_LINE), style), soft_wrap=part.whole)
 
 
-@_draw.register
+@draw.register
 def _heading(part: Heading, console: Console, verbose: int) -> None:
     console.print(Text(clean(part.text), "bold"))
 
 
-@_draw.register
+@draw.register
 def _facts(part: Facts, console: Console, verbose: int) -> None:
     made = RichTable(box=None, show_header=False, pad_edge=False)
     made.add_column(style="dim", no_wrap=True)
@@ -75,11 +75,11 @@ def _facts(part: Facts, console: Console, verbose: int) -> None:
         console.print(made)
 
 
-@_draw.register
+@draw.register
 def _table(part: Table, console: Console, verbose: int) -> None:
     if not part.rows:
         return
-    kept = [i for i, c in enumerate(part.columns) if verbose or console.width >= _WIDE or c not in part.wide]
+    kept = [i for i, c in enumerate(part.columns) if console.width >= _WIDE or c not in part.wide]
     title = Text(clean(part.title), "bold") if part.title else None
     made = RichTable(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index in kept:
@@ -114,7 +114,7 @@ def _cell(cell: Cell) -> Text:
     return Text(clean(cell, _LONG_CELL), _STYLES[tone])
 
 
-@_draw.register
+@draw.register
 def _code(part: Code, console: Console, verbose: int) -> None:
     if part.title:
         console.print(Text(f"\n{clean(part.title)}", "bold"))
@@ -123,7 +123,7 @@ def _code(part: Code, console: Console, verbose: int) -> None:
         console.print(Text(clean(line, _LONG_LINE), style), soft_wrap=True)
 
 
-@_draw.register
+@draw.register
 def _findings(part: Findings, console: Console, verbose: int) -> None:
     """Grouped by id, a line each; with -v every single one, with its fix."""
     shown = [item for item in part.items if verbose or item.severity.rank <= part.least.rank]

@@ -87,7 +87,7 @@ def _profile(profile: Profile, name: str) -> Iterator[Part]:
     columns = ("slowest nodes", "operator", *speeds)
     few = [_node(node, 1) for node in profile.nodes[:_FEW]]
     yield Table(columns, few, speeds, wide=("FLOPs/byte",), when="brief")
-    yield Table(columns, [_node(node, None) for node in profile.nodes], speeds, when="full")
+    yield Table(columns, [_node(node, None) for node in profile.nodes], speeds, wide=("FLOPs/byte",), when="full")
     if profile.peaks is not None:
         peaks = f"{profile.peaks.gflops:.0f} GFLOP/s in float32 and {profile.peaks.gbs:.1f} GB/s"
         yield Line(f"of peak: of {peaks}, measured on this machine, whichever bounds the node (comp, mem);")

@@ -119,6 +119,8 @@ def _about(item: TensorDifference, top_k: int) -> Iterator[Line]:
     for what, (a, b) in (("NaN", item.nans), ("infinite", item.infinities)):
         if a or b:
             parts.append(f"{what}: {a} in A, {b} in B")
+    if item.ok and item.worst_index is not None:
+        parts.append(f"worst at {list(item.worst_index)}: {item.expected} against {item.actual}")
     odd = any(item.nans) or any(item.infinities)
     if parts:
         yield Line(f"{item.name}: {'; '.join(parts)}", indent=2, whole=True, when="always" if odd else "full")

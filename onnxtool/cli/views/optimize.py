@@ -92,10 +92,11 @@ def _operators(report: OptimizeReport) -> Iterator[Part]:
     largest = sorted(counts, key=lambda name: (-max(counts[name]), name))
     bars = [(name, after.get(name, 0), str(after.get(name, 0))) for name in largest]
     yield Bars("Operators", bars, before=[before.get(name, 0) for name in largest])
-    changed = [name for name in counts if counts[name][0] != counts[name][1]]
-    changed.sort(key=lambda name: (-abs(counts[name][0] - counts[name][1]), name))
-    rows = [(name, *map(str, counts[name])) for name in changed]
-    yield Table(("operator", *_BEFORE_AFTER), rows, _BEFORE_AFTER, "Biggest changes", few=_OPERATORS)
+    changes = sorted(counts, key=lambda name: (-abs(counts[name][0] - counts[name][1]), name))
+    rows = [(name, *map(str, counts[name])) for name in changes]
+    changed = [row for row in rows if row[1] != row[2]]
+    yield Table(("operator", *_BEFORE_AFTER), changed, _BEFORE_AFTER, "Biggest changes", few=_OPERATORS, when="brief")
+    yield Table(("operator", *_BEFORE_AFTER), rows, _BEFORE_AFTER, "Biggest changes first", when="full")
 
 
 def _passes(report: OptimizeReport) -> Iterator[Part]:

@@ -68,31 +68,37 @@ def _tried(report: QuantizeReport) -> Iterator[Table]:
     title = f"{len(report.frontier)} recipes tried"
     shorter = f"{title}, the fastest {_CANDIDATES}" if len(few) < len(measured) else title
     quality = "SQNR dB" if report.metric is None else report.metric.name
-    numbers = ("size", "latency", quality)
-    rows: list[Row] = [(c.name, *_figures(c, report)) for c in few]
+    numbers: tuple[str, ...] = ("size", "latency", quality)
+    rows = [_short(c, by_metric=report.metric is not None) for c in few]
     yield Table(("recipe", *numbers, "budget"), rows, numbers, shorter, chosen=_chosen(few), when="brief")
-    rows = [(f"{c.name}: {c.note}" if c.note else c.name, c.recipe, *_figures(c, report), _argmax(c)) for c in ordered]
-    columns = ("candidate", "recipe", *numbers, "budget", "same argmax")
-    yield Table(columns, rows, (*numbers, "same argmax"), title, chosen=_chosen(ordered), when="full")
+    numbers = ("size", "latency [95 %]", "SQNR dB", "same argmax", "metric")
+    columns = ("candidate", "recipe", *numbers, "budget")
+    rows, wide = [_long(c) for c in ordered], ("recipe", "same argmax")
+    yield Table(columns, rows, numbers, title, wide=wide, chosen=_chosen(ordered), when="full")
 
 
 def _chosen(shown: Sequence[Candidate]) -> int:
     return next((i for i, c in enumerate(shown) if c.chosen), -1)
 
 
-def _figures(one: Candidate, report: QuantizeReport) -> Row:
-    quality = "-"
-    if one.metric is not None:
-        quality = f"{one.metric.value:.4f}"
-    elif one.fidelity is not None and report.metric is None:
-        quality = number(one.fidelity.channel_db)
+def _short(one: Candidate, by_metric: bool) -> Row:
+    _, _, bytes_, _, db, _, metric, budget = _long(one)
     latency = "-" if one.latency is None else f"{one.latency.value:.3f}"
-    return size(one.bytes), latency, quality, state("kept") if one.within_budget else "-"
+    return one.name, bytes_, latency, metric if by_metric else db, budget
 
 
-def _argmax(one: Candidate) -> str:
-    agreement = None if one.fidelity is None else one.fidelity.agreement
-    return "-" if agreement is None else f"{agreement:.2%}"
+def _long(one: Candidate) -> Row:
+    fidelity, speed = one.fidelity, one.latency
+    return (
+        f"{one.name}: {one.note}" if one.note else one.name,
+        one.recipe,
+        size(one.bytes),
+        "-" if speed is None else interval(speed.value, speed.low, speed.high, digits=3),
+        "-" if fidelity is None else number(fidelity.channel_db),
+        "-" if fidelity is None or fidelity.agreement is None else f"{fidelity.agreement:.2%}",
+        "-" if one.metric is None else f"{one.metric.value:.4f}",
+        state("kept") if one.within_budget else "-",
+    )
 
 
 def _scatter(report: QuantizeReport) -> Scatter:
