@@ -9,7 +9,7 @@ from urllib.parse import quote
 from onnxtool.cli.forms.html import draw, page
 from onnxtool.cli.views import view_of
 from onnxtool.cli.views.build import model_page, page_name
-from onnxtool.cli.views.view import Heading, Line, Part
+from onnxtool.cli.views.view import Heading, Part, nested
 from onnxtool.report.build import BuildReport, ModelOutcome
 
 
@@ -34,7 +34,5 @@ def _steps(model: ModelOutcome, report: BuildReport) -> Iterator[Part]:
     for step in model.steps:
         entry = store.entry(step.key) if step.key else None
         if entry is not None:
-            view = view_of(report_from_plain(entry.report))
             yield Heading(step.command)
-            yield Line(view.verdict, "OK" if view.ok else "FAILED", "good" if view.ok else "bad")
-            yield from view.parts
+            yield from nested(view_of(report_from_plain(entry.report)))

@@ -50,8 +50,8 @@ def render(report: Report) -> str:
     """The page."""
     view = view_of(report)
     word = '<span class="good">OK</span>' if view.ok else '<span class="bad">FAILED</span>'
-    verdict = f"<p><strong>{_text(view.verdict)}</strong></p>" if view.verdict else ""
-    subject = f"<p>{_broken(view.subject)}</p>" if view.subject else ""
+    verdict = f"<p><strong>{_text(view.verdict.text)}</strong></p>" if view.verdict.text else ""
+    subject = f"<p>{_broken(view.verdict.subject)}</p>" if view.verdict.subject else ""
     return page(report.kind, [verdict, subject, *draw(view.parts)], word)
 
 

@@ -96,7 +96,7 @@ def _cases(report: Report) -> Iterator[_Case]:
             note = "\n".join(f"{s.command}: {s.state} {s.summary or s.reason}" for s in model.steps)
             yield _Case(report.file, model.name, bad or None, sum(s.seconds for s in model.steps), note)
     else:
-        verdict = view_of(report).verdict
+        verdict = view_of(report).verdict.text
         yield _Case(report.kind, report.kind, None if report.ok else verdict or "the verdict is bad", note=verdict)
 
 

@@ -20,7 +20,9 @@ def render(report: Report) -> str:
     """The report as Markdown."""
     view = view_of(report)
     lines = [f"### onnxtool {report.kind}: {'OK' if view.ok else 'FAILED'}", ""]
-    lines += [paragraph for text in (view.verdict, view.subject) if text for paragraph in (_safe(text), "")]
+    lines += [
+        paragraph for text in (view.verdict.text, view.verdict.subject) if text for paragraph in (_safe(text), "")
+    ]
     for part in view.parts:
         drawn = list(draw(part)) if part.when != "full" else []
         # Lines follow one another as a list; all else stands between empty lines.

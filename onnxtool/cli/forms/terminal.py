@@ -32,9 +32,9 @@ def render(report: Report, console: Console, verbose: int = 0) -> None:
     for part in view.parts:
         if part.when != ("brief" if verbose else "full"):
             draw(part, console, verbose)
-    if view.verdict:
+    if view.verdict.text:
         word = Text("OK", "green") if view.ok else Text("FAILED", "red")
-        console.print(word + Text(f"  {clean(view.verdict, _LONG_LINE)}"))
+        console.print(word + Text(f"  {clean(view.verdict.text, _LONG_LINE)}"))
 
 
 def print_step(console: Console, command: str, outcome: str) -> None:

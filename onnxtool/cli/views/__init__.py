@@ -1,10 +1,12 @@
-"""What each report says to people, described once: a function for each kind of report, which gives a `View`."""
+"""What each report says to people, described once: a function for each kind of report, which yields the parts
+of its `View`, the verdict first.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from onnxtool.cli.views.view import Facts, View
+from onnxtool.cli.views.view import Facts, Verdict, View
 from onnxtool.report import brief
 from onnxtool.report.base import Report
 
@@ -35,7 +37,8 @@ _KINDS = {kind: module for module, kinds in _MODULES.items() for kind in kinds}
 def view_of(report: Report) -> View:
     """What a report says; of a kind from another package, its fields."""
     if report.kind not in _KINDS:
-        return View(report.ok, "", (Facts(tuple(brief.lines(report))),))
+        return View(report.ok, Verdict(""), (Facts(tuple(brief.lines(report))),))
     module = import_module(f"onnxtool.cli.views.{_KINDS[report.kind]}")
-    view: View = getattr(module, report.kind)(report)
-    return view
+    parts = tuple(getattr(module, report.kind)(report))
+    verdict = next((part for part in parts if isinstance(part, Verdict)), Verdict(""))
+    return View(report.ok, verdict, tuple(part for part in parts if part is not verdict))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from onnxtool.cli.text import count, duration, interval, plural, size
 from onnxtool.cli.views.placement import placed
-from onnxtool.cli.views.view import Bars, Boxes, Line, Part, Row, Table, View, state, warnings
+from onnxtool.cli.views.view import Bars, Boxes, Line, Part, Row, Table, Verdict, state, warnings
 from onnxtool.report.measurement.bench import BenchReport, Latency
 from onnxtool.report.measurement.profile import NodeTime, Profile
 
@@ -15,15 +15,12 @@ _FEW, _BARS = 10, 15
 _BOUNDS = {"compute": "comp", "memory": "mem", "": ""}
 
 
-def bench(report: BenchReport) -> View:
+def bench(report: BenchReport) -> Iterator[Part]:
     """One table for what each model costs to hold, one for the latencies of each setting."""
     runs = f"{min((i.runs for i in report.latencies), default=0)} runs each"
     provider = report.provider.removesuffix("ExecutionProvider")
     where = f"{report.runtime} ({provider}) on {report.cpu}, {plural(report.cores, 'core')}; {report.data}"
-    return View(report.ok, f"{runs}; {where}", _parts(report))
-
-
-def _parts(report: BenchReport) -> Iterator[Part]:
+    yield Verdict(f"{runs}; {where}")
     names = short_names([m.model for m in report.models])
     held = [
         (

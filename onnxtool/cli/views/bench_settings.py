@@ -6,23 +6,19 @@ import json
 from collections.abc import Iterator
 
 from onnxtool.cli.text import duration, interval, plural, size
-from onnxtool.cli.views.view import Code, Facts, Part, Row, Table, View, state, warnings
+from onnxtool.cli.views.view import Code, Facts, Part, Row, Table, Verdict, state, warnings
 from onnxtool.report.measurement.bench_matrix import BenchMatrixReport, MeasuredSetting
 from onnxtool.report.measurement.endpoint_bench import EndpointBenchReport, LoadResult
 
 _LANGUAGES = {"python": "Python", "csharp": "C#", "cpp": "C++"}
 
 
-def bench_matrix(report: BenchMatrixReport) -> View:
+def bench_matrix(report: BenchMatrixReport) -> Iterator[Part]:
     """One row for each setting, then the one to use; with --best its settings and code."""
     best = report.best
     sure = "" if best.ratio == 1 else f", {interval(best.ratio, best.ratio_low, best.ratio_high)} measured again"
     where = f"{report.runtime} on {report.cpu}, {plural(report.cores, 'core')}; batch {report.batch}; {report.data}"
-    return View(report.ok, f"fastest that is equal: {best.name}{sure}; {where}", _settings(report), report.model)
-
-
-def _settings(report: BenchMatrixReport) -> Iterator[Part]:
-    best = report.best
+    yield Verdict(f"fastest that is equal: {best.name}{sure}; {where}", report.model)
     chosen = next((i for i, row in enumerate(report.rows) if row.name == best.name), -1)
     numbers = ("load", "memory", "error", "latency", "ratio [95 %]")
     columns = ("setting", *numbers, "outputs", "")
@@ -49,7 +45,7 @@ def _setting(row: MeasuredSetting) -> Row:
     )
 
 
-def endpoint_bench(report: EndpointBenchReport) -> View:
+def endpoint_bench(report: EndpointBenchReport) -> Iterator[Part]:
     """One row for each loop, then how the endpoint relates to the file."""
     told = []
     if report.latency_ratio is not None and report.overhead is not None and report.throughput_ratio is not None:
@@ -59,8 +55,8 @@ def endpoint_bench(report: EndpointBenchReport) -> View:
         ]
     if report.equal is not None:
         told.append("the file's answers" if report.equal else "other answers than the file")
-    verdict = "; ".join(told) or ("every request was answered" if report.ok else "requests failed")
-    facts = Facts((("endpoint", report.url), ("file", report.model), ("request", f"{report.request_bytes} bytes")))
+    yield Verdict("; ".join(told) or ("every request was answered" if report.ok else "requests failed"))
+    yield Facts((("endpoint", report.url), ("file", report.model), ("request", f"{report.request_bytes} bytes")))
     rows = [
         (
             _loop(r),
@@ -72,8 +68,7 @@ def endpoint_bench(report: EndpointBenchReport) -> View:
         for r in report.results
     ]
     numbers = ("median", "p90", "p99", "p99.9", "longest", "requests/s", "requests", "errors")
-    table = Table(("loop", *numbers), rows, numbers, wide=("requests",))
-    return View(report.ok, verdict, (facts, table))
+    yield Table(("loop", *numbers), rows, numbers, wide=("requests",))
 
 
 def _loop(result: LoadResult) -> str:

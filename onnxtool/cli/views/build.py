@@ -16,7 +16,7 @@ from onnxtool.cli.views.view import (
     Row,
     Scatter,
     Table,
-    View,
+    Verdict,
     Words,
     state,
     warnings,
@@ -30,7 +30,7 @@ _STATES = ("built", "unchanged", "stale", "failed")
 _MARKS = {"built": "", "cached": ""}
 
 
-def build(report: BuildReport) -> View:
+def build(report: BuildReport) -> Iterator[Part]:
     """One row for each model; why it is stale or failed below; every step where there is room."""
     counts = {name: sum(m.state == name for m in report.models) for name in _STATES}
     told = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
@@ -38,11 +38,7 @@ def build(report: BuildReport) -> View:
     if report.dry_run:
         steps = f"{report.count('stale')} steps stale, {report.count('cached')} in the cache"
     where = f"{report.jobs} at a time, {report.executor}" if report.jobs > 1 else report.executor
-    subject = f"{report.file} on {report.processor}; {where}"
-    return View(report.ok, f"{told}; {steps}; {duration(report.seconds)}", _models(report), subject)
-
-
-def _models(report: BuildReport) -> Iterator[Part]:
+    yield Verdict(f"{told}; {steps}; {duration(report.seconds)}", f"{report.file} on {report.processor}; {where}")
     rows = [
         (
             Words(m.name, link=f"models/{quote(page_name(m))}"),
@@ -128,12 +124,9 @@ def model_page(model: ModelOutcome) -> Iterator[Part]:
     yield candidates(model)
 
 
-def build_history(report: BuildHistoryReport) -> View:
+def build_history(report: BuildHistoryReport) -> Iterator[Part]:
     """The latest builds, and what became of each model's size and latency since its first one."""
-    return View(True, f"{len(report.builds)} builds of {report.file}", _history(report))
-
-
-def _history(report: BuildHistoryReport) -> Iterator[Part]:
+    yield Verdict(f"{len(report.builds)} builds of {report.file}")
     rows = [
         (
             b.when,
@@ -163,12 +156,13 @@ def _trend(builds: list[PastBuild], name: str) -> tuple[str, ...]:
     )
 
 
-def cache(report: CacheReport) -> View:
+def cache(report: CacheReport) -> Iterator[Part]:
     """What is there, and what went."""
     removed = ""
     if report.removed_bytes or report.removed_entries:
         removed = f"{report.removed_entries} results, {report.removed_files} files, {size(report.removed_bytes)}"
-    facts = (
+    yield Verdict(f"{size(report.bytes)} in {report.files} files")
+    rows = (
         ("cache", report.place),
         ("results", report.entries),
         ("files", report.files),
@@ -176,11 +170,11 @@ def cache(report: CacheReport) -> View:
         ("removed", removed),
         ("damaged", ", ".join(report.damaged)),
     )
-    return View(report.ok, f"{size(report.bytes)} in {report.files} files", (Facts(facts),))
+    yield Facts(rows)
 
 
-def init(report: InitReport) -> View:
+def init(report: InitReport) -> Iterator[Part]:
     """The models with what they were recognised as."""
-    left = warnings(f"{name}: not a model in a form that is known; left out" for name in report.unknown)
-    verdict = f"wrote {report.output}; next: onnxtool build {report.output}"
-    return View(True, verdict, (Facts(tuple(report.models.items())), *left))
+    yield Verdict(f"wrote {report.output}; next: onnxtool build {report.output}")
+    yield Facts(tuple(report.models.items()))
+    yield from warnings(f"{name}: not a model in a form that is known; left out" for name in report.unknown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.text import count, duration, interval, number, plural, size
-from onnxtool.cli.views.view import Facts, Line, Part, Table, View, Words, warnings
+from onnxtool.cli.views.view import Facts, Line, Part, Table, Verdict, Words, warnings
 from onnxtool.report.bundle.bench import BundleBenchReport, GeneratorSpeed
 from onnxtool.report.bundle.compare import BundleCompareReport
 from onnxtool.report.bundle.convert import BundleReport, Perplexity, RuntimeProof, TextProof
@@ -14,16 +14,13 @@ from onnxtool.report.bundle.inspect import BundleInspectReport
 from onnxtool.report.bundle.quantize import BundleCandidate, BundleQuantizeReport
 
 
-def bundle(report: BundleReport) -> View:
+def bundle(report: BundleReport) -> Iterator[Part]:
     """The model, the proof prompt by prompt, what was refused, the verdict."""
     verdict = f"it does not generate what its source generates; {report.output} was not written"
     if report.ok:
         equal = sum(p.equal for p in report.prompts)
         verdict = f"{equal} tokens equal; wrote {report.output} ({size(report.size_bytes)})"
-    return View(report.ok, verdict, _proof(report), report.source)
-
-
-def _proof(report: BundleReport) -> Iterator[Part]:
+    yield Verdict(verdict, report.source)
     heads = f"{report.heads}, {report.kv_heads} of keys and values, of {report.head_size}"
     yield Facts(
         (
@@ -73,16 +70,13 @@ def _perplexity(found: Perplexity) -> str:
     return f"{interval(found.value, found.low, found.high)} on {found.tokens} tokens of {found.text}"
 
 
-def bundle_bench(report: BundleBenchReport) -> View:
+def bundle_bench(report: BundleBenchReport) -> Iterator[Part]:
     """Load and memory, then a table for each length of the prompt."""
     counts = dict.fromkeys(g.threads for g in report.generators)
     threads = ", ".join("all cores" if n is None else plural(n, "thread") for n in counts)
     cache = f"{size(report.cache_bytes_per_token)} of keys and values for each token"
-    verdict = f"{threads} on {report.cpu}, {plural(report.cores, 'core')}; {cache}"
-    return View(report.ok, verdict, _speeds(report, several=len(counts) > 1))
-
-
-def _speeds(report: BundleBenchReport, several: bool) -> Iterator[Part]:
+    yield Verdict(f"{threads} on {report.cpu}, {plural(report.cores, 'core')}; {cache}")
+    several = len(counts) > 1
     held = [
         (_name(g, several), Words(g.fault, "bad"), "", "")
         if g.fault
@@ -115,7 +109,7 @@ def _name(item: GeneratorSpeed, several: bool) -> str:
     return item.name.rstrip("/").rpartition("/")[2] + threads
 
 
-def bundle_compare(report: BundleCompareReport) -> View:
+def bundle_compare(report: BundleCompareReport) -> Iterator[Part]:
     """Perplexities, then tokens and logits prompt by prompt."""
     value, low, high = (r - 1 for r in report.ratio)
     facts = (
@@ -126,13 +120,13 @@ def bundle_compare(report: BundleCompareReport) -> View:
     rows = [(f"{p.prompt_tokens} tokens", f"{p.equal} of {p.tokens}", number(p.error)) for p in report.prompts]
     equal, total = sum(p.equal for p in report.prompts), sum(p.tokens for p in report.prompts)
     worst = number(max(p.error for p in report.prompts))
-    verdict = (
-        f"{equal} of {total} tokens equal; logits differ by up to {worst} of the largest, {report.rtol:.2g} is allowed"
-    )
-    return View(report.ok, verdict, (Facts(facts), Table(("prompt", "equal tokens", "logits"), rows, ("logits",))))
+    logits = f"logits differ by up to {worst} of the largest, {report.rtol:.2g} is allowed"
+    yield Verdict(f"{equal} of {total} tokens equal; {logits}")
+    yield Facts(facts)
+    yield Table(("prompt", "equal tokens", "logits"), rows, ("logits",))
 
 
-def bundle_inspect(report: BundleInspectReport) -> View:
+def bundle_inspect(report: BundleInspectReport) -> Iterator[Part]:
     """The decoder, its weights, the memory at several contexts; the operators where there is room."""
     formats = ", ".join(f"{count(n)} in {form}" for form, n in report.weights.items())
     facts = (
@@ -154,14 +148,12 @@ def bundle_inspect(report: BundleInspectReport) -> View:
         for context, total in report.memory.items()
     ]
     operators = [(name, str(nodes)) for name, nodes in report.operators.items()]
-    tables = (
-        Table(columns, memory, columns),
-        Table(("operator", "nodes"), operators, ("nodes",), when="full"),
-    )
-    return View(report.ok, "", (Facts(facts), *tables))
+    yield Facts(facts)
+    yield Table(columns, memory, columns)
+    yield Table(("operator", "nodes"), operators, ("nodes",), when="full")
 
 
-def bundle_quantize(report: BundleQuantizeReport) -> View:
+def bundle_quantize(report: BundleQuantizeReport) -> Iterator[Part]:
     """The float bundle, what was tried, what was chosen; the sensitivities where there is room."""
     chosen = report.chosen
     verdict = f"nothing keeps the budget; {report.output} was not written"
@@ -172,10 +164,7 @@ def bundle_quantize(report: BundleQuantizeReport) -> View:
             f"{chosen.bytes / report.bytes_before:.0%} of the size, {report.agreement:.0%} of greedy tokens equal; "
             f"wrote {report.output}"
         )
-    return View(chosen is not None and report.written, verdict, _candidates(report), report.source)
-
-
-def _candidates(report: BundleQuantizeReport) -> Iterator[Part]:
+    yield Verdict(verdict, report.source)
     limit = "" if report.max_bytes is None else f", at most {size(report.max_bytes)}"
     yield Facts(
         (
@@ -203,9 +192,9 @@ def _candidate(item: BundleCandidate, report: BundleQuantizeReport) -> tuple[str
     )
 
 
-def generate(report: GenerateReport) -> View:
+def generate(report: GenerateReport) -> Iterator[Part]:
     """How many tokens, how fast; the text itself has been written as it came."""
     speed = f", then {report.tokens_per_second:.1f} tokens/s" if report.tokens_per_second else ""
     first = f"first token after {duration(report.first_token_seconds)}"
     counted = f"{report.prompt_tokens} + {len(report.tokens)} tokens ({report.ended})"
-    return View(report.ok, f"{counted}; loaded in {duration(report.load_seconds)}, {first}{speed}", ())
+    yield Verdict(f"{counted}; loaded in {duration(report.load_seconds)}, {first}{speed}")

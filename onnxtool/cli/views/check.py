@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.text import duration, plural, size
-from onnxtool.cli.views.view import Facts, Findings, Heading, Line, Part, Row, Table, View, state, with_detail
+from onnxtool.cli.views.view import Facts, Findings, Heading, Line, Part, Row, Table, Verdict, state, with_detail
 from onnxtool.report.check import CheckReport, ChecksReport, RulesReport, Severity
 
 
-def check(report: CheckReport) -> View:
+def check(report: CheckReport) -> Iterator[Part]:
     """The outside of the model, the stages, the findings."""
     counts = [plural(report.count(s), s.value) for s in Severity if report.count(s)]
-    told = f"{', '.join(counts)} (onnxtool check --explain ID tells more)" if counts else "no findings"
-    return View(report.ok, told, (*_model(report), Findings(report.findings)))
+    yield Verdict(f"{', '.join(counts)} (onnxtool check --explain ID tells more)" if counts else "no findings")
+    yield from _model(report)
+    yield Findings(report.findings)
 
 
 def _model(report: CheckReport) -> Iterator[Part]:
@@ -33,15 +34,12 @@ def _model(report: CheckReport) -> Iterator[Part]:
     yield Table(("stage", "result", "time", ""), stages, numbers=("time",))
 
 
-def checks(report: ChecksReport) -> View:
+def checks(report: ChecksReport) -> Iterator[Part]:
     """A table of the models, then what is wrong with each; all of it where there is room."""
     passed = sum(r.ok for r in report.reports)
     states = {"passed": passed, "failed": len(report.reports) - passed, "unreadable": len(report.unreadable)}
-    told = ", ".join(f"{n} {name}" for name, n in states.items() if n)
-    return View(report.ok, f"{plural(sum(states.values()), 'model')}: {told}", _models(report))
-
-
-def _models(report: ChecksReport) -> Iterator[Part]:
+    counts = ", ".join(f"{n} {name}" for name, n in states.items() if n)
+    yield Verdict(f"{plural(sum(states.values()), 'model')}: {counts}")
     rows: list[Row] = [
         (r.model, state("passed" if r.ok else "failed"), size(r.bytes), *(str(r.count(s) or "") for s in Severity))
         for r in report.reports
@@ -56,12 +54,8 @@ def _models(report: ChecksReport) -> Iterator[Part]:
         yield Line(lost.error, "error", "bad", whole=True)
 
 
-def rules(report: RulesReport) -> View:
+def rules(report: RulesReport) -> Iterator[Part]:
     """Each finding with its meaning and what to do."""
-    return View(report.ok, "", _rules(report))
-
-
-def _rules(report: RulesReport) -> Iterator[Part]:
     for rule in report.rules:
         yield Line(f"{rule.title} ({rule.family}, {rule.severity.value})", rule.id)
         yield Line(rule.explanation, indent=2)

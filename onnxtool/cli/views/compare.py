@@ -6,7 +6,20 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from onnxtool.cli.text import clean, cosine, number, plural
-from onnxtool.cli.views.view import Code, Histogram, Line, Part, Point, Row, Scatter, Table, View, When, state, warnings
+from onnxtool.cli.views.view import (
+    Code,
+    Histogram,
+    Line,
+    Part,
+    Point,
+    Row,
+    Scatter,
+    Table,
+    Verdict,
+    When,
+    state,
+    warnings,
+)
 from onnxtool.report.compare import LOWEST_DECADE, CompareReport, TensorDifference
 from onnxtool.report.layers import LayerDifference, Layers, Reproducer, Suspect
 from onnxtool.report.proof import Counterexample
@@ -18,26 +31,9 @@ _SUSPECTS = 20
 _LOWEST_POWER = -9
 
 
-def compare(report: CompareReport) -> View:
+def compare(report: CompareReport) -> Iterator[Part]:
     """One row for each output, then the worst element of every output that failed."""
-    return View(report.ok, _verdict(report), comparison(report), f"{report.a} against {report.b}")
-
-
-def _verdict(report: CompareReport) -> str:
-    runs = f"({plural(len(report.runs), 'run')} on {report.data})"
-    if not report.compared:
-        return f"no output was compared, so nothing is known of them {runs}"
-    if report.budget:
-        return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
-    outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
-    own, left = sum(item.rtol is not None for item in report.outputs), len(report.not_compared)
-    but = f", {plural(own, 'output')} by {'its' if own == 1 else 'their'} own tolerance" if own else ""
-    but += f", {plural(left, 'output')} not compared" if left else ""
-    return f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} {runs}"
-
-
-def comparison(report: CompareReport) -> Iterator[Part]:
-    """The parts, for views of reports that have a comparison in them too."""
+    yield Verdict(_verdict(report), f"{report.a} against {report.b}")
     yield outputs(report.outputs, "kept" if report.budget else "equal")
     for item in report.outputs:
         yield from _about(item, report.top_k)
@@ -57,6 +53,19 @@ def comparison(report: CompareReport) -> Iterator[Part]:
         yield Line(f"budget: {report.budget} (docs/quantize.md)", tone="dim", indent=2)
     elif report.rule:
         yield rule(report)
+
+
+def _verdict(report: CompareReport) -> str:
+    runs = f"({plural(len(report.runs), 'run')} on {report.data})"
+    if not report.compared:
+        return f"no output was compared, so nothing is known of them {runs}"
+    if report.budget:
+        return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"
+    outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
+    own, left = sum(item.rtol is not None for item in report.outputs), len(report.not_compared)
+    but = f", {plural(own, 'output')} by {'its' if own == 1 else 'their'} own tolerance" if own else ""
+    but += f", {plural(left, 'output')} not compared" if left else ""
+    return f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} {runs}"
 
 
 def outputs(items: Sequence[TensorDifference], good: str = "equal") -> Table:

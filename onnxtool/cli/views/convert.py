@@ -6,14 +6,9 @@ from collections.abc import Iterator
 
 from onnxtool.cli.text import duration, plural, size
 from onnxtool.cli.views.compare import counterexample, outputs, provider_proofs, rule, why
-from onnxtool.cli.views.view import Facts, Line, Part, View, warnings
+from onnxtool.cli.views.view import Facts, Line, Part, Verdict, warnings
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.convert import ConvertReport
-
-
-def convert(report: ConvertReport) -> View:
-    """What was recognised, what was written, one row for each output compared, and the verdict."""
-    return View(report.ok, _verdict(report), _parts(report))
 
 
 def _verdict(report: ConvertReport) -> str:
@@ -30,7 +25,9 @@ def _verdict(report: ConvertReport) -> str:
     return f"outputs differ from the source's{rows}; {report.output} not written{kept}"
 
 
-def _parts(report: ConvertReport) -> Iterator[Part]:
+def convert(report: ConvertReport) -> Iterator[Part]:
+    """What was recognised, what was written, one row for each output compared, and the verdict."""
+    yield Verdict(_verdict(report))
     stages = ", ".join(f"{stage} {duration(seconds)}" for stage, seconds in report.seconds.items())
     rows = (
         ("source", f"{report.source} ({report.form}, {report.framework})"),

@@ -6,20 +6,15 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from onnxtool.cli.text import clean, plural
-from onnxtool.cli.views.view import Code, Line, Part, View
+from onnxtool.cli.views.view import Code, Line, Part
 from onnxtool.report.diff import Change, DiffReport
 
 _MANY = 40
 _KINDS = ("changed", "renamed", "removed", "added")
 
 
-def diff(report: DiffReport) -> View:
+def diff(report: DiffReport) -> Iterator[Part]:
     """Changes by what they are about; of many nodes the first, all where there is room."""
-    return View(report.ok, "", difference(report), f"{report.a} against {report.b}")
-
-
-def difference(report: DiffReport) -> Iterator[Part]:
-    """The parts, for `edit` too."""
     yield Code((f"--- {report.a}", f"+++ {report.b}"), "diff")
     for what, group in groupby(report.changes, key=lambda change: change.what):
         changes = list(group)

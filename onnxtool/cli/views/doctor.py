@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.text import plural, size
-from onnxtool.cli.views.view import Facts, Line, Part, Row, Table, View, Words, state
+from onnxtool.cli.views.view import Facts, Line, Part, Row, Table, Verdict, Words, state
 from onnxtool.report.doctor import DoctorReport, ProviderInfo
 
 
-def doctor(report: DoctorReport) -> View:
+def doctor(report: DoctorReport) -> Iterator[Part]:
     """Versions, then extras, then what the processor can do."""
-    return View(report.ok, "ready" if report.ok else "the base install is incomplete", _parts(report))
-
-
-def _parts(report: DoctorReport) -> Iterator[Part]:
+    yield Verdict("ready" if report.ok else "the base install is incomplete")
     memory = f", {size(report.memory_bytes)} memory" if report.memory_bytes else ""
     yield Facts(
         (

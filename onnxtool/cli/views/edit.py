@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.text import number, plural, size
-from onnxtool.cli.views.diff import difference
-from onnxtool.cli.views.view import Facts, Part, Table, View, warnings
+from onnxtool.cli.views.diff import diff
+from onnxtool.cli.views.view import Facts, Part, Table, Verdict, warnings
 from onnxtool.report.diff import DiffReport
 from onnxtool.report.edit import EditReport, OperationListReport, Proof
 
 
-def edit(report: EditReport) -> View:
+def edit(report: EditReport) -> Iterator[Part]:
     """Each operation with its proof; for a dry run, what would change."""
     count = len(report.steps)
     proven = sum(s.proof is not None and s.proof.compared for s in report.steps)
     run = sum(s.proof is not None and not s.proof.compared for s in report.steps)
     told = f"{plural(count, 'operation')}, {proven} proven" if proven else f"{count} applied, none proven"
     told += f", {run} only run: the outputs are random and were not compared" if run else ""
-    return View(report.ok, told, _parts(report), report.source)
-
-
-def _parts(report: EditReport) -> Iterator[Part]:
+    yield Verdict(told, report.source)
     steps = [(f"--{s.operation} {s.value}".strip(), s.done, _proven(s.proof)) for s in report.steps]
     yield Table(("operation", "done", "proof"), steps)
     if report.changes is not None:
-        yield from difference(DiffReport(report.source, "(edited)", report.changes, {}))
+        yield from diff(DiffReport(report.source, "(edited)", report.changes, {}))
     yield Facts(
         (
             ("inputs", ", ".join(map(str, report.inputs))),
@@ -50,10 +47,10 @@ def _proven(proof: Proof | None) -> str:
     return "; ".join(parts)
 
 
-def operations(report: OperationListReport) -> View:
+def operations(report: OperationListReport) -> Iterator[Part]:
     """One line for each operation."""
     rows = [
         (f"--{o.name} {o.value}".strip(), o.description + (f" ({o.origin})" if o.origin != "onnxtool" else ""))
         for o in report.operations
     ]
-    return View(report.ok, "", (Table(("operation", "what it does"), rows),))
+    yield Table(("operation", "what it does"), rows)

@@ -8,16 +8,12 @@ from itertools import groupby
 from typing import Any
 
 from onnxtool.cli.text import clean, count, size
-from onnxtool.cli.views.view import Facts, Part, Table, View, warnings
+from onnxtool.cli.views.view import Facts, Part, Table, warnings
 from onnxtool.report.inspect import InspectReport, NodeInfo, WeightInfo
 
 
-def inspect(report: InspectReport) -> View:
+def inspect(report: InspectReport) -> Iterator[Part]:
     """Facts, operators, the largest tensors; the nodes when they were asked for."""
-    return View(report.ok, "", _parts(report))
-
-
-def _parts(report: InspectReport) -> Iterator[Part]:
     yield Facts(_facts(report, everything=False), when="brief")
     yield Facts(_facts(report, everything=True), when="full")
     operators = [

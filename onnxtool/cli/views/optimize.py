@@ -6,18 +6,12 @@ from collections.abc import Iterator
 
 from onnxtool.cli.text import duration, interval, number, plural, size
 from onnxtool.cli.views.compare import provider_proofs
-from onnxtool.cli.views.view import Bars, Facts, Line, Part, Table, View, state, warnings
+from onnxtool.cli.views.view import Bars, Facts, Line, Part, Table, Verdict, state, warnings
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.optimize import OptimizeReport, PassListReport
 
 _OPERATORS = 12
 _BEFORE_AFTER = ("before", "after")
-
-
-def optimize(report: OptimizeReport) -> View:
-    """Size before and after, the operators that changed, what each pass did, latency, verdict."""
-    verdict = report.verdict or summary(report)
-    return View(report.ok, verdict, _parts(report), f"{report.source}, level {report.level}")
 
 
 def summary(report: OptimizeReport) -> str:
@@ -46,7 +40,9 @@ def _equality(comparison: CompareReport) -> Iterator[str]:
         yield f"not compared, because random: {', '.join(o.name for o in comparison.not_compared)}"
 
 
-def _parts(report: OptimizeReport) -> Iterator[Part]:
+def optimize(report: OptimizeReport) -> Iterator[Part]:
+    """Size before and after, the operators that changed, what each pass did, latency, verdict."""
+    yield Verdict(report.verdict or summary(report), f"{report.source}, level {report.level}")
     yield _sizes(report)
     if report.latency is not None:
         threads = "all cores" if report.latency.threads is None else plural(report.latency.threads, "thread")
@@ -110,10 +106,10 @@ def _passes(report: OptimizeReport) -> Iterator[Part]:
     yield Line(taken + (names if idle else ""), tone="dim", indent=2, when="full")
 
 
-def passes(report: PassListReport) -> View:
+def passes(report: PassListReport) -> Iterator[Part]:
     """One row for each pass, in the order in which they run."""
     rows = [
         (p.name, p.level, p.description + (f" (from {p.origin})" if p.origin != "onnxtool" else ""))
         for p in report.passes
     ]
-    return View(report.ok, "", (Table(("pass", "level", "what it does"), rows),))
+    yield Table(("pass", "level", "what it does"), rows)

@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterator
 
 from onnxtool.cli.text import duration
-from onnxtool.cli.views.view import Line, Part, Table, View
+from onnxtool.cli.views.view import Line, Part, Table, Verdict
 from onnxtool.report.measurement.placement import Placement, PlacementReport
 
 _MANY = 12
 
 
-def placement(report: PlacementReport) -> View:
+def placement(report: PlacementReport) -> Iterator[Part]:
     """What each provider does, then what runs elsewhere, or where there is room every node."""
     found = report.placement
     fallbacks = len(found.fallbacks)
     outcome = f"{fallbacks} of {len(found.nodes)} nodes fall back" if fallbacks else "no node falls back"
-    verdict = f"{outcome} from {', '.join(found.requested)}; {report.runtime}; {report.data}"
-    return View(report.ok, verdict, placed(found))
+    yield Verdict(f"{outcome} from {', '.join(found.requested)}; {report.runtime}; {report.data}")
+    yield from placed(found)
 
 
 def placed(found: Placement) -> Iterator[Part]:

@@ -6,19 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from onnxtool.cli.text import cosine, duration, interval, number, plural, size
 from onnxtool.cli.views.compare import provider_proofs
-from onnxtool.cli.views.view import LATENCY, Facts, Part, Point, Row, Scatter, Table, View, state, warnings
+from onnxtool.cli.views.view import LATENCY, Facts, Part, Point, Row, Scatter, Table, Verdict, state, warnings
 from onnxtool.report.quantize import Candidate, Fidelity, QuantizeReport
 
 _KERNELS, _CANDIDATES = 8, 6
 _BEST_DB = 80.0  # above it all are alike
 
 
-def quantize(report: QuantizeReport) -> View:
+def quantize(report: QuantizeReport) -> Iterator[Part]:
     """Float and quantized side by side, then what was done and the error."""
-    return View(report.ok, report.output or report.verdict, _parts(report), report.source)
-
-
-def _parts(report: QuantizeReport) -> Iterator[Part]:
+    yield Verdict(report.output or report.verdict, report.source)
     if report.ok:
         yield _gain(report)
     yield _scatter(report)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.text import size
-from onnxtool.cli.views.view import Code, Part, Table, View, warnings
+from onnxtool.cli.views.view import Code, Part, Table, Verdict, warnings
 from onnxtool.report.quickstart import QuickstartReport
 
 
-def quickstart(report: QuickstartReport) -> View:
+def quickstart(report: QuickstartReport) -> Iterator[Part]:
     """The summary: one row for each stage."""
     kept = "within" if report.ok else "NOT within"
     drop = f"(drop {report.accuracy_drop * 100:.2f} points)"
-    return View(report.ok, f"int8 accuracy is {kept} {report.max_drop:.0%} of float {drop}", _parts(report))
-
-
-def _parts(report: QuickstartReport) -> Iterator[Part]:
+    yield Verdict(f"int8 accuracy is {kept} {report.max_drop:.0%} of float {drop}")
     rows = [
         (
             *(stage.name, stage.file or ""),

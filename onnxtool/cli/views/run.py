@@ -6,20 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onnxtool.cli.text import duration, number
-from onnxtool.cli.views.view import Line, Part, Table, View, warnings
+from onnxtool.cli.views.view import Line, Part, Table, Verdict, warnings
 from onnxtool.report.run import ArraySummary, RunReport
 
 _FALLBACKS = 5
 
 
-def run(report: RunReport) -> View:
+def run(report: RunReport) -> Iterator[Part]:
     """Inputs and outputs; the first elements where there is room."""
     where = f", written to {report.written}" if report.written else ""
     timing = f"loaded in {duration(report.load_seconds)}, ran in {duration(report.run_seconds)}"
-    return View(report.ok, f"{timing} on {report.data}{where}", _parts(report), report.model)
-
-
-def _parts(report: RunReport) -> Iterator[Part]:
+    yield Verdict(f"{timing} on {report.data}{where}", report.model)
     yield from _arrays("inputs", report.inputs)
     yield from _arrays("outputs", report.outputs)
     yield from warnings(report.warnings)

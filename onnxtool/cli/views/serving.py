@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.text import plural, size
-from onnxtool.cli.views.view import Code, Part, Table, View, warnings
+from onnxtool.cli.views.view import Code, Part, Table, Verdict, warnings
 from onnxtool.report.package import PackageReport
 from onnxtool.report.serve import ServeReport
 from onnxtool.report.view import ViewReport
 
 
-def package(report: PackageReport) -> View:
+def package(report: PackageReport) -> Iterator[Part]:
     """One row for each package, then what to type."""
     count = len(report.packages)
-    verdict = f"{plural(count, 'package')} {'gives' if count == 1 else 'give'} the file's answers"
-    return View(report.ok, verdict, _packages(report), report.model)
-
-
-def _packages(report: PackageReport) -> Iterator[Part]:
+    yield Verdict(f"{plural(count, 'package')} {'gives' if count == 1 else 'give'} the file's answers", report.model)
     rows = [
         (
             *(p.kind, p.folder, size(p.bytes), p.proof.started.how),
@@ -33,12 +29,12 @@ def _packages(report: PackageReport) -> Iterator[Part]:
     yield from warnings(report.warnings)
 
 
-def serve(report: ServeReport) -> View:
+def serve(report: ServeReport) -> Iterator[Part]:
     """A server that has ended."""
     failed = f", {report.failures} of them errors" if report.failures else ""
-    return View(report.ok, f"served {plural(report.requests, 'request')}{failed} in {report.seconds:.0f} s", ())
+    yield Verdict(f"served {plural(report.requests, 'request')}{failed} in {report.seconds:.0f} s")
 
 
-def view(report: ViewReport) -> View:
+def view(report: ViewReport) -> Iterator[Part]:
     """A page that is being served."""
-    return View(report.ok, f"{report.model} at {report.url} (Ctrl-C ends it)", ())
+    yield Verdict(f"{report.model} at {report.url} (Ctrl-C ends it)")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnxtool.cli.views import compare
-from onnxtool.cli.views.view import Facts, Line, Part, Table, View
+from onnxtool.cli.views import view_of
+from onnxtool.cli.views.view import Facts, Part, Table, Verdict, nested
 from onnxtool.report.verify import VerifyReport
 
 
-def verify(report: VerifyReport) -> View:
+def verify(report: VerifyReport) -> Iterator[Part]:
     """The digest, then the steps that made the file."""
-    return View(report.ok, _verdict(report), _parts(report))
-
-
-def _parts(report: VerifyReport) -> Iterator[Part]:
+    yield Verdict(_verdict(report))
     yield Facts(
         (
             ("model", report.model),
@@ -28,9 +25,7 @@ def _parts(report: VerifyReport) -> Iterator[Part]:
     steps = [tuple(str(entry.get(key, "")) for key in keys) for entry in report.history]
     yield Table(("step", "onnxtool", "source", "SHA-256 of the source"), steps)
     if report.replay is not None:
-        again = compare.compare(report.replay)
-        yield from again.parts
-        yield Line(again.verdict, "OK" if again.ok else "FAILED", "good" if again.ok else "bad")
+        yield from nested(view_of(report.replay))
 
 
 def _verdict(report: VerifyReport) -> str:

@@ -54,6 +54,18 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Verdict(Part):
+    """Why a report is good or bad, in a sentence. A report that judges nothing has none.
+
+    Attributes:
+        subject: what was judged, for those who did not type the command.
+    """
+
+    text: str
+    subject: str = ""
+
+
+@dataclass(frozen=True)
 class Line(Part):
     """A sentence, behind a label in its tone ("warning:"); without a label the sentence has the tone.
 
@@ -207,19 +219,17 @@ class Scatter(Plot):
 
 @dataclass(frozen=True)
 class View:
-    """What a report says.
-
-    Attributes:
-        ok: the verdict.
-        verdict: why, in a sentence; "" for a report that judges nothing.
-        parts: in the order in which they are read.
-        subject: what was judged, for those who did not type the command.
-    """
+    """What a report says: its verdict, and the other parts in the order in which they are read."""
 
     ok: bool
-    verdict: str
-    parts: Iterable[Part]
-    subject: str = ""
+    verdict: Verdict
+    parts: tuple[Part, ...]
+
+
+def nested(view: View) -> Iterator[Part]:
+    """A view inside of another one, with its verdict at the end."""
+    yield from view.parts
+    yield Line(view.verdict.text, "OK" if view.ok else "FAILED", "good" if view.ok else "bad")
 
 
 def with_detail(parts: Iterable[Part]) -> Iterable[Part]:
