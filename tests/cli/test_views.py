@@ -21,6 +21,7 @@ from onnxtool.cli.views import view_of
 from onnxtool.cli.views.view import Code, Facts, Heading, Line, Part, Table, with_detail
 from onnxtool.report.base import Report, json_fields
 from onnxtool.report.check import CheckReport, Finding, Severity
+from onnxtool.report.diff import Change, DiffReport
 from onnxtool.report.schema import report_classes
 
 EVIL = "[bold]\x1b[2J<script>alert(1)</script>\u202e|`*_\n::error::\r# x[/]"
@@ -119,12 +120,20 @@ def test_a_table_says_how_many_rows_it_leaves_out() -> None:
 
 
 def test_a_narrow_terminal_breaks_names_and_no_numbers() -> None:
-    numbers = tuple(f"number{i}" for i in range(6))
-    table = Table(("name", *numbers), [("long/name" * 20, *("123.45 ms",) * 6)], numbers)
+    numbers = ("first", "second", "third")
+    table = Table(("name", *numbers), [("long name " * 9, *("1.0234 [0.95, 1.09]",) * 3)], numbers)
     assert max(map(len, drawn(table).splitlines())) <= 80
-    assert drawn(table).count("123.45 ms") == 6
-    spacious = Table(("name", "size"), [("a", "1")], ("size",))
-    assert "a      " in drawn(spacious)
+    assert drawn(table).count("1.0234 [0.95, 1.09]") == 3
+    many = tuple(f"number {i}" for i in range(9))
+    crowded = drawn(Table(("name", *many), [("a name", *("123456.78 ms",) * 9)], many))
+    assert max(map(len, crowded.splitlines())) <= 80
+    assert len(re.findall("[0-9]", crowded)) >= 9 * 8  # broken, but none of them lost
+
+
+def test_more_detail_takes_the_place_of_less() -> None:
+    report = DiffReport("a", "b", tuple(Change("node", "added", f"n{i}") for i in range(45)), {})
+    assert "n44" not in shown(report, 0) and "and 5 more (-v)" in shown(report, 0)
+    assert "n44" in shown(report, 1) and "more" not in shown(report, 1)
 
 
 def test_columns_that_can_be_done_without_are_left_to_wide_terminals() -> None:

@@ -1,5 +1,6 @@
-"""What each report says to people, described once: a function for each kind of report, which yields the parts
-of its `View`, the verdict first.
+"""What each report says to people, described once.
+
+A function for each kind of report yields the parts of its `View`, the verdict first.
 """
 
 from __future__ import annotations
