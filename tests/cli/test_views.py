@@ -142,6 +142,12 @@ def test_columns_that_can_be_done_without_are_left_to_wide_terminals() -> None:
     assert "extra" in "".join(html.draw([table]))
 
 
+def test_columns_in_which_nothing_stands_are_not_shown() -> None:
+    table = Table(("name", "drop", "size"), [("a", "", "1 B"), ("b", "", "")])
+    for text in (drawn(table), "".join(html.draw([table])), "\n".join(markdown.draw(table))):
+        assert "size" in text and "drop" not in text
+
+
 def test_long_facts_and_details_have_their_place() -> None:
     facts = Facts((("input", tuple(f"x{i}" for i in range(10))), ("empty", "")), few=8)
     assert "and 2 more (-v)" in drawn(facts) and "x9" in drawn(facts, verbose=1)

@@ -104,15 +104,15 @@ def _facts(part: Facts) -> Iterator[str]:
 
 @_draw.register
 def _table(part: Table) -> Iterator[str]:
-    if not part.rows:
+    if not part.filled:
         return
     if part.title:
         yield f"<h2>{_text(part.title)}</h2>"
-    numbers = [name in part.numbers for name in part.columns]
-    head = "".join(_tag("th", "n" if n else "", _text(c)) for c, n in zip(part.columns, numbers, strict=True))
+    columns = [(i, part.columns[i], part.columns[i] in part.numbers) for i in part.filled]
+    head = "".join(_tag("th", "n" if number else "", _text(name)) for _, name, number in columns)
     rows = []
     for index, row in enumerate(part.rows[:_ROWS]):
-        cells = "".join(_td(cell, number) for cell, number in zip(row, numbers, strict=True))
+        cells = "".join(_td(row[i], number) for i, _, number in columns)
         rows.append(_tag("tr", "chosen" if index == part.chosen else "", cells))
     yield f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
     if len(part.rows) > _ROWS:

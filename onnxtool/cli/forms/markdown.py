@@ -58,15 +58,17 @@ def _facts(part: Facts) -> Iterator[str]:
 
 @draw.register
 def _table(part: Table) -> Iterator[str]:
-    if not part.rows:
+    kept = part.filled
+    if not kept:
         return
     if part.title:
         yield from (f"**{_safe(part.title)}**", "")
-    yield "| " + " | ".join(map(_safe, part.columns)) + " |"
-    yield "|" + "".join("---:|" if name in part.numbers else "---|" for name in part.columns)
+    columns = [part.columns[i] for i in kept]
+    yield "| " + " | ".join(map(_safe, columns)) + " |"
+    yield "|" + "".join("---:|" if name in part.numbers else "---|" for name in columns)
     shown = part.rows[: min(part.few or _ROWS, _ROWS)]
     for index, row in enumerate(shown):
-        first, *rest = map(_cell, row)
+        first, *rest = (_cell(row[i]) for i in kept)
         yield "| " + " | ".join([f"**{first}**" if index == part.chosen else first, *rest]) + " |"
     if len(part.rows) > len(shown):
         yield from ("", f"and {len(part.rows) - len(shown)} more")

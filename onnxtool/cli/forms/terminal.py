@@ -77,9 +77,9 @@ def _facts(part: Facts, console: Console, verbose: int) -> None:
 
 @draw.register
 def _table(part: Table, console: Console, verbose: int) -> None:
-    if not part.rows:
+    if not part.filled:
         return
-    kept = [i for i, c in enumerate(part.columns) if console.width >= _WIDE or c not in part.wide]
+    kept = [i for i in part.filled if console.width >= _WIDE or part.columns[i] not in part.wide]
     title = Text(clean(part.title), "bold") if part.title else None
     made = RichTable(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index in kept:

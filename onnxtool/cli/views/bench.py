@@ -59,8 +59,6 @@ def _latencies(title: str, items: Sequence[Latency], names: dict[str, str]) -> T
         for item in items
     ]
     numbers = ("median", "p90", "p99", "items/s", "ratio [95 %]")
-    if len(items) == 1:  # nothing to hold it against
-        return Table(("model", *numbers[:-1]), [row[:-2] for row in rows], numbers, title)
     return Table(("model", *numbers, "verdict"), rows, numbers, title)
 
 

@@ -17,11 +17,20 @@ from onnxtool.cli.views.view import (
     Scatter,
     Table,
     Verdict,
+    When,
     Words,
     state,
     warnings,
 )
-from onnxtool.report.build import BuildHistoryReport, BuildReport, CacheReport, InitReport, ModelOutcome, PastBuild
+from onnxtool.report.build import (
+    BuildHistoryReport,
+    BuildReport,
+    CacheReport,
+    InitReport,
+    ModelOutcome,
+    PastBuild,
+    StepOutcome,
+)
 
 _NEAREST, _BUILDS = 5, 20
 # Beyond this many models there are no bars: nobody reads a thousand of them.
@@ -57,19 +66,22 @@ def build(report: BuildReport) -> Iterator[Part]:
         yield from _details(model)
     built = [m for m in report.models if m.bytes]
     if 1 < len(built) <= _BARS:
-        yield Bars("Size of the outputs", [(m.name, m.bytes, size(m.bytes)) for m in built])
+        yield Bars("Size of the outputs", [(m.name, m.bytes, size(m.bytes)) for m in built], few=_BARS)
+    yield from (_step(m, step, "full") for m in report.models for step in m.steps if step.state != "stale")
 
 
 def _details(model: ModelOutcome) -> Iterator[Part]:
     if model.error:
         yield Line(model.error, f"{model.name}:", "bad")
-    for step in model.steps:
-        told = "; ".join(filter(None, (step.reason, step.summary)))
-        line = f"{model.name}: {step.command} {step.state}: {told}"
-        yield Line(line, when="always" if step.state == "stale" else "full")
+    yield from (_step(model, step) for step in model.steps if step.state == "stale")
     yield from (Line(f"{model.name}: {note}") for note in model.notes)
     if model.error and model.candidates:
         yield candidates(model, few=True)
+
+
+def _step(model: ModelOutcome, step: StepOutcome, when: When = "always") -> Line:
+    told = "; ".join(filter(None, (step.reason, step.summary)))
+    return Line(f"{model.name}: {step.command} {step.state}: {told}", when=when)
 
 
 def candidates(model: ModelOutcome, few: bool = False) -> Table:

@@ -41,7 +41,7 @@ def checks(report: ChecksReport) -> Iterator[Part]:
     counts = ", ".join(f"{n} {name}" for name, n in states.items() if n)
     yield Verdict(f"{plural(sum(states.values()), 'model')}: {counts}")
     rows: list[Row] = [
-        (r.model, state("passed" if r.ok else "failed"), size(r.bytes), *(str(r.count(s) or "") for s in Severity))
+        (r.model, state("passed" if r.ok else "failed"), size(r.bytes), *(str(r.count(s)) for s in Severity))
         for r in report.reports
     ]
     rows += [(lost.model, state("unreadable"), "", "", "", "") for lost in report.unreadable]

@@ -111,7 +111,7 @@ class Facts(Part):
 
 @dataclass(frozen=True)
 class Table(Part):
-    """Rows under the names of their columns; nothing where there is no row.
+    """Rows under the names of their columns. Columns in which nothing stands, and a table without rows, are not shown.
 
     Attributes:
         numbers: columns that hold numbers.
@@ -128,6 +128,11 @@ class Table(Part):
     few: int | None = None
     wide: tuple[str, ...] = ()
     chosen: int | None = None
+
+    @property
+    def filled(self) -> list[int]:
+        """The columns in which something stands."""
+        return [i for i in range(len(self.columns)) if any(str(row[i]) for row in self.rows)]
 
 
 @dataclass(frozen=True)
