@@ -161,3 +161,4 @@ def test_long_facts_and_details_have_their_place() -> None:
 def test_a_fence_of_markdown_is_longer_than_what_it_holds() -> None:
     lines = list(markdown.draw(Code(("````", "code"), "python")))
     assert lines == ["`````python", "````", "code", "`````"]
+    assert next(markdown.draw(Code(("x",), "py`\n# thing"))) == "```pything"
