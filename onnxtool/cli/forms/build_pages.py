@@ -9,7 +9,7 @@ from urllib.parse import quote
 from onnxtool.cli.forms.html import draw, page
 from onnxtool.cli.views import view_of
 from onnxtool.cli.views.build import model_page, page_name
-from onnxtool.cli.views.view import Heading, Part, nested
+from onnxtool.cli.views.view import Heading, Part, inner_view
 from onnxtool.report.build import BuildReport, ModelOutcome
 
 
@@ -35,4 +35,4 @@ def _steps(model: ModelOutcome, report: BuildReport) -> Iterator[Part]:
         entry = store.entry(step.key) if step.key else None
         if entry is not None:
             yield Heading(step.command)
-            yield from nested(view_of(report_from_plain(entry.report)))
+            yield from inner_view(view_of(report_from_plain(entry.report)))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from onnxtool.cli.text import count, duration, interval, plural, size
-from onnxtool.cli.views.placement import placed
+from onnxtool.cli.views.placement import placement_parts
 from onnxtool.cli.views.view import Bars, Boxes, Line, Part, Row, Table, Verdict, state, warnings
 from onnxtool.report.measurement.bench import BenchReport, Latency
 from onnxtool.report.measurement.profile import NodeTime, Profile
@@ -42,7 +42,7 @@ def bench(report: BenchReport) -> Iterator[Part]:
     for profile in report.profiles:
         yield from _profile(profile, names.get(profile.model, profile.model))
     for placement in report.placements:
-        yield from placed(placement)
+        yield from placement_parts(placement)
     yield from warnings(report.warnings)
     yield from (Line(line, "slower:", "bad") for line in report.regressions)
 

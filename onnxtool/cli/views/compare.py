@@ -36,7 +36,7 @@ def compare(report: CompareReport) -> Iterator[Part]:
     yield Verdict(_verdict(report), f"{report.a} against {report.b}")
     yield outputs(report.outputs, "kept" if report.budget else "equal")
     for item in report.outputs:
-        yield from _about(item, report.top_k)
+        yield from _output_details(item, report.top_k)
     for one in report.opinions:
         distances = f"{number(one.a_max_abs)} from A, {number(one.b_max_abs)} from B"
         yield Line(f"ONNX's reference on {one.output}: {one.summary} ({distances})", indent=2, whole=True)
@@ -114,7 +114,7 @@ def why(item: TensorDifference) -> str:
     )
 
 
-def _about(item: TensorDifference, top_k: int) -> Iterator[Line]:
+def _output_details(item: TensorDifference, top_k: int) -> Iterator[Line]:
     """What is wrong with an output, then what its numbers do not say."""
     if not item.ok or item.note:
         yield Line(f"{item.name}: {why(item)}", indent=2, whole=True)
@@ -148,8 +148,8 @@ def _layers(layers: Layers) -> Iterator[Part]:
     legend = (("dot-good", "within tolerance"), ("dot-bad", "outside"))
     up = f"relative error, no less than 1e{_LOWEST_POWER}"
     yield Scatter("Error along the depth", [_dot(t) for t in layers.tensors], "depth", up, legend, powers=True)
-    yield _along(layers, _excerpt(layers), "brief")
-    yield _along(layers, layers.tensors, "full")
+    yield _layer_table(layers, _excerpt(layers), "brief")
+    yield _layer_table(layers, layers.tensors, "full")
     if layers.unmatched_b:
         yield Line(f"{layers.unmatched_b} tensors of B have no partner in A, {layers.unmatched_a} of A none in B")
     suspects: tuple[Suspect, ...] = ()
@@ -175,7 +175,7 @@ def _dot(item: LayerDifference) -> Point:
     return Point("dot-good" if item.ok or item.reused else "dot-bad", item.depth, height, label)
 
 
-def _along(layers: Layers, shown: Sequence[LayerDifference], when: When) -> Table:
+def _layer_table(layers: Layers, shown: Sequence[LayerDifference], when: When) -> Table:
     """A row for each tensor; dots where some are left out."""
     rows: list[Row] = []
     previous = -1

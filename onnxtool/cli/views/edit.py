@@ -19,7 +19,7 @@ def edit(report: EditReport) -> Iterator[Part]:
     told = f"{plural(count, 'operation')}, {proven} proven" if proven else f"{count} applied, none proven"
     told += f", {run} only run: the outputs are random and were not compared" if run else ""
     yield Verdict(told, report.source)
-    steps = [(f"--{s.operation} {s.value}".strip(), s.done, _proven(s.proof)) for s in report.steps]
+    steps = [(f"--{s.operation} {s.value}".strip(), s.done, _describe_proof(s.proof)) for s in report.steps]
     yield Table(("operation", "done", "proof"), steps)
     if report.changes is not None:
         yield from diff(DiffReport(report.source, "(edited)", report.changes, {}))
@@ -34,7 +34,7 @@ def edit(report: EditReport) -> Iterator[Part]:
     yield from warnings(report.warnings)
 
 
-def _proven(proof: Proof | None) -> str:
+def _describe_proof(proof: Proof | None) -> str:
     if proof is None:
         return "not asked for"
     parts = [proof.claim]

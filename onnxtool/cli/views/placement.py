@@ -18,10 +18,10 @@ def placement(report: PlacementReport) -> Iterator[Part]:
     fallbacks = len(found.fallbacks)
     outcome = f"{fallbacks} of {len(found.nodes)} nodes fall back" if fallbacks else "no node falls back"
     yield Verdict(f"{outcome} from {', '.join(found.requested)}; {report.runtime}; {report.data}")
-    yield from placed(found)
+    yield from placement_parts(found)
 
 
-def placed(found: Placement) -> Iterator[Part]:
+def placement_parts(found: Placement) -> Iterator[Part]:
     """The parts, for `bench` too."""
     rows = [
         (

@@ -19,7 +19,7 @@ def quantize(report: QuantizeReport) -> Iterator[Part]:
     if report.ok:
         yield _gain(report)
     yield _scatter(report)
-    yield from _tried(report)
+    yield from _candidates(report)
     yield Facts(_facts(report, _KERNELS), when="brief")
     yield Facts(_facts(report, None), when="full")
     yield from provider_proofs(report.providers)
@@ -57,7 +57,7 @@ def _gain(report: QuantizeReport) -> Table:
     return Table(("", *numbers), rows, numbers)
 
 
-def _tried(report: QuantizeReport) -> Iterator[Table]:
+def _candidates(report: QuantizeReport) -> Iterator[Table]:
     """The fastest candidates; where there is room all of them, with their recipes and what kept them from being run."""
     ordered = sorted(report.frontier, key=lambda c: (c.latency is None, c.latency.value if c.latency else 0.0))
     measured = [c for c in ordered if c.fidelity is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.views import view_of
-from onnxtool.cli.views.view import Facts, Part, Table, Verdict, nested
+from onnxtool.cli.views.view import Facts, Part, Table, Verdict, inner_view
 from onnxtool.report.verify import VerifyReport
 
 
@@ -25,7 +25,7 @@ def verify(report: VerifyReport) -> Iterator[Part]:
     steps = [tuple(str(entry.get(key, "")) for key in keys) for entry in report.history]
     yield Table(("step", "onnxtool", "source", "SHA-256 of the source"), steps)
     if report.replay is not None:
-        yield from nested(view_of(report.replay))
+        yield from inner_view(view_of(report.replay))
 
 
 def _verdict(report: VerifyReport) -> str:

@@ -231,7 +231,7 @@ class View:
     parts: tuple[Part, ...]
 
 
-def nested(view: View) -> Iterator[Part]:
+def inner_view(view: View) -> Iterator[Part]:
     """A view inside of another one, with its verdict at the end."""
     yield from view.parts
     yield Line(view.verdict.text, "OK" if view.ok else "FAILED", "good" if view.ok else "bad")
