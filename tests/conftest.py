@@ -21,6 +21,32 @@ FIXTURES = ROOT / "fixtures"
 Result = subprocess.CompletedProcess[str]
 
 
+# What is dear to import or to build is shared by the tests of these: one worker takes all of a name (see the Makefile).
+GROUPS = {
+    "conversion/pytorch": "pytorch",
+    "cli/test_convert.py": "pytorch",
+    "cli/test_quickstart.py": "pytorch",
+    "conversion/keras": "tensorflow",
+    "conversion/tensorflow": "tensorflow",
+    "conversion/sklearn": "trees",
+    "conversion/boosting": "trees",
+    "generation": "generation",
+    "packaging/test_bundle_package.py": "generation",
+    "serving/test_chat_routes.py": "generation",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of a file run in one worker, and so do those of a framework, with `--dist loadgroup`."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        file = item.path.relative_to(ROOT / "tests").as_posix()
+        group = next((name for part, name in GROUPS.items() if file == part or file.startswith(f"{part}/")), file)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
     """The folder of real models and data."""
@@ -43,7 +69,8 @@ def onnxtool() -> Callable[..., Result]:
     def run(*args: object, env: dict[str, str] | None = None, cwd: Path | None = None, timeout: float = 300) -> Result:
         if set(env or ()) <= {"COLUMNS"}:
             words = [str(a) for a in args]
-            done = command_server.run(words, cwd or Path.cwd(), timeout, environment=env or {})
+            kind = command_server.kind_for(words)
+            done = command_server.run(words, cwd or Path.cwd(), timeout, kind, environment=env or {})
             return Result(words, done.code, done.stdout, done.stderr)
         return subprocess.run(
             [sys.executable, "-m", "onnxtool", *map(str, args)],
