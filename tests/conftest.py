@@ -91,6 +91,22 @@ def onnxtool() -> Callable[..., Result]:
 
 
 @pytest.fixture(scope="session")
+def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Llama in float32, as a Hugging Face folder; not to be changed."""
+    from tests.generation import tiny
+
+    return tiny.llama(tmp_path_factory.mktemp("source") / "llama")
+
+
+@pytest.fixture(scope="session")
+def llama_bundle(llama_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle made of it, once for all that serve, package or compare one; not to be changed."""
+    from onnxtool.generation.convert import convert_text_model
+
+    return Path(convert_text_model(llama_folder, tmp_path_factory.mktemp("bundles") / "llama").output)
+
+
+@pytest.fixture(scope="session")
 def openvino() -> None:
     """Skips a test where OpenVINO's plugin does not run a small model."""
     require_openvino()
