@@ -36,11 +36,11 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 unit: $(VENV)/.test
-	ONNXRUNTIME_WEB="$${ONNXRUNTIME_WEB:-$(wildcard .web/node_modules)}" $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	ONNXRUNTIME_WEB="$${ONNXRUNTIME_WEB:-$(wildcard .web/node_modules)}" $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 # Tracing every line nearly doubles the time, so it is not part of `make test`.
 coverage: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term:skip-covered
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .

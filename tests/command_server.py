@@ -21,6 +21,12 @@ from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
+_FILES = {
+    "pytorch": {"pt", "pt2", "pth"},
+    "tensorflow": {"keras", "h5", "pb", "tflite"},
+    "trees": {"joblib", "pkl", "skops", "ubj", "cbm"},
+}
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -87,6 +93,19 @@ def warm(kind: str = "") -> None:
             {"pytorch": ["transformers", "safetensors.torch"], "trees": ["xgboost", "lightgbm"]}.get(kind, ())
         )
     gc.freeze()
+
+
+def kind_for(arguments: Sequence[str]) -> str:
+    """Which libraries a command imports before it does its work, by the names of its files; as for `warm`."""
+    if not arguments or arguments[0] not in ("convert", "compare", "quickstart"):
+        return ""
+    if arguments[0] == "quickstart" or "--factory" in arguments:
+        return "pytorch"
+    ends = {Path(word).suffix.lstrip(".") for word in arguments[1:]}
+    for kind, known in _FILES.items():
+        if ends & known:
+            return kind
+    return ""
 
 
 def run(

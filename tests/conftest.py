@@ -21,6 +21,37 @@ FIXTURES = ROOT / "fixtures"
 Result = subprocess.CompletedProcess[str]
 
 
+# What is dear to import or to build is shared by the tests of these: one worker takes all of a name (see the Makefile).
+GROUPS = {
+    "conversion/pytorch": "pytorch",
+    "cli/test_convert.py": "pytorch",
+    "cli/test_quickstart.py": "pytorch",
+    "conversion/keras": "tensorflow",
+    "conversion/tensorflow": "tensorflow",
+    "conversion/sklearn": "trees",
+    "conversion/boosting": "trees",
+    "generation": "generation",
+    "packaging/test_bundle_package.py": "generation",
+    "serving/test_chat_routes.py": "generation",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of a file run in one worker, and so do those of a framework, with `--dist loadgroup`."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        file = item.path.relative_to(ROOT / "tests").as_posix()
+        group = next((name for part, name in GROUPS.items() if file == part or file.startswith(f"{part}/")), file)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Bytes are not part of a test's name: a time in a compressed text gives each worker other names, and none runs."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
     """The folder of real models and data."""
@@ -43,7 +74,8 @@ def onnxtool() -> Callable[..., Result]:
     def run(*args: object, env: dict[str, str] | None = None, cwd: Path | None = None, timeout: float = 300) -> Result:
         if set(env or ()) <= {"COLUMNS"}:
             words = [str(a) for a in args]
-            done = command_server.run(words, cwd or Path.cwd(), timeout, environment=env or {})
+            kind = command_server.kind_for(words)
+            done = command_server.run(words, cwd or Path.cwd(), timeout, kind, environment=env or {})
             return Result(words, done.code, done.stdout, done.stderr)
         return subprocess.run(
             [sys.executable, "-m", "onnxtool", *map(str, args)],
@@ -56,6 +88,22 @@ def onnxtool() -> Callable[..., Result]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Llama in float32, as a Hugging Face folder; not to be changed."""
+    from tests.generation import tiny
+
+    return tiny.llama(tmp_path_factory.mktemp("source") / "llama")
+
+
+@pytest.fixture(scope="session")
+def llama_bundle(llama_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle made of it, once for all that serve, package or compare one; not to be changed."""
+    from onnxtool.generation.convert import convert_text_model
+
+    return Path(convert_text_model(llama_folder, tmp_path_factory.mktemp("bundles") / "llama").output)
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent / "onnxtool"
 LAYERS = {
@@ -46,9 +45,14 @@ def package(module: str) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Dotted onnxtool modules that a file imports, at any depth."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "onnxtool":
             if node.module == "onnxtool":
                 yield from (f"onnxtool.{alias.name}" for alias in node.names if alias.name != "__version__")
@@ -62,18 +66,25 @@ def modules() -> list[Path]:
     return sorted(p for p in ROOT.rglob("*.py") if p.relative_to(ROOT).parts[0].removesuffix(".py") not in FRONT)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_only_from_its_own_package_and_below(path: Path) -> None:
-    own = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    for module in imports(path):
-        other = package(module)
-        assert other == own or LAYERS[other] < LAYERS[own], f"{path.name} ({own}) imports {module}"
+def test_imports_only_from_its_own_package_and_below() -> None:
+    wrong = []
+    for path in modules():
+        own = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        for module in imports(path):
+            other = package(module)
+            if other != own and LAYERS[other] >= LAYERS[own]:
+                wrong.append(f"{path.relative_to(ROOT)} ({own}) imports {module}")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_never_uses_relative_imports(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path.name} line {node.lineno}"
+def test_never_uses_relative_imports() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} line {node.lineno}"
+        for path in modules()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_notices_an_import_upwards(tmp_path: Path) -> None:
@@ -86,7 +97,7 @@ def test_nothing_below_the_command_line_prints() -> None:
     for path in modules():
         if path.relative_to(ROOT).parts[0] == "cli" or "templates" in path.parts:  # templates are other programs
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             is_print = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
             assert not is_print, f"{path} line {getattr(node, 'lineno', '?')} prints"
 
@@ -94,7 +105,7 @@ def test_nothing_below_the_command_line_prints() -> None:
 def test_the_runtimes_own_tools_are_left_alone() -> None:
     """Its symbolic shape inference, for one, leaves a file in the working folder when it fails."""
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             for name in names:

@@ -22,7 +22,6 @@ from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.generate import generate
 from onnxtool.generation.proof import runtime_tokens
 from onnxtool.generation.quantization.quantize import quantize_bundle
-from tests.generation import tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft's, about transformers
 IDS = np.arange(3, 40, dtype=np.int64)
@@ -39,8 +38,8 @@ def adapter_of(folder: Path, target: Path, *modules: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.llama(tmp_path_factory.mktemp("llama"))
+def folder(llama_folder: Path) -> Path:
+    return llama_folder
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +63,9 @@ def logits(bundle: Path, adapter: Path | None = None) -> np.ndarray:
 
 
 def test_the_model_without_it_is_the_model_and_with_it_what_merging_gives(
-    folder: Path, adapter: Path, apart: Path, tmp_path: Path
+    folder: Path, llama_bundle: Path, adapter: Path, apart: Path, tmp_path: Path
 ) -> None:
-    plain = Path(convert_text_model(folder, tmp_path / "plain").output)
+    plain = llama_bundle
     merged = Path(convert_text_model(folder, tmp_path / "merged", adapter=adapter).output)
     np.testing.assert_allclose(logits(apart), logits(plain), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(logits(apart, apart / ADAPTER), logits(merged), rtol=1e-4, atol=1e-5)

@@ -15,20 +15,17 @@ pytest.importorskip("onnxruntime_genai")
 pytest.importorskip("fastapi")
 
 from onnxtool.errors import UnsupportedError, VerdictError
-from onnxtool.generation.convert import convert_text_model
 from onnxtool.packaging import bundle_package
 from onnxtool.packaging.folder_runner import open_package
 from onnxtool.packaging.kinds.fastapi import application_command
 from onnxtool.packaging.package import package
 from onnxtool.packaging.server_process import ServerProcess, clean_environment
 from onnxtool.runtime.protocol_v2.client import V2Client
-from tests.generation import tiny
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tiny.llama(tmp_path_factory.mktemp("llama"))
-    return Path(convert_text_model(folder, tmp_path_factory.mktemp("bundles") / "small").output)
+def bundle(llama_bundle: Path) -> Path:
+    return llama_bundle
 
 
 @pytest.fixture(scope="module")

@@ -15,18 +15,15 @@ from onnx import numpy_helper
 pytest.importorskip("transformers")
 pytest.importorskip("onnxruntime_genai")
 
-from onnxtool.generation.convert import convert_text_model
 from onnxtool.generation.generate import generate
-from tests.generation import tiny
 from tests.serving.conftest import Running
 
 Tool = Callable[..., "CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tiny.llama(tmp_path_factory.mktemp("llama"))
-    return Path(convert_text_model(folder, tmp_path_factory.mktemp("bundles") / "llama").output)
+def bundle(llama_bundle: Path) -> Path:
+    return llama_bundle
 
 
 @pytest.fixture(scope="module")

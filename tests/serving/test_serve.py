@@ -129,7 +129,7 @@ def asking(**changes: object) -> bytes:
         (asking(outputs=[{"name": OUTPUT, "parameters": {"binary_data": 1}}]), {}, 400),
         (asking(outputs=[{"name": OUTPUT, "parameters": {"classification": 3}}]), {}, 400),
         (asking(outputs=[{"name": OUTPUT, "parameters": {"shared_memory_region": "r"}}]), {}, 400),
-        (gzip.compress(entry()), {"Content_Encoding": "gzip"}, 415),
+        (gzip.compress(entry(), mtime=0), {"Content_Encoding": "gzip"}, 415),
         (entry(data=None), {}, 400),
         (entry(parameters={"binary_data_size": 256}), {}, 400),
         (entry(parameters={"binary_data_size": 2**63}), {"Inference_Header_Content_Length": "20"}, 400),

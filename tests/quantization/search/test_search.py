@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from onnxtool.report.quantize import QuantizeReport
 from onnxtool.runtime.runner import OnnxRunner
 from tests.quantization.quant_models import build, weights
 
+pytestmark = pytest.mark.usefixtures("no_timing")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -29,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(fixtures: Path, digits_onnx: Path, folder: Path) -> QuantizeReport:
+def found(no_timing: Any, fixtures: Path, digits_onnx: Path, folder: Path) -> QuantizeReport:
     report: QuantizeReport = onnxtool.quantize(
         digits_onnx,
         folder / "auto.onnx",
@@ -37,7 +40,7 @@ def found(fixtures: Path, digits_onnx: Path, folder: Path) -> QuantizeReport:
         eval_data=fixtures / "eval.npz",
         labels="label",
         recipe_file=folder / "recipe.json",
-        time_limit=30,
+        time_limit=300,
     )
     return report
 
@@ -97,11 +100,13 @@ def fragile() -> onnx.ModelProto:
 
 
 @pytest.fixture(scope="module")
-def refused(folder: Path) -> QuantizeReport:
+def refused(no_timing: Any, folder: Path) -> Iterator[QuantizeReport]:
+    """What keeps the budget takes longer than the float model, as with products as small as these."""
     io.save(io.from_proto(fragile()), folder / "fragile.onnx")
     data = {"x": np.random.default_rng(0).standard_normal((32, 16)).astype(np.float32)}
-    report: QuantizeReport = onnxtool.quantize(folder / "fragile.onnx", folder / "no.onnx", data=data, time_limit=15)
-    return report
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(no_timing, "gain", -0.05)
+        yield onnxtool.quantize(folder / "fragile.onnx", folder / "no.onnx", data=data, time_limit=300)
 
 
 def test_writes_nothing_when_nothing_keeps_the_budget_and_beats_float(refused: QuantizeReport, folder: Path) -> None:
@@ -129,10 +134,10 @@ def test_what_is_left_out_stays_float_in_every_candidate(
         return built[-1]
 
     monkeypatch.setattr(CandidateEvaluator, "build", keep)
-    data = {"data": fixtures / "calib.npz", "samples": 32, "time_limit": 10, "smallest": True}
+    data = {"data": fixtures / "calib.npz", "samples": 32, "time_limit": 300, "smallest": True}
     report = onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", **data, **options)
     assert report.quantized.get("Conv", (0, 3))[0] == 0
-    assert len(built) >= 6
+    assert len(built) >= 5  # each family once; what noise in timing would build again is none of its own
     quantized = 0
     for model in built:
         quantized += any(n.op_type in ("DequantizeLinear", "DynamicQuantizeLinear") for n in model.graph)
@@ -150,7 +155,7 @@ def test_a_target_is_chosen_for_without_timing(
     fixtures: Path, digits_onnx: Path, tmp_path: Path, target: str, activations: str, reduced: bool
 ) -> None:
     report = onnxtool.quantize(
-        digits_onnx, tmp_path / "q.onnx", data=fixtures / "calib.npz", target=target, time_limit=20, samples=16
+        digits_onnx, tmp_path / "q.onnx", data=fixtures / "calib.npz", target=target, time_limit=300, samples=16
     )
     assert report.recipe["activations"] == activations
     assert report.recipe["reduced"] is reduced
@@ -183,7 +188,7 @@ def test_weights_in_external_data_are_taken_along(tmp_path: Path) -> None:
     proto = build(nodes, arrays, {"x": ["n", 256]}, {"y": ["n", 256]})
     onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
     data = {"x": np.random.default_rng(0).standard_normal((16, 256)).astype(np.float32)}
-    found = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", data=data, time_limit=5, smallest=True)
+    found = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", data=data, time_limit=300, smallest=True)
     assert [c.note for c in found.frontier if c.fidelity is None and c.latency is None] == []
     assert {c.fidelity.samples for c in found.frontier if c.within_budget and c.fidelity} == {16}
     assert found.ok and sorted(p.name for p in tmp_path.iterdir()) == ["m.data", "m.onnx", "q.onnx"]
@@ -193,5 +198,5 @@ def test_small_models_are_judged_on_more_samples_than_are_held_out(tmp_path: Pat
     proto = build([helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": weights(64, 64)}, {"x": ["n", 64]}, {"y": []})
     onnx.save(proto, tmp_path / "m.onnx")
     data = {"x": np.random.default_rng(0).standard_normal((300, 64)).astype(np.float32)}
-    found = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", data=data, time_limit=5, smallest=True)
+    found = onnxtool.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", data=data, time_limit=300, smallest=True)
     assert max(c.fidelity.samples for c in found.frontier if c.fidelity) == 256

@@ -1,0 +1,49 @@
+"""A search without a clock: what candidates take is told by their operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.report.measurement.latency import LatencyRatio
+
+
+@dataclass
+class Pace:
+    """How fast candidates are.
+
+    Attributes:
+        gain: share of the float model's time that a value in integers saves; negative where it costs time.
+    """
+
+    gain: float = 0.05
+
+    def latency(self, operators: Mapping[str, int], threads: int) -> LatencyRatio:
+        """The float model takes 10 ms; what is read from integers, or computed in them, saves its share."""
+        integers = sum(count for name, count in operators.items() if name == "DequantizeLinear" or "Integer" in name)
+        value = max(0.1, 1 - self.gain * integers)
+        return LatencyRatio(value, value, value, 0.01, 0.01 * value, threads)
+
+
+@pytest.fixture(scope="module")
+def no_timing() -> Iterator[Pace]:
+    """Candidates are not timed, so that neither the verdict nor the work hangs on what else the machine does."""
+    pace = Pace()
+
+    def once(lab: CandidateEvaluator, trial: Trial) -> tuple[LatencyRatio, bool]:
+        lab.session(trial)
+        found = pace.latency(trial.operators, lab.job.threads)
+        fastest = None if lab._fastest is None else lab._fastest[0].latency
+        return found, fastest is not None and found.value > fastest.value
+
+    def again(lab: CandidateEvaluator, trials: list[Trial], patience: float = 1.0) -> None:
+        for trial in trials:
+            trial.latency = pace.latency(lab.built(trial).operators, lab.job.threads)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, stand_in in (("time", once), ("time_again", again)):
+            patch.setattr(CandidateEvaluator, name, stand_in)
+        yield pace
