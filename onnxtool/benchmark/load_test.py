@@ -82,7 +82,7 @@ def bench_endpoint(
     answer = remote.run(feeds)
     equal = None
     if local is not None:
-        equal = compare_runners(local, remote, [feeds], Tolerance(1e-3, 1e-5)).ok
+        equal = not compare_runners(local, remote, [feeds], Tolerance(1e-3, 1e-5)).differs
     exchange = Exchange(remote.endpoint, feeds, os.environ)
     results = []
     with progress.task("sending requests", len(connections) + len(rates)) as task:

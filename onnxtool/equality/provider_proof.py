@@ -84,14 +84,14 @@ def prove_on_provider(
         return ProviderProof(name, False, None, "", failure=str(failed))
     error = relative_error(expected, actual)
     if requested_providers(options) == (CPU,):
-        return ProviderProof(name, compared.ok, error, "float32" if compared.ok else "other")
+        return ProviderProof(name, not compared.differs, error, "other" if compared.differs else "float32")
     levels = levels or precision_levels(path, given, expected, plain)
     told = kernel_precision(file or path, given[0], options) if short_name(asked[0].name) == "openvino" else ""
     precision = told if told in ("bfloat16", "float16") else recognise(error, levels, options)
     if told == "float32" and precision not in ("float32", "other"):
-        precision = "float32" if compared.ok else "other"
+        precision = "other" if compared.differs else "float32"
     # Where the outputs prove little (probabilities that all are next to zero), a smaller format is not taken for equal.
-    ok = compared.ok and (precision in ("float32", "other") or not compared.warnings)
+    ok = not compared.differs and (precision in ("float32", "other") or not compared.warnings)
     proof = ProviderProof(name, ok, error, precision, levels)
     return _with_option(proof, path, asked, given, expected, options)
 

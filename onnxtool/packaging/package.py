@@ -174,7 +174,9 @@ def _write(
         (staged / "sbom.cdx.json").write_text(document + "\n", encoding="utf-8")
         proof = _prove(kind, staged, subject, tolerance, options)
         if not proof.equal:
-            worst = next(d for d in proof.outputs if not d.ok)
+            worst = next((d for d in proof.outputs if not d.ok), None)
+            if worst is None:
+                raise VerdictError(f"--for {kind.name}: no output could be compared; nothing was written. Give --data.")
             raise VerdictError(
                 f"--for {kind.name}: gives other answers than {subject.path}: {worst.name!r} "
                 f"{worst.note or f'is off by up to {worst.max_abs:.3g}'}; nothing was written."

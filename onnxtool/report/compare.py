@@ -153,7 +153,12 @@ class CompareReport(Report, kind="compare"):
     @property
     def equal(self) -> bool:
         """True when every output that was compared is within tolerance on every input, and some number was."""
-        return not self.differs and any(o.untested in ("", "zero") for o in self.outputs)
+        return not self.differs and not self.nothing_compared
+
+    @property
+    def nothing_compared(self) -> bool:
+        """True when no number was: every output is random, empty, or never finite."""
+        return all(o.untested not in ("", "zero") for o in self.outputs)
 
     @property
     def not_tested(self) -> tuple[TensorDifference, ...]:
