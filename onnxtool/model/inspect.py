@@ -9,10 +9,10 @@ from typing import Any
 
 import onnx
 
-from onnxtool.model.cost import COUNTED, Shape, macs
 from onnxtool.model.header import operator_name, read_header
 from onnxtool.model.io import read_proto, sha256, total_bytes
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.operators.cost import Shape, has_products, macs
 from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
@@ -173,7 +173,7 @@ def _listed(
 
 def _uncounted(listed: Iterable[NodeInfo]) -> int:
     """How many nodes that multiply matrices have unknown shapes."""
-    return sum(n.macs is None and n.operator.rpartition(".")[2] in COUNTED for n in listed)
+    return sum(n.macs is None and has_products(n.operator) for n in listed)
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -19,6 +19,7 @@ from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.io.protobuf_stream import serialized_size
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
+from onnxtool.model.operators.value_facts import distrust_names
 from onnxtool.model.provenance.digest import DIGEST_BYTES, DIGEST_KEY
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.model.spec import TensorSpec
@@ -34,7 +35,6 @@ from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
 from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.optimization.regression import without_regression
-from onnxtool.optimization.shape_inference.value_facts import distrust_names
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.report.provider_proof import ProviderProof

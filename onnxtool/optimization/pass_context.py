@@ -9,12 +9,11 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.constants import distinct, expanded, splat
 from onnxtool.model.ir.queries import STANDARD, constant_array, is_op, walk
+from onnxtool.model.operators.table import operator_of
 
 _SPLAT_DTYPES = "biuf"
 _ROW = 16_384  # bytes; a bias that happens to be uniform is not worth a node, as long as there is room
 _SMALL = 256  # bytes; a constant of this size costs about as much as the node that computes it
-# Operator -> operands that the runtime packs when they are constants, whereupon the product rounds differently.
-_PACKED = {"MatMul": (1,), "Gemm": (1,), "LSTM": (1, 2), "GRU": (1, 2), "RNN": (1, 2), "Attention": (1, 2)}
 
 
 class PassContext:
@@ -106,7 +105,7 @@ class PassContext:
         """Whether results may round differently once this computed value is a constant, and must not."""
         if not self.exact or (value.dtype is not None and not value.dtype.is_floating_point()):
             return False
-        return any(u.node.domain not in STANDARD or u.idx in _PACKED.get(u.node.op_type, ()) for u in value.uses())
+        return any(u.node.domain not in STANDARD or u.idx in operator_of(u.node).packed for u in value.uses())
 
     # -- editing -------------------------------------------------------------------------------------------
 

@@ -9,22 +9,18 @@ from typing import Any
 
 from onnxtool.model.header import read_header
 from onnxtool.model.io import read_proto
+from onnxtool.model.operators.table import lookup_full
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import open_inputs
 from onnxtool.quantization.options import QuantizeOptions
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
 from onnxtool.report.compare import CompareReport
 
-_INTEGER = ("QuantizeLinear", "DequantizeLinear", "QLinear", "ConvInteger", "MatMulInteger", "DynamicQuantize")
-_IN_RUNTIME = ("MatMulNBits", "GatherBlockQuantized", "QGemm", "QAttention", "DynamicQuantizeLSTM", "MatMulBnb4")
-
 
 def integer_operators(model: Path) -> int:
     """How many operators of a file compute with integers in place of floats, or convert to them."""
     counts = read_header(read_proto(model)).operators
-    return sum(
-        n for name, n in counts.items() if name.rpartition(".")[2].startswith(_INTEGER) or name.endswith(_IN_RUNTIME)
-    )
+    return sum(n for name, n in counts.items() if lookup_full(name).integer != "no")
 
 
 def with_hint(report: CompareReport, a: Path, b: Path) -> CompareReport:

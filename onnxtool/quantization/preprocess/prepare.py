@@ -11,7 +11,7 @@ from onnxtool.model import io
 from onnxtool.model.ir.editing import insert, new_initializer, remove_unused, replace_value
 from onnxtool.model.ir.queries import attribute, constant_array, float_constant, inner_nodes, is_op
 from onnxtool.optimization.pipeline import optimize_model
-from onnxtool.optimization.shape_inference.inference import light_proto
+from onnxtool.optimization.type_inference import light_proto
 from onnxtool.quantization.preprocess.constant_fills import note_filled
 from onnxtool.quantization.preprocess.fold_affine import fold_affine
 from onnxtool.quantization.preprocess.loop_constants import lift_loop_constants

@@ -16,13 +16,13 @@ import onnx
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.inspect import inspect
+from onnxtool.model.operators.table import lookup
 from onnxtool.report.measurement.profile import NodeTime, OperatorTime, Peaks, Profile
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions
 from onnxtool.runtime.timing.node_costs import Key, NodeCost, event_key, node_costs
 
 _WARMUP = 3
-_HOLDERS = ("If", "Loop", "Scan", "SequenceMap")
 # The runtime writes its own graph as one protobuf message, which cannot be larger than 2 GB.
 _LARGEST = 1_800_000_000
 
@@ -126,7 +126,7 @@ def _inside(events: Sequence[Mapping[str, Any]]) -> dict[int, float]:
             open_.pop()
         if open_:
             found[id(open_[-1])] = found.get(id(open_[-1]), 0.0) + float(event.get("dur", 0))
-        if str(event.get("args", {}).get("op_name", "")) in _HOLDERS:
+        if lookup(str(event.get("args", {}).get("op_name", ""))).has_bodies:
             open_.append(event)
     return found
 

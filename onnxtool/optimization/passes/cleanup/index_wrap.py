@@ -5,11 +5,11 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import producer
+from onnxtool.model.operators.layout_rules import axis_of
+from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import pairs
-from onnxtool.optimization.shape_inference.layout_rules import axis_of
-from onnxtool.optimization.shape_inference.value_facts import sizes_of
 
 
 class DropIndexWrap:

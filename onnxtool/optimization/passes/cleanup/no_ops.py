@@ -9,9 +9,9 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
+from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
 
 _HUGE = 1 << 31  # exporters write an end past every real dim as INT64_MAX, INT32_MAX or so
 

@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
+from onnxtool.model.operators.value_facts import integers, rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.no_ops import remove
-from onnxtool.optimization.shape_inference.value_facts import integers, rank_of, sizes_of
 
 # Type -> types that hold each of its values exactly.
 _WIDER = {

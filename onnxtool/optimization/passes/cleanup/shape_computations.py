@@ -8,11 +8,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op
+from onnxtool.model.operators.broadcasting import broadcast
+from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.table import operator_of
+from onnxtool.model.operators.value_facts import Size, elements_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.broadcasting import broadcast
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr
-from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, sizes_of
 
 
 class FoldShapes:
@@ -118,10 +119,6 @@ class EliminateExpand:
     name = "eliminate-expand"
     level = Level.BASIC
 
-    _READERS = frozenset(
-        ["Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Less", "Greater", "Where", "Max", "Min", "Sum"]
-    )
-
     def apply(self, model: ir.Model, context: PassContext) -> int:
         """Check each use: the result's shape must not depend on the Expand."""
         count = 0
@@ -130,7 +127,8 @@ class EliminateExpand:
             if source is None:
                 continue
             for user, index in output.uses():
-                if not is_op(user, *self._READERS) or len(user.inputs) < 2:
+                # The runtime computes powers of one number in another way.
+                if operator_of(user).shape != "broadcast" or is_op(user, "Pow") or len(user.inputs) < 2:
                     continue
                 operands = [source if i == index else v for i, v in enumerate(user.inputs)]
                 if any(v is output for v in operands):

@@ -6,12 +6,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op, on_disk, producer, sole_use
+from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.activations import gelu_of
 from onnxtool.optimization.passes.fusion.batchnorm import Affine, absorb_after, batchnorm_affine
 from onnxtool.optimization.passes.fusion.normalization import rms_norm
-from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
 
 ARITHMETIC = ("Mul", "Add", "Sub", "Div")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
 
 
 class FuseMatMulAdd:

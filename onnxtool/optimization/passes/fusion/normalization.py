@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import integers, rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import near, pairs, scalar
-from onnxtool.optimization.shape_inference.value_facts import integers, rank_of, sizes_of
 
 _MEANS = ("ReduceMean", "GlobalAveragePool")
 _TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)

@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op, sole_use
+from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.affine import ARITHMETIC, constant_affine
-from onnxtool.optimization.shape_inference.value_facts import sizes_of
 
 _IMAGE = 4  # dims
 

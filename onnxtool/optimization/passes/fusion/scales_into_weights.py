@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, on_disk, sole_use
+from onnxtool.model.operators.table import operator_of
+from onnxtool.model.operators.value_facts import rank_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import scalar
-from onnxtool.optimization.shape_inference.value_facts import rank_of
 
-_CARRIERS = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten")
 Change = Callable[[], None]
 
 
@@ -55,7 +55,8 @@ def _plan(value: ir.Value | None, reader: ir.Node, factor: float, context: PassC
         node = value.producer() if value is not None else None
         if value is None or node is None or sole_use(value) is not reader:
             continue
-        if is_op(node, *_CARRIERS):
+        row = operator_of(node)
+        if row.moves and row.carried == (0,) and len(node.outputs) == 1:
             alternatives.append((node.inputs[0], node, changes))
         elif is_op(node, "MatMul"):
             if weight := _weight(node, 1, factor, context):

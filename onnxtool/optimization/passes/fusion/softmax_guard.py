@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import rank_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import unscaled
-from onnxtool.optimization.shape_inference.value_facts import rank_of
 
 _CONSTANT_MASK = 1 << 20  # elements that are worth looking at
 

@@ -11,6 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, on_disk, producer, sole_use
+from onnxtool.model.operators.symbolic_dims import product
+from onnxtool.model.operators.value_facts import Size, Sizes, rank_of, set_sizes, sizes_of, static_shape
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
@@ -18,8 +20,6 @@ from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.layout._reshape_readers import can_read, let_read
 from onnxtool.optimization.passes.layout.reshapes import RESHAPES, become_reshape, reshape_target, sources
 from onnxtool.optimization.patterns.operands import pairs
-from onnxtool.optimization.shape_inference.symbolic_dims import product
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, rank_of, set_sizes, sizes_of, static_shape
 
 
 def _each(rewrite: Callable[[ir.Node, PassContext], int], model: ir.Model, context: PassContext, *op_types: str) -> int:

@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import on_disk, producer, sole_use
+from onnxtool.model.operators.symbolic_dims import multiply
+from onnxtool.model.operators.value_facts import Size, Sizes, rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.shape_inference.symbolic_dims import multiply
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, rank_of, sizes_of
 
 
 class CollapseBatchedTransposes:

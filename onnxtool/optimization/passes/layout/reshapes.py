@@ -8,10 +8,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op
+from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.value_facts import Sizes, integers, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr
-from onnxtool.optimization.shape_inference.value_facts import Sizes, integers, sizes_of
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.activations import gelu_of
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.patterns.operands import pairs, scalar
-from onnxtool.optimization.shape_inference.value_facts import sizes_of
 
 
 class FuseBiasGelu:

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import producer, sole_use
+from onnxtool.model.operators.value_facts import Sizes, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
@@ -23,7 +24,6 @@ from onnxtool.optimization.passes.ort_fusion.attention import (
 from onnxtool.optimization.patterns.causal_mask import HIDDEN, Causal, added, covers, hides, shows
 from onnxtool.optimization.patterns.operands import unscaled
 from onnxtool.optimization.patterns.uniform_values import uniform_value
-from onnxtool.optimization.shape_inference.value_facts import Sizes, set_sizes, sizes_of
 
 _Lengths = tuple[ir.Value, ir.Value]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.normalization import rms_norm
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
-from onnxtool.optimization.shape_inference.value_facts import set_sizes, sizes_of
 
 
 @dataclass(frozen=True)

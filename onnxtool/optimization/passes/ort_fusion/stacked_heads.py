@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import Sizes, integers, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.shape_inference.value_facts import Sizes, integers, set_sizes, sizes_of
 
 _STACKED = [2, 0, 3, 1, 4]  # [batch, length, 3, heads, width] -> [3, batch, heads, length, width]
 
