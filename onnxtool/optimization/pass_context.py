@@ -258,8 +258,20 @@ class PassContext:
         for item in kept:
             node.attributes.add(ir.Attr(item.name, item.type, item.value))
 
-    def redirect_uses(self, old: ir.Value, new: ir.Value) -> bool:
-        """Let every use of `old` read `new`; `old`'s node is then dead. A graph output keeps its name.
+    def bypass(self, node: ir.Node, value: ir.Value) -> bool:
+        """Let every use of a node's first output read `value`, and remove the node. A graph output keeps its name.
+
+        Returns:
+            False when that cannot be done, for one of the reasons of `replace_uses`: then nothing was changed.
+        """
+        if not self.replace_uses(node.outputs[0], value):
+            return False
+        if node.graph is not None and not any(o.uses() or o.is_graph_output() for o in node.outputs):
+            node.graph.remove(node, safe=True)
+        return True
+
+    def replace_uses(self, old: ir.Value, new: ir.Value) -> bool:
+        """Let every use of one of a node's several outputs read `new`; the caller removes the node (see `bypass`).
 
         Returns:
             False when that cannot be done (nothing was changed): `old` is a graph output, and `new` is an input,

@@ -22,7 +22,7 @@ _PROVENANCE = 640  # bytes that the record of what was done, and the digest, tak
 
 
 class FoldConstants:
-    """Nodes with constant inputs become constants, computed by the runtime; the file never grows by it."""
+    """f(constants) -> a constant, computed by the runtime; the file never grows by it."""
 
     name = "fold-constants"
     level = Level.BASIC

@@ -30,7 +30,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 
 
 class InlinePossibleBranch:
-    """If of whose branches one gives a rank with which a later operator fails is replaced by the other."""
+    """If(c, A, B) -> A, where what B gives has a rank with which a later operator fails."""
 
     name = "inline-possible-branch"
     level = Level.BASIC

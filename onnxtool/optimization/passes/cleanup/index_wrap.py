@@ -13,7 +13,7 @@ from onnxtool.optimization.patterns.operands import pairs
 
 
 class DropIndexWrap:
-    """Adding the dim's size to negative indices of a Gather is left out: Gather counts from the end by itself."""
+    """Gather(x, Where(i < 0, i + n, i)) -> Gather(x, i): Gather counts from the end by itself."""
 
     # Keras writes it for each embedding; tf2onnx makes nine nodes of it. Level extended: an index from -2n to -n - 1 is
     # out of range to begin with; it was wrapped twice and is an error now.

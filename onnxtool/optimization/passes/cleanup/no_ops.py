@@ -17,7 +17,7 @@ _HUGE = 1 << 31  # exporters write an end past every real dim as INT64_MAX, INT3
 
 
 class EliminateIdentity:
-    """Identity, inference Dropout and one-input Concat, Sum, Max, Min, Mean hand their input on."""
+    """Identity(x), inference Dropout(x), Concat, Sum, Max, Min, Mean of x alone -> x."""
 
     name = "eliminate-identity"
     level = Level.BASIC
@@ -34,7 +34,7 @@ class EliminateIdentity:
             else:
                 passes = node.op_type == "Identity" or len(node.inputs) == 1
             if passes:
-                count += remove(node, source, context)
+                count += context.bypass(node, source)
         return count
 
 
@@ -50,7 +50,7 @@ def _inactive_dropout(node: ir.Node, context: PassContext) -> bool:
 
 
 class EliminateNoOps:
-    """Casts, reshapes, transposes, slices, pads, expands and the like that change nothing are removed."""
+    """f(x) -> x for a Cast, Reshape, Transpose, Slice, Pad, Expand and the like that changes nothing."""
 
     name = "eliminate-no-ops"
     level = Level.BASIC
@@ -61,17 +61,8 @@ class EliminateNoOps:
         for node in context.nodes(model, *_CHECKS):
             source = node.inputs[0] if node.inputs else None
             if node.graph is not None and source is not None and _CHECKS[node.op_type](node, source, context):
-                count += remove(node, source, context)
+                count += context.bypass(node, source)
         return count
-
-
-def remove(node: ir.Node, source: ir.Value, context: PassContext) -> int:
-    """Bypass and remove a node whose (only used) first output equals `source`; 0 when names forbid it."""
-    if not context.redirect_uses(node.outputs[0], source):
-        return 0
-    if node.graph is not None and not any(o.uses() or o.is_graph_output() for o in node.outputs):
-        node.graph.remove(node, safe=True)
-    return 1
 
 
 def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:

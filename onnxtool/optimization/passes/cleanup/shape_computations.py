@@ -17,7 +17,7 @@ from onnxtool.optimization.pass_context import PassContext
 
 
 class FoldShapes:
-    """Shape arithmetic whose result is the same for every size of the dynamic dims becomes a constant."""
+    """f(Shape(x)) -> a constant, where it is the same for every size of the dynamic dims."""
 
     name = "fold-shapes"
     level = Level.BASIC
@@ -41,7 +41,7 @@ class FoldShapes:
 
 
 class ShareSizes:
-    """Two ways to compute the same sizes become one; a run of an input's dims is read with one Shape."""
+    """f(Shape(x)) = g(Shape(y)) -> one of them; dims of one input that follow each other -> one Shape."""
 
     name = "share-sizes"
     level = Level.BASIC
@@ -114,7 +114,7 @@ def _read_directly(node: ir.Node, value: ir.Value, dims: _Dims, context: PassCon
 
 
 class EliminateExpand:
-    """Expand is left out where the operator that reads it broadcasts to the same shape by itself."""
+    """f(Expand(x, s), y) -> f(x, y), where f broadcasts to the same shape by itself."""
 
     name = "eliminate-expand"
     level = Level.BASIC

@@ -17,7 +17,7 @@ ARITHMETIC = ("Mul", "Add", "Sub", "Div")
 
 
 class FuseConvAffine:
-    """Conv, ConvTranspose or Gemm followed by Mul, Add, Sub or Div with a per-channel constant: one operator."""
+    """Conv(x, W, b) * s + t -> Conv(x, W * s, b * s + t) for each channel; ConvTranspose and Gemm likewise."""
 
     # onnxscript's rule takes any constant of the right size, and so fuses one that broadcasts over the last axis.
     name = "fuse-conv-affine"
@@ -40,7 +40,7 @@ class FuseConvAffine:
 
 
 class FuseBatchNormAffine:
-    """BatchNormalization followed by Mul, Add, Sub, Div with a per-channel constant, or by another one: one."""
+    """BatchNormalization(x) * s + t, or another one behind it -> one BatchNormalization(x)."""
 
     name = "fuse-batchnorm-affine"
     level = Level.EXTENDED
@@ -87,7 +87,7 @@ def _absorb_into_batchnorm(first: ir.Node, node: ir.Node, second: Affine, contex
 
 
 class FuseMatMulScale:
-    """MatMul with a constant weight, scaled by a constant before or after (a bias in between): scaled weights."""
+    """MatMul(x, W) * s, (MatMul(x, W) + b) * s, MatMul(x * s, W) -> MatMul with scaled W (and b)."""
 
     name = "fuse-matmul-scale"
     level = Level.EXTENDED

@@ -12,7 +12,7 @@ from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 
 
 class FuseMatMulAdd:
-    """MatMul of two matrices followed by Add of a row becomes Gemm."""
+    """MatMul(x, W) + b -> Gemm(x, W, b) for two matrices and a row."""
 
     name = "fuse-matmul-add"
     level = Level.EXTENDED
@@ -46,7 +46,7 @@ class FuseMatMulAdd:
 
 
 class FuseTransposeGemm:
-    """Transpose of a matrix in front of Gemm becomes its transA or transB."""
+    """Gemm(Transpose(a), b) -> Gemm(a, b, transA=1); b likewise."""
 
     # Not bit-exact: the runtime's kernel for a transposed operand adds up in another order.
     name = "fuse-transpose-gemm"

@@ -46,7 +46,7 @@ class Norm:
 
 
 class FuseLayerNorm:
-    """Mean, deviation, variance, root and quotient become LayerNormalization (opset 17 and newer)."""
+    """(x - mean(x)) / sqrt(var(x) + e) * s + b -> LayerNormalization(x, s, b) (opset 17 and newer)."""
 
     name = "fuse-layernorm"
     level = Level.EXTENDED
@@ -58,7 +58,7 @@ class FuseLayerNorm:
 
 
 class FuseRMSNorm:
-    """x over the root of its mean square becomes RMSNormalization (opset 23 and newer)."""
+    """x / sqrt(mean(x * x) + e) * s -> RMSNormalization(x, s) (opset 23 and newer)."""
 
     name = "fuse-rmsnorm"
     level = Level.EXTENDED

@@ -15,7 +15,7 @@ _LONG = 16
 
 
 class FusePadConv:
-    """Pad with zeros in front of Conv becomes part of the Conv's own padding, unless the kernel is long."""
+    """Conv(Pad(x, 0)) -> Conv(x, pads), unless the kernel is long."""
 
     # Not for MaxPool, whose own padding is minus infinity: the runtime fuses that at load and gives wrong values.
     name = "fuse-pad-conv"

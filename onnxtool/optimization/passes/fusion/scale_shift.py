@@ -15,7 +15,7 @@ _IMAGE = 4  # dims
 
 
 class FuseScaleShift:
-    """A constant factor and a constant summand for each channel of images become BatchNormalization."""
+    """x * s + t for each channel of images -> BatchNormalization(x)."""
 
     # tf2onnx writes each normalization in front of an activation as Mul and Add. At load the runtime brings images into
     # blocks of channels, and a BatchNormalization too, but no Mul by a constant: ResNet50V2 takes 0.94 of the latency.

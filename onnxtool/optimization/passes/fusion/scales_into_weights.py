@@ -18,7 +18,7 @@ Change = Callable[[], None]
 
 
 class MoveScalesIntoWeights:
-    """x * number, where x comes from constant weights through reshapes or products: the weights are scaled instead."""
+    """MatMul(x, W) * number -> MatMul(x, W * number), through what only moves data."""
 
     # The runtime turns the scale of attention scores into a parameter of the product; in the weights it costs nothing.
     name = "move-scales-into-weights"
@@ -35,7 +35,7 @@ class MoveScalesIntoWeights:
                 if data is None or number is None or not number or rank_of(data) != rank_of(node.outputs[0]):
                     continue
                 changes = _plan(data, node, number if node.op_type == "Mul" else 1.0 / number, context)
-                if changes and data.dtype == ir.DataType.FLOAT and context.redirect_uses(node.outputs[0], data):
+                if changes and data.dtype == ir.DataType.FLOAT and context.bypass(node, data):
                     for change in changes:
                         change()
                     count += 1

@@ -14,7 +14,7 @@ from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 
 
 class CollapseBatchedTransposes:
-    """Reshape, Transpose, Reshape that merge leading dims, turn the rest and split again: one Transpose."""
+    """Reshape(Transpose(Reshape(x))) -> Transpose(x): leading dims merged only for the turn."""
 
     # torch's exporter writes the transposed keys of scaled_dot_product_attention this way, with computed shapes.
     name = "collapse-batched-transposes"
@@ -63,7 +63,7 @@ def _groups(source: Sizes, merged: Sizes) -> list[list[int]] | None:
 
 
 class MergeProjections:
-    """MatMuls of one input by constant weights (with biases) become one wide MatMul and a Split."""
+    """MatMul(x, W1) + b1, MatMul(x, W2) + b2 -> Split(MatMul(x, [W1 W2]) + [b1 b2])."""
 
     name = "merge-projections"
     level = Level.EXTENDED
@@ -104,7 +104,7 @@ def _merge(source: ir.Value, nodes: list[ir.Node], context: PassContext) -> int:
     split = ir.Node("", "Split", [last, sizes], [ir.AttrInt64("axis", rank - 1)], outputs=outputs, name=outputs[0].name)
     graph.insert_before(first, split)
     for (end, _), part in zip(ends, outputs, strict=True):
-        if not context.redirect_uses(end.outputs[0], part):  # pragma: no cover  (the part is a fresh node output)
+        if not context.bypass(end, part):  # pragma: no cover  (the part is a fresh node output)
             raise AssertionError("a fresh value can always take over")
     return 1
 

@@ -14,7 +14,7 @@ from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 
 
 class ReduceBeforeTranspose:
-    """A Transpose in front of a reduction goes where the dims that remain are in their old order."""
+    """Reduce(Transpose(x, p), a) -> Reduce(x, p[a]), where the kept axes stay in order."""
 
     # tf2onnx writes the global pooling of each Keras model so. Level extended: the sum is taken in another order.
     name = "reduce-before-transpose"

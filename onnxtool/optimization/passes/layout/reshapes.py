@@ -17,7 +17,7 @@ RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
 class SimplifyReshapes:
-    """A chain of reshapes becomes one or none, and a computed target shape a constant one."""
+    """Reshape(Reshape(x, s), t) -> Reshape(x, t), or x; a computed t -> a constant one."""
 
     # onnxscript merges two Reshapes only, and sets allowzero below opset 14, where it does not exist.
     name = "simplify-reshapes"
@@ -36,7 +36,7 @@ def _simplify(node: ir.Node, context: PassContext) -> int:
         return 0
     chain = list(sources(node))
     for source in reversed(chain):
-        if sizes_of(source) == wanted and context.redirect_uses(node.outputs[0], source):
+        if sizes_of(source) == wanted and context.bypass(node, source):
             return 1
     fixed = not is_op(node, "Reshape") or integers(node.inputs[1]) is not None
     refuses_empty = any(_refuses_empty(n) for n in _reshaping(node))

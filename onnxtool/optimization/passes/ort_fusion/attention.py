@@ -53,7 +53,7 @@ class Attention:
 
 
 class FuseAttention:
-    """Scaled dot-product attention with its transposes becomes the runtime's MultiHeadAttention."""
+    """MatMul(Softmax(Q * K^T * s + mask), V) with its transposes -> the runtime's MultiHeadAttention(Q, K, V)."""
 
     # A softmax that is itself guarded against rows without any key (IsNaN, Where) is left alone: the runtime's operator
     # gives NaN for such rows, and no random mask would show it. Usually simplify-softmax-guard has moved the guard

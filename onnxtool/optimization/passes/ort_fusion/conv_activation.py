@@ -15,7 +15,7 @@ from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 
 
 class FuseConvActivation:
-    """Conv, an added shortcut and the activation after it become the runtime's FusedConv."""
+    """Relu(Conv(x, W, b) + z) -> the runtime's FusedConv(x, W, b, z), with or without z; other activations too."""
 
     name = "fuse-conv-activation"
     level = Level.ALL

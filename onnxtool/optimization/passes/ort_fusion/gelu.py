@@ -14,7 +14,7 @@ from onnxtool.optimization.patterns.operands import pairs, scalar
 
 
 class FuseBiasGelu:
-    """Gelu, whole or in parts, and the row added before it become the runtime's BiasGelu, FastGelu or Gelu."""
+    """Gelu(x + b) -> the runtime's BiasGelu(x, b); Gelu in parts -> its FastGelu or Gelu."""
 
     name = "fuse-bias-gelu"
     level = Level.ALL
@@ -59,7 +59,7 @@ def _biased(source: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Value 
 
 
 class FuseQuickGelu:
-    """x * sigmoid(number * x), SiLU included, becomes the runtime's QuickGelu."""
+    """x * Sigmoid(number * x), SiLU included -> the runtime's QuickGelu(x)."""
 
     name = "fuse-quick-gelu"
     level = Level.ALL

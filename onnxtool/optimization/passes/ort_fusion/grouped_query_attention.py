@@ -29,7 +29,7 @@ _Lengths = tuple[ir.Value, ir.Value]
 
 
 class FuseGroupedAttention:
-    """Causal attention, its heads sharing keys and values or not, becomes the runtime's GroupQueryAttention."""
+    """Causal MatMul(Softmax(Q * K^T), V), heads sharing K and V or not -> the runtime's GroupQueryAttention."""
 
     # The operator always hides later positions; a mask that does nothing else is not needed any more.
     name = "fuse-grouped-attention"
@@ -42,7 +42,7 @@ class FuseGroupedAttention:
 
 
 class FuseMaskedGroupedAttention:
-    """Causal attention with shared keys and values and a mask, of padding say, becomes GroupQueryAttention."""
+    """Causal attention with shared K and V and a mask, of padding say -> the runtime's GroupQueryAttention."""
 
     # Equal only where the mask hides with minus infinity: with the lowest finite number instead, a row without any key
     # is the mean over all positions, and the operator's is the mean over the earlier ones. Without shared heads

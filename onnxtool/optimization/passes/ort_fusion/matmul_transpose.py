@@ -15,7 +15,7 @@ from onnxtool.optimization.patterns.operands import pairs, scalar, unscaled
 
 
 class FuseMatMulTransposes:
-    """MatMul with transposes of the last two dims and numbers around it becomes the runtime's FusedMatMul."""
+    """MatMul(Transpose(a), b) * number -> the runtime's FusedMatMul(a, b, transA=1, alpha=number); b likewise."""
 
     name = "fuse-matmul-transposes"
     level = Level.ALL

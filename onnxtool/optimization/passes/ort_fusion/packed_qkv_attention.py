@@ -25,7 +25,7 @@ class _Projection:
 
 
 class FusePackedAttention:
-    """MultiHeadAttention of the three parts of one projection takes the projection in: the runtime's Attention."""
+    """MultiHeadAttention(Split(MatMul(x, W) + b)) -> the runtime's Attention(x, W, b)."""
 
     name = "fuse-packed-attention"
     level = Level.ALL

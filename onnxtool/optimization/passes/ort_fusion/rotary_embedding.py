@@ -30,7 +30,7 @@ class _Rotation:
 
 
 class FuseRotaryEmbedding:
-    """x * cos + rotate_half(x) * sin, as LLaMA's exports have it, becomes the runtime's RotaryEmbedding."""
+    """x * cos + rotate_half(x) * sin, as LLaMA's exports have it -> the runtime's RotaryEmbedding(x)."""
 
     # The operator takes one half of the angles only, so that both halves must be the same value for certain.
     name = "fuse-rotary-embedding"

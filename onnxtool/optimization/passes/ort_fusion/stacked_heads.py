@@ -15,7 +15,7 @@ _STACKED = [2, 0, 3, 1, 4]  # [batch, length, 3, heads, width] -> [3, batch, hea
 
 
 class SplitStackedHeads:
-    """Reshape to [.., 3, heads, width], Transpose and three Gathers become Split, then heads: attention finds them."""
+    """Gather(Transpose(Reshape(x, [.., 3, heads, width])), i) -> heads of Split(x)[i]: attention finds them."""
 
     # timm's and PaddleOCR's transformers have their projections so. By itself this is two nodes more and no faster.
     name = "split-stacked-heads"
