@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +32,12 @@ from onnxtool.conversion.sklearn.converters import (
     weighted_neighbours,
     word_counts,
 )
-from onnxtool.conversion.sklearn.exact_trees import exact_trees
+from onnxtool.conversion.sklearn.exact_scalers import exact_scalers
+from onnxtool.conversion.sklearn.exact_trees import exact_trees, narrowed
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of
-from onnxtool.conversion.sklearn.schema import last_step
-from onnxtool.conversion.sklearn.tree_thresholds import note_flips
+from onnxtool.conversion.sklearn.schema import last_step, trees_of
+from onnxtool.conversion.sklearn.tree_thresholds import left_out, note_flips
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io
@@ -94,9 +95,13 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     except ModuleNotFoundError as error:
         raise MissingExtraError(type(model.estimator).__name__, "skl2onnx", "sklearn") from error
     refuse_hopeless(model.estimator, not model.columns and model.inputs[0].dtype == np.dtype("float32"))
-    with quiet(verbose), _integers_for_booleans(), exact_trees(doubles=model.doubles):
+    trees = has_trees(model.estimator)
+    scalers = exact_scalers() if trees else nullcontext()
+    with quiet(verbose), _integers_for_booleans(), exact_trees(doubles=model.doubles), scalers:
         proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
     del proto.graph.output[len(model.outputs) :]
+    if model.doubles and {_package(s) for s in steps_of(model.estimator)}.intersection(_BOOSTED) == {"xgboost"}:
+        narrowed(proto)
     if not zipmap:
         without_zipmap(proto)
     last = last_step(model.estimator)
@@ -104,10 +109,22 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     put_right(proto, last)
     model.notes.extend(category_notes(last))
     runner = clean_up(proto, model)
+    model.untested = left_out(proto, doubles=model.doubles)
     if runner is not None:
         note_flips(model, runner)
     del runner
     return io.from_proto(proto)
+
+
+def has_trees(estimator: Any) -> bool:
+    """Whether trees of any library decide in it."""
+    return any(
+        _package(s) in _BOOSTED or "HistGradient" in type(s).__name__ or trees_of(s) for s in steps_of(estimator)
+    )
+
+
+def _package(estimator: Any) -> str:
+    return type(estimator).__module__.split(".")[0]
 
 
 def export_in_doubles(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: int = 0) -> ir.Model | None:
@@ -129,6 +146,7 @@ def export_in_doubles(model: SklearnModel, opset: int, *, zipmap: bool = False, 
         OnnxRunner.open(graph)
     except OnnxToolError:  # the failure in float32 is what will be told
         return None
+    model.untested = wide.untested
     model.notes.append("computes in float64 inside, as scikit-learn does: in float32 it gives other answers")
     return graph
 
@@ -157,7 +175,7 @@ def _convert(
     skl2onnx: Any, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
 ) -> onnx.ModelProto:
     estimator, notes = convertible(model.estimator)
-    if any(type(s).__module__.split(".")[0] in _BOOSTED for s in steps_of(estimator)):
+    if any(_package(s) in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
     kinds = {type(s).__name__ for s in steps_of(estimator)}
     for kind, converter in _OWN.items():
