@@ -20,7 +20,7 @@ from onnxtool.model.header import specs
 from onnxtool.model.io import native_path, read_proto
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, external_ref
-from onnxtool.model.shapes import skeleton
+from onnxtool.model.shapes import light_copy
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.worker.isolation import crashed_before, guarded
 
@@ -131,7 +131,7 @@ _RUNTIMES_OWN = ("SimplifiedLayerNormalization", "Affine", "Crop", "ImageScaler"
 def _specification(work: _Examination) -> str:
     try:
         if _has_runtimes_own(work.proto):
-            onnx.checker.check_model(skeleton(_own_copy(work)), full_check=False)
+            onnx.checker.check_model(light_copy(_own_copy(work)), full_check=False)
         else:
             # By path: the checker then looks at external data itself, and models over 2 GB work.
             onnx.checker.check_model(native_path(work.path), full_check=False)
@@ -173,7 +173,7 @@ def _has_runtimes_own(proto: onnx.ModelProto) -> bool:
 
 def _inference_failure(model: onnx.ModelProto, *, data_prop: bool) -> str | None:
     try:
-        onnx.shape_inference.infer_shapes(skeleton(model), check_type=True, strict_mode=True, data_prop=data_prop)
+        onnx.shape_inference.infer_shapes(light_copy(model), check_type=True, strict_mode=True, data_prop=data_prop)
     except Exception as error:
         return one_line(error)
     return None

@@ -9,15 +9,15 @@ from typing import Any
 
 import onnx
 
-from onnxtool.model.header import operator_name, read_header
-from onnxtool.model.io import read_proto, sha256, total_bytes
-from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.file import ModelFile
+from onnxtool.model.header import operator_name
+from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.model.operators.cost import Shape, has_products, macs
 from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.shape_folding import complete
-from onnxtool.model.shapes import ASSUMED_LENGTH, Infer, bind_inputs, infer, known_shapes, skeleton
+from onnxtool.model.shapes import ASSUMED_LENGTH, Infer, bind_inputs, infer, known_shapes, light_copy
 from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, apply_input_shapes, dtype_name, parse_input_shapes
 from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
 
@@ -49,9 +49,8 @@ def inspect(
         UnsafeError: external data outside the model's folder.
         UsageError: `input_shapes` do not fit the model.
     """
-    path = as_path(model)
-    proto = read_proto(path)
-    header = read_header(proto)
+    file = ModelFile.of(model)
+    proto, header = file.proto, file.header
     weights = sorted(_weights(proto), key=lambda w: (-w.bytes, w.name))
     shaped = apply_input_shapes(header.inputs, parse_input_shapes(input_shapes))
     report_facts = {
@@ -59,7 +58,7 @@ def inspect(
         "domain": proto.domain,
         "graph_name": proto.graph.name,
     }
-    skeleton(proto)
+    proto = light_copy(proto)
     given = {s.name: s.shape for s in shaped if s.shape is not None}
     warnings: list[str] = []
     listed, assumed = _listed(proto, given, ASSUMED_LENGTH, infer_shapes, warnings)
@@ -73,9 +72,9 @@ def inspect(
     if uncounted:
         warnings.append(f"{uncounted} nodes with unknown shapes are not in the count of compute")
     return InspectReport(
-        model=str(path),
-        bytes=total_bytes(path),
-        sha256=sha256(path),
+        model=str(file),
+        bytes=file.bytes,
+        sha256=file.sha256,
         ir_version=header.ir_version,
         opsets=header.opsets,
         producer=header.producer,

@@ -9,7 +9,8 @@ import onnx
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
-from onnxtool.model.ir.queries import STANDARD, attribute, has_subgraph
+from onnxtool.model.ir.queries import attribute, has_subgraph
+from onnxtool.model.operators.table import STANDARD
 from onnxtool.model.randomness import is_random
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT

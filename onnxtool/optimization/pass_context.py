@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.constants import distinct, expanded, splat
-from onnxtool.model.ir.queries import STANDARD, constant_array, is_op, walk
-from onnxtool.model.operators.table import operator_of
+from onnxtool.model.ir.queries import constant_array, is_op, walk
+from onnxtool.model.operators.table import STANDARD, operator_of
 
 _SPLAT_DTYPES = "biuf"
 _ROW = 16_384  # bytes; a bias that happens to be uniform is not worth a node, as long as there is room

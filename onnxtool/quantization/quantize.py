@@ -13,6 +13,7 @@ from typing import Any
 from onnxtool.errors import InputError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
+from onnxtool.model.file import ModelFile
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.quantization.apply_recipe import calibrate
@@ -52,7 +53,7 @@ def quantize(
         UnsupportedError: nothing to quantize.
     """
     began = time.perf_counter()
-    source, path = as_path(source), as_path(output)
+    file, path = ModelFile.of(source), as_path(output)
     io.check_output(path)
     asked = with_settings(QuantizeOptions(), settings, "quantize")
     target = find_target(asked.target)
@@ -73,7 +74,7 @@ def quantize(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
-    job = open_inputs(source, asked, recipe.optimize, options)
+    job = open_inputs(file, asked, recipe.optimize, options)
     with _ids_located(job):
         if job.is_large:
             if asked.max_drop is not None:

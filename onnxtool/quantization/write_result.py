@@ -15,7 +15,7 @@ from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.lint.rules.quantized_forms import tensorrt_faults
 from onnxtool.model import io
-from onnxtool.model.model_view import ModelView
+from onnxtool.model.file import ModelFile
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.quantization.algorithms.qdq_placement import counts
 from onnxtool.quantization.apply_recipe import apply, select
@@ -44,7 +44,7 @@ _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup"
 
 def written_nothing(job: QuantizationInputs, outcome: Outcome, began: float) -> QuantizeReport:
     """The report of a search that wrote nothing."""
-    size = io.total_bytes(job.source)
+    size = job.source.bytes
     hint = " The smallest one within the budget: --smallest." if outcome.smallest is not None else ""
     return QuantizeReport(
         source=str(job.source),
@@ -132,7 +132,7 @@ def finish(
     latency = None if known is None else known.latency
     if latency is None and not recipe.form:
         (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
-    before = io.total_bytes(job.source)
+    before = job.source.bytes
     plan = set(select(job.prepared.graph, recipe))
     budget = Budget(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
     kept = outcome is not None or budget.allows(fidelity, metric)
@@ -162,7 +162,7 @@ def _in_its_form(report: QuantizeReport, recipe: QuantRecipe) -> QuantizeReport:
     """Hold a file that was written for a provider against what that takes; it need not be on this machine."""
     if not recipe.form or report.output is None:
         return report
-    faults = tensorrt_faults(ModelView.read(Path(report.output)))
+    faults = tensorrt_faults(ModelFile(report.output).view)
     left = [f"TensorRT does not take {text}: {places[0]}" for text, places in faults.items()]
     checked = (
         "checked as structure: TensorRT was not run. Accuracy was measured on this processor; latency was not, because "
@@ -231,7 +231,7 @@ def finish_large(job: QuantizationInputs, recipe: QuantRecipe, target: Path, beg
         for output in runner.run(job.probes().first()).values():
             if np.asarray(output).dtype.kind == "f" and not np.isfinite(output).all():
                 raise VerdictError(f"{job.source}: not written, because the quantized model's outputs are not finite.")
-        before = io.total_bytes(job.source)
+        before = job.source.bytes
         io.save(io.load(draft), target, external=True)
     report = _written(job, recipe, target, set(select(job.prepared.graph, recipe)), before, began)
     unknown = "the float model was not run, for its size: neither error nor latency are known."
@@ -264,7 +264,7 @@ def _written(
 def stamp(model: ir.Model, job: QuantizationInputs, recipe: QuantRecipe) -> None:
     """Write provenance into the model: the recipe (ranges are in the graph itself) and what it was made from."""
     details = {
-        "source_sha256": io.sha256(job.source),
+        "source_sha256": job.source.sha256,
         "recipe": recipe.without_measurements().to_dict(),
         "versions": versions("onnx", "onnx-ir", "onnxruntime"),
     }

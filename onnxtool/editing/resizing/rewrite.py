@@ -13,10 +13,10 @@ from onnxtool.editing.resizing.resize_operands import enlarge
 from onnxtool.editing.resizing.rules import RULES
 from onnxtool.editing.resizing.sizes import OldSizes
 from onnxtool.model.ir.editing import remove_unused
-from onnxtool.model.ir.queries import STANDARD, attribute
+from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.shape_inference import infer_node
 from onnxtool.model.operators.symbolic_dims import symbol
-from onnxtool.model.operators.table import operator_of
+from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import (
     Size,
     declared_sizes,

@@ -14,8 +14,7 @@ from itertools import count
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import STANDARD
-from onnxtool.model.operators.table import named, operator_of
+from onnxtool.model.operators.table import STANDARD, named, operator_of
 
 _LESS = ("Less", "LessOrEqual")
 COMPARISONS = named(compares=True)

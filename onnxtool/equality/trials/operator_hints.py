@@ -7,8 +7,8 @@ from math import frexp
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import STANDARD, attribute, constant_array
-from onnxtool.model.operators.table import operator_of
+from onnxtool.model.ir.queries import attribute, constant_array
+from onnxtool.model.operators.table import STANDARD, operator_of
 
 # Attributes that list the numbers which an operator knows, or acts beyond.
 _LISTS = (

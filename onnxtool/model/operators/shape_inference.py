@@ -101,7 +101,8 @@ def _set_types(node: ir.Node, opset: int) -> None:
             value.dtype = sources
         else:
             known = (node.inputs[i] for i in sources if i < len(node.inputs))
-            value.dtype = next((v.dtype for v in known if v is not None and v.dtype is not None), None)
+            found = next((v.dtype for v in known if v is not None and v.dtype is not None), None)
+            value.type = None if found is None else ir.TensorType(found)
 
 
 @cache

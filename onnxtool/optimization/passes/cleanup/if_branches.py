@@ -9,9 +9,9 @@ from itertools import islice
 
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import STANDARD, attribute
+from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.layout_rules import axes_of
-from onnxtool.model.operators.table import operator_of
+from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import integers, rank_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
