@@ -12,7 +12,9 @@ import onnx
 
 from onnxtool.model.header import ModelHeader, read_header
 from onnxtool.model.io.in_memory import as_path
-from onnxtool.model.io.read import load, native_path, read_proto, sha256, total_bytes
+from onnxtool.model.io.read import lift, native_path, read_proto, sha256
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import all_tensors, external_ref
 from onnxtool.model.spec import TensorSpec
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class ModelFile(os.PathLike[str]):
     @cached_property
     def proto(self) -> onnx.ModelProto:
         """The whole message, external data left where it is; not to be changed."""
-        return read_proto(self.path)
+        return read_proto(self.path) if self.path.name in self._places else self.outline
 
     @cached_property
     def header(self) -> ModelHeader:
@@ -107,7 +109,17 @@ class ModelFile(os.PathLike[str]):
     @cached_property
     def bytes(self) -> int:
         """Size on disk, external data included."""
-        return total_bytes(self.path)
+        return sum(f.stat().st_size for f in (self.path, *self.external_files))
+
+    @property
+    def external_files(self) -> list[Path]:
+        """Its external data files."""
+        return [self.path.parent / place for place in sorted(self._places - {self.path.name})]
+
+    @cached_property
+    def _places(self) -> set[str]:
+        """Where weights lie that are not in `outline`."""
+        return {r.location for t in all_tensors(self.outline, DEFAULT) if (r := external_ref(t)) is not None}
 
     @cached_property
     def sha256(self) -> str:
@@ -119,4 +131,6 @@ class ModelFile(os.PathLike[str]):
 
         With `in_place` large weights stay in the file, which has to stay as it is for as long as the model is used.
         """
-        return load(self.path, in_place=in_place)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(self.outline if in_place else self.proto)
+        return lift(copy, self.path, in_place=in_place)

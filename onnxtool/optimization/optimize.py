@@ -73,7 +73,8 @@ def optimize(
         UsageError: options that do not fit.
         UnsupportedError: the model cannot be converted to `opset`.
     """
-    file, output = ModelFile.of(source), as_path(output)
+    file = ModelFile.of(source)
+    output = as_path(output)
     io.check_output(output)
     asked = with_settings(OptimizeOptions(), settings, "optimize")
     level = parse_level(asked.level)

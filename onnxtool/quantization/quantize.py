@@ -53,7 +53,8 @@ def quantize(
         UnsupportedError: nothing to quantize.
     """
     began = time.perf_counter()
-    file, path = ModelFile.of(source), as_path(output)
+    file = ModelFile.of(source)
+    path = as_path(output)
     io.check_output(path)
     asked = with_settings(QuantizeOptions(), settings, "quantize")
     target = find_target(asked.target)
