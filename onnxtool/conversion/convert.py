@@ -73,7 +73,7 @@ def convert(
         InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
     """
     output = as_path(output)
-    io.check_output(output)
+    io.check_model_output(output)
     options = _with_settings(options, settings)
     clock = _Clock()
     with progress.task("converting", 4) as task:

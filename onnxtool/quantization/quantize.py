@@ -55,7 +55,7 @@ def quantize(
     began = time.perf_counter()
     file = ModelFile.of(source)
     path = as_path(output)
-    io.check_output(path)
+    io.check_model_output(path)
     asked = with_settings(QuantizeOptions(), settings, "quantize")
     target = find_target(asked.target)
     kept = asked.recipe_file

@@ -10,9 +10,9 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
-from onnxtool.validation.equivalence.compare import compare
 
 from onnxtool.editing.edit import edit
+from onnxtool.equality.compare import compare
 from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.optimization.optimize import optimize
 

@@ -19,7 +19,7 @@ from onnxtool.model.file import ModelFile
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.model_view import ModelView
 from onnxtool.report.layers import Layers, Reproducer
-from onnxtool.runtime.run import write_npz
+from onnxtool.runtime.output_files import write_npz
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
 
