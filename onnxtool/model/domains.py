@@ -81,7 +81,7 @@ def _integers(value: ir.Value) -> Domain | None:
 def _longest_sequence(value: ir.Value) -> int | None:
     """The longest sequence that `value` may tell the length of: 1 when the size of the time axis is not known."""
     limits = []
-    for node, index in _uses_behind(value, _carries_indices):
+    for node, index in uses_behind(value, _carries_indices):
         if node.op_type in _SEQUENCES and index == _SEQUENCES[node.op_type]:
             axis = node.attributes.get("time_axis")
             batch_first = node.attributes.get("layout")
@@ -92,7 +92,7 @@ def _longest_sequence(value: ir.Value) -> int | None:
 
 def _written_numbers(value: ir.Value) -> tuple[str, ...]:
     """What a text may hold that reaches a Cast to a number; empty where none does."""
-    behind = _uses_behind(value, _moves)
+    behind = uses_behind(value, _moves)
     casts = [node.attributes["to"] for node, _ in behind if node.op_type == "Cast" and "to" in node.attributes]
     kinds = [ir.DataType(to.as_int()) for to in casts if not to.is_ref()]
     kinds = [kind for kind in kinds if kind != ir.DataType.STRING]
@@ -108,13 +108,13 @@ def _needs_positive(value: ir.Value) -> bool:
         moved = _moves(node, index) and node.op_type != "Gather"
         return moved or (index == 0 and node.op_type in _KEEP_SIGN)
 
-    behind = _uses_behind(value, keeps)
+    behind = uses_behind(value, keeps)
     return any(node.op_type in ("Sqrt", "Log") and node.domain in ("", "ai.onnx") for node, _ in behind)
 
 
 def _index_limit(value: ir.Value) -> int | None:
     limits = []
-    for node, index in _uses_behind(value, _carries_indices):
+    for node, index in uses_behind(value, _carries_indices):
         limit = None
         if node.op_type in ("Gather", "GatherElements") and index == 1:
             limit = _dim(node.inputs[0], _axis(node))
@@ -135,7 +135,7 @@ def _moves(node: ir.Node, index: int) -> bool:
     return row.moves and row.carries(index)
 
 
-def _uses_behind(value: ir.Value, carries: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:
+def uses_behind(value: ir.Value, carries: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:
     """The uses of a value, and of what nodes make that hand it on.
 
     Args:

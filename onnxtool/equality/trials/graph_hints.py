@@ -17,7 +17,7 @@ from onnxtool.equality.trials.operator_hints import (
     rounds_to_integers,
     takes_no_rows,
 )
-from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.domains import Domain, input_domains, uses_behind
 from onnxtool.model.ir.queries import all_nodes, attribute, constant_array
 from onnxtool.model.operators.table import named, operator_of
 
@@ -27,7 +27,7 @@ _SIZE_READERS = _COMPARING | {"Min", "Max", "Mod", "Range", "Slice", "Where"}
 _SHAPE_READERS = {"Reshape": 1, "Expand": 1, "Tile": 1}
 _VALUE_READERS = _COMPARING | {"Clip", "Min", "Max", "Where"}
 _TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
-_ARITHMETIC = ("Cast", "Add", "Sub", "Mul", "Div")
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 # Attributes that hold the texts which an operator knows.
 _VOCABULARIES = ("keys_strings", "cats_strings", "classlabels_strings", "pool_strings", "classes_strings", "stopwords")
 _MOST_TEXTS = 4096
@@ -287,17 +287,11 @@ def _add_trees(node: ir.Node, facts: Facts) -> None:
 
 def _is_structural(value: ir.Value) -> bool:
     """Does it reach, through what keeps integers, an input that says how large something is?"""
-    stack, seen = [value], {id(value)}
-    while stack:
-        for node, place in stack.pop().uses():
-            row = operator_of(node)
-            if place in row.sizes:
-                return True
-            if node.op_type == "Cast" and attribute(node, "to") == ir.DataType.FLOAT:
-                continue
-            if node.op_type in _ARITHMETIC or (row.moves and row.carries(place)):
-                for output in node.outputs:
-                    if id(output) not in seen:
-                        seen.add(id(output))
-                        stack.append(output)
-    return False
+    return any(place in operator_of(node).sizes for node, place in uses_behind(value, _carries_integers))
+
+
+def _carries_integers(node: ir.Node, place: int) -> bool:
+    if node.op_type == "Cast":
+        return bool(attribute(node, "to") != ir.DataType.FLOAT)
+    row = operator_of(node)
+    return node.op_type in _ARITHMETIC or (row.moves and row.carries(place))

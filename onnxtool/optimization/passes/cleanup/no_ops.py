@@ -99,8 +99,8 @@ def _reshape(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     return open_dims <= 1 and not (open_dims and any(d == 0 for d in given))
 
 
-def _flatten(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
-    return rank_of(source) == 2 and attribute(node, "axis", 1) in (1, -1)
+def _same(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    return same_shape(source, node.outputs[0])
 
 
 def _transpose(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
@@ -109,13 +109,6 @@ def _transpose(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
         rank = rank_of(source)
         return rank is not None and rank < 2
     return list(perm) == list(range(len(perm)))
-
-
-def _expand(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
-    if same_shape(source, node.outputs[0]):
-        return True
-    wanted, rank = context.array(node.inputs[1], limit=64), rank_of(source)
-    return wanted is not None and rank is not None and wanted.size <= rank and bool((wanted == 1).all())
 
 
 def _tile(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
@@ -149,10 +142,6 @@ def _slice(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     return all(e >= _HUGE - 1 for e in ends) or same_shape(source, node.outputs[0])
 
 
-def _split(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
-    return len(node.outputs) == 1 and same_shape(source, node.outputs[0])
-
-
 def _squeeze(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     if rank_of(source) == 0 and node.op_type == "Squeeze":
         return True
@@ -175,13 +164,13 @@ _CHECKS: dict[str, Callable[[ir.Node, ir.Value, PassContext], bool]] = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "Reshape": _reshape,
-    "Flatten": _flatten,
+    "Flatten": _same,
     "Transpose": _transpose,
-    "Expand": _expand,
+    "Expand": _same,
     "Tile": _tile,
     "Pad": _pad,
     "Slice": _slice,
-    "Split": _split,
+    "Split": _same,
     "Squeeze": _squeeze,
     "Unsqueeze": _squeeze,
     "ReduceSum": _reduce,
