@@ -16,7 +16,7 @@ def splat(node: ir.Node) -> np.ndarray | None:
     fill = attribute(node, "value")
     one = np.zeros(1, np.float32) if fill is None else fill.numpy().reshape(-1)[:1]
     # A view of one element: nothing of the full size is allocated until somebody computes with it.
-    return np.broadcast_to(one.reshape((1,) * len(shape)), tuple(int(d) for d in shape)) if len(shape) else one[0]
+    return np.broadcast_to(one.reshape((1,) * len(shape)), tuple(int(d) for d in shape))
 
 
 def expanded(node: ir.Node) -> np.ndarray | None:
