@@ -56,6 +56,17 @@ def test_each_graph_is_a_fresh_one(tmp_path: Path) -> None:
     assert len(file.proto.graph.node) == 1
 
 
+def test_what_lifting_mends_is_left_in_the_message(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(_HEADER + _CALM)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    onnx.save(model, tmp_path / "m.onnx")
+    file = ModelFile(tmp_path / "m.onnx")
+
+    dims = file.graph().graph.inputs[0].shape
+    assert dims is not None and not isinstance(dims[0], int)
+    assert file.outline.graph.input[0].type.tensor_type.shape.dim[0].dim_value == -1
+
+
 @pytest.mark.parametrize(
     ("body", "drawn"),
     [

@@ -12,7 +12,7 @@ import pytest
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.operators import runtime, standard
-from onnxtool.model.operators.cost import has_products
+from onnxtool.model.operators.cost import has_products, macs
 from onnxtool.model.operators.operator import Operator
 from onnxtool.model.operators.shape_inference import infer_shapes
 from onnxtool.model.operators.shape_rules import RULES
@@ -256,16 +256,63 @@ def test_what_runs_empty_does(op_type: str) -> None:
     assert _run(op_type, inputs, **({"axis": 0} if op_type == "Concat" else {}))[0].shape[0] == 0
 
 
+def _inferred(op_type: str, inputs: list[np.ndarray], outputs: int, attributes: dict[str, Any]) -> list[ir.Value]:
+    """The outputs of a node of constants, with what the rules know of them."""
+    tensors = [ir.tensor(a) for a in inputs]
+    given = [ir.Value(name=f"x{i}", const_value=t, type=ir.TensorType(t.dtype)) for i, t in enumerate(tensors)]
+    node = ir.node(op_type, given, attributes, num_outputs=outputs)
+    graph = ir.Graph([], [], nodes=[node], opset_imports={"": _OPSET}, initializers=given)
+    infer_shapes(ir.Model(graph, ir_version=10))
+    return list(node.outputs)
+
+
 @pytest.mark.parametrize("op_type", sorted(n for n in _PASSING if lookup(n).shape))
 def test_the_shape_rule_gives_what_the_runtime_gives(op_type: str) -> None:
     more, attributes = _PASSING[op_type]
     whole = op_type in ("Concat", "Max", "Min", "Where")
     inputs = [np.asarray(a) for a in (more if whole else [_DATA, *more])]
     count = _outputs(op_type)
-    tensors = [ir.tensor(a) for a in inputs]
-    given = [ir.Value(name=f"x{i}", const_value=t, type=ir.TensorType(t.dtype)) for i, t in enumerate(tensors)]
-    node = ir.node(op_type, given, attributes, num_outputs=count)
-    graph = ir.Graph([], [], nodes=[node], opset_imports={"": _OPSET}, initializers=given)
-    infer_shapes(ir.Model(graph, ir_version=10))
+    made = _inferred(op_type, inputs, count, attributes)
     expected = [a.shape for a in _run(op_type, inputs, outputs=count, **attributes)]
-    assert [static_shape(v) for v in node.outputs] == expected
+    assert [static_shape(v) for v in made] == expected
+
+
+_BYTES = np.arange(12, dtype=np.uint8)
+_RULED: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
+    "MatMul": ([np.ones((2, 1, 4, 3), np.float32), np.ones((5, 3, 2), np.float32)], {}),
+    "MatMulInteger": ([_BYTES.reshape(2, 2, 3), _BYTES.reshape(3, 4)], {}),
+    "Gemm": ([np.ones((3, 4), np.float32), np.ones((2, 3), np.float32)], {"transA": 1, "transB": 1}),
+    "Conv": ([np.ones((2, 4, 9, 8), np.float32), np.ones((6, 2, 3, 3), np.float32)], {"group": 2, "strides": [2, 1]}),
+    "AveragePool": ([_DATA], {"kernel_shape": [2, 2]}),
+    "GlobalAveragePool": ([_DATA], {}),
+    "BatchNormalization": ([_DATA, *(np.ones(4, np.float32),) * 4], {}),
+    "LSTM": ([np.ones((7, 2, 3), np.float32), np.ones((1, 20, 3), np.float32), np.ones((1, 20, 5), np.float32)],
+             {"hidden_size": 5}),
+    "ReduceSum": ([_DATA, _ints(1, -1)], {"keepdims": 0}),
+    "ArgMax": ([_DATA], {"axis": 1}),
+    "Shape": ([_DATA], {"start": 1}),
+    "Size": ([_DATA], {}),
+    "Pad": ([_DATA, _ints(0, 0, 1, 2, 0, 0, 0, 1)], {}),
+    "Range": ([np.array(2), np.array(9), np.array(3)], {}),
+    "ConstantOfShape": ([_ints(2, 3)], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op_type", sorted(_RULED))
+def test_a_rule_of_shapes_gives_the_shape_and_type_that_the_runtime_gives(op_type: str) -> None:
+    inputs, attributes = _RULED[op_type]
+    (made,) = _inferred(op_type, inputs, 1, attributes)
+    (expected,) = _run(op_type, inputs, **attributes)
+    assert static_shape(made) == expected.shape
+    assert op_type == "ConstantOfShape" or made.dtype == ir.DataType.from_numpy(expected.dtype)
+
+
+def test_attention_of_the_runtime_makes_its_own_query_key_and_value() -> None:
+    batch, length, hidden = 2, 8, 16
+    inputs = [(batch, length, hidden), (hidden, 3 * hidden), (3 * hidden,)]
+    packed = onnx.helper.make_node("Attention", ["x", "w", "b"], ["y"], domain="com.microsoft", num_heads=4)
+    products = batch * length * hidden * 3 * hidden + 2 * batch * length * length * hidden
+    assert macs(packed, inputs, [(batch, length, hidden)]) == products
+    plain = onnx.helper.make_node("Attention", ["q", "k", "v"], ["y"])
+    heads = [(batch, 4, length, 4)] * 3
+    assert macs(plain, heads, [(batch, 4, length, 4)]) == 2 * batch * length * length * hidden
