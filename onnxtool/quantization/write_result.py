@@ -44,23 +44,13 @@ _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup"
 
 def written_nothing(job: QuantizationInputs, outcome: Outcome, began: float) -> QuantizeReport:
     """The report of a search that wrote nothing."""
-    size = job.source.bytes
     hint = " The smallest one within the budget: --smallest." if outcome.smallest is not None else ""
-    return QuantizeReport(
-        source=str(job.source),
-        output=None,
-        mode="auto",
+    return replace(
+        _report(job, QuantRecipe(mode="auto"), {}, job.source.bytes, began),
         summary="",
         recipe={},
-        bytes_before=size,
-        bytes_after=size,
-        quantized={},
-        kernels={},
-        latency=None,
-        fidelity=None,
         budget=outcome.budget.words,
         frontier=tuple(t.candidate(outcome.budget, False) for t in outcome.trials),
-        seconds=time.perf_counter() - began,
         verdict=f"{outcome.verdict}; nothing was written.{hint}",
         warnings=remarks(job, QuantRecipe(mode="auto")),
     )
@@ -140,7 +130,7 @@ def finish(
         io.save(model, target)
         report = _in_its_form(_written(job, recipe, target, plan, before, began), recipe)
     else:
-        report = _over_budget(job, recipe, plan, before, began)
+        report = _report(job, recipe, counts(job.prepared.graph, plan), before, began)
     return replace(
         report,
         kernels=kernels,
@@ -184,27 +174,6 @@ def _shortfalls(report: QuantizeReport, kept: bool, latency: LatencyRatio | None
     return found
 
 
-def _over_budget(
-    job: QuantizationInputs, recipe: QuantRecipe, plan: set[str], before: int, began: float
-) -> QuantizeReport:
-    """The report of a recipe that loses more than was allowed."""
-    return QuantizeReport(
-        source=str(job.source),
-        output=None,
-        mode=recipe.mode,
-        summary=recipe.summary,
-        recipe=recipe.without_measurements().to_dict(),
-        bytes_before=before,
-        bytes_after=before,
-        quantized=counts(job.prepared.graph, plan),
-        kernels={},
-        latency=None,
-        fidelity=None,
-        seconds=time.perf_counter() - began,
-        verdict="more is lost than --max-drop allows; nothing was written.",
-    )
-
-
 def finish_large(job: QuantizationInputs, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
     """Write a model whose float weights should not be loaded: one tensor at a time, from and to mapped files.
 
@@ -244,20 +213,28 @@ def _written(
     """The report of a file that was written, without what was measured; `before`: bytes of the source, which may have
     been replaced.
     """
+    report = _report(job, recipe, counts(job.prepared.graph, plan), before, began)
+    return replace(report, output=str(target), bytes_after=io.total_bytes(target), verdict="written")
+
+
+def _report(
+    job: QuantizationInputs, recipe: QuantRecipe, quantized: dict[str, tuple[int, int]], before: int, began: float
+) -> QuantizeReport:
+    """The report of a recipe that loses more than was allowed, so that nothing was written."""
     return QuantizeReport(
         source=str(job.source),
-        output=str(target),
+        output=None,
         mode=recipe.mode,
         summary=recipe.summary,
         recipe=recipe.without_measurements().to_dict(),
         bytes_before=before,
-        bytes_after=io.total_bytes(target),
-        quantized=counts(job.prepared.graph, plan),
+        bytes_after=before,
+        quantized=quantized,
         kernels={},
         latency=None,
         fidelity=None,
         seconds=time.perf_counter() - began,
-        verdict="written",
+        verdict="more is lost than --max-drop allows; nothing was written.",
     )
 
 
