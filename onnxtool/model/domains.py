@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import constant_array
+from onnxtool.model.ir.queries import attribute, constant_array
 from onnxtool.model.operators.table import operator_of
 
 # Besides what moves data about: what gives results above zero where its (first) input is. A Gather picks some of many
@@ -117,7 +117,7 @@ def _index_limit(value: ir.Value) -> int | None:
     for node, index in uses_behind(value, _carries_indices):
         limit = None
         if node.op_type in ("Gather", "GatherElements") and index == 1:
-            limit = _dim(node.inputs[0], _axis(node))
+            limit = _dim(node.inputs[0], attribute(node, "axis", 0))
         elif node.op_type == "OneHot" and index == 0:
             depth = constant_array(node.inputs[1])
             limit = int(depth.reshape(-1)[0]) if depth is not None and depth.size else None
@@ -150,11 +150,6 @@ def uses_behind(value: ir.Value, carries: Callable[[ir.Node, int], bool]) -> Ite
                 new = [o for o in use.node.outputs if o not in seen]
                 seen.update(new)
                 pending += new
-
-
-def _axis(node: ir.Node) -> int:
-    attribute = node.attributes.get("axis")
-    return attribute.as_int() if attribute is not None else 0
 
 
 def _dim(value: ir.Value | None, axis: int) -> int | None:

@@ -58,7 +58,6 @@ def inspect(
         "domain": proto.domain,
         "graph_name": proto.graph.name,
     }
-    proto = light_copy(proto)
     given = {s.name: s.shape for s in shaped if s.shape is not None}
     warnings: list[str] = []
     listed, assumed = _listed(proto, given, ASSUMED_LENGTH, infer_shapes, warnings)
@@ -160,7 +159,7 @@ def _listed(
     warnings: list[str],
 ) -> tuple[list[NodeInfo], dict[str, int]]:
     """All nodes with their shapes, and the numbers that were assumed for dims; what fails goes into `warnings`."""
-    bound = _copy(proto)
+    bound = light_copy(proto)
     assumed = bind_inputs(bound, given, length)
     shapes = known_shapes(bound)
     try:
@@ -173,12 +172,6 @@ def _listed(
 def _uncounted(listed: Iterable[NodeInfo]) -> int:
     """How many nodes that multiply matrices have unknown shapes."""
     return sum(n.macs is None and has_products(n.operator) for n in listed)
-
-
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
 
 
 def _nodes(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -> Iterator[NodeInfo]:

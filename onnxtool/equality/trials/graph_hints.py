@@ -26,7 +26,6 @@ _COMPARING = named(compares=True)
 _SIZE_READERS = _COMPARING | {"Min", "Max", "Mod", "Range", "Slice", "Where"}
 _SHAPE_READERS = {"Reshape": 1, "Expand": 1, "Tile": 1}
 _VALUE_READERS = _COMPARING | {"Clip", "Min", "Max", "Where"}
-_TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 # Attributes that hold the texts which an operator knows.
 _VOCABULARIES = ("keys_strings", "cats_strings", "classlabels_strings", "pool_strings", "classes_strings", "stopwords")
@@ -146,7 +145,7 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
         facts.rows_needed |= not takes_no_rows(node)
         facts.missing |= node.op_type == "IsNaN"
         facts.endless |= node.op_type == "Loop" and _is_endless(node)
-        if node.op_type in _TREES:
+        if node.op_type.startswith("TreeEnsemble"):
             _add_trees(node, facts)
     facts.sizes = sorted(sizes, key=lambda s: (-sizes[s], s))
     facts.values = list(dict.fromkeys(facts.values))[:_MOST_VALUES]

@@ -16,7 +16,6 @@ _LISTS = (
     "replaced_value_float",
 )  # fmt: skip
 _LIMITS = {"ThresholdedRelu": ("alpha", 1.0), "Shrink": ("lambd", 0.5), "Binarizer": ("threshold", 0.0)}
-_RECURRENT = ("RNN", "GRU", "LSTM")
 _ROUNDING = ("Round", "Floor", "Ceil", "Cast")
 _MOST = 4096
 _MOST_NUMBERS = 1 << 20  # of a table of points
@@ -27,7 +26,7 @@ def limits(node: ir.Node) -> list[float]:
     """Numbers in attributes on either side of which an operator does something else."""
     if node.op_type in _LIMITS:
         return [float(attribute(node, *_LIMITS[node.op_type]))]
-    if node.op_type in _RECURRENT and (clip := attribute(node, "clip", None)):
+    if operator_of(node).shape == "recurrent" and (clip := attribute(node, "clip", None)):
         return [float(clip), -float(clip)]
     return []
 

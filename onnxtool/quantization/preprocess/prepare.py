@@ -20,6 +20,7 @@ from onnxtool.quantization.preprocess.widen_half import widen_half
 from onnxtool.runtime.worker.isolation import guarded
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
+# What exporters put between a weight and its layer, and what does not make it larger.
 _MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Concat")
 
 
