@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -99,7 +99,9 @@ def timing_feeds(
     return [*(usual if shapes[0] != shapes[1] else usual[:1]), *(p.feeds for p in probes[:2])]
 
 
-def measure_ratio(source: Path | ir.Model, result: ir.Model, feeds: Feeds, options: SessionOptions) -> LatencyRatio:
+def measure_ratio(
+    source: os.PathLike[str] | ir.Model, result: ir.Model, feeds: Feeds, options: SessionOptions
+) -> LatencyRatio:
     """Latency of the result over that of the source, with the runtime's own optimizations on for both."""
     # Unless asked otherwise one thread: the steadiest measure on a machine that does other things too.
     options = dataclasses.replace(options, threads=options.threads or 1, spinning="runs")
@@ -118,7 +120,9 @@ def measure_ratio(source: Path | ir.Model, result: ir.Model, feeds: Feeds, optio
     return _as_report(ratio(timings[1], timings[0]), timings, options)
 
 
-def confirmed_ratio(source: Path | ir.Model, result: ir.Model, feeds: Feeds, options: SessionOptions) -> LatencyRatio:
+def confirmed_ratio(
+    source: os.PathLike[str] | ir.Model, result: ir.Model, feeds: Feeds, options: SessionOptions
+) -> LatencyRatio:
     """The same, measured longer with fresh sessions several times: two sessions of one file differ by chance."""
     options = dataclasses.replace(options, threads=options.threads or 1, spinning="runs")
     blocks: list[list[Timing]] = []

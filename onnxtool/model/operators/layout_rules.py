@@ -1,7 +1,5 @@
 """The dims that moving data about gives: Reshape, Slice, Concat, Split, Expand and their like."""
 
-# ruff: noqa: ARG001  (every rule has one signature)
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,8 +7,8 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
-from onnxtool.optimization.shape_inference.broadcasting import broadcast, smaller_of
-from onnxtool.optimization.shape_inference.symbolic_dims import (
+from onnxtool.model.operators.broadcasting import broadcast, smaller_of
+from onnxtool.model.operators.symbolic_dims import (
     Expr,
     add,
     exact_divide,
@@ -20,7 +18,7 @@ from onnxtool.optimization.shape_inference.symbolic_dims import (
     subtract,
     symbol,
 )
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, elements_of, integers, sizes_of
+from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, integers, sizes_of
 
 _HUGE = 1 << 30
 
@@ -86,7 +84,7 @@ def _without(sizes: Sizes, others: Sizes | list[Size | None]) -> Size:
     return product(rest)
 
 
-def _reshape(node: ir.Node, opset: int) -> Sizes | None:
+def _reshape(node: ir.Node) -> Sizes | None:
     data = sizes_of(node.inputs[0])
     if len(node.inputs) < 2:
         wanted: tuple[Size | None, ...] = tuple(attribute(node, "shape", ()))
@@ -101,7 +99,7 @@ def _reshape(node: ir.Node, opset: int) -> Sizes | None:
     return reshaped(data, wanted, not attribute(node, "allowzero", 0))
 
 
-def _flatten(node: ir.Node, opset: int) -> Sizes | None:
+def _flatten(node: ir.Node) -> Sizes | None:
     data = sizes_of(node.inputs[0])
     if data is None:
         return None
@@ -109,7 +107,7 @@ def _flatten(node: ir.Node, opset: int) -> Sizes | None:
     return (product(data[:axis]), product(data[axis:]))
 
 
-def _squeeze(node: ir.Node, opset: int) -> Sizes | None:
+def _squeeze(node: ir.Node) -> Sizes | None:
     data, axes = sizes_of(node.inputs[0]), axes_of(node)
     if data is None:
         return None
@@ -121,7 +119,7 @@ def _squeeze(node: ir.Node, opset: int) -> Sizes | None:
     return tuple(d for i, d in enumerate(data) if i not in gone)
 
 
-def _unsqueeze(node: ir.Node, opset: int) -> Sizes | None:
+def _unsqueeze(node: ir.Node) -> Sizes | None:
     data, axes = sizes_of(node.inputs[0]), axes_of(node)
     if data is None or axes is None:
         return None
@@ -130,7 +128,7 @@ def _unsqueeze(node: ir.Node, opset: int) -> Sizes | None:
     return tuple(1 if i in new else next(rest) for i in range(rank)) if len(new) == len(axes) else None
 
 
-def _transpose(node: ir.Node, opset: int) -> Sizes | None:
+def _transpose(node: ir.Node) -> Sizes | None:
     data = sizes_of(node.inputs[0])
     if data is None:
         return None
@@ -138,7 +136,7 @@ def _transpose(node: ir.Node, opset: int) -> Sizes | None:
     return tuple(data[p] for p in perm) if len(perm) == len(data) else None
 
 
-def _concat(node: ir.Node, opset: int) -> Sizes | None:
+def _concat(node: ir.Node) -> Sizes | None:
     shapes = [sizes_of(v) for v in node.inputs]
     if any(s is None for s in shapes) or not shapes[0]:
         return None
@@ -157,7 +155,7 @@ def _concat(node: ir.Node, opset: int) -> Sizes | None:
     return tuple(result)
 
 
-def _split(node: ir.Node, opset: int) -> list[Sizes | None] | None:
+def _split(node: ir.Node) -> list[Sizes | None] | None:
     data = sizes_of(node.inputs[0])
     if data is None:
         return None
@@ -182,7 +180,7 @@ def _split(node: ir.Node, opset: int) -> list[Sizes | None] | None:
     return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
 
 
-def _gather(node: ir.Node, opset: int) -> Sizes | None:
+def _gather(node: ir.Node) -> Sizes | None:
     data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
     if data is None or indices is None:
         return None
@@ -227,7 +225,7 @@ def _bound(dim: Size, index: Size) -> Size | None:
     return smaller_of(index, dim) if index.non_negative else None
 
 
-def _slice(node: ir.Node, opset: int) -> Sizes | None:
+def _slice(node: ir.Node) -> Sizes | None:
     data = sizes_of(node.inputs[0])
     if data is None:
         return None
@@ -255,14 +253,14 @@ def _slice(node: ir.Node, opset: int) -> Sizes | None:
     return named(node, result)
 
 
-def _expand(node: ir.Node, opset: int) -> Sizes | None:
+def _expand(node: ir.Node) -> Sizes | None:
     data, items = sizes_of(node.inputs[0]), elements_of(node.inputs[1])
     if data is None or items is None or not items.complete:
         return None
     return named(node, broadcast(data, tuple(e for e in items.elements if e is not None)))
 
 
-def _constant_of_shape(node: ir.Node, opset: int) -> Sizes | None:
+def _constant_of_shape(node: ir.Node) -> Sizes | None:
     items = elements_of(node.inputs[0])
     if items is None:
         sizes = sizes_of(node.inputs[0])
@@ -270,14 +268,14 @@ def _constant_of_shape(node: ir.Node, opset: int) -> Sizes | None:
     return named(node, list(items.elements))
 
 
-def _tile(node: ir.Node, opset: int) -> Sizes | None:
+def _tile(node: ir.Node) -> Sizes | None:
     data, items = sizes_of(node.inputs[0]), elements_of(node.inputs[1])
     if data is None or items is None or not items.complete or len(items.elements) != len(data):
         return None
     return tuple(multiply(d, e) for d, e in zip(data, items.elements, strict=True) if e is not None)
 
 
-def _pad(node: ir.Node, opset: int) -> Sizes | None:
+def _pad(node: ir.Node) -> Sizes | None:
     data = sizes_of(node.inputs[0])
     pads = attribute(node, "pads", attribute(node, "paddings"))
     if pads is None and len(node.inputs) > 1:
@@ -287,7 +285,7 @@ def _pad(node: ir.Node, opset: int) -> Sizes | None:
     return tuple(add(d, pads[i] + pads[i + len(data)]) for i, d in enumerate(data))
 
 
-def _range(node: ir.Node, opset: int) -> Sizes | None:
+def _range(node: ir.Node) -> Sizes | None:
     bounds = [elements_of(v) for v in node.inputs]
     if any(b is None or b.elements[0] is None for b in bounds):
         return None
@@ -301,18 +299,18 @@ def _range(node: ir.Node, opset: int) -> Sizes | None:
 
 
 LAYOUT_RULES = {
-    "Range": _range,
-    "Reshape": _reshape,
-    "Flatten": _flatten,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
-    "Transpose": _transpose,
-    "Concat": _concat,
-    "Split": _split,
-    "Gather": _gather,
-    "Slice": _slice,
-    "Expand": _expand,
-    "ConstantOfShape": _constant_of_shape,
-    "Tile": _tile,
-    "Pad": _pad,
+    "range": _range,
+    "reshape": _reshape,
+    "flatten": _flatten,
+    "squeeze": _squeeze,
+    "unsqueeze": _unsqueeze,
+    "transpose": _transpose,
+    "concat": _concat,
+    "split": _split,
+    "gather": _gather,
+    "slice": _slice,
+    "expand": _expand,
+    "constant_of_shape": _constant_of_shape,
+    "tile": _tile,
+    "pad": _pad,
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr, symbol
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes
+from onnxtool.model.operators.symbolic_dims import Expr, symbol
+from onnxtool.model.operators.value_facts import Size, Sizes
 
 _SMALLER_OF = "min("
 

@@ -4,8 +4,6 @@ A rule gives the sizes of the first output, or a list with those of all outputs,
 no rule knows is left to ONNX's own inference, which keeps no relation between dynamic dims.
 """
 
-# ruff: noqa: ARG001  (every rule has one signature)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,24 +11,23 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
-from onnxtool.optimization.shape_inference.broadcasting import broadcast
-from onnxtool.optimization.shape_inference.layout_rules import LAYOUT_RULES, axes_of, axis_of, named
-from onnxtool.optimization.shape_inference.symbolic_dims import add, floor_divide
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, elements_of, sizes_of
+from onnxtool.model.operators.broadcasting import broadcast
+from onnxtool.model.operators.layout_rules import LAYOUT_RULES, axes_of, axis_of, named
+from onnxtool.model.operators.symbolic_dims import add, floor_divide
+from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, sizes_of
 
-Rule = Callable[[ir.Node, int], "Sizes | list[Sizes | None] | None"]
-_HUGE = 1 << 30
+Rule = Callable[[ir.Node], "Sizes | list[Sizes | None] | None"]
 
 
-def _same(node: ir.Node, opset: int) -> Sizes | None:
+def _same(node: ir.Node) -> Sizes | None:
     return sizes_of(node.inputs[0])
 
 
-def _broadcast(node: ir.Node, opset: int) -> Sizes | None:
+def _broadcast(node: ir.Node) -> Sizes | None:
     return named(node, broadcast(*(sizes_of(v) for v in node.inputs)))
 
 
-def _matmul(node: ir.Node, opset: int) -> Sizes | None:
+def _matmul(node: ir.Node) -> Sizes | None:
     a, b = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
     if not a or not b:
         return None
@@ -42,7 +39,7 @@ def _matmul(node: ir.Node, opset: int) -> Sizes | None:
     return (*batch, *(() if len(a) == 1 else (left[-2],)), *(() if len(b) == 1 else (right[-1],)))
 
 
-def _gemm(node: ir.Node, opset: int) -> Sizes | None:
+def _gemm(node: ir.Node) -> Sizes | None:
     a, b = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
     if a is None or b is None or len(a) != 2 or len(b) != 2:
         return None
@@ -82,7 +79,7 @@ def _window(node: ir.Node, data: Sizes, kernel: list[int]) -> list[Size] | None:
     return result
 
 
-def _conv(node: ir.Node, opset: int) -> Sizes | None:
+def _conv(node: ir.Node) -> Sizes | None:
     data, weight = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
     if data is None or weight is None or not all(isinstance(d, int) for d in weight):
         return None
@@ -90,7 +87,7 @@ def _conv(node: ir.Node, opset: int) -> Sizes | None:
     return None if spatial is None else (data[0], weight[0], *spatial)
 
 
-def _pool(node: ir.Node, opset: int) -> Sizes | list[Sizes | None] | None:
+def _pool(node: ir.Node) -> Sizes | list[Sizes | None] | None:
     data, kernel = sizes_of(node.inputs[0]), attribute(node, "kernel_shape")
     if data is None or kernel is None:
         return None
@@ -101,16 +98,16 @@ def _pool(node: ir.Node, opset: int) -> Sizes | list[Sizes | None] | None:
     return [sizes for _ in node.outputs]
 
 
-def _global_pool(node: ir.Node, opset: int) -> Sizes | None:
+def _global_pool(node: ir.Node) -> Sizes | None:
     data = sizes_of(node.inputs[0])
     return None if data is None else (*data[:2], *(1 for _ in data[2:]))
 
 
-def _batchnorm(node: ir.Node, opset: int) -> list[Sizes | None]:
+def _first(node: ir.Node) -> list[Sizes | None]:
     return [sizes_of(node.inputs[0]), *(None for _ in node.outputs[1:])]
 
 
-def _reduce(node: ir.Node, opset: int) -> Sizes | None:
+def _reduce(node: ir.Node) -> Sizes | None:
     data, axes = sizes_of(node.inputs[0]), axes_of(node)
     if data is None:
         return None
@@ -127,7 +124,7 @@ def _reduce(node: ir.Node, opset: int) -> Sizes | None:
     return tuple(d for i, d in enumerate(data) if i not in gone)
 
 
-def _arg(node: ir.Node, opset: int) -> Sizes | None:
+def _arg(node: ir.Node) -> Sizes | None:
     data = sizes_of(node.inputs[0])
     if data is None:
         return None
@@ -135,7 +132,7 @@ def _arg(node: ir.Node, opset: int) -> Sizes | None:
     return (*data[:axis], *((1,) if attribute(node, "keepdims", 1) else ()), *data[axis + 1 :])
 
 
-def _topk(node: ir.Node, opset: int) -> list[Sizes | None] | None:
+def _topk(node: ir.Node) -> list[Sizes | None] | None:
     data, k = sizes_of(node.inputs[0]), elements_of(node.inputs[1]) if len(node.inputs) > 1 else None
     if data is None or k is None or k.elements[0] is None:
         return None
@@ -144,33 +141,25 @@ def _topk(node: ir.Node, opset: int) -> list[Sizes | None] | None:
     return [sizes for _ in node.outputs]
 
 
-def _shape(node: ir.Node, opset: int) -> Sizes | None:
+def _shape(node: ir.Node) -> Sizes | None:
     data = sizes_of(node.inputs[0])
     if data is None:
         return None
     return (len(data[attribute(node, "start", 0) : attribute(node, "end", len(data))]),)
 
 
-def _scalar(node: ir.Node, opset: int) -> Sizes:
-    return ()
-
-
-def _indices(node: ir.Node, opset: int) -> Sizes | None:
+def _indices(node: ir.Node) -> Sizes | None:
     return sizes_of(node.inputs[1])
 
 
-def _gather_nd(node: ir.Node, opset: int) -> Sizes | None:
+def _gather_nd(node: ir.Node) -> Sizes | None:
     data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
     if data is None or not indices or not isinstance(indices[-1], int):
         return None
     return (*indices[:-1], *data[attribute(node, "batch_dims", 0) + indices[-1] :])
 
 
-def _norm(node: ir.Node, opset: int) -> list[Sizes | None]:
-    return [sizes_of(node.inputs[0]), *(None for _ in node.outputs[1:])]
-
-
-def _recurrent(node: ir.Node, opset: int) -> list[Sizes | None] | None:
+def _recurrent(node: ir.Node) -> list[Sizes | None] | None:
     data, weights = sizes_of(node.inputs[0]), sizes_of(node.inputs[2])
     if data is None or weights is None or len(data) != 3 or len(weights) != 3:
         return None
@@ -180,42 +169,23 @@ def _recurrent(node: ir.Node, opset: int) -> list[Sizes | None] | None:
     return [(data[0], directions, data[1], hidden), *[(directions, data[1], hidden)] * 2]
 
 
-_SAME = """
-Identity Cast CastLike Relu LeakyRelu Elu Selu Celu Gelu Sigmoid HardSigmoid HardSwish Mish Softplus Softsign
-ThresholdedRelu Tanh Erf Exp Log Sqrt Reciprocal Neg Abs Sign Floor Ceil Round Sin Cos Tan Asin Acos Atan Sinh
-Cosh Asinh Acosh Atanh Softmax LogSoftmax Hardmax Clip Not IsNaN IsInf LpNormalization LRN InstanceNormalization
-GroupNormalization RMSNormalization Dropout CumSum Trilu QuantizeLinear DequantizeLinear ScatterND ScatterElements
-Scatter BitwiseNot MeanVarianceNormalization EyeLike Shrink Bernoulli ReverseSequence RandomNormalLike
-RandomUniformLike PRelu Swish
-"""
-_BROADCAST = """
-Add Sub Mul Div Pow Mod Max Min Sum Mean And Or Xor Equal Less Greater LessOrEqual GreaterOrEqual Where BitShift
-BitwiseAnd BitwiseOr BitwiseXor
-"""
-_REDUCE = "Sum Mean Max Min Prod L1 L2 LogSum LogSumExp SumSquare"
-
+# By the names that the rows of operators have in `Operator.shape`.
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_SAME.split(), _same),
-    **dict.fromkeys(_BROADCAST.split(), _broadcast),
-    **{f"Reduce{name}": _reduce for name in _REDUCE.split()},
-    "MatMul": _matmul,
-    "MatMulInteger": _matmul,
-    "Gemm": _gemm,
-    "Conv": _conv,
-    "MaxPool": _pool,
-    "AveragePool": _pool,
-    "LpPool": _pool,
-    "GlobalAveragePool": _global_pool,
-    "GlobalMaxPool": _global_pool,
+    "same": _same,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "matmul": _matmul,
+    "gemm": _gemm,
+    "conv": _conv,
+    "pool": _pool,
+    "global_pool": _global_pool,
+    "first": _first,
+    "recurrent": _recurrent,
+    "indices": _indices,
+    "gather_nd": _gather_nd,
+    "arg": _arg,
+    "topk": _topk,
+    "shape": _shape,
+    "scalar": lambda _: (),
     **LAYOUT_RULES,
-    "BatchNormalization": _batchnorm,
-    "LayerNormalization": _norm,
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
-    "GatherElements": _indices,
-    "GatherND": _gather_nd,
-    "ArgMax": _arg,
-    "ArgMin": _arg,
-    "TopK": _topk,
-    "Shape": _shape,
-    "Size": _scalar,
 }

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import constant_array
+from onnxtool.model.operators.symbolic_dims import Expr, symbol
 from onnxtool.model.spec import is_placeholder
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr, symbol
 
 Size = int | Expr
 Sizes = tuple[Size, ...]
@@ -21,6 +21,7 @@ MAX_ITEMS = 64
 _SIZES = "onnxtool.sizes"
 _ITEMS = "onnxtool.items"
 _UNTRUE = "onnxtool.untrue_names"
+_GIVEN = "onnxtool.given"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,26 @@ def declared_sizes(value: ir.Value) -> Sizes | None:
 
 def _symbol_name(name: object, otherwise: str, *, own: bool) -> str:
     return name if isinstance(name, str) and not own and not is_placeholder(name) else otherwise
+
+
+def remember_given(value: ir.Value, shape: ir.Shape | None) -> None:
+    """Keep the shape that ONNX's own inference gives a value."""
+    value.meta[_GIVEN] = shape
+
+
+def given_sizes(value: ir.Value) -> Sizes | None:
+    """The dims that ONNX's own inference gave a value; None where it did not know."""
+    shape = value.meta.get(_GIVEN)
+    if shape is None:
+        return None
+    dims = [d if isinstance(d, int) else d.value for d in shape]
+    return tuple(d if isinstance(d, int) else symbol(_given_name(d, f"{value.name}.{i}")) for i, d in enumerate(dims))
+
+
+def _given_name(name: str | None, place: str) -> str:
+    if not name:
+        return f"?{place}"
+    return f"?{name}" if name.startswith("unk__") else name  # what ONNX's inference makes up is not a name to keep
 
 
 def distrust_names(values: Iterable[ir.Value]) -> None:

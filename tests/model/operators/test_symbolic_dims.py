@@ -6,10 +6,9 @@ import random
 
 import pytest
 
-from onnxtool.optimization.passes.layout.reshapes import reshape_target
-from onnxtool.optimization.shape_inference.broadcasting import broadcast, smaller_of
-from onnxtool.optimization.shape_inference.layout_rules import reshaped, slice_size
-from onnxtool.optimization.shape_inference.symbolic_dims import (
+from onnxtool.model.operators.broadcasting import broadcast, smaller_of
+from onnxtool.model.operators.layout_rules import reshaped, slice_size
+from onnxtool.model.operators.symbolic_dims import (
     Expr,
     add,
     exact_divide,
@@ -19,7 +18,8 @@ from onnxtool.optimization.shape_inference.symbolic_dims import (
     subtract,
     symbol,
 )
-from onnxtool.optimization.shape_inference.value_facts import Size
+from onnxtool.model.operators.value_facts import Size
+from onnxtool.optimization.passes.layout.reshapes import reshape_target
 
 B, S = symbol("b"), symbol("s")
 

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 
+from onnxtool.model.operators.operator import Operator
+from onnxtool.model.operators.table import lookup
+
 Shape = tuple[int, ...] | None
+_LAYOUTS = ("com.microsoft.nchwc", "com.ms.internal.nhwc")
 _Counter = Callable[[onnx.NodeProto, Sequence[Shape], Sequence[Shape]], int | None]
 
 
@@ -20,10 +24,16 @@ def macs(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]
         outputs: shapes of its outputs.
 
     Returns:
-        None when the operator is not one of `COUNTED`, or when a shape that matters is unknown.
+        None when its operator has no product rule, or when a shape that matters is unknown.
     """
-    counter = COUNTED.get(node.op_type)
+    counter = _PRODUCTS.get(_row(node.op_type, node.domain).cost)
     return None if counter is None else counter(node, inputs, outputs)
+
+
+def has_products(operator: str) -> bool:
+    """Whether `macs` counts an operator, called "Conv" or "com.microsoft.FusedConv"."""
+    domain, _, name = operator.rpartition(".")
+    return _row(name, domain).cost in _PRODUCTS
 
 
 def elementwise(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
@@ -33,15 +43,19 @@ def elementwise(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence
     takes in, five for softmax and most activations, eight for a normalization. None for operators that only move data,
     and where a shape is unknown.
     """
-    if node.op_type in _REDUCING:
-        source = _at(inputs, 0)
+    row, source, result = _row(node.op_type, node.domain), _at(inputs, 0), _at(outputs, 0)
+    if row.cost == "inputs":
         return None if source is None else math.prod(source)
-    result = _at(outputs, 0)
-    if result is None or (node.op_type not in _PER_ELEMENT and node.op_type not in _POOLING):
+    if result is None:
         return None
-    if node.op_type in _POOLING:
+    if row.cost == "window":
         return math.prod(result) * math.prod(next((a.ints for a in node.attribute if a.name == "kernel_shape"), ()))
-    return math.prod(result) * _PER_ELEMENT[node.op_type]
+    return math.prod(result) * row.flops if row.flops else None
+
+
+def _row(name: str, domain: str) -> Operator:
+    """The operator's row; the runtime's own layouts of a standard operator cost what it costs."""
+    return lookup(name, "" if domain in _LAYOUTS else domain)
 
 
 def _convolution(kernel: int) -> _Counter:
@@ -49,9 +63,7 @@ def _convolution(kernel: int) -> _Counter:
 
     def count(_node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
         weight, result = _at(inputs, kernel), _at(outputs, 0)
-        if weight is None or result is None:
-            return None
-        return math.prod(result) * math.prod(weight[1:])
+        return None if weight is None or result is None else math.prod(result) * math.prod(weight[1:])
 
     return count
 
@@ -84,22 +96,26 @@ def _blocks(node: onnx.NodeProto, _inputs: Sequence[Shape], outputs: Sequence[Sh
     return None if result is None or not inner else math.prod(result) * int(inner)
 
 
-def _attention(node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
-    """Scores and their product with the values; com.microsoft.Attention also makes query, key and value by a weight.
+def _attention(_node: onnx.NodeProto, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+    """Scores and their product with the values.
 
     Causal attention is counted in full. Keys that come from a cache are counted when the grown cache is an output.
     """
     first, second = _at(inputs, 0), _at(inputs, 1)
-    if node.op_type == "QAttention" or (node.op_type == "Attention" and node.domain == "com.microsoft"):
-        if first is None or second is None or len(first) != 3 or len(second) != 2:
-            return None
-        batch, length, hidden = first
-        return batch * length * hidden * second[1] + 2 * batch * length * length * (second[1] // 3)
     if first is None or second is None or len(first) not in (3, 4) or len(second) not in (3, 4):
         return None
     cache = _at(outputs, 1)
     keys = cache[-2] if cache is not None and len(cache) == 4 else second[-2]
     return 2 * math.prod(first) * keys
+
+
+def _packed_attention(_node: onnx.NodeProto, inputs: Sequence[Shape], _outputs: Sequence[Shape]) -> int | None:
+    """com.microsoft.Attention, which also makes query, key and value by a weight."""
+    first, second = _at(inputs, 0), _at(inputs, 1)
+    if first is None or second is None or len(first) != 3 or len(second) != 2:
+        return None
+    batch, length, hidden = first
+    return batch * length * hidden * second[1] + 2 * batch * length * length * (second[1] // 3)
 
 
 def _einsum(node: onnx.NodeProto, inputs: Sequence[Shape], _outputs: Sequence[Shape]) -> int | None:
@@ -135,72 +151,16 @@ def _flag(node: onnx.NodeProto, name: str) -> bool:
     return any(a.name == name and a.i for a in node.attribute)
 
 
-COUNTED: Mapping[str, _Counter] = {
-    "Conv": _convolution(1),
-    "FusedConv": _convolution(1),
-    "NhwcConv": _convolution(1),
-    "NhwcFusedConv": _convolution(1),
-    "DeformConv": _convolution(1),
-    "ConvInteger": _convolution(1),
-    "QLinearConv": _convolution(3),
-    "ConvTranspose": _transposed,
-    "Gemm": _gemm,
-    "FusedGemm": _gemm,
-    "QGemm": _gemm,
-    "MatMul": _matmul,
-    "FusedMatMul": _matmul,
-    "MatMulInteger": _matmul,
-    "QLinearMatMul": _matmul,
-    "DynamicQuantizeMatMul": _matmul,
-    "MatMulIntegerToFloat": _matmul,
-    "TransposeMatMul": _matmul,
-    "FusedMatMulActivation": _matmul,
-    "MatMulInteger16": _matmul,
-    "GemmFastGelu": _matmul,
-    "MatMulNBits": _blocks,
-    "Einsum": _einsum,
-    "Attention": _attention,
-    "QAttention": _attention,
-    "MultiHeadAttention": _attention,
-    "DecoderMaskedMultiHeadAttention": _attention,
-    "GroupQueryAttention": _attention,
-    "DynamicQuantizeLSTM": _recurrent,
-    "LSTM": _recurrent,
-    "GRU": _recurrent,
-    "RNN": _recurrent,
+# By the names that the rows of operators have in `Operator.cost`.
+_PRODUCTS: Mapping[str, _Counter] = {
+    "convolution": _convolution(1),
+    "quantized_convolution": _convolution(3),
+    "transposed_convolution": _transposed,
+    "gemm": _gemm,
+    "matmul": _matmul,
+    "blocks": _blocks,
+    "einsum": _einsum,
+    "attention": _attention,
+    "packed_attention": _packed_attention,
+    "recurrent": _recurrent,
 }
-
-
-_PER_ELEMENT: Mapping[str, int] = {
-    **dict.fromkeys(
-        {
-            "Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sqrt", "Reciprocal", "Exp", "Log", "Pow", "Max", "Min", "Relu",
-            "LeakyRelu", "PRelu", "Clip", "Floor", "Ceil", "Round", "BiasAdd", "QLinearAdd", "QLinearMul",
-            "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear",
-        },
-        1,
-    ),
-    **dict.fromkeys(
-        {
-            "Sigmoid", "Tanh", "Erf", "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "HardSwish", "HardSigmoid", "Swish",
-            "Mish", "Softplus", "Elu", "Selu", "Softmax", "LogSoftmax", "BiasSoftmax", "QLinearSigmoid",
-            "QLinearSoftmax", "RotaryEmbedding",
-        },
-        5,
-    ),
-    **dict.fromkeys(
-        {
-            "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization",
-            "SkipSimplifiedLayerNormalization", "InstanceNormalization", "GroupNormalization", "GroupNorm",
-            "EmbedLayerNormalization",
-        },
-        8,
-    ),
-    "BatchNormalization": 2,
-}  # fmt: skip
-_REDUCING = {
-    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
-    "ReduceLogSumExp", "ArgMax", "ArgMin", "CumSum", "GlobalAveragePool", "GlobalMaxPool",
-    "QLinearGlobalAveragePool", "QLinearReduceMean",
-}  # fmt: skip
-_POOLING = {"AveragePool", "MaxPool", "LpPool", "QLinearAveragePool", "NhwcMaxPool"}

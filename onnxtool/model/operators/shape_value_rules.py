@@ -7,9 +7,9 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
-from onnxtool.optimization.shape_inference.layout_rules import axes_of
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr, add, floor_divide, multiply, product, subtract
-from onnxtool.optimization.shape_inference.value_facts import (
+from onnxtool.model.operators.layout_rules import axes_of
+from onnxtool.model.operators.symbolic_dims import Expr, add, floor_divide, multiply, product, subtract
+from onnxtool.model.operators.value_facts import (
     MAX_ITEMS,
     KnownElements,
     Size,
