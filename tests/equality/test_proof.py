@@ -123,3 +123,13 @@ def test_a_source_that_is_gone_answers_what_it_was_asked_before() -> None:
     with pytest.raises(OnnxToolError, match="gone"):
         gone.run({"x": X + 1})
     assert Reference(gone).repeats({"x": X + 1}) == {}
+
+
+def test_beyond_the_usual_inputs_nothing_is_put_down_to_rounding_where_numbers_have_to_be_the_same() -> None:
+    def last_bits(x: np.ndarray) -> np.ndarray:
+        return np.where(x > 7.5, x * np.float32(1.0000003), x).astype(F32)
+
+    same = Function(lambda x: x)
+    for tolerance, ok in ((NUMBERS, False), (Tolerance(), True)):
+        proof = Proof(Reference(same), usual(same), Rule(tolerance), Search("quick", branches=0, difference=0))
+        assert proof.judge(Function(last_bits)).ok is ok
