@@ -29,12 +29,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import models as bench_models
 
+from onnxtool.equality.proof import judge_outputs
+from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.header import read_header
 from onnxtool.model.ir.queries import input_specs
-from onnxtool.optimization.equivalence import first_fault, judge
+from onnxtool.optimization.equivalence import first_fault
 from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
@@ -131,7 +133,7 @@ def examine(name: str, source: Path, tools: Sequence[str], python: Path, folder:
         if entry.fault is not None:
             continue
         try:
-            report = judge(OnnxRunner.open(target, EXACT), probes, Tolerance(1e-3, 1e-4))
+            report = judge_outputs(OnnxRunner.open(target, EXACT), probes, Rule(Tolerance(1e-3, 1e-4)))
             entry.fault = None if report.ok else first_fault(report)[:120]
             entry.nodes = read_header(io.read_proto(target)).nodes
             entry.bytes = io.total_bytes(target)

@@ -11,7 +11,8 @@
 
 from onnxtool.conversion.adapter import Adapter, LayeredModel, SourceModel
 from onnxtool.conversion.source import Source
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.context import EditContext
+from onnxtool.editing.operation import Operation
 from onnxtool.errors import (
     InputError,
     MissingExtraError,

@@ -15,7 +15,8 @@ import numpy as np
 from onnxtool.equality.equivalence_check import EquivalenceCheck
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import OnnxToolError
-from onnxtool.runtime.probes import Feeds, find_probes
+from onnxtool.runtime.feeds import Feeds
+from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.timing.timing import measure
 
@@ -62,7 +63,7 @@ def choose_batch(runner: OnnxRunner, *, concurrency: int, seconds: float = 1.0, 
             if any(len(a) != size for a in joined.values()) or not _same(runner, joined, singles):
                 return BatchChoice(1, None, "the answer to a request depends on the others in its batch")
 
-            def apart(singles: list[Feeds] = singles) -> object:
+            def apart(singles: Sequence[Feeds] = singles) -> object:
                 return list(threads.map(runner.run, singles))
 
             def together(joined: Feeds = joined) -> object:
@@ -89,6 +90,6 @@ def _same(runner: OnnxRunner, joined: Feeds, singles: Sequence[Feeds]) -> bool:
         expected = {name: np.concatenate([one[name] for one in alone]) for name in together}
         check = EquivalenceCheck(Tolerance(1e-3, 1e-5))
         check.add(joined, expected, together)
-        return check.report("batch").ok
+        return not check.report("batch").differs
     except (OnnxToolError, ValueError):
         return False

@@ -24,7 +24,7 @@ from onnxtool.report.measurement.placement import Placement
 from onnxtool.report.measurement.profile import Peaks, Profile
 from onnxtool.runtime import cpu
 from onnxtool.runtime.data.read_feeds import read_feeds
-from onnxtool.runtime.feeds import adapt
+from onnxtool.runtime.feeds import Feeds, adapt
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.providers.placement import placement
 from onnxtool.runtime.providers.resolve import CPU
@@ -35,7 +35,6 @@ from onnxtool.runtime.timing.profile import profile
 from onnxtool.runtime.timing.roofline import measure_peaks
 from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio
 
-Feeds = dict[str, np.ndarray]
 # Differences below this are of no use to anyone, and are in the reach of chance on a busy machine.
 MARGIN = 0.02
 # An interval that reaches so far has told nothing.

@@ -20,6 +20,7 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.report.measurement.endpoint_bench import EndpointBenchReport, LoadResult
 from onnxtool.runtime import cpu
 from onnxtool.runtime.data.read_feeds import read_feeds
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.protocol_v2.exchange import Exchange
@@ -81,7 +82,7 @@ def bench_endpoint(
     answer = remote.run(feeds)
     equal = None
     if local is not None:
-        equal = compare_runners(local, remote, [feeds], Tolerance(1e-3, 1e-5)).ok
+        equal = not compare_runners(local, remote, [feeds], Tolerance(1e-3, 1e-5)).differs
     exchange = Exchange(remote.endpoint, feeds, os.environ)
     results = []
     with progress.task("sending requests", len(connections) + len(rates)) as task:
@@ -117,7 +118,7 @@ def _feeds(
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None,
     batch: int | None,
     seed: int,
-) -> dict[str, np.ndarray]:
+) -> Feeds:
     if data is None:
         return runnable_feeds(runner, runner.inputs, seed, batch=batch or 1)[0]
     feeds = read_feeds(data, runner.inputs).joined()

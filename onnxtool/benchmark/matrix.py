@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import onnxruntime
 
 from onnxtool import progress
@@ -27,7 +26,7 @@ from onnxtool.report.measurement.bench_matrix import BenchMatrixReport, BestSett
 from onnxtool.report.provider_proof import ProviderProof
 from onnxtool.runtime import cpu
 from onnxtool.runtime.data.read_feeds import read_feeds
-from onnxtool.runtime.feeds import feeds_bytes
+from onnxtool.runtime.feeds import Feeds, feeds_bytes
 from onnxtool.runtime.providers.spec import parse_providers, short_name
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, create_session, resolved_providers
@@ -35,7 +34,6 @@ from onnxtool.runtime.timing.load_cost import load_cost
 from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio
 from onnxtool.runtime.worker.isolation import ResourceAllowance, crashed_while, guarded
 
-Feeds = Mapping[str, np.ndarray]
 # A provider that takes longer than this to load and run a few times, in a process of its own, is taken for hung.
 LIMIT = 120.0
 # The proof of one setting opens several sessions, and each provider compiles in its own time.
@@ -184,7 +182,7 @@ def _saved(path: Path, default: SessionOptions, scratch: Path) -> Path | None:
 
 def _inputs(
     path: Path, data: str | os.PathLike[str] | Feeds | None, batch: int | None, seed: int, options: SessionOptions
-) -> tuple[dict[str, np.ndarray], str]:
+) -> tuple[Feeds, str]:
     runner = OnnxRunner.open(path, options)
     if data is None:
         return bench_feeds(path, runner, None, batch, seed), f"random, seed {seed}"

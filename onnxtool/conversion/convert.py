@@ -99,7 +99,7 @@ def convert(
             if proof is not None:
                 graph, comparison, proof = routes.proven(graph, proof)
                 release(model)
-                if not comparison.ok and model.dropped:
+                if comparison.differs and model.dropped:
                     model.notes.append(f"options that the exporter may leave out: {', '.join(model.dropped)}")
                 if comparison.ok and comparison.coverage is not None:
                     model.notes.extend(comparison.coverage.notes)
@@ -108,13 +108,13 @@ def convert(
             task.advance()
             record(graph, opened, model, options, comparison, reproducible=reproducible)
             rows = None
-            if proof is not None and comparison is not None and not comparison.ok and options.sample is not None:
+            if proof is not None and comparison is not None and comparison.differs and options.sample is not None:
                 rows = proof.changed_rows(graph)
             size = 0
             target = output if comparison is None or comparison.ok else keep_failed
             if target is not None:
                 size = io.save(graph, target, spill=spill)
-            if proof is not None and comparison is not None and not comparison.ok:
+            if proof is not None and comparison is not None and comparison.differs:
                 refuse_blamed(model, proof, str(opened))
         clock.stop("save")
         task.advance()

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.further import FurtherInputs
-from onnxtool.equality.compare_runners import compare_runners
-from onnxtool.equality.rule.evidence import evidence_of_source, ties_of_model
+from onnxtool.conversion.source_code import read_code
+from onnxtool.equality.proof import Proof, Search
+from onnxtool.equality.reference import Answers, Reference, reference_of_source, ties_of_model
+from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.ties import ConfirmedTies
 from onnxtool.equality.rule.tolerance import ColumnScales, Tolerance, allowed_error
+from onnxtool.equality.search.difference import apart
+from onnxtool.equality.trials.graph_trials import facts_of
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.worker.isolation import guarded
@@ -35,31 +39,10 @@ _BATCHES = (2, 1, 5)
 _LENGTHS = (((16, 9, 23), 3), ((32, 64, 96), 32), ((224, 256, 288), 32), ((16, 9, 23), 0), ((32, 64, 96), 0))
 _SAMPLE_ROWS = (32, 1, 5, 2)  # at most so many, then others
 _CHEAP_ROWS = 100_000  # of a sample whose rows cost next to nothing
+# Of a quantized model, kinds whose values may lie beyond its ranges.
+_BEYOND_RANGES = (TrialKind.MISSING, TrialKind.MISSING_ROWS, TrialKind.VALUES, TrialKind.SEARCH)
 # What the runtime says of an operator that no library has brought.
 _UNREGISTERED = re.compile(r"([\w.]+:\w+)\(-?\d+\) is not a registered function/op")
-
-Feeds = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Probe:
-    """One input and what the source gives for it."""
-
-    feeds: dict[str, np.ndarray]
-    outputs: dict[str, Any]
-
-
-class Remembered:
-    """The source, answering from what it has already computed: running a large model once is enough."""
-
-    def __init__(self, model: SourceModel, probes: Sequence[Probe]) -> None:
-        self.inputs: Sequence[TensorSpec] = model.inputs
-        self.outputs: Sequence[TensorSpec] = model.outputs
-        self._probes = probes
-
-    def run(self, feeds: Feeds) -> dict[str, Any]:
-        """The outputs for feeds that are one of the probes'."""
-        return next(p.outputs for p in self._probes if p.feeds is feeds)
 
 
 class SourceProof:
@@ -67,7 +50,7 @@ class SourceProof:
 
     Attributes:
         probes: inputs and the source's outputs; empty until the first comparison.
-        further: what is tried beyond these; None when nothing is.
+        further: the proof beyond these; None when there is none.
     """
 
     def __init__(
@@ -75,8 +58,9 @@ class SourceProof:
     ) -> None:
         self.probes: list[Probe] = []
         self._as_given: list[Probe] = []
-        self._model, self._options, self._tolerance, self._names = model, options, tolerance, names
-        self.further: FurtherInputs | None = None
+        self._model, self._options, self._names = model, options, names
+        self._rule = Rule(tolerance, names=names)
+        self.further: Proof | None = None
 
     def observe(self, graph: ir.Model) -> None:
         """Run the source; after this it is not needed any more.
@@ -90,6 +74,51 @@ class SourceProof:
         domains = input_domains(graph) | dict(self._model.feeds_hint or {})
         self.probes = probe(self._model, self._options, domains)
         self._as_given = as_given(self._model, self._options.sample)
+
+    def observe_further(self, graph: ir.Model, source: SourceModel, seconds: float, *, stays: bool) -> None:
+        """Run the source on sizes and values that its graph and its code make worth trying.
+
+        Args:
+            graph: as the exporter left it.
+            source: under supervision.
+            seconds: that it took for the usual inputs.
+            stays: it can still be run while graphs are judged.
+
+        Raises:
+            UnsupportedError: it gives something else for the first input now that it has run on others.
+        """
+        options, first = self._options, self.probes[0]
+        code = read_code(lambda: source.run(first.feeds))
+        if code.machine:
+            source.notes.append(
+                f"the model reads {' and '.join(code.machine[:3])}: the file keeps what it gave here and now"
+            )
+        facts = facts_of([graph], source.feeds_hint).with_hints(
+            [*source.compared_sizes, *code.sizes], [*source.compared_values, *code.values], programmed=code.own
+        )
+        search = Search(
+            options.effort,
+            options.seed,
+            2 * seconds,
+            branches=0.3,
+            difference=0.4,
+            strict=options.strict,
+            keep_as=options.keep_counterexample,
+        )
+        limits = (*source.limits, *(_BEYOND_RANGES if source.rounding else ()))
+        self.further = Proof(
+            Reference(source),
+            self.probes,
+            self._rule,
+            search,
+            facts,
+            limits,
+            specs=source.inputs,
+            stays=stays,
+            prepare=source.drop_tied_rows,
+        )
+        self.further.observe()
+        _refuse_state(source, first)
 
     def compare(self, graph: ir.Model) -> CompareReport:
         """Run the graph on the same inputs as the source.
@@ -106,36 +135,37 @@ class SourceProof:
         # Weights on the disk stay there: no copies of them, rearranged or transposed.
         session = SessionOptions(custom_op_libraries=options.custom_op_libraries, prepack=not spilled, fold=not spilled)
         runner = self._open(graph, session)
-        origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
-        evidence = replace(evidence_of_source(model, graph), ties=self._ties(graph, session))
-        remembered = Remembered(model, self.probes)
-        feeds = [p.feeds for p in self.probes]
+        known = replace(reference_of_source(model, graph), ties=self._ties(graph, session))
+        proof = self.further or Proof(known, self.probes, self._rule)
+        proof.origin = "the sample" if options.sample is not None else f"random, seed {options.seed}"
+        source = proof.reference.runner
+        proof.reference = replace(known, runner=source if proof.stays else Answers(source, self.probes, gone=True))
         try:
-            report = compare_runners(
-                remembered, runner, feeds, self._tolerance, evidence, names=self._names, data=origin
-            )
-            if report.ok and self._as_given:
-                exact = replace(evidence, noise=None)
-                rounded = compare_runners(
-                    Remembered(model, self._as_given),
-                    runner,
-                    [p.feeds for p in self._as_given],
-                    self._tolerance,
-                    exact,
-                    names=self._names,
-                    data="the sample, which the file rounds to float32",
-                )
-                if not rounded.ok:
+            report = proof.judge_usual(runner)
+            if not report.differs and self._as_given:
+                rounded = self._judge_as_given(known, runner)
+                if rounded.differs:
                     model.notes.append("the sample is in float64: --float64 makes a file that does not round it")
                     return rounded
-            if report.ok and self.further is not None:
-                report = self.further.hold(report, graph, runner, (self._tolerance, evidence), session)
+            if not report.differs and proof.search is not None:
+                report = proof.judge_beyond(report, runner, {"the ONNX graph": graph}, session)
         except InputError as error:
             raise VerdictError(
                 f"{self._names[0]}: the ONNX graph fails where the source runs: {self._advised(str(error))}"
             ) from error
         model.notes.extend(w for w in report.warnings if w not in model.notes)
         return report
+
+    def _judge_as_given(self, known: Reference, runner: OnnxRunner) -> CompareReport:
+        """On the rows as the source sees them, before the file rounds them; no other rounding excuses that."""
+        proof = Proof(known.seen_through(Answers(self._model, self._as_given)), self._as_given, self._rule)
+        proof.origin = "the sample, which the file rounds to float32"
+        return proof.judge_usual(runner)
+
+    @property
+    def tried(self) -> list[Feeds]:
+        """All inputs that the source was given, those that it refused included."""
+        return self.further.tried if self.further is not None else [p.feeds for p in self.probes]
 
     def changed_rows(self, graph: ir.Model) -> tuple[int, int] | None:
         """On how many rows of the first input the graph differs from the source, and of how many.
@@ -150,7 +180,7 @@ class SourceProof:
             return None
         found = None
         for name, expected in flatten(first.outputs).items():
-            rows = _unequal_rows(np.asarray(expected), np.asarray(given.get(name)), self._tolerance)
+            rows = _unequal_rows(np.asarray(expected), np.asarray(given.get(name)), self._rule.tolerance)
             if rows is None or (found is not None and len(found) != len(rows)):
                 return None
             found = rows if found is None else found | rows
@@ -186,6 +216,21 @@ class SourceProof:
             ) from error
 
 
+def _refuse_state(source: SourceModel, first: Probe) -> None:
+    """The source once more on its first input: what it has run on since must not matter.
+
+    Raises:
+        UnsupportedError: it gives something else.
+    """
+    distance = apart(first.outputs, source.run(first.feeds))
+    if distance > 1 and not any("random numbers" in note for note in source.notes):
+        raise UnsupportedError(
+            "the model gives another result for an input after it has run on others: it keeps state outside its "
+            "buffers, or draws random numbers. An ONNX file cannot do that; make what it remembers an input and an "
+            "output."
+        )
+
+
 def cleaned_up(graph: ir.Model, proof: SourceProof, notes: list[str]) -> tuple[ir.Model, CompareReport]:
     """Clean the graph up with the optimizer's bit-exact passes, and prove the result; where that fails, prove it as
     the exporter left it.
@@ -200,13 +245,13 @@ def cleaned_up(graph: ir.Model, proof: SourceProof, notes: list[str]) -> tuple[i
     try:
         optimize_model(graph, "basic", exact=False)
         report = proof.compare(graph)
-        if report.ok:
+        if not report.differs:
             return graph, report
         trouble = "changed its results"
     except Exception as error:  # a bug of ours in a pass must not cost the user the conversion
         trouble = f"failed ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
     plain = proof.compare(untouched)
-    if plain.ok:
+    if not plain.differs:
         notes.append(f"left as the exporter wrote it: tidying it up {trouble}")
     return untouched, plain
 

@@ -12,7 +12,6 @@ import onnx_ir as ir
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.equivalence import SourceProof, cleaned_up
-from onnxtool.conversion.further import FurtherInputs
 from onnxtool.conversion.graph_interface import align
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import declared_bytes, supervised
@@ -62,9 +61,8 @@ class Routes:
             usual = time.perf_counter() - began
         self.stays = io.weight_bytes(graph) <= SPILL
         watched = supervised(self.model, what, self.opened.size, self.pace)
-        proof.further = FurtherInputs(watched, self.options, stays=self.stays)
-        proof.further.observe(graph, [p.feeds for p in proof.probes], usual, proof.probes[0].outputs)
-        _refuse_unproven(self.model, str(self.opened), proof.further.tried)
+        proof.observe_further(graph, watched, usual, stays=self.stays)
+        _refuse_unproven(self.model, str(self.opened), proof.tried)
         return proof
 
     def proven(self, graph: ir.Model, proof: SourceProof) -> tuple[ir.Model, CompareReport, SourceProof]:

@@ -11,7 +11,6 @@ from typing import Any
 
 from onnxtool.conversion.convert import load_source
 from onnxtool.conversion.equivalence import SourceProof
-from onnxtool.conversion.further import FurtherInputs
 from onnxtool.conversion.supervised_model import supervised
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UsageError
@@ -59,8 +58,7 @@ def replay(
         began = time.perf_counter()
         proof.observe(graph)
         usual = time.perf_counter() - began
-    proof.further = FurtherInputs(supervised(loaded, what, opened.size, pace), chosen, stays=True)
-    proof.further.observe(graph, [p.feeds for p in proof.probes], usual, proof.probes[0].outputs)
+    proof.observe_further(graph, supervised(loaded, what, opened.size, pace), usual, stays=True)
     report = proof.compare(graph)
     return replace(report, warnings=(*report.warnings, *_other_inputs(report, verification)))
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import onnx_ir as ir
 
 from onnxtool import progress
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.context import EditContext
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import verify_standard
 from onnxtool.editing.registry import describe_operations, parse_operations
 from onnxtool.equality.rule.tolerance import Tolerance

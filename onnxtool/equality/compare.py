@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.described_runner import known_domains
-from onnxtool.equality.equivalence_check import NOT_COMPARED, match_names
+from onnxtool.equality.equivalence_check import match_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
-from onnxtool.equality.rule.difference import repeats
-from onnxtool.equality.rule.evidence import evidence_on
+from onnxtool.equality.proof import Proof, Search
+from onnxtool.equality.provider_proof import prove_on_provider
+from onnxtool.equality.reference import Reference, reference_on
+from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.equality.search.counterexample_search import Rule, compare_beyond
+from onnxtool.equality.trials.graph_trials import facts_of
+from onnxtool.equality.usual_inputs import domains_of, make_feeds
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
-from onnxtool.model.domains import Domain, input_domains
-from onnxtool.model.image_options import parse_options
+from onnxtool.model.domains import Domain
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.randomness import random_operators
 from onnxtool.options.compare import CompareOptions
 from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.corner_case_feeds import edge_feeds
-from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
-from onnxtool.runtime.feeds import random_feeds
-from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.probes import find_probes, runnable_feeds
+from onnxtool.runtime.feeds import Feeds
+from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
@@ -89,36 +87,24 @@ def compare(
     if asked.edge:
         feeds = [*feeds, *_edges(left, (a, b), skipped)]
         origin += " and edge inputs"
+    tolerance = Tolerance(asked.rtol, asked.atol)
+    rule = Rule(tolerance, asked.tolerances or {}, called, asked.top_k)
+    varying, lines = _varying([(a, left), (b, right)], feeds[0])
     began = time.perf_counter()
-    tolerance, evidence = Tolerance(asked.rtol, asked.atol), evidence_on(a, b, options)
-    report = compare_runners(
-        left,
-        right,
-        feeds,
-        tolerance,
-        evidence,
-        names=called,
-        data=origin,
-        tolerances=asked.tolerances,
-        top_k=asked.top_k,
-    )
-    usual = time.perf_counter() - began
-    report = replace(report, warnings=(*report.warnings, *skipped, *_paired(report, left, right)))
-    report = _excuse_random(report, [(a, left), (b, right)], feeds[0])
-    if report.ok and not any(o.note for o in report.outputs):
-        report, feeds = compare_beyond(
-            report,
-            ((a, left), (b, right)),
-            feeds,
-            Rule(tolerance, asked.tolerances, called, asked.top_k, evidence),
-            options,
+    proof = Proof(reference_on(a, b, left, options), [Probe(f) for f in feeds], rule, varying=varying, origin=origin)
+    report = proof.judge(right)
+    seconds = time.perf_counter() - began
+    report = replace(report, warnings=(*report.warnings, *skipped, *_paired(report, left, right), *lines))
+    if not report.differs and not any(o.note for o in report.outputs):
+        proof.search = Search(
             effort=asked.effort,
-            usual=usual,
             seed=asked.seed,
-            keep_as=asked.keep_counterexample,
+            usual=seconds,
             sizes=asked.data is None,
+            strict=asked.strict,
+            keep_as=asked.keep_counterexample,
         )
-        report = replace(report, strict=asked.strict)
+        report, feeds = _beyond(report, proof, ((a, left), (b, right)), options)
     if layers and not isinstance(b, Runner):
         report = _look_inside(report, a, Path(b), feeds, tolerance, options, asked.bisect)
     if asked.reference:
@@ -130,16 +116,40 @@ def compare(
     return report
 
 
+def _beyond(
+    report: CompareReport,
+    proof: Proof,
+    models: tuple[tuple[Path | Runner, Runner], tuple[Path | Runner, Runner]],
+    options: SessionOptions,
+) -> tuple[CompareReport, list[Feeds]]:
+    """Go on after two models were found equal on the usual inputs.
+
+    Returns:
+        The report with what was found, and the inputs with that of the counterexample at the end.
+    """
+    names = proof.rule.names if proof.rule.names[0] != proof.rule.names[1] else ("A", "B")
+    graphs = {n: io.load(m) for n, (m, _) in zip(names, models, strict=True) if not isinstance(m, Runner)}
+    known: dict[str, Domain] = {}
+    for model, _ in models:
+        if isinstance(model, Runner):
+            known = {**known, **known_domains(model)}
+    proof.facts = facts_of(list(graphs.values()), known)
+    done = proof.judge_beyond(report, models[1][1], graphs, options)
+    feeds, failure = [p.feeds for p in proof.usual], proof.findings.failure
+    if failure is not None:
+        return done, [*feeds, failure.feeds]
+    lines = done.coverage.notes if done.coverage is not None else ()
+    return replace(done, warnings=(*done.warnings, *lines)), feeds
+
+
 def _with_precision(
     report: CompareReport,
     b: Path,
-    feeds: Sequence[dict[str, np.ndarray]],
+    feeds: Sequence[Feeds],
     options: SessionOptions,
     tolerance: Tolerance,
 ) -> CompareReport:
     """Add what precision B's provider computed in. The inputs are in A's names."""
-    from onnxtool.equality.provider_proof import prove_on_provider
-
     if requested_providers(options) == (CPU,):
         return report
     specs = OnnxRunner.open(b, SessionOptions(threads=options.threads)).inputs
@@ -162,7 +172,7 @@ def _can_look_inside(
         raise UsageError("--layers can look into PyTorch and Keras models and .onnx files; A is none of these.")
 
 
-def _worst_feeds(report: CompareReport, feeds: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _worst_feeds(report: CompareReport, feeds: Sequence[Feeds]) -> Feeds:
     worst = report.worst
     return feeds[worst.worst_run if worst is not None and worst.worst_run < len(feeds) else 0]
 
@@ -172,7 +182,7 @@ def _ask_reference(
     a: str | os.PathLike[str],
     left: Runner,
     right: Runner,
-    feeds: Sequence[dict[str, np.ndarray]],
+    feeds: Sequence[Feeds],
 ) -> CompareReport:
     """Add what the reference implementation says; a warning when it cannot run A."""
     from onnxtool.runtime.reference import ReferenceRunner
@@ -194,7 +204,7 @@ def _look_inside(
     report: CompareReport,
     a: str | os.PathLike[str] | Runner,
     b: Path,
-    feeds: Sequence[dict[str, np.ndarray]],
+    feeds: Sequence[Feeds],
     tolerance: Tolerance,
     options: SessionOptions,
     bisect: str | os.PathLike[str] | None,
@@ -217,44 +227,6 @@ def _look_inside(
     return replace(report, layers=layers)
 
 
-def make_feeds(
-    runner: Runner,
-    sources: Sequence[str | os.PathLike[str] | Runner],
-    *,
-    data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
-    seed: int = 0,
-    batches: Sequence[int] = (),
-    samples: int | None = None,
-    images: str = "",
-) -> GivenInputs:
-    """Inputs for a comparison, one mapping for each run, and where they came from.
-
-    Args:
-        runner: what they are for.
-        sources: models that tell the domains of integer inputs; the first goes before the others.
-        data: as for `compare`.
-        seed: of random inputs.
-        batches: batch sizes of random inputs.
-        samples: how many random inputs.
-        images: how pictures become tensors (see `image_options.parse_options`).
-
-    Raises:
-        InputError: the data do not fit.
-    """
-    if data is None:
-        domains, origin = _domains(sources), f"random, seed {seed}"
-        if not batches and not samples:
-            return GivenInputs(tuple(runnable_feeds(runner, runner.inputs, seed, domains, wanted=3)), origin)
-        sizes = batches or (2, 1, 5)
-        probe = find_probes(runner, runner.inputs, seed, domains, wanted=1, batch=sizes[0])[0]
-        feeds = [
-            random_feeds(probe.specs, seed + i, batch=sizes[i % len(sizes)], length=probe.length, domains=domains)
-            for i in range(samples or len(sizes))
-        ]
-        return GivenInputs(tuple(feeds), origin)
-    return read_feeds(data, runner.inputs, parse_options(images))
-
-
 def _paired(report: CompareReport, left: Runner, right: Runner) -> list[str]:
     """Which names of the one were taken for which of the other, where they are not the same."""
     inputs = match_names([s.name for s in left.inputs], [s.name for s in right.inputs], "inputs")
@@ -267,23 +239,10 @@ def _paired(report: CompareReport, left: Runner, right: Runner) -> list[str]:
     return [f"names differ, so they were paired by their position: {'; '.join(said)}"] if said else []
 
 
-def _domains(sources: Sequence[str | os.PathLike[str] | Runner]) -> dict[str, Domain]:
-    """Which values the inputs may take, as the models tell; the first goes before the others."""
-    domains: dict[str, Domain] = {}
-    for source in sources:
-        if isinstance(source, Runner):  # a framework model may know the domains of its inputs better than a graph
-            domains = {**domains, **known_domains(source)}
-        else:
-            domains = input_domains(io.load(source)) | domains
-    return domains
-
-
-def _edges(
-    runner: Runner, sources: Sequence[str | os.PathLike[str] | Runner], skipped: list[str]
-) -> list[dict[str, np.ndarray]]:
+def _edges(runner: Runner, sources: Sequence[str | os.PathLike[str] | Runner], skipped: list[str]) -> list[Feeds]:
     """The edge inputs that the reference can take; the others are named in `skipped`."""
-    taken = []
-    for label, feeds in edge_feeds(runner.inputs, _domains(sources)):
+    taken: list[Feeds] = []
+    for label, feeds in edge_feeds(runner.inputs, domains_of(sources)):
         try:
             runner.run(feeds)
         except InputError as error:
@@ -293,29 +252,20 @@ def _edges(
     return taken
 
 
-def _excuse_random(
-    report: CompareReport,
-    models: Sequence[tuple[str | os.PathLike[str] | Runner, Runner]],
-    feeds: Mapping[str, np.ndarray],
-) -> CompareReport:
-    """Outputs that a model's random operators change from run to run are not held against anyone."""
-    random: set[str] = set()
-    lines = list(report.warnings)
+def _varying(
+    models: Sequence[tuple[str | os.PathLike[str] | Runner, Runner]], feeds: Feeds
+) -> tuple[set[str], list[str]]:
+    """Outputs that a model's random operators change from run to run, and what to say of that."""
+    varying: set[str] = set()
+    lines = []
     for source, runner in models:
-        if isinstance(source, Runner):
-            continue
-        found = random_operators(io.load(source))
+        found = () if isinstance(source, Runner) else random_operators(io.load(source))
         if found:
             inputs = match_names(list(feeds), [s.name for s in runner.inputs], "inputs")
             own = {inputs[name]: array for name, array in feeds.items() if name in inputs}
-            first, second = flatten(runner.run(own)), flatten(runner.run(own))
-            random |= {name for name in first if not repeats(first[name], second[name])}
+            varying |= {name for name, same in Reference(runner).repeats(own).items() if not same}
             lines.append(f"{source} has random operators ({', '.join(found)}); outputs that vary are not compared")
-    outputs = tuple(
-        replace(o, ok=True, compared=False, note=NOT_COMPARED) if {o.name, o.other_name} & random else o
-        for o in report.outputs
-    )
-    return replace(report, outputs=outputs, warnings=tuple(dict.fromkeys(lines)))
+    return varying, list(dict.fromkeys(lines))
 
 
 def _runner(source: str | os.PathLike[str] | Runner, options: SessionOptions) -> Runner:

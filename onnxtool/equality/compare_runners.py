@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxtool.equality.equivalence_check import EquivalenceCheck, Evidence, match_names
+from onnxtool.equality.equivalence_check import EquivalenceCheck, match_names
+from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
-from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.runner import Runner
 
 if TYPE_CHECKING:
     from onnxtool.model.domains import Domain
-
-Feeds = Mapping[str, np.ndarray]
 
 
 def compare_runners(
@@ -25,34 +24,35 @@ def compare_runners(
     b: Runner,
     feeds: Iterable[Feeds],
     tolerance: Tolerance = Tolerance(),  # noqa: B008  (frozen)
-    evidence: Evidence = Evidence(),  # noqa: B008  (frozen)
     *,
     names: tuple[str, str] = ("A", "B"),
     data: str = "given feeds",
     tolerances: Mapping[str, Tolerance] | None = None,
     top_k: int = 5,
+    varying: Collection[str] = (),
 ) -> CompareReport:
     """Run two models on the same inputs and say how far their outputs are apart.
 
     Outputs are matched by name; when no name fits and both have equally many, by position. Inputs likewise.
 
     Args:
-        a: the reference.
+        a: what is right; a Reference where more is known of it.
         b: what is judged.
         feeds: inputs in A's names, one mapping for each run.
         tolerance: for floats; everything else must be equal.
-        evidence: what is known of A.
         names: how to call the two in the report.
         data: where the feeds came from, for the report.
         tolerances: for single outputs, by their name in A.
         top_k: how many largest elements of each row are held against each other.
+        varying: outputs that depend on what is drawn at random: only their types and shapes are compared.
 
     Raises:
         UsageError: `tolerances` names no output.
         InputError: a run fails, there are no feeds, or the two models do not have the same inputs.
     """
     inputs = match_names([s.name for s in a.inputs], [s.name for s in b.inputs], "inputs")
-    check = EquivalenceCheck(tolerance, evidence, own=tolerances, names=names, top_k=top_k)
+    reference = a if isinstance(a, Reference) else Reference(a)
+    check = EquivalenceCheck(tolerance, reference, own=tolerances, names=names, top_k=top_k, varying=varying)
     for feed in feeds:
         expected = a.run(feed)
         check.add(feed, expected, b.run({inputs[name]: array for name, array in feed.items() if name in inputs}))

@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from onnxtool.equality.reference import Answers, Reference
 from onnxtool.equality.rule.difference import Difference
-from onnxtool.equality.rule.rounding import RoundingNoise
-from onnxtool.equality.rule.ties import TiedScores
 from onnxtool.equality.rule.tolerance import Tolerance, rule_text
 from onnxtool.errors import InputError, UsageError
 from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-Feeds = Mapping[str, np.ndarray]
-_HALF = ("float16", "bfloat16")
 # A quantized output that varies by fewer of its rounding steps proves little.
 _TELLING = 10
 NOT_COMPARED = "not compared: random, varies from run to run"
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of the reference, beside its outputs.
-
-    Attributes:
-        noise: the reference with other roundings.
-        ties: the reference's scores where its outputs are indices of the largest.
-        precision: the half-precision type that it computes in ("float16", "bfloat16").
-        quantized: its outputs that are rounded to steps -> how far those may be off, in their own units.
-        declared: its outputs -> the element types that they are to have, of a framework model, which may compute in
-            wider ones; None where the types that it gives count.
-        kernel_errors: its outputs -> how far the runtime's own kernel may be off in them, in their units.
-    """
-
-    noise: RoundingNoise | None = None
-    ties: TiedScores | None = None
-    precision: str | None = None
-    quantized: Mapping[str, float] | None = None
-    declared: Mapping[str, str] | None = None
-    kernel_errors: Mapping[str, float] = field(default_factory=dict)
-
-    def off(self, name: str) -> float:
-        """How far an output may be off in its own units, whatever the model computes."""
-        return (self.quantized or {}).get(name, self.kernel_errors.get(name, 0.0))
 
 
 class EquivalenceCheck:
@@ -58,22 +27,25 @@ class EquivalenceCheck:
 
     Args:
         tolerance: for floats.
-        evidence: what is known of the reference.
+        reference: what the other is judged by; it is run here only where outputs differ.
         own: tolerances of single outputs, by their name in the reference.
         names: how to call the two in the report.
         top_k: how many largest elements of each row are held against each other.
+        varying: outputs that depend on what is drawn at random: only their types and shapes are compared.
     """
 
     def __init__(
         self,
         tolerance: Tolerance,
-        evidence: Evidence = Evidence(),
+        reference: Reference | None = None,
         *,
         own: Mapping[str, Tolerance] | None = None,
         names: tuple[str, str] = ("A", "B"),
         top_k: int = 5,
+        varying: Collection[str] = (),
     ) -> None:
-        self._tolerance, self._evidence, self._names, self._top_k = tolerance, evidence, names, top_k
+        self._tolerance, self._names, self._top_k, self._varying = tolerance, names, top_k, varying
+        self._reference = reference or Reference(Answers())
         self._own = {name: replace(given, alone=True) for name, given in (own or {}).items()}
         self._differences: dict[str, Difference] = {}
         self._renamed: dict[str, str] = {}
@@ -102,41 +74,47 @@ class EquivalenceCheck:
             other = self._renamed[name]
             if other not in right:
                 raise InputError(f"output {name!r} is there in {self._names[0]} only.")
-            self._add_output(feeds, name, np.asarray(array), np.asarray(right[other]))
+            a, b = np.asarray(array), np.asarray(right[other])
+            if self._varies(name) and a.shape == b.shape:
+                a, b = np.zeros_like(a), np.zeros_like(b)
+            self._add_output(feeds, name, a, b)
+
+    def _varies(self, name: str) -> bool:
+        return name in self._varying or self._renamed[name] in self._varying
 
     def _add_output(self, feeds: Feeds, name: str, a: np.ndarray, b: np.ndarray) -> None:
-        evidence = self._evidence
+        reference = self._reference
         entry = self._differences.get(name)
         if entry is None:
-            declared = None if evidence.declared is None else evidence.declared.get(name, "")
+            declared = None if reference.declared is None else reference.declared.get(name, "")
             entry = Difference(
                 name,
                 self._tolerance_of(name),
                 top_k=self._top_k,
-                precision=evidence.precision,
+                precision=reference.precision,
                 declared=declared,
             )
             self._differences[name] = entry
         if a.size:
             self._filled.add(name)
-            if evidence.off(name):
+            if reference.allowed_error(name):
                 low, high = self._spread.get(name, (np.inf, -np.inf))
                 self._spread[name] = min(low, float(a.min())), max(high, float(a.max()))
-        noise = None if name in self._own else evidence.noise
-        again = None if noise is None else partial(_again, noise, feeds, name)
+        given = name in self._own  # then nothing is excused
+        again = None if given or reference.noise is None else partial(reference.rerounded_where_steady, feeds, name)
         before = entry.mismatched
         entry.add(a, b, again)
-        ties = None if name in self._own else evidence.ties
+        ties = None if given else reference.ties
         if entry.mismatched > before and ties is not None and a.dtype.kind in "iu" and a.shape == b.shape:
             entry.excuse_ties(ties.excused(feeds, name, a, b))
 
     def _tolerance_of(self, name: str) -> Tolerance:
         if name in self._own:
             return self._own[name]
-        off = (self._evidence.quantized or {}).get(name)
+        off = self._reference.quantized.get(name)
         if off is None or self._tolerance.bits:
-            error = self._evidence.kernel_errors.get(name, 0.0)  # nothing is allowed where bits count
-            return replace(self._tolerance, least=max(self._tolerance.least, error))
+            error = self._reference.kernel_errors.get(name, 0.0)  # nothing is allowed where bits count
+            return replace(self._tolerance, floor=max(self._tolerance.floor, error))
         # A float output is a step times an integer, rounded.
         atol = self._tolerance.atol
         return Tolerance(self._tolerance.rtol, max(atol, 1.0001 * off), int(max(atol, off)), absolute=True)
@@ -156,10 +134,13 @@ class EquivalenceCheck:
         unknown = [name for name in self._own if name not in self._differences]
         if unknown:
             raise UsageError(f"there is no output {unknown[0]!r}; the model gives {', '.join(self._differences)}.")
-        applied = self._tolerance.widened(self._evidence.precision)
+        applied = self._tolerance.widened(self._reference.precision)
         outputs = []
         for name, entry in self._differences.items():
             item = entry.result(self._renamed[name] if self._renamed[name] != name else None)
+            if self._varies(name) and item.ok:
+                item = replace(item, compared=False, note=NOT_COMPARED)
+            item = replace(item, untested=self._untested(name))
             own = self._tolerance_of(name)
             same = not own.alone and (own.rtol, own.atol) == (self._tolerance.rtol, self._tolerance.atol)
             outputs.append(item if same else replace(item, rtol=own.rtol, atol=own.atol, given=own.alone))
@@ -173,37 +154,46 @@ class EquivalenceCheck:
             atol=applied.atol,
             warnings=tuple(self._warnings()),
             top_k=self._top_k,
-            rule=rule_text(self._tolerance, self._evidence.precision, self._kernel_error()),
+            rule=rule_text(self._tolerance, self._reference.precision, self._kernel_error()),
         )
+
+    def _untested(self, name: str) -> str:
+        """Why no run told anything of an output."""
+        entry = self._differences[name]
+        if self._varies(name):
+            return "random"
+        if name not in self._filled:
+            return "empty"
+        if not is_float(entry.dtype):
+            return ""
+        if not entry.finite:
+            return "not finite"
+        return "zero" if entry.is_zero else ""
 
     def _kernel_error(self) -> float:
         """The largest error of the runtime's own kernels that was allowed for."""
         if self._tolerance.bits:
             return 0.0
-        own = [self._tolerance_of(n).least for n in self._differences if self._evidence.kernel_errors.get(n)]
+        own = [self._tolerance_of(n).floor for n in self._differences if self._reference.kernel_errors.get(n)]
         return max(own, default=0.0)
 
     def _warnings(self) -> list[str]:
         """What the comparison did not prove."""
-        found = list(empty_outputs(n for n in self._differences if n not in self._filled))
-        numbers = [d for d in self._differences.values() if d.total and not d.note and is_float(d.dtype)]
-        never = [d.name for d in numbers if not d.finite]
+        entries = [d for d in self._differences.values() if not d.note]
+        found = list(empty_outputs(d.name for d in self._differences.values() if self._untested(d.name) == "empty"))
+        never = [d.name for d in entries if self._untested(d.name) == "not finite"]
         if never:
             found.append(
                 f"{_listed(never)} had no finite number in any run, so its values were not compared; give --data."
             )
-        zero = [d.name for d in numbers if d.finite and d.is_zero]
+        zero = [d.name for d in entries if self._untested(d.name) == "zero"]
         if zero:
             found.append(f"{_listed(zero)} was zero in every run, which proves little; give --data.")
         for name, (low, high) in self._spread.items():
-            off = self._evidence.off(name)
+            off = self._reference.allowed_error(name)
             if high - low < _TELLING * off:
                 found.append(f"output {name} varies by {high - low:.3g} only: within {off:.3g} that proves little")
         return found
-
-
-def _again(noise: RoundingNoise, feeds: Feeds, name: str) -> Any:
-    return noise.outputs(feeds).get(name)
 
 
 def is_float(dtype: str) -> bool:
@@ -234,21 +224,3 @@ def match_names(a: Sequence[str], b: Sequence[str], what: str) -> dict[str, str]
         rest = iter([n for n in b if n not in shared])
         return {name: name if name in shared else next(rest) for name in a}
     raise InputError(f"the two models have other {what}: {', '.join(a)} against {', '.join(b)}.")
-
-
-def precision_of(model: ir.Model) -> str | None:
-    """The half-precision type that a model computes in; None for float32 and wider.
-
-    It shows in the types of its inputs, outputs and weights, and in casts.
-    """
-    found: set[str] = set()
-    for value in (*model.graph.inputs, *model.graph.outputs):
-        found.add(value.dtype.name if value.dtype is not None else "")
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            found.add(value.const_value.dtype.name if value.const_value is not None else "")
-        for node in graph:
-            to = node.attributes.get("to") if node.op_type == "Cast" else None
-            found.add({10: "FLOAT16", 16: "BFLOAT16"}.get(to.as_int() if to is not None else 0, ""))
-    wide = [name for name in reversed(_HALF) if name.upper() in found]
-    return wide[0] if wide else None

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from onnxtool import __version__
-from onnxtool.equality.compare import make_feeds
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.equality.usual_inputs import make_feeds
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.compare import make_feeds
 from onnxtool.equality.compare_runners import compare_runners
-from onnxtool.equality.rule.evidence import evidence_of_file
+from onnxtool.equality.reference import reference_of_file
 from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.equality.usual_inputs import make_feeds
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.report.provider_proof import PrecisionLevels, ProviderProof
+from onnxtool.runtime.feeds import Feeds, Outputs
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.providers.kernel_precision import kernel_precision
 from onnxtool.runtime.providers.known import FULL_PRECISION, Switch
@@ -28,8 +29,6 @@ from onnxtool.runtime.providers.spec import ProviderSpec, parse_providers, short
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
 
-Feeds = Mapping[str, np.ndarray]
-Outputs = Mapping[str, np.ndarray]
 # Larger models are held against the steps of the number formats themselves: their weights are not rounded on trial.
 _LARGEST = 1 << 30
 # A real computation also rounds what lies between the weights; measured on the zoo, that is up to five times as much
@@ -80,19 +79,19 @@ def prove_on_provider(
     try:
         runner = OnnxRunner.open(file or path, options)
         actual = [flatten(runner.run(f)) for f in given]
-        compared = compare_runners(exact, runner, given, tolerance, evidence_of_file(path, plain))
+        compared = compare_runners(reference_of_file(path, exact, plain), runner, given, tolerance)
     except OnnxToolError as failed:
         return ProviderProof(name, False, None, "", failure=str(failed))
     error = relative_error(expected, actual)
     if requested_providers(options) == (CPU,):
-        return ProviderProof(name, compared.ok, error, "float32" if compared.ok else "other")
+        return ProviderProof(name, not compared.differs, error, "other" if compared.differs else "float32")
     levels = levels or precision_levels(path, given, expected, plain)
     told = kernel_precision(file or path, given[0], options) if short_name(asked[0].name) == "openvino" else ""
     precision = told if told in ("bfloat16", "float16") else recognise(error, levels, options)
     if told == "float32" and precision not in ("float32", "other"):
-        precision = "float32" if compared.ok else "other"
+        precision = "other" if compared.differs else "float32"
     # Where the outputs prove little (probabilities that all are next to zero), a smaller format is not taken for equal.
-    ok = compared.ok and (precision in ("float32", "other") or not compared.warnings)
+    ok = not compared.differs and (precision in ("float32", "other") or not compared.warnings)
     proof = ProviderProof(name, ok, error, precision, levels)
     return _with_option(proof, path, asked, given, expected, options)
 

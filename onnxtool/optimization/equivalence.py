@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.equivalence_check import NOT_COMPARED, EquivalenceCheck, Evidence
-from onnxtool.equality.fixed_draws import FixedDraws, with_fixed_draws
-from onnxtool.equality.rule.difference import repeats
-from onnxtool.equality.rule.evidence import evidence_of_model
+from onnxtool.equality.fixed_draws import with_fixed_draws
+from onnxtool.equality.proof import Proof, Search
+from onnxtool.equality.reference import Answers, Reference, reference_of_model
 from onnxtool.equality.rule.rounding import RoundingNoise
+from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import BITS, Tolerance
-from onnxtool.equality.search.counterexample import Findings, hold
-from onnxtool.equality.trials.observe import Observed
+from onnxtool.equality.trials.graph_trials import facts_of
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
@@ -27,15 +25,18 @@ from onnxtool.model.domains import input_domains
 from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.randomness import random_operators
-from onnxtool.optimization.further_inputs import FurtherInputs, further_inputs
+from onnxtool.model.spec import distinct_dims
+from onnxtool.optimization.further_inputs import empty_batch, names_apart
 from onnxtool.optimization.normalize import rename_nodes
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.data.read_feeds import read_feeds
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes, given_probes
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
 
+_RELAXED = "bits differ though no pass is to blame, so floats were compared within tolerance."
 PathLike = str | os.PathLike[str]
 
 
@@ -53,7 +54,7 @@ class OptimizationProof:
 
     Attributes:
         probes: inputs, with the source's outputs.
-        further: inputs beyond these.
+        untrue_names: the source takes inputs in which dims of one name differ, so that such names say nothing.
         report: the last comparison without the runtime's own optimizations.
         warnings: what the user should know.
     """
@@ -69,17 +70,14 @@ class OptimizationProof:
         *,
         exact: bool = False,
     ) -> None:
-        self._tolerance, self._source, self._bits = tolerance, source, exact
+        self._tolerance, self._source = tolerance, source
         # The runtime's packed copies of large weights take as long to make as all else here, and as much memory.
         self._usual = replace(options, prepack=options.prepack and io.weight_bytes(model) < WORTHWHILE)
         self._plain = replace(self._usual, provider="cpu", optimization="off")
         self._random = random_operators(model)
-        # Of what draws in a way that cannot be fixed, outputs that vary are not compared.
-        self._fixable = bool(self._random) and with_fixed_draws(model, model) is not None
-        self._varying: Collection[str] = ()
-        self._specs, self._seed = input_specs(model), seed
-        noise = RoundingNoise(lambda: self._open_source(self._usual))
-        self._evidence = replace(evidence_of_model(model, lambda: io.load(source), self._plain), noise=noise)
+        fixed = with_fixed_draws(model, model) if self._random else None
+        self._drawn = fixed.a if fixed is not None else None  # the source with draws that are the same each time
+        self._specs, self._seed = input_specs(self._drawn or model), seed
         self.warnings: list[str] = []
         self.report: CompareReport | None = None
         self.origin = f"random, seed {seed}" if data is None else "given data"
@@ -88,15 +86,48 @@ class OptimizationProof:
             self.probes: Sequence[Probe] = [_own(p) for p in self._probe(runner, model, data, seed)]
         except OnnxToolError as error:
             raise type(error)(f"{source}: {error}") from error
+        reference = reference_of_model(self._drawn or model, runner, self._model, self._plain)
+        self._proof = Proof(
+            replace(reference, noise=RoundingNoise(lambda: self._open_source(self._usual))),
+            self.probes,
+            Rule(BITS if exact else tolerance, names=("source", "optimized"), otherwise=tolerance),
+            origin="probes",
+            specs=distinct_dims(self._specs),
+        )
         if self._random:
-            self._varying = () if self._fixable else _varying(runner, self.probes)
-            self.warnings.append(self._told_of_draws())
+            self._proof.varying = _varying(runner, self.probes) if self._drawn is None else ()
+            self.warnings.append(self._describe_draws())
         # What the source's own outputs cannot prove, whatever the candidate gives.
-        self.warnings += judge_outputs(self.probes, [p.outputs for p in self.probes], tolerance).warnings
+        self.warnings += self._proof.judge_usual(Answers(runner, self.probes)).warnings
         self._source_is_changed: bool | None = None
-        self.further = FurtherInputs()
-        if not self._random and self._usual.prepack:
-            self.further = further_inputs(runner, model, self._specs, self.probes, seed, sizes=data is None)
+        self.untrue_names = False
+        # Of what draws in a way that cannot be fixed, further inputs show nothing.
+        if (self._drawn is not None or not self._random) and self._usual.prepack:
+            self._observe(runner, model, sizes=data is None)
+        # Kept open, a session keeps all of its working memory.
+        self._proof.reference = replace(self._proof.reference, runner=_Reopened(runner, self._reopen))
+
+    @property
+    def further(self) -> Sequence[Trial]:
+        """Inputs beyond the usual ones, with the source's outputs."""
+        return self._proof.observed.trials if self._proof.observed is not None else ()
+
+    def _observe(self, runner: OnnxRunner, model: ir.Model, *, sizes: bool) -> None:
+        """Run the source on inputs beyond the usual ones, as far as it takes them."""
+        proof, specs, seed = self._proof, self._specs, self._seed
+        own = []
+        if sizes:
+            domains = input_domains(model)
+            apart = list(names_apart(runner, specs, self.probes[0], domains, seed))
+            self.untrue_names = bool(apart)
+            own = [*apart, *empty_batch(runner, specs, self.probes[0], domains, seed)]
+        proof.facts = facts_of([model], {})
+        proof.search = Search("quick", seed, sizes=sizes, branches=0, difference=0, masked=False)
+        seen = proof.observe()
+        # A sequence that is empty has nothing to compare.
+        seen.trials = [t for t in (*own, *seen.trials) if flatten(t.outputs)]
+        if not seen.trials:
+            proof.search = None
 
     def _probe(
         self, runner: OnnxRunner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
@@ -109,94 +140,62 @@ class OptimizationProof:
 
     def __call__(self, candidate: ir.Model) -> str | None:
         """What is wrong with a candidate, in a few words; None where it is equal to the source."""
-        if self._fixable:
+        if self._drawn is not None:
             fixed = with_fixed_draws(io.load(self._source), candidate)
-            return "its random operators are not the source's" if fixed is None else self._with_fixed_draws(fixed)
+            if fixed is None:
+                return "its random operators are not the source's"
+            candidate = fixed.b
+        relaxed = self._proof.relaxed
         try:
-            runner = OnnxRunner.open(candidate, self._plain)
-            report = self._compare(runner)
-            fault = first_fault(report) if not agrees(report) else self._on_trials(runner)
+            self.report = self._proof.judge(self._candidate(candidate, self._plain))
         except OnnxToolError as error:
             return str(error)
-        tried = Findings(Observed(trials=list(self.further.trials)))
-        self.report = replace(report, coverage=tried.coverage("quick", self._seed)) if self.further.trials else report
-        if fault is not None:
-            return fault
+        finally:
+            if self._proof.relaxed and not relaxed:
+                self.warnings.append(_RELAXED)
+        if self.report.differs:
+            failure = self._proof.findings.failure if self.report.counterexample is not None else None
+            return f"{f'with {failure.label}, ' if failure is not None else ''}{first_fault(self.report)}"
         try:
-            usual = self._judge(OnnxRunner.open(candidate, self._usual))
+            usual = self._judge_within(self._candidate(candidate, self._usual))
         except OnnxToolError as error:
             return None if self._source_changes_too() else f"with the runtime's own optimizations: {error}"
-        if agrees(usual) or self._source_changes_too():
+        if not usual.differs or self._source_changes_too():
             return None
         return f"with the runtime's own optimizations, {first_fault(usual)}"
 
-    def _told_of_draws(self) -> str:
+    def _describe_draws(self) -> str:
         listed = f"the model draws random numbers ({', '.join(self._random)})"
-        if self._fixable:
+        if self._drawn is not None:
             return f"{listed}: it was compared with the same fixed draws in source and result."
-        if not self._varying:
+        if not self._proof.varying:
             return f"{listed}, on which no output depends."
-        names = ", ".join(repr(n) for n in sorted(self._varying))
+        names = ", ".join(repr(n) for n in sorted(self._proof.varying))
         return f"{listed} in a loop: of {names} only types and shapes were compared, not the values."
-
-    def _with_fixed_draws(self, fixed: FixedDraws) -> str | None:
-        """What is wrong with a candidate that draws the same numbers as the source."""
-        try:
-            for options in (self._plain, self._usual):
-                source, runner = (OnnxRunner.open(m, options) for m in (fixed.a, fixed.b))
-                taken = {s.name for s in source.inputs}
-                feeds = [{k: v for k, v in p.feeds.items() if k in taken} for p in self.probes]
-                probes = [_own(Probe(given, source.run(given))) for given in feeds]
-                exact = self._bits and options is self._plain
-                report = judge(runner, probes, BITS if exact else self._tolerance)
-                if options is self._plain:
-                    self.report = report
-                if not report.ok:
-                    return first_fault(report)
-        except OnnxToolError as error:
-            return str(error)
-        return None
-
-    def _on_trials(self, runner: OnnxRunner) -> str | None:
-        """The first difference on inputs beyond the usual ones, without the runtime's own optimizations."""
-        source = self._open_source(self._plain) if self.further.trials else None
-        for trial in self.further.trials:
-            findings = Findings(Observed())
-            hold([trial], partial(self._judge_trial, runner), None if self._bits else source, runner, findings)
-            if findings.failure is None:
-                continue
-            if self._bits and source is not None and not self._judge_trial(source, trial).ok:
-                self.relax()
-                return self._on_trials(runner)
-            told = first_fault(findings.report) if findings.report is not None else findings.error
-            return f"with {trial.label}, {told}"
-        return None
-
-    def _judge_trial(self, runner: OnnxRunner, trial: Trial, kept: np.ndarray | None = None) -> CompareReport:
-        del kept  # padded positions are held to the same: no pass may change them
-        tolerance = BITS if self._bits else self._tolerance
-        return judge(runner, [Probe(trial.feeds, dict(trial.outputs))], tolerance, self._evidence)
-
-    def _compare(self, runner: OnnxRunner) -> CompareReport:
-        """On the usual inputs, without the runtime's own optimizations."""
-        report = self._judge(runner, exact=self._bits)
-        if self._bits and not agrees(report) and not self._source_repeats():
-            self.relax()
-            report = self._judge(runner)
-        return report
 
     def relax(self) -> bool:
         """No longer ask for equal bits; False when that was not asked for anyway."""
-        asked, self._bits = self._bits, False
+        asked = self._proof.relax()
         if asked:
-            self.warnings.append("bits differ though no pass is to blame, so floats were compared within tolerance.")
+            self.warnings.append(_RELAXED)
         return asked
 
-    def _source_repeats(self) -> bool:
-        """Whether the source itself gives the same bits each time (kernels on many threads may add in any order)."""
-        return agrees(self._judge(self._open_source(self._plain), exact=True))
+    def _candidate(self, model: ir.Model, options: SessionOptions) -> Runner:
+        return _SourcesNames(OnnxRunner.open(model, options), self._proof.reference)
+
+    def _judge_within(self, runner: Runner) -> CompareReport:
+        """On the usual inputs, within the tolerance."""
+        return replace(self._proof, rule=self._proof.rule.relaxed()).judge_usual(runner)
+
+    def _reopen(self) -> OnnxRunner:
+        return self._open_source(self._plain)
+
+    def _model(self) -> ir.Model:
+        return self._drawn.clone() if self._drawn is not None else io.load(self._source)
 
     def _open_source(self, options: SessionOptions) -> OnnxRunner:
+        if self._drawn is not None:
+            return OnnxRunner.open(self._drawn, options)
         if self._source.stat().st_size >= WORTHWHILE:
             return OnnxRunner.open(io.load(self._source, in_place=True), options)
         try:
@@ -208,15 +207,11 @@ class OptimizationProof:
                 raise
             return OnnxRunner.open(model, options)
 
-    def _judge(self, runner: OnnxRunner, *, exact: bool = False) -> CompareReport:
-        tolerance = BITS if exact else self._tolerance
-        return judge(runner, self.probes, tolerance, self._evidence, varying=self._varying)
-
     def _source_changes_too(self) -> bool:
         """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
         if self._source_is_changed is None:
             try:
-                self._source_is_changed = not agrees(self._judge(self._open_source(self._usual)))
+                self._source_is_changed = self._judge_within(self._open_source(self._usual)).differs
             except OnnxToolError:
                 self._source_is_changed = True
             if self._source_is_changed:
@@ -232,71 +227,42 @@ def _own(probe: Probe) -> Probe:
     return replace(probe, outputs=outputs)
 
 
+class _Reopened:
+    """The source, opened again where it has to run once more."""
+
+    def __init__(self, runner: Runner, reopen: Callable[[], Runner]) -> None:
+        self.inputs, self.outputs, self._reopen = runner.inputs, runner.outputs, reopen
+        self._runner: Runner | None = None
+
+    def run(self, feeds: Feeds) -> dict[str, Any]:
+        """One forward pass."""
+        self._runner = self._runner or self._reopen()
+        return self._runner.run(feeds)
+
+
+class _SourcesNames:
+    """A candidate that takes all inputs of the source, whether it uses them or not, and has to have its outputs."""
+
+    def __init__(self, runner: Runner, source: Runner) -> None:
+        self.inputs, self.outputs, self._runner = source.inputs, source.outputs, runner
+        self._taken, self._names = {s.name for s in runner.inputs}, [s.name for s in source.outputs]
+
+    def run(self, feeds: Feeds) -> dict[str, Any]:
+        """One forward pass.
+
+        Raises:
+            InputError: it fails, or has other outputs.
+        """
+        outputs = self._runner.run({name: array for name, array in feeds.items() if name in self._taken})
+        if list(outputs) != self._names:
+            raise InputError(f"the outputs are {', '.join(outputs)} instead of {', '.join(self._names)}.")
+        return outputs
+
+
 def _varying(runner: OnnxRunner, probes: Sequence[Probe]) -> frozenset[str]:
     """The outputs that a model gives other values for when it runs again."""
-    found = set()
-    for probe in probes:
-        again = flatten(runner.run(probe.feeds))
-        for name, array in flatten(probe.outputs).items():
-            if name not in again or not repeats(array, again[name]):
-                found.add(name)
-    return frozenset(found)
-
-
-def agrees(report: CompareReport) -> bool:
-    """Whether nothing that was compared differs; nothing may have been compared (docs/optimize.md)."""
-    return all(o.ok for o in report.outputs)
-
-
-def judge(
-    runner: OnnxRunner,
-    probes: Sequence[Probe],
-    tolerance: Tolerance,
-    evidence: Evidence = Evidence(),  # noqa: B008  (frozen)
-    *,
-    varying: Collection[str] = (),
-) -> CompareReport:
-    """Hold a model against the source's outputs.
-
-    Args:
-        runner: what is judged.
-        probes: inputs, with the source's outputs.
-        tolerance: for floats.
-        evidence: what is known of the source.
-        varying: outputs that depend on random numbers; of these, only types and shapes are compared.
-
-    Raises:
-        InputError: the model does not run where the source did, or has other outputs.
-    """
-    taken = {s.name for s in runner.inputs}
-    given = (runner.run({k: v for k, v in probe.feeds.items() if k in taken}) for probe in probes)
-    return judge_outputs(probes, given, tolerance, evidence, varying=varying)
-
-
-def judge_outputs(
-    probes: Sequence[Probe],
-    given: Iterable[Mapping[str, Any]],
-    tolerance: Tolerance,
-    evidence: Evidence = Evidence(),  # noqa: B008  (frozen)
-    *,
-    varying: Collection[str] = (),
-) -> CompareReport:
-    """As `judge`, of outputs, one mapping for each probe."""
-    check = EquivalenceCheck(tolerance, evidence, names=("source", "optimized"))
-    for probe, outputs in zip(probes, given, strict=True):
-        expected, actual = flatten(probe.outputs), flatten(outputs)
-        if list(expected) != list(actual):
-            raise InputError(f"the outputs are {', '.join(actual)} instead of {', '.join(expected)}.")
-        if varying:
-            same = [n for n in expected if n in varying and np.shape(expected[n]) == np.shape(actual[n])]
-            expected |= {n: np.zeros_like(expected[n]) for n in same}
-            actual |= {n: np.zeros_like(actual[n]) for n in same}
-        check.add(probe.feeds, expected, actual)
-    report = check.report("probes")
-    judged = tuple(
-        replace(o, compared=False, note=NOT_COMPARED) if o.name in varying and o.ok else o for o in report.outputs
-    )
-    return replace(report, outputs=judged)
+    found = [Reference(runner).repeats(probe.feeds) for probe in probes]
+    return frozenset(name for repeats in found for name, same in repeats.items() if not same)
 
 
 def first_fault(report: CompareReport) -> str:

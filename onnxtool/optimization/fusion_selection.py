@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxtool import progress
@@ -16,6 +15,7 @@ from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.optimization.registry import select
 from onnxtool.report.optimize import FamilyTrial
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.timing import Ratio, clock_for, measure, ratio
@@ -48,7 +48,7 @@ def fusion_passes(names: Sequence[str]) -> list[str]:
 def select_fusions(
     fresh: Callable[[], ir.Model],
     names: Sequence[str],
-    feeds: Sequence[dict[str, np.ndarray]],
+    feeds: Sequence[Feeds],
     options: SessionOptions,
     max_folded_bytes: int | None,
 ) -> FusionChoice:
@@ -109,7 +109,7 @@ def _open(model: ir.Model, options: SessionOptions) -> OnnxRunner | None:
         return None
 
 
-def _takes(runner: OnnxRunner, feeds: dict[str, np.ndarray]) -> bool:
+def _takes(runner: OnnxRunner, feeds: Feeds) -> bool:
     try:
         runner.run(feeds)
     except OnnxToolError:
@@ -117,9 +117,7 @@ def _takes(runner: OnnxRunner, feeds: dict[str, np.ndarray]) -> bool:
     return True
 
 
-def _worst(
-    candidate: OnnxRunner, best: OnnxRunner, feeds: Sequence[dict[str, np.ndarray]], options: SessionOptions
-) -> Ratio | None:
+def _worst(candidate: OnnxRunner, best: OnnxRunner, feeds: Sequence[Feeds], options: SessionOptions) -> Ratio | None:
     """The largest latency ratio over the sizes; None when it cannot be run (the comparison will say why)."""
     ratios = []
     for one in feeds:

@@ -107,7 +107,7 @@ def optimize(
     if asked.verify:
         tolerance = Tolerance(asked.rtol, asked.atol)
         judgement = OptimizationProof(file.path, model, asked.data, tolerance, asked.seed, options, exact=exact)
-    untrue_names = judgement is not None and judgement.further.untrue_names
+    untrue_names = judgement is not None and judgement.untrue_names
     if untrue_names:
         distrust_names(model.graph.inputs)
     choice = _chosen_fusions(fresh, names, asked, judgement, options, inputs, domains)

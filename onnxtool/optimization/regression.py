@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxtool.optimization.pass_bisection import Attempt
 from onnxtool.report.measurement.latency import LatencyRatio
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.latency import confirmed_ratio
 
@@ -18,7 +18,7 @@ def without_regression(
     source: os.PathLike[str] | ir.Model,
     attempt: Attempt,
     measured: LatencyRatio,
-    feeds: dict[str, np.ndarray],
+    feeds: Feeds,
     options: SessionOptions,
     simpler: Callable[[], Attempt | None],
 ) -> tuple[Attempt, LatencyRatio, str]:

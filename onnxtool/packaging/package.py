@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from onnxtool import progress
-from onnxtool.equality.compare import make_feeds
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.golden import record
-from onnxtool.equality.rule.evidence import evidence_of_file
+from onnxtool.equality.reference import reference_of_file
 from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.equality.usual_inputs import make_feeds
 from onnxtool.errors import InputError, ResourceError, UsageError, VerdictError
 from onnxtool.generation.bundle import is_bundle
 from onnxtool.generation.folder import staged_folder
@@ -174,7 +174,9 @@ def _write(
         (staged / "sbom.cdx.json").write_text(document + "\n", encoding="utf-8")
         proof = _prove(kind, staged, subject, tolerance, options)
         if not proof.equal:
-            worst = next(d for d in proof.outputs if not d.ok)
+            worst = next((d for d in proof.outputs if not d.ok), None)
+            if worst is None:
+                raise VerdictError(f"--for {kind.name}: no output could be compared; nothing was written. Give --data.")
             raise VerdictError(
                 f"--for {kind.name}: gives other answers than {subject.path}: {worst.name!r} "
                 f"{worst.note or f'is off by up to {worst.max_abs:.3g}'}; nothing was written."
@@ -196,16 +198,14 @@ def _write(
 def _prove(
     kind: PackageKind, staged: Path, subject: Subject, tolerance: Tolerance, options: SessionOptions
 ) -> PackageProof:
-    reference = OnnxRunner.open(subject.path, options)
     try:
         runner, started = kind.start(staged, subject)
         with closing(runner):
             report = compare_runners(
-                reference,
+                reference_of_file(subject.path, OnnxRunner.open(subject.path, options), options),
                 runner,
                 subject.feeds,
                 tolerance,
-                evidence_of_file(subject.path, options),
                 names=(str(subject.path), kind.name),
             )
     except (InputError, ResourceError) as error:

@@ -20,7 +20,7 @@ from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.quantization.algorithms.qdq_placement import counts
 from onnxtool.quantization.apply_recipe import apply, select
 from onnxtool.quantization.diagnostics import remarks, remarks_on_metric
-from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Outputs, outputs_fit
+from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, outputs_fit
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
@@ -29,6 +29,7 @@ from onnxtool.quantization.search.stages import Outcome
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.casting_runner import CastingRunner
+from onnxtool.runtime.feeds import Outputs
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.ort_kernels import opened_and_counted

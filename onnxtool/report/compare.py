@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from onnxtool.report.base import Report
 from onnxtool.report.layers import Layers
@@ -41,6 +41,7 @@ class TensorDifference:
         given: `rtol` and `atol` are the user's own for this tensor: nothing widens them, and nothing is excused.
         excused: how many of the mismatched elements are no further off than rounding alone moves the reference.
         compared: False where the values could not be compared; `note` says why, and `ok` says nothing then.
+        untested: why no run told anything of it: "random", "empty", "not finite" or "zero" in every run; "" otherwise.
     """
 
     name: str
@@ -71,6 +72,7 @@ class TensorDifference:
     excused: int = 0
     given: bool = False
     compared: bool = True
+    untested: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,31 @@ class CompareReport(Report, kind="compare"):
         return self.equal and not (self.strict and self.coverage is not None and bool(self.coverage.unreached))
 
     @property
+    def differs(self) -> bool:
+        """True when an output is outside the tolerance; False, too, where nothing could be compared."""
+        return not all(o.ok for o in self.outputs)
+
+    @property
     def equal(self) -> bool:
-        """True when every output that was compared is within tolerance on every input, and some output was."""
-        return bool(self.compared) and all(o.ok for o in self.outputs)
+        """True when every output that was compared is within tolerance on every input, and some number was."""
+        return not self.differs and not self.nothing_compared
+
+    @property
+    def nothing_compared(self) -> bool:
+        """True when no number was: every output is random, empty, or never finite."""
+        return all(o.untested not in ("", "zero") for o in self.outputs)
+
+    @property
+    def not_tested(self) -> tuple[TensorDifference, ...]:
+        """The outputs that no run told anything of."""
+        return tuple(o for o in self.outputs if o.untested)
+
+    @property
+    def verdict(self) -> Literal["tested", "different", "not tested"]:
+        """In a word: no counterexample was found, one was, or no run told anything of some output."""
+        if self.differs:
+            return "different"
+        return "not tested" if self.not_tested or not self.outputs else "tested"
 
     @property
     def compared(self) -> tuple[TensorDifference, ...]:

@@ -5,24 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from onnxtool.report.trial_kind import TrialKind
+
 ODD_MASK = "a mask that holds "  # and a number that is neither 0 nor 1
-KINDS = {
-    "size": "other sizes",
-    "empty": "sizes of 0",
-    "values": "other values",
-    "mask": "masks",
-    "empty mask": "masks that leave nothing in",
-    "mask values": "masks of other numbers",
-    "extreme values": "values of 1e20",
-    "rows": "table rows",
-    "thresholds": "at thresholds",
-    "missing": "not finite",
-    "missing, not finite": "not finite, for which the reference gives no numbers",
-    "missing rows": "nothing but NaN in places",
-    "text": "other texts",
-    "branch": "for branches",
-    "not finite": "for which the reference gives NaN or infinity",
-}
 
 
 @dataclass(frozen=True)
@@ -128,7 +113,7 @@ class Coverage:
     @property
     def summary(self) -> str:
         """In a line: how many inputs of each kind, and what was not reached."""
-        kinds = ", ".join(f"{count} {KINDS.get(kind, kind)}" for kind, count in self.inputs.items())
+        kinds = ", ".join(f"{count} {TrialKind(kind).label}" for kind, count in self.inputs.items())
         left = "" if self.complete else "; more were left out for want of time (--effort thorough)"
         missed = f"; {len(self.unreached)} of {self.parts} branches not reached" if self.unreached else ""
         return f"{kinds or 'no further inputs'}{missed}{left}"

@@ -14,6 +14,8 @@ from onnxtool.runtime.worker.isolation import note_synthetic_inputs
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which check and run do without
     from onnxtool.model.domains import Domain
 
+Feeds = Mapping[str, np.ndarray]  # input name -> array, for one run
+Outputs = Mapping[str, Any]  # output name -> array; sequences and maps are lists and dicts
 DEFAULT_BATCH = 2
 DEFAULT_LENGTH = 16
 _MAX_RANK = 64  # of numpy

@@ -12,14 +12,13 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.spec import TensorSpec, distinct_dims
-from onnxtool.runtime.feeds import DEFAULT_BATCH, DEFAULT_LENGTH, concrete_shape, dim_values, random_feeds
+from onnxtool.runtime.feeds import DEFAULT_BATCH, DEFAULT_LENGTH, Feeds, concrete_shape, dim_values, random_feeds
 from onnxtool.runtime.worker.isolation import crashed_before
 
 if TYPE_CHECKING:  # importing it at run time loads onnx_ir, which run and check do without
     from onnxtool.model.domains import Domain
     from onnxtool.runtime.runner import Runner
 
-Feeds = dict[str, np.ndarray]
 # Usual sizes first; the odd ones show dims that were frozen or swapped, the others fit models that need multiples.
 _PAIRS = ((2, 16), (1, 9), (5, 23), (1, 32), (2, 48), (1, 48), (1, 64), (1, 224), (1, 128), (2, 8), (1, 1), (1, 256))
 # For detectors that go down to 1/32 of the image several times, and for sound in samples.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +14,11 @@ import numpy as np
 import onnxruntime as ort
 
 from onnxtool.errors import InputError
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import classify, first_line
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
-
-Feeds = Mapping[str, np.ndarray]
 
 
 @dataclass(eq=False)

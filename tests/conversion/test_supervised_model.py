@@ -17,7 +17,7 @@ from onnxtool.conversion.adapter import LayeredModel, SourceModel
 from onnxtool.conversion.pytorch.adapter import PyTorchAdapter
 from onnxtool.conversion.sklearn.adapter import SklearnAdapter
 from onnxtool.conversion.source import Source
-from onnxtool.equality.rule.evidence import evidence_of_source
+from onnxtool.equality.reference import reference_of_source
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.runner import Runner
@@ -118,5 +118,5 @@ def test_what_a_model_tells_of_itself_is_told_under_watch(monkeypatch: pytest.Mo
     monkeypatch.setattr(model, "rounding", {"x": 0.5}, raising=False)
     watched = supervised_model.supervised(model, "running the model", 77, FRAMEWORK)
     assert watched.rerounded() is again and watched.rounding == {"x": 0.5}
-    evidence = evidence_of_source(watched, None)
+    evidence = reference_of_source(watched, None)
     assert evidence.quantized == {"x": 0.5} and evidence.noise is not None and evidence.noise.open() is again

@@ -19,18 +19,17 @@ from onnxtool.equality.compare import compare
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.equivalence_check import (
     EquivalenceCheck,
-    Evidence,
     is_float,
     match_names,
-    precision_of,
 )
 from onnxtool.equality.layers.compare_layers import compare_layers
-from onnxtool.equality.rule.evidence import evidence_on
+from onnxtool.equality.proof import judge_outputs
+from onnxtool.equality.reference import Answers, Reference, precision_of, reference_on
+from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import BITS, Tolerance
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
-from onnxtool.optimization.equivalence import judge
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
@@ -48,7 +47,7 @@ def judged(a: Any, b: Any, tolerance: Tolerance = Tolerance()) -> Any:  # noqa: 
 def test_all_nan_proves_nothing_and_is_said() -> None:
     nan = np.full((3, 2), np.nan, np.float32)
     report = judged(nan, nan)
-    assert report.ok
+    assert not report.differs and not report.ok
     assert any("'y' had no finite number in any run" in w for w in report.warnings)
     assert not judged(np.ones_like(nan), np.ones_like(nan)).warnings
 
@@ -110,7 +109,7 @@ def verdicts(folder: Path, x: np.ndarray, delta: np.ndarray) -> dict[str, bool]:
     a, b = adding(folder / "a.onnx", np.zeros_like(delta)), adding(folder / "b.onnx", delta)
     feeds = {"x": x}
     runners = OnnxRunner.open(a), OnnxRunner.open(b)
-    compared = compare_runners(*runners, [feeds], Tolerance(), evidence_on(a, b, SessionOptions()))
+    compared = compare_runners(reference_on(a, b, runners[0], SessionOptions()), runners[1], [feeds], Tolerance())
     layers = compare_layers(a, b, feeds, Tolerance())
     proof = SourceProof(Given(x.dtype, x.shape), ConvertOptions(sample=feeds), Tolerance())
     source = OnnxRunner.open(a, EXACT)
@@ -118,7 +117,7 @@ def verdicts(folder: Path, x: np.ndarray, delta: np.ndarray) -> dict[str, bool]:
         "compare": compared.ok,
         "compare --layers": layers.culprit is None,
         "convert": proof.compare(io.load(b)).ok,
-        "optimize": judge(OnnxRunner.open(b, EXACT), [Probe(feeds, source.run(feeds))], Tolerance()).ok,
+        "optimize": judge_outputs(OnnxRunner.open(b, EXACT), [Probe(feeds, source.run(feeds))], Rule()).ok,
     }
 
 
@@ -277,16 +276,16 @@ class _Ties:
 )
 def test_ties_are_asked_for_where_indices_differ(a: np.ndarray, b: np.ndarray, asked: int, ok: bool) -> None:
     ties: Any = _Ties()
-    check = EquivalenceCheck(Tolerance(), Evidence(ties=ties))
+    check = EquivalenceCheck(Tolerance(), Reference(Answers(), ties=ties))
     check.add({}, {"y": a}, {"y": b})
     assert (ties.asked, check.report().ok) == (asked, ok)
 
 
 def test_what_a_kernel_may_be_off_by_is_told_and_not_allowed_where_bits_count() -> None:
-    evidence = Evidence(kernel_errors={"p": 1e-3, "q": 0.25})
+    evidence = Reference(Answers(), kernel_errors={"p": 1e-3, "q": 0.25})
     small = np.full((3, 2), 1e-6, np.float32)
 
-    def report(tolerance: Tolerance, off: float, of: Evidence = evidence) -> Any:
+    def report(tolerance: Tolerance, off: float, of: Reference = evidence) -> Any:
         check = EquivalenceCheck(tolerance, of)
         check.add({}, {"p": small, "q": ONE}, {"p": small, "q": ONE + np.float32(off)})
         return check.report()
@@ -296,11 +295,11 @@ def test_what_a_kernel_may_be_off_by_is_told_and_not_allowed_where_bits_count() 
     assert not report(Tolerance(), 0.3).ok
     assert not report(BITS, 1e-3).ok
     assert "more" not in report(BITS, 0.0).rule
-    assert "more" not in report(Tolerance(), 0.0, Evidence()).rule
+    assert "more" not in report(Tolerance(), 0.0, Reference(Answers())).rule
 
 
 def test_quantized_floats_may_be_off_by_one_step_wherever_they_are() -> None:
-    evidence = Evidence(quantized={"y": 0.5})
+    evidence = Reference(Answers(), quantized={"y": 0.5})
     a = np.float32([[100, 0.0], [50, 1.0], [-300, 2.0]])
 
     def report(b: np.ndarray, tolerance: Tolerance = Tolerance()) -> Any:  # noqa: B008
@@ -317,7 +316,7 @@ def test_quantized_floats_may_be_off_by_one_step_wherever_they_are() -> None:
 
 @pytest.mark.parametrize(("high", "said"), [(39, True), (40, False)])
 def test_an_output_that_varies_by_less_than_ten_steps_proves_little(high: int, said: bool) -> None:
-    check = EquivalenceCheck(Tolerance(), Evidence(quantized={"y": 4.0}))
+    check = EquivalenceCheck(Tolerance(), Reference(Answers(), quantized={"y": 4.0}))
     for top in (5, high):
         y = np.array([0, top], np.uint8)
         check.add({}, {"y": y}, {"y": y})

@@ -35,7 +35,7 @@ def _lines(report: Report) -> Iterator[str]:
             if output.compared and not output.ok:
                 told = output.note or f"{output.mismatched} of {output.total} elements outside tolerance"
                 yield _command("error", report.b, f"{output.name} differs", told)
-        if not report.compared:
+        if report.nothing_compared and not report.differs:
             yield _command("error", report.b, "nothing compared", "no output was compared")
     elif isinstance(report, BenchReport):
         for line in report.regressions:

@@ -57,7 +57,7 @@ def compare(report: CompareReport) -> Iterator[Part]:
 
 def _verdict(report: CompareReport) -> str:
     runs = f"({plural(len(report.runs), 'run')} on {report.data})"
-    if not report.compared:
+    if report.nothing_compared and not report.differs:
         return f"no output was compared, so nothing is known of them {runs}"
     if report.budget:
         return f"{'within' if report.ok else 'beyond'} the accuracy budget of quantize {runs}"

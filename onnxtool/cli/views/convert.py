@@ -21,6 +21,8 @@ def _verdict(report: ConvertReport) -> str:
     if report.ok:
         return f"{report.output} written, unverified"
     kept = f"; kept as {report.kept} for study" if report.kept else ""
+    if report.comparison is not None and report.comparison.nothing_compared and not report.comparison.differs:
+        return f"no output was compared, so nothing is known of them; {report.output} not written{kept}; give --sample"
     rows = "" if report.changed_rows is None else " in {} of {} rows of the sample".format(*report.changed_rows)
     return f"outputs differ from the source's{rows}; {report.output} not written{kept}"
 

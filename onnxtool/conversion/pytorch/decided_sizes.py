@@ -9,8 +9,7 @@ import numpy as np
 from onnxtool.conversion.pytorch.guards import Guard
 from onnxtool.conversion.pytorch.traced_branches import other_side_raises, place_text
 from onnxtool.model.spec import TensorSpec
-
-Feeds = Mapping[str, np.ndarray]
+from onnxtool.runtime.feeds import Feeds
 
 
 class DecidedSizes:

@@ -10,14 +10,16 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_input, free_name, split_pair, unknown
-from onnxtool.editing.operation import EditContext, Operation
-from onnxtool.editing.proofs import Feeds, Outputs, converted_outputs, same_outputs
+from onnxtool.editing.operation import Operation
+from onnxtool.editing.proofs import converted_outputs, same_outputs
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec, dtype_name, parse_dtype
 from onnxtool.report.edit import Proof
+from onnxtool.runtime.feeds import Feeds, Outputs
 
 _MOST_BYTES = 1 << 28  # of an input that becomes a constant
 

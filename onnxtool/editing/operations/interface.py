@@ -8,12 +8,14 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_input, find_output, find_tensor, split_pair, taken_names
-from onnxtool.editing.operation import EditContext, Operation
-from onnxtool.editing.proofs import Feeds, Outputs, same_outputs
+from onnxtool.editing.operation import Operation
+from onnxtool.editing.proofs import same_outputs
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.ir.editing import remove_unused
 from onnxtool.report.edit import Proof
+from onnxtool.runtime.feeds import Feeds, Outputs
 
 
 class RenameInput(Operation):

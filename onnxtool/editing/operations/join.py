@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import split_pair, taken_names, unknown
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare, probes_of
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.model import io

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import split_pair
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import same_graph
 from onnxtool.errors import UsageError
 from onnxtool.model.provenance.metadata import HISTORY_KEY

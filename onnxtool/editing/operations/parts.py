@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.element_types import complete_types
 from onnxtool.editing.free_names import find_tensor
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare, probes_of
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.model import io

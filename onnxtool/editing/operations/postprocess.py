@@ -10,15 +10,17 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_output
 from onnxtool.editing.graph_builder import Builder
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.operations import suppression
 from onnxtool.editing.operations.suppression import NmsOptions
-from onnxtool.editing.proofs import Feeds, Outputs, same_outputs
+from onnxtool.editing.proofs import same_outputs
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.ir.queries import value_spec
 from onnxtool.report.edit import Proof
+from onnxtool.runtime.feeds import Feeds, Outputs
 
 _KINDS = ("softmax", "argmax", "topk", "nms", "labels")
 _MOST_LABELS = 1 << 24  # bytes of the file

@@ -12,9 +12,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing import pictures
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_input
 from onnxtool.editing.graph_builder import Builder
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.operations.inputs import replace_input
 from onnxtool.editing.proofs import compare, probes_of
 from onnxtool.errors import UnsupportedError, UsageError, VerdictError

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_input
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare, same_outputs
 from onnxtool.editing.resizing.batches import BatchProof, BatchRun, Fault
 from onnxtool.editing.resizing.dynamic import make_dynamic

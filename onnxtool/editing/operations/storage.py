@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.context import EditContext
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import same_graph
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io

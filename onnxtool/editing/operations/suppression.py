@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_output
 from onnxtool.editing.graph_builder import Builder
-from onnxtool.editing.operation import EditContext
 from onnxtool.editing.proofs import compare, same_outputs
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.ir.queries import value_spec

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import free_name
 from onnxtool.editing.graph_builder import Builder
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError, VerdictError
 from onnxtool.model.ir.queries import value_spec

@@ -10,7 +10,8 @@ from typing import ClassVar
 import onnx
 import onnx_ir as ir
 
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.context import EditContext
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import same_graph, same_outputs
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.optimization.opset import convert_opset

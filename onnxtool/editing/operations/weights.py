@@ -11,8 +11,9 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import split_pair, unknown
-from onnxtool.editing.operation import EditContext, Operation
+from onnxtool.editing.operation import Operation
 from onnxtool.editing.operations.inputs import read_npy
 from onnxtool.editing.proofs import probes_of, same_outputs
 from onnxtool.editing.safetensors import Entry, open_file, write_file

@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.operation import EditContext
-from onnxtool.equality.rule.difference import Difference
-from onnxtool.equality.rule.rounding import FACTOR
+from onnxtool.editing.context import EditContext
+from onnxtool.equality.rule.difference import Difference, agrees
+from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.feeds import Feeds, Outputs, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 
-Feeds = dict[str, np.ndarray]
 Axes = Mapping[str, int]
 _SOME = 100
 _NODE = re.compile(r"Name:\s*'([^']*)'")
@@ -77,8 +77,7 @@ class BatchProof:
         self.batch, self.old, self.context = dict(batch), old, context
         self._domains = input_domains(before)
         self._model = before.clone()
-        self._other: OnnxRunner | None = None
-        self._moved: dict[int, dict[str, float]] = {}
+        self._rounded: dict[int, list[Outputs]] = {}
         self._before = OnnxRunner.open(before, context.options)
         specs = input_specs(before)
         advice = "Nothing was written; --no-verify takes the risk."
@@ -152,29 +151,24 @@ class BatchProof:
                 run.runs += 1 + size
         return None
 
-    def _is_rounding(self, entry: Difference, size: int) -> bool:
-        return bool(entry.max_abs <= FACTOR * self._noise(entry.name, size))
-
-    def _noise(self, name: str, size: int) -> float:
-        """How far rounding alone moves an output of the old model: with the runtime's optimizations, on one thread."""
-        if self._other is None:
+    def _rerounded(self, size: int) -> list[Outputs]:
+        """What the old model gives for each row with other roundings: the runtime's optimizations, on one thread."""
+        if size not in self._rounded:
+            feeds, rows = self.case(size)
             options = replace(self.context.options, optimization="all", threads=1)
             try:
-                self._other = OnnxRunner.open(self._model, options)
+                other = OnnxRunner.open(self._model, options)
+                self._rounded[size] = [flatten(other.run(self._row(feeds, row))) for row in range(len(rows))]
             except OnnxToolError:
-                return 0.0
-        if size not in self._moved:
-            feeds, rows = self.case(size)
-            moved: dict[str, float] = {}
-            for row, expected in enumerate(rows):
-                given = flatten(self._other.run(self._row(feeds, row)))
-                for output, array in expected.items():
-                    entry = Difference(output, self.context.tolerance)
-                    entry.add(array, given[output])
-                    far = entry.max_abs if entry.note is None and np.isfinite(entry.max_abs) else 0.0
-                    moved[output] = max(moved.get(output, 0.0), far)
-            self._moved[size] = moved
-        return self._moved[size].get(name, 0.0)
+                self._rounded[size] = []
+        return self._rounded[size]
+
+    def _again(self, name: str, actual: np.ndarray, size: int, row: int | None) -> Any:
+        """An output with other roundings: of one row, or of the batch; None where it is not known."""
+        rows = [np.asarray(outputs[name]) for outputs in self._rerounded(size)]
+        if not rows:
+            return None
+        return rows[row] if row is not None else joined(actual, rows, self.old)[1]
 
     def _row(self, feeds: Feeds, row: int) -> Feeds:
         """One row of a batch, as often as the old model wants it."""
@@ -189,11 +183,11 @@ class BatchProof:
         if expected is None:
             told = f"{list(actual.shape)} for rows of {list(rows[0].shape)}"
             return f"output {name!r} has shape {told}", None, 0.0
-        held = [expected] if axis is not None or len(rows) == 1 else rows
-        for wanted in held:
+        together = axis is not None or len(rows) == 1
+        for row, wanted in enumerate([expected] if together else rows):
             entry = Difference(name, self.context.tolerance)
-            entry.add(wanted, actual)
-            if entry.note or (entry.mismatched and not self._is_rounding(entry, len(rows))):
+            entry.add(wanted, actual, partial(self._again, name, actual, len(rows), None if together else row))
+            if entry.note or entry.mismatched != entry.excused:
                 told = entry.note or f"{entry.expected} became {entry.actual} (max abs {entry.max_abs:.3g})"
                 return f"output {name!r} differs: {told}", axis, entry.max_abs
         return "", axis, entry.max_abs
@@ -232,7 +226,7 @@ def joined(actual: np.ndarray, rows: Sequence[np.ndarray], old: int) -> tuple[in
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.array_equal(a, b)) if a.dtype.kind in "OUSb" else bool(np.allclose(a, b, 1e-3, 1e-5, equal_nan=True))
+    return bool(np.array_equal(a, b)) if a.dtype.kind in "OUSbiu" else agrees(a, b, Tolerance())
 
 
 def _varied(array: np.ndarray, axis: int, domain: Domain | None) -> np.ndarray:

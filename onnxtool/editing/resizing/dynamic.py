@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.editing.context import EditContext
 from onnxtool.editing.element_types import inferred
-from onnxtool.editing.operation import EditContext
 from onnxtool.editing.resizing.batches import BatchProof, Fault
 from onnxtool.editing.resizing.locate_batch_mixing import first_mixing
 from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, node_label

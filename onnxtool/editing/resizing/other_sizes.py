@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.editing.operation import EditContext
-from onnxtool.editing.proofs import Feeds, compare
+from onnxtool.editing.context import EditContext
+from onnxtool.editing.proofs import compare
 from onnxtool.editing.resizing.batches import Fault, failing_node
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner

@@ -67,7 +67,7 @@ def reproduce(layers: Layers, sides: Sides, folder: Path, tolerance: Tolerance) 
         folder=str(folder),
         nodes_a=len(part_a.graph.node),
         nodes_b=len(part_b.graph.node),
-        differs=not report.ok,
+        differs=report.differs,
         max_abs=report.outputs[0].max_abs,
         command=(f"cd {quoted}", "onnxtool compare a.onnx b.onnx --data inputs.npz --opt-level off"),
     )

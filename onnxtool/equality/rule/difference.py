@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.equality.rule.rounding import excuse
-from onnxtool.equality.rule.tolerance import ColumnScales, Tolerance, allowed_error
+from onnxtool.equality.rule.tolerance import NUMBERS, ColumnScales, Tolerance, allowed_error
 from onnxtool.report.compare import DECADES, LOWEST_DECADE, TensorDifference
 
 # Elements looked at in one go: a dozen arrays of doubles are needed for each.
@@ -182,7 +182,11 @@ class Difference:
             if exact:
                 error = np.where(same, 0.0, np.maximum(error, 1.0))
             magnitude = np.abs(x)
-            allowed = np.full(x.shape, float(tolerance.steps)) if exact else allowed_error(magnitude, tolerance, scale)
+            allowed = (
+                np.full(x.shape, float(tolerance.integer_steps))
+                if exact
+                else allowed_error(magnitude, tolerance, scale)
+            )
             excess = np.where(same, -np.inf, error - allowed)
             if tolerance.bits:
                 excess = np.where(same, -np.inf, np.maximum(error, _SIGN_ONLY))
@@ -277,9 +281,9 @@ def _family(array: np.ndarray) -> str:
     return "text" if kind in "OUS" else "integers" if kind in "iu" else "floats" if kind in "fV" else kind
 
 
-def repeats(a: Any, b: Any) -> bool:
-    """Whether two runs of one model gave the same numbers; NaN agrees with NaN."""
-    entry = Difference("", Tolerance(0.0, 0.0, least=0.0))
+def repeats(a: Any, b: Any, tolerance: Tolerance = NUMBERS) -> bool:
+    """Whether two runs of one model gave the same numbers, or such within a tolerance; NaN agrees with NaN."""
+    entry = Difference("", tolerance)
     entry.add(a, b)
     return not entry.mismatched and entry.note is None
 

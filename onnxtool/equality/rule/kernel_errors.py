@@ -26,7 +26,8 @@ class _Kernel:
 
 # Measured with ONNX Runtime 1.31 against float64 at 400,000 numbers in -20..20: Sigmoid by up to 1.7e-7, which is 500 %
 # of 2e-8. Tanh, Erf, Exp, Softplus and Softmax are within 4e-6 of their result.
-_SIGMOID = _Kernel(2.0**-22, 18.0)
+SIGMOID_ERROR = 2.0**-22
+_SIGMOID = _Kernel(SIGMOID_ERROR, 18.0)
 # Float32's step at one, and where Erf is -1 to its last bit.
 _ONE_PLUS_ERF = _Kernel(2.0**-23, 4.0)
 _GELU_SLOPE = 2.0**-0.5  # Gelu is x / 2 * (1 + Erf(x / sqrt(2)))

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.trial import Feeds
-from onnxtool.equality.trials.trial_kind import is_mask
+from onnxtool.equality.trials.changed_inputs import is_mask
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner
 

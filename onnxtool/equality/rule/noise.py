@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.trial import Feeds, Trial
+from onnxtool.equality.rule.tolerance import ColumnScales, most_rounding
+from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import OnnxToolError
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner
 
 # A float32 model rounds at every step; a few units in the last place of the input stand for the roundings inside.
-_UNITS = 4
+_UNITS = 4.0
 _DRAWS = 4
 _PATIENT = 48  # draws, before a model is said not to decide what the other one decides
 _TIE = 1e-5  # scores this close pick the label by rounding
@@ -54,17 +57,17 @@ def rounding_explains(
     """
     expected = flatten(trial.outputs)
     given = {own: v for own, v in _by_own_names(flatten(actual), expected, names).items() if v is not None}
-    factor = FACTOR * (SEARCHED if trial.kind == "search" else 1.0)
-    beside = [made for seed in range(_DRAWS) if (made := _beside(trial.feeds, seed)) is not None]
-    runs = [(made, out) for made in beside if (out := _tried(reference.run, made)) is not None]
+    factor = FACTOR * (SEARCHED if trial.kind == TrialKind.SEARCH else 1.0)
+    beside = [made for seed in range(_DRAWS) if (made := perturbed(trial.feeds, seed)) is not None]
+    runs = [(made, out) for made in beside if (out := run_or_none(reference.run, made)) is not None]
     moved = [out for _, out in runs]
     if not moved:
         return False
     if candidate is not None:
-        others = [_tried(candidate, made) for made, _ in runs]
+        others = [run_or_none(candidate, made) for made, _ in runs]
         theirs = [_by_own_names(out, expected, names) for out in others if out is not None]
-        if len(theirs) == len(moved) and _only_here(expected, given, moved, theirs):
-            return _both_decide(reference, candidate, trial.feeds, expected, given, names)
+        if len(theirs) == len(moved) and only_reference_jumps(expected, given, moved, theirs):
+            return same_threshold(reference, candidate, trial.feeds, expected, given, names)
     for name, array in expected.items():
         other = np.asarray(given.get(name))
         own = np.asarray(array)
@@ -72,8 +75,63 @@ def rounding_explains(
             return False
         draws = [np.asarray(m[name]) for m in moved if np.shape(m[name]) == own.shape]
         if not _explained(own, other, draws, factor) and not _tied(own, other, expected):
-            return candidate is not None and _both_decide(reference, candidate, trial.feeds, expected, given, names)
-    return True
+            return candidate is not None and same_threshold(reference, candidate, trial.feeds, expected, given, names)
+    return reference_attains(reference, trial.feeds, expected, given, factor)
+
+
+def reference_attains(
+    reference: Runner, feeds: Feeds, expected: Mapping[str, Any], given: Mapping[str, Any], factor: float = FACTOR
+) -> bool:
+    """Whether the reference itself gives the other model's values, within the bound, on inputs beside these.
+
+    However far the reference moves there: what is off by more than `most_rounding` of its column's scale is excused
+    only where the reference comes as close to it as that, for each element, when its inputs move by a few units in the
+    last place.
+
+    Args:
+        reference: run on moved inputs, only where something is further off.
+        feeds: the inputs.
+        expected: what the reference gives for them.
+        given: what the other model gives, in the reference's names.
+        factor: inputs move by so many times `_UNITS` too.
+    """
+    bounds = {n: _bound(np.asarray(a)) for n, a in expected.items() if np.asarray(a).dtype.kind in "fcV"}
+    left = {n: _apart(np.asarray(expected[n]), np.asarray(given[n])) > b for n, b in bounds.items()}
+    for seed in range(_PATIENT):
+        if not any(part.any() for part in left.values()):
+            return True
+        made = perturbed(feeds, seed, _UNITS * (factor if seed % 2 else 1.0))
+        found = None if made is None else run_or_none(reference.run, made)
+        if found is None:
+            return False
+        for name, part in left.items():
+            beside = np.asarray(found.get(name))
+            if beside.shape == part.shape:
+                left[name] = part & (_apart(beside, np.asarray(given[name])) > bounds[name])
+    return not any(part.any() for part in left.values())
+
+
+def _bound(own: np.ndarray) -> np.ndarray:
+    """How far off an element may be and still be put down to rounding, whatever the reference does."""
+    if not own.size:
+        return np.zeros(own.shape)
+    scale = ColumnScales().add(own).at(0, own.size).reshape(own.shape)
+    with np.errstate(all="ignore"):
+        return np.asarray(most_rounding(own.dtype.name) * scale + _own_steps(own))
+
+
+def _own_steps(own: np.ndarray) -> np.ndarray:
+    """What is allowed whatever the reference does: of the element, and of the roundings inside."""
+    wide = np.abs(own.astype(np.complex128 if own.dtype.kind == "c" else np.float64))
+    scale = float(wide[np.isfinite(wide)].max(initial=0.0))
+    return np.asarray(1e-3 * wide + max(_ROUNDED, 1e-5 * scale))
+
+
+def _apart(own: np.ndarray, other: np.ndarray) -> np.ndarray:
+    wide = np.complex128 if own.dtype.kind == "c" else np.float64
+    a, b = own.astype(wide), other.astype(wide)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b)))
 
 
 def differs_there_alone(
@@ -88,7 +146,7 @@ def differs_there_alone(
     runs: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
     for steps in (0, *_AROUND):
         made = {name: _stepped(np.asarray(array), steps) for name, array in feeds.items()}
-        found, theirs = _tried(reference.run, made), _tried(candidate, made)
+        found, theirs = run_or_none(reference.run, made), run_or_none(candidate, made)
         if found is None or theirs is None:
             return False
         given = _by_own_names(theirs, found, names)
@@ -125,7 +183,7 @@ def _by_own_names(
     return {own: outputs.get((names or {}).get(own, own)) for own in expected}
 
 
-def _only_here(
+def only_reference_jumps(
     expected: Mapping[str, Any],
     given: Mapping[str, Any],
     moved: list[dict[str, Any]],
@@ -156,7 +214,7 @@ def _only_here(
     return False
 
 
-def _both_decide(
+def same_threshold(
     reference: Runner,
     candidate: Callable[[Feeds], Mapping[str, Any]],
     feeds: Feeds,
@@ -172,10 +230,10 @@ def _both_decide(
     rows = {name: _unequal_rows(np.asarray(a), np.asarray(given.get(name))) for name, a in expected.items()}
     left = [dict(rows), dict(rows)]
     for seed in range(_PATIENT):
-        made = _beside(feeds, seed)
+        made = perturbed(feeds, seed)
         if made is None:
             return False
-        found, theirs = _tried(reference.run, made), _tried(candidate, made)
+        found, theirs = run_or_none(reference.run, made), run_or_none(candidate, made)
         if found is None or theirs is None:
             return False
         pairs = ((found, given), (_by_own_names(theirs, expected, names), expected))
@@ -203,18 +261,18 @@ def _unequal_rows(own: np.ndarray, other: np.ndarray) -> np.ndarray:
 def _explained(own: np.ndarray, other: np.ndarray, draws: list[np.ndarray], factor: float = FACTOR) -> bool:
     if own.dtype.kind in "OUSb":
         unequal = own.astype(str) != other.astype(str)
-        flips = np.any([own.astype(str) != d.astype(str) for d in draws], axis=0) if draws else np.zeros(own.shape)
+        # The reference itself has to give what the other model gives.
+        flips = np.any([other.astype(str) == d.astype(str) for d in draws], axis=0) if draws else np.zeros(own.shape)
         return not bool((unequal & ~np.asarray(flips, bool)).any())
     wide = np.complex128 if own.dtype.kind == "c" else np.float64
     a, b = own.astype(wide), other.astype(wide)
+    error = _apart(a, b)
     with np.errstate(all="ignore"):
-        error = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
         noise = np.max([np.abs(d.astype(wide) - a) for d in draws], axis=0) if draws else np.zeros(own.shape)
     if own.ndim:  # one draw says little of one element: elements of a column share theirs
         noise = np.broadcast_to(noise.reshape(-1, own.shape[-1]).max(axis=0, initial=0.0), own.shape)
-    scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
     rest = error - factor * np.nan_to_num(noise, nan=0.0, posinf=0.0)
-    own_steps = 1e-3 * np.abs(a) + max(_ROUNDED, 1e-5 * scale) if own.dtype.kind in "fcV" else 0.0
+    own_steps = _own_steps(own) if own.dtype.kind in "fcV" else 0.0
     return bool(np.isfinite(error).all() and (rest <= own_steps).all())
 
 
@@ -232,10 +290,10 @@ def _tied(own: np.ndarray, other: np.ndarray, expected: Mapping[str, Any]) -> bo
     return False
 
 
-def _beside(feeds: Feeds, seed: int) -> Feeds | None:
-    """Inputs moved by a few units in the last place; None where nothing can be moved."""
+def perturbed(feeds: Feeds, seed: int, units: float = _UNITS) -> Feeds | None:
+    """Inputs moved by so many units in the last place; None where nothing can be moved."""
     generator = np.random.default_rng(seed)
-    made: Feeds = {}
+    made: dict[str, np.ndarray] = {}
     changed = False
     for name, array in feeds.items():
         values = np.asarray(array)
@@ -247,7 +305,7 @@ def _beside(feeds: Feeds, seed: int) -> Feeds | None:
         if same is not None:  # that two inputs are equal is no matter of rounding
             made[name] = made[same]
             continue
-        step = _UNITS * _step(values.dtype)
+        step = units * _step(values.dtype)
         wide = values.astype(np.float64)
         finite = wide[np.isfinite(wide)]
         spread = float(np.std(finite)) if finite.size else 0.0
@@ -259,7 +317,8 @@ def _beside(feeds: Feeds, seed: int) -> Feeds | None:
     return made if changed else None
 
 
-def _tried(run: Callable[[Feeds], Mapping[str, Any]], feeds: Feeds) -> dict[str, Any] | None:
+def run_or_none(run: Callable[[Feeds], Mapping[str, Any]], feeds: Feeds) -> dict[str, Any] | None:
+    """The flattened outputs; None where the model refuses."""
     try:
         with np.errstate(all="ignore"):
             return flatten(run(feeds))

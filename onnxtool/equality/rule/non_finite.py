@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.trial import Feeds
-from onnxtool.equality.trials.trial_kind import Changed, is_kind, is_mask
+from onnxtool.equality.trials.changed_inputs import Changed, is_kind, is_mask
 from onnxtool.model.spec import TensorSpec
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 
 _NAN_PLACES: tuple[tuple[str, tuple[Any, ...]], ...] = (
@@ -32,19 +33,19 @@ def missing_values(specs: Sequence[TensorSpec], feeds: Feeds, generator: np.rand
                     array.reshape(-1)[generator.integers(array.size)] = value
                 made[spec.name] = array
             where = "" if chosen is own else f"{chosen[0].name}: "
-            yield f"{where}some values {label}", "missing", {**feeds, **made}
+            yield f"{where}some values {label}", TrialKind.MISSING, {**feeds, **made}
     mixed = {s.name: np.array(feeds[s.name]) for s in own}
     for array in mixed.values():
         drawn = generator.random(array.shape)
         array[drawn < 0.2], array[drawn > 0.85], array[drawn > 0.95] = np.nan, np.inf, -np.inf
     if own:
-        yield "some values NaN and infinity", "missing", {**feeds, **mixed}
+        yield "some values NaN and infinity", TrialKind.MISSING, {**feeds, **mixed}
     wide = [s for s in own if np.ndim(feeds[s.name]) > 1 and np.size(feeds[s.name])]
     for label, place in _NAN_PLACES if wide else ():
         made = {s.name: np.array(feeds[s.name]) for s in wide}
         for array in made.values():
             array[place] = np.nan
-        yield label, "missing rows", {**feeds, **made}
+        yield label, TrialKind.MISSING_ROWS, {**feeds, **made}
 
 
 def finite_in_one(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ moves as little, in as few elements, is equal. Nothing is assumed: what was not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from onnxtool.equality.rule.tolerance import (
     most_rounding,
 )
 from onnxtool.errors import OnnxToolError
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
@@ -33,8 +34,6 @@ FACTOR = 3.0
 # numbers of one kind scatter.
 ALIKE = 2.0
 _CHUNK = 1 << 18
-
-Feeds = Mapping[str, np.ndarray]
 
 
 @dataclass

@@ -11,13 +11,13 @@ import numpy as np
 from onnxtool.equality.rule.rounding import FACTOR
 from onnxtool.equality.rule.tolerance import most_rounding, rounding_step
 from onnxtool.errors import OnnxToolError
+from onnxtool.runtime.feeds import Feeds
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxtool.runtime.runner import Runner
 
-Feeds = Mapping[str, np.ndarray]
 # What hands an index on as it is, or only in another type.
 _PASSING = {"Identity", "Cast"}
 

@@ -49,19 +49,19 @@ class Tolerance:
     Attributes:
         rtol: relative to the reference's element.
         atol: relative to the scale of its column; with `absolute`, in the output's own units.
-        steps: how far apart integers may be that stand for quantized numbers; 0 for all others.
+        integer_steps: how far apart integers may be that stand for quantized numbers; 0 for all others.
         absolute: `atol` is in the output's own units, as a user gives it for one output.
         bits: equal to the last bit, the sign of zero included; NaN is equal to NaN.
-        least: what every element may be off, in the output's own units: the error of the runtime's own kernel.
+        floor: what every element may be off, in the output's own units: the error of the runtime's own kernel.
         alone: the user gave it for one output: nothing widens it, and nothing is excused.
     """
 
     rtol: float = RTOL
     atol: float = ATOL
-    steps: int = 0
+    integer_steps: int = 0
     absolute: bool = False
     bits: bool = False
-    least: float = _FLUSHED
+    floor: float = _FLUSHED
     alone: bool = False
 
     def widened(self, *dtypes: str | None) -> Tolerance:
@@ -71,7 +71,7 @@ class Tolerance:
             dtypes: of the output ("float16"), and the narrowest that the model computes in.
         """
         step = max((_STEP.get(d or "", 0.0) for d in dtypes), default=0.0)
-        if not step or self.bits or self.alone:
+        if not step or self.bits or self.alone or not (self.rtol or self.atol):
             return self
         return replace(self, rtol=max(self.rtol, HALF_STEPS * step), atol=max(self.atol, HALF_STEPS * step))
 
@@ -83,6 +83,7 @@ class Tolerance:
 
 
 BITS = Tolerance(0.0, 0.0, bits=True)
+NUMBERS = Tolerance(0.0, 0.0)  # the same numbers: of zeros, the sign may differ
 
 
 def rounding_step(dtype: np.dtype[Any]) -> float:
@@ -259,5 +260,5 @@ def allowed_error(magnitude: np.ndarray, tolerance: Tolerance, scale: np.ndarray
     """
     with np.errstate(all="ignore"):
         absolute = tolerance.atol * (1.0 if tolerance.absolute else np.asarray(scale))
-        allowed = absolute + tolerance.rtol * magnitude + (tolerance.least if tolerance.atol > 0 else 0.0)
+        allowed = absolute + tolerance.rtol * magnitude + (tolerance.floor if tolerance.atol > 0 else 0.0)
         return np.asarray(np.where(np.isfinite(allowed), allowed, 0.0))

@@ -16,8 +16,9 @@ from onnxtool.equality.search.conditions import ConditionWatch, Outcome
 from onnxtool.equality.search.mutations import Move, Moves, is_varied
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.sizes import DynamicDims
-from onnxtool.equality.trials.trial import Budget, Feeds
+from onnxtool.equality.trials.trial import Budget
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 
 # Runs for each outcome that was not reached, and for all of them.
 _RUNS = {"quick": (60, 400), "normal": (600, 4000), "thorough": (5000, 200_000)}

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.trials.trial import Feeds
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.queries import walk
 from onnxtool.model.operators.table import operator_of
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 

@@ -1,4 +1,4 @@
-"""Look for an input on which a candidate differs from a reference, beyond the usual ones."""
+"""Judges a candidate on inputs beyond the usual ones, and changes these towards a larger difference."""
 
 from __future__ import annotations
 
@@ -9,37 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.described_runner import DescribedRunner
+from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.masked import Kept, kept_positions, steady_outputs
 from onnxtool.equality.rule.noise import differs_there_alone, rounding_explains
 from onnxtool.equality.rule.non_finite import finite_in_one
 from onnxtool.equality.search.difference import search
 from onnxtool.equality.search.minimise import minimised
 from onnxtool.equality.trials.graph_hints import Facts
-from onnxtool.equality.trials.observe import Observed, observe
-from onnxtool.equality.trials.trial import (
-    BROKEN,
-    EMPTY,
-    EXACTLY,
-    MISSING,
-    Budget,
-    Feeds,
-    Trial,
-    count_elements,
-)
+from onnxtool.equality.trials.observe import Observed
+from onnxtool.equality.trials.trial import EXACTLY, Budget, Trial, count_elements
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.shared import Effort
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, Counterexample, Coverage
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner
 
-# Kinds of trials whose values lie next to a step on purpose: rounding may not excuse a difference there.
-_EXACT = ("thresholds", "rows", "mask", "empty mask", "usual")
 _LONG_ENOUGH = 4  # positions of a mask, to say what a model makes of them
-# Kinds beyond what an input means: a mask is there to hold ones and zeros, and squares of 1e20 do not fit into a float.
-SAID = ("mask values", "extreme values")
 # The comparison on one trial; of what counts only, where that is given (KeptPositions).
 Judge = Callable[[Trial, Kept | None], CompareReport]
 
@@ -62,6 +51,7 @@ class Findings:
         unreached: branches that no input ran.
         parts: branches that there are.
         forced: branches that no input reached and that were equal when they were forced to run.
+        informed: outputs of which some input told something.
     """
 
     observed: Observed
@@ -77,6 +67,7 @@ class Findings:
     unreached: tuple[Branch, ...] = ()
     parts: int = 0
     forced: int = 0
+    informed: set[str] = field(default_factory=set)
 
     def counterexample(self, file: str | None = None) -> Counterexample | None:
         """For the report."""
@@ -106,8 +97,8 @@ class Findings:
         )
 
 
-def hold(
-    trials: Sequence[Trial], judge: Judge, reference: Runner | None, candidate: Runner | None, into: Findings
+def judge_trials(
+    trials: Sequence[Trial], judge: Judge, reference: Reference | None, candidate: Runner | None, into: Findings
 ) -> None:
     """Judge a candidate on trials, up to the first that it fails.
 
@@ -124,22 +115,27 @@ def hold(
         except UsageError:
             raise
         except OnnxToolError as error:
-            if trial.kind in ("missing rows", BROKEN, MISSING, EMPTY):  # loud, and no wrong answer
+            if trial.kind.may_fail:
                 into.said.append(f"{trial.label} (there it fails)")
                 continue
             into.failure, into.report, into.error = trial, None, str(error)
             return
-        if report.ok:
+        if not report.differs:
+            into.informed |= {o.name for o in report.outputs if not o.untested}
             continue
-        if trial.kind == MISSING:
-            if "missing" not in into.limits and candidate is not None and _finite_in_one(trial, reference, candidate):
+        if trial.kind == TrialKind.MISSING_BROKEN:
+            if (
+                TrialKind.MISSING not in into.limits
+                and candidate is not None
+                and _finite_in_one(trial, reference, candidate)
+            ):
                 into.said.append(trial.label)
             continue
-        if trial.kind == EMPTY and not any(np.size(v) for v in flatten(trial.outputs).values()):
+        if trial.kind == TrialKind.EMPTY and not any(np.size(v) for v in flatten(trial.outputs).values()):
             into.said.append(trial.label)  # nothing but another shape of nothing
             continue
-        if trial.kind in (*into.limits, *SAID):
-            by_rounding = trial.kind == "extreme values" and _excused(trial, report, reference, candidate)
+        if trial.kind in into.limits or trial.kind.report_only:
+            by_rounding = trial.kind == TrialKind.EXTREME_VALUES and _excused(trial, report, reference, candidate)
             (into.rounding if by_rounding else into.said).append(trial.label)
             continue
         if _only_at_masked(trial, judge, into.specs, reference, candidate):
@@ -148,25 +144,25 @@ def hold(
         if _excused(trial, report, reference, candidate):
             into.rounding.append(trial.label)
             continue
-        if trial.kind == BROKEN:
+        if trial.kind == TrialKind.BROKEN:
             into.said.append(f"{trial.label} (there {report.a} gives NaN or infinity)")
             continue
         into.failure, into.report = trial, report
         return
 
 
-def _finite_in_one(trial: Trial, reference: Runner | None, candidate: Runner) -> bool:
+def _finite_in_one(trial: Trial, reference: Reference | None, candidate: Runner) -> bool:
     feeds = trial.feeds if reference is None else renamed(trial.feeds, reference, candidate)
     return finite_in_one(trial.outputs, candidate.run(feeds))
 
 
 def _only_at_masked(
-    trial: Trial, judge: Judge, specs: Sequence[TensorSpec], reference: Runner | None, candidate: Runner | None
+    trial: Trial, judge: Judge, specs: Sequence[TensorSpec], reference: Reference | None, candidate: Runner | None
 ) -> bool:
     kept = kept_positions(specs, trial.feeds)
     if kept is None or kept.all():
         return False
-    if kept.any() and judge(trial, Kept(kept)).ok:
+    if kept.any() and not judge(trial, Kept(kept)).differs:
         return True
     if reference is None or candidate is None or kept.shape[1] < _LONG_ENOUGH:
         return False
@@ -174,12 +170,12 @@ def _only_at_masked(
         steady = steady_outputs(reference, _as_reference(reference, candidate), specs, trial.feeds, kept)
     except OnnxToolError:
         return False
-    return any(s is not None and not s.all() for s in steady) and judge(trial, Kept(kept, steady)).ok
+    return any(s is not None and not s.all() for s in steady) and not judge(trial, Kept(kept, steady)).differs
 
 
-def _excused(trial: Trial, report: CompareReport, reference: Runner | None, candidate: Runner | None) -> bool:
+def _excused(trial: Trial, report: CompareReport, reference: Reference | None, candidate: Runner | None) -> bool:
     """Whether rounding explains the difference; shapes and types it never does."""
-    if trial.kind in _EXACT or reference is None or candidate is None:
+    if trial.kind.is_exact or reference is None or candidate is None:
         return False
     if any(o.note or o.given for o in report.outputs if not o.ok):
         return False
@@ -189,49 +185,14 @@ def _excused(trial: Trial, report: CompareReport, reference: Runner | None, cand
         return False
     names = {o.name: o.other_name or o.name for o in report.outputs}
     other = _as_reference(reference, candidate)
-    in_doubles = isinstance(reference, DescribedRunner) and reference.in_doubles
-    exact = trial.label.startswith(EXACTLY) and not in_doubles
+    exact = trial.label.startswith(EXACTLY) and not reference.in_doubles
     if exact and differs_there_alone(reference, other, trial.feeds, names):
         return False
     return rounding_explains(reference, trial, actual, names, other)
 
 
-def look(
-    reference: Runner,
-    candidate: Runner,
-    specs: Sequence[TensorSpec],
-    runs: Sequence[Feeds],
-    facts: Facts,
-    judge: Judge,
-    budget: Budget,
-    *,
-    seed: int = 0,
-    sizes: bool = True,
-) -> Findings:
-    """Try further sizes and values, then change inputs towards a larger difference.
-
-    Args:
-        reference: what is right.
-        candidate: what is judged.
-        specs: the reference's inputs.
-        runs: inputs on which the two have been found equal.
-        facts: what the graphs tell of the inputs.
-        judge: the comparison on one trial.
-        budget: how long all of it may take.
-        seed: of random numbers.
-        sizes: whether the sizes of dynamic dims may change.
-    """
-    observed = observe(reference, specs, runs, facts, budget.part(0.45), seed=seed, sizes=sizes)
-    findings = Findings(observed, specs, facts.unspecified)
-    hold([*observed.trials, *observed.broken], judge, reference, candidate, findings)
-    if findings.failure is None:
-        climb(reference, candidate, specs, runs, facts, judge, budget, findings, seed=seed)
-    shrink(reference, candidate, specs, judge, findings)
-    return findings
-
-
-def climb(
-    reference: Runner,
+def maximise_difference(
+    reference: Reference,
     candidate: Runner,
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
@@ -246,10 +207,11 @@ def climb(
     if budget.left <= 0:
         return
     findings.searched = True
-    starts = [Trial("usual", "usual", dict(r)) for r in runs[:2]]
+    starts = [Trial("usual", TrialKind.USUAL, r) for r in runs[:2]]
     # Large batches are as likely to meet a threshold by a rounding error as they are large.
     most = max(count_elements(r) for r in runs)
-    usual = [t for t in findings.observed.trials if t.kind not in ("size", EMPTY, *SAID, *findings.limits)]
+    apart = (TrialKind.SIZE, TrialKind.EMPTY, *findings.limits)
+    usual = [t for t in findings.observed.trials if t.kind not in apart and not t.kind.report_only]
     starts += [t for t in usual if count_elements(t.feeds) <= most][:4]
     found = search(
         reference.run,
@@ -262,20 +224,22 @@ def climb(
         seed=seed,
     )
     if found is not None:
-        hold([found], judge, reference, candidate, findings)
+        judge_trials([found], judge, reference, candidate, findings)
 
 
-def _fails(trial: Trial, judge: Judge, reference: Runner, candidate: Runner) -> bool:
+def _fails(trial: Trial, judge: Judge, reference: Reference, candidate: Runner) -> bool:
     try:
         report = judge(trial, None)
     except OnnxToolError:
         return True
-    if report.ok or _only_at_masked(trial, judge, reference.inputs, reference, candidate):
+    if not report.differs or _only_at_masked(trial, judge, reference.inputs, reference, candidate):
         return False
     return not _excused(trial, report, reference, candidate)
 
 
-def shrink(reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], judge: Judge, findings: Findings) -> None:
+def minimise_failure(
+    reference: Reference, candidate: Runner, specs: Sequence[TensorSpec], judge: Judge, findings: Findings
+) -> None:
     """Make the failure smaller, where that is quick."""
     if findings.failure is None:
         return
@@ -283,7 +247,7 @@ def shrink(reference: Runner, candidate: Runner, specs: Sequence[TensorSpec], ju
     smaller = minimised(findings.failure, reference, specs, lambda t: _fails(t, judge, reference, candidate), budget)
     if smaller is not findings.failure:
         again = Findings(findings.observed, specs)
-        hold([smaller], judge, reference, candidate, again)
+        judge_trials([smaller], judge, reference, candidate, again)
         if again.failure is not None:
             findings.failure, findings.report, findings.error = again.failure, again.report, again.error
 
@@ -316,6 +280,8 @@ def with_findings(report: CompareReport, findings: Findings, coverage: Coverage,
     if findings.failure is not None and findings.report is None:
         raise InputError(f"with {findings.failure.label}: {findings.error}")
     if found is None or findings.report is None:
-        return replace(report, coverage=coverage)
+        seen = findings.informed
+        outputs = tuple(replace(o, untested="") if o.name in seen else o for o in report.outputs)
+        return replace(report, outputs=outputs, coverage=coverage)
     outputs = tuple(replace(o, worst_run=len(report.runs)) for o in findings.report.outputs)
     return replace(report, outputs=outputs, runs=(*report.runs, found.shapes), coverage=coverage, counterexample=found)

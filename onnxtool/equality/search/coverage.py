@@ -9,9 +9,10 @@ import numpy as np
 from onnxtool.equality.search.branches import BranchWatch
 from onnxtool.equality.search.difference import mutated
 from onnxtool.equality.trials.graph_hints import Facts
-from onnxtool.equality.trials.trial import Budget, Feeds
+from onnxtool.equality.trials.trial import Budget
 from onnxtool.equality.trials.values import value_changes
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 
 _STEPS, _KEPT, _CHANGES = 3000, 4, 150
 

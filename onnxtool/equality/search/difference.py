@@ -9,9 +9,11 @@ import numpy as np
 
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.observe import telling
-from onnxtool.equality.trials.trial import Budget, Feeds, Trial
+from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.flatten_outputs import flatten
 
 Run = Callable[[Feeds], Mapping[str, Any]]
@@ -75,8 +77,8 @@ def _step(reference: Run, candidate: Run, feeds: Feeds, fails: Callable[[Trial],
             expected = reference(feeds)
     except OnnxToolError:
         return None
-    trial = Trial("an input that the search came to", "search", feeds, expected)
-    if not telling(expected, "search"):
+    trial = Trial("an input that the search came to", TrialKind.SEARCH, feeds, expected)
+    if not telling(expected, TrialKind.SEARCH):
         return None
     try:
         distance = apart(expected, candidate(feeds))

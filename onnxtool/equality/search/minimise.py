@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from onnxtool.equality.trials.trial import Budget, Feeds, Trial
+from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import Runner
 
 _ROWS = 16  # single rows that are tried

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxtool.equality.trials.changed_inputs import is_mask
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.sizes import DynamicDims, of_the_past
-from onnxtool.equality.trials.trial import Feeds
-from onnxtool.equality.trials.trial_kind import is_mask
 from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.feeds import Feeds, random_feeds
 
 Part = tuple[np.ndarray | slice | int, ...]
 _SINGLE = 48  # elements of an input that are moved one by one

@@ -20,6 +20,7 @@ from onnxtool.equality.trials.operator_hints import (
 from onnxtool.model.domains import Domain, input_domains, uses_behind
 from onnxtool.model.ir.queries import all_nodes, attribute, constant_array
 from onnxtool.model.operators.table import named, operator_of
+from onnxtool.report.trial_kind import TrialKind
 
 # Constants beside which a dim, or a number computed from dims, is likely to stand.
 _COMPARING = named(compares=True)
@@ -111,9 +112,9 @@ class Facts:
     @property
     def unspecified(self) -> tuple[str, ...]:
         """Kinds of inputs on which a difference says nothing: ONNX leaves open which integer NaN becomes."""
-        return ("missing", "missing rows") if self.integral and not self.missing else ()
+        return (TrialKind.MISSING, TrialKind.MISSING_ROWS) if self.integral and not self.missing else ()
 
-    def told(self, sizes: Iterable[int] = (), values: Iterable[float] = (), *, programmed: bool = False) -> Facts:
+    def with_hints(self, sizes: Iterable[int] = (), values: Iterable[float] = (), *, programmed: bool = False) -> Facts:
         """With numbers that the source's own code compares with; these come first."""
         known = [int(s) for s in sizes if 1 <= int(s) <= _LONGEST]
         numbers = [float(v) for v in values if np.isfinite(v)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.equality.reference import Reference
 from onnxtool.equality.search.branch_distance import reach
 from onnxtool.equality.search.branches import BranchWatch, Part, forced, has_branches
 from onnxtool.equality.search.conditions import (
@@ -19,19 +20,21 @@ from onnxtool.equality.search.conditions import (
     has_conditions,
     told_apart,
 )
-from onnxtool.equality.search.counterexample import Findings, hold
+from onnxtool.equality.search.counterexample import Findings, judge_trials
 from onnxtool.equality.search.coverage import seek
 from onnxtool.equality.trials.graph_hints import Facts, read_facts
 from onnxtool.equality.trials.observe import breaks, takes_doubles, telling
 from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.equality.trials.tables import differing_reads, differing_rows
-from onnxtool.equality.trials.trial import BROKEN, Budget, Feeds, Trial, count_elements
+from onnxtool.equality.trials.trial import Budget, Trial, count_elements
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain
 from onnxtool.model.ir.queries import walk
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions
 
@@ -103,10 +106,10 @@ def reach_conditions(
                     outputs = reference.run(item.feeds)
             except OnnxToolError:
                 continue
-            usable = telling(outputs, "branch", doubles=takes_doubles(specs))
+            usable = telling(outputs, TrialKind.BRANCH, doubles=takes_doubles(specs))
             if usable or breaks(item.feeds, outputs):
                 label = f"an input that reaches {item.outcome} in {name}"
-                trials.append(Trial(label, "branch" if usable else BROKEN, dict(item.feeds), outputs))
+                trials.append(Trial(label, TrialKind.BRANCH if usable else TrialKind.BROKEN, dict(item.feeds), outputs))
     return trials, missed
 
 
@@ -154,7 +157,7 @@ def watch_branches(
                     outputs = reference.run(feeds)
                 except OnnxToolError:
                     continue
-                trials.append(Trial(f"another branch of {name}", "branch", feeds, outputs))
+                trials.append(Trial(f"another branch of {name}", TrialKind.BRANCH, feeds, outputs))
         unreached[name] = watch.unreached
     return trials, unreached, parts
 
@@ -191,11 +194,11 @@ def force_branches(
             except (OnnxToolError, KeyError):
                 continue
             label = f"the {part.part} of {part.node!r} forced to run, which no input tried reaches"
-            trial = Trial(label, "branch", dict(feeds), outputs)
+            trial = Trial(label, TrialKind.BRANCH, dict(feeds), outputs)
             finite = all(np.isfinite(v).all() for v in outputs.values() if np.asarray(v).dtype.kind == "f")
             if not finite:
                 continue
-            hold([trial], partial(_judged, compare, left, right), left, right, findings)
+            judge_trials([trial], partial(_judged, compare, left, right), Reference(left), right, findings)
             if findings.failure is not None:
                 return equal
             equal.add(part)

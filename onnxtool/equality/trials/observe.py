@@ -12,11 +12,12 @@ import numpy as np
 
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.sizes import DynamicDims, Sizes, dynamic_dims, of_the_past, sizes_to_try
-from onnxtool.equality.trials.trial import BROKEN, EMPTY, MISSING, Budget, Feeds, Trial, count_elements
+from onnxtool.equality.trials.trial import Budget, Trial, count_elements
 from onnxtool.equality.trials.values import value_changes
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import feeds_bytes, random_feeds
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds, feeds_bytes, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.worker.isolation import crashed_before, guarded
@@ -61,7 +62,7 @@ def observe(
     seed: int = 0,
     sizes: bool = True,
     values: bool = True,
-    only: Collection[str] | None = None,
+    only: Collection[TrialKind] | None = None,
     prepare: Callable[[Feeds], Feeds] = dict,
 ) -> Observed:
     """Run the reference on inputs of other sizes and values than it was run on.
@@ -150,7 +151,7 @@ def _candidates(
     *,
     sizes: bool,
     values: bool,
-) -> Iterator[tuple[str, str, Feeds]]:
+) -> Iterator[tuple[str, TrialKind, Feeds]]:
     """Sizes and values in turns; every so often both at once."""
     generator = np.random.default_rng(seed + 1)
     roomy = max(runs, key=lambda feeds: count_elements(feeds) * (count_elements(feeds) < _ROOMY))
@@ -162,7 +163,7 @@ def _candidates(
             [Sizes("no past", {**dims.usual, **dict.fromkeys(past, 0)}, dims.batch, dims.length)], other_sizes
         )
     other_values = value_changes(specs, roomy, facts, generator) if values else iter(())
-    streams: list[Iterator[tuple[str, str, Feeds]]] = [
+    streams: list[Iterator[tuple[str, TrialKind, Feeds]]] = [
         _sized(specs, other_sizes, dims, facts, seed, pace, budget),
         other_values,
     ]
@@ -184,7 +185,7 @@ def _sized(
     seed: int,
     pace: _Pace,
     budget: Budget,
-) -> Iterator[tuple[str, str, Feeds]]:
+) -> Iterator[tuple[str, TrialKind, Feeds]]:
     del dims
     for index, sizes in enumerate(wanted):
         feeds = _of_size(specs, sizes, facts, seed + 100 + index)
@@ -192,7 +193,7 @@ def _sized(
             continue
         if pace.cost(feeds) > max(0.25, budget.left / 3):
             continue
-        yield sizes.label, EMPTY if sizes.empty else "size", feeds
+        yield sizes.label, TrialKind.EMPTY if sizes.empty else TrialKind.SIZE, feeds
 
 
 def _of_size(specs: Sequence[TensorSpec], sizes: Sizes, facts: Facts, seed: int) -> Feeds | None:
@@ -204,7 +205,7 @@ def _of_size(specs: Sequence[TensorSpec], sizes: Sizes, facts: Facts, seed: int)
 
 def _masked_long(
     specs: Sequence[TensorSpec], dims: DynamicDims, facts: Facts, seed: int, generator: np.random.Generator
-) -> Iterator[tuple[str, str, Feeds]]:
+) -> Iterator[tuple[str, TrialKind, Feeds]]:
     """Other values at other sizes than the usual ones."""
     for batch, length in ((3, 40), (2, 130)) if dims.lengths else ((130, dims.length),):
         chosen = {n: batch for group in dims.batches for n in group}
@@ -239,11 +240,11 @@ def breaks(feeds: Feeds, outputs: Mapping[str, Any], *, missing: bool = False) -
         return any(not bool(np.isfinite(a).all()) for a in floats)
 
 
-def _beyond_judging(kind: str, feeds: Feeds, outputs: Mapping[str, Any], facts: Facts) -> str | None:
+def _beyond_judging(kind: TrialKind, feeds: Feeds, outputs: Mapping[str, Any], facts: Facts) -> TrialKind | None:
     """The kind of an input on which a difference is said, and no failure; None where nothing can be learnt from it."""
     if breaks(feeds, outputs, missing=facts.missing):
-        return BROKEN
-    return MISSING if kind in ("missing", "values", "extreme values") else None
+        return TrialKind.BROKEN
+    return TrialKind.MISSING_BROKEN if kind in (TrialKind.MISSING, TrialKind.VALUES, TrialKind.EXTREME_VALUES) else None
 
 
 def takes_doubles(specs: Sequence[TensorSpec]) -> bool:
@@ -256,7 +257,7 @@ def _largest(dtype: np.dtype) -> float:
     return float(np.finfo(dtype).max) if dtype.kind == "f" else np.inf
 
 
-def telling(outputs: Mapping[str, Any], kind: str, *, doubles: bool = False) -> bool:
+def telling(outputs: Mapping[str, Any], kind: TrialKind, *, doubles: bool = False) -> bool:
     """Whether the outputs can be held against others: all finite, and not at the edge of what floats hold.
 
     Args:
@@ -275,4 +276,4 @@ def telling(outputs: Mapping[str, Any], kind: str, *, doubles: bool = False) -> 
             sizes = np.abs(array)
             if not np.isfinite(array).all() or bool((sizes[sizes < _largest(array.dtype)] > most).any()):
                 return False
-    return floats > 0 or kind not in ("missing", "missing rows")
+    return floats > 0 or kind not in (TrialKind.MISSING, TrialKind.MISSING_ROWS)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onnxtool.equality.trials.trial import Feeds
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 
 # One, a long one, batches of several kinds; then powers of two, which block sizes are, with their neighbours.
 _LENGTHS_FIRST = (1, 300, 65)

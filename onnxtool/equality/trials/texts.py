@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from onnxtool.equality.trials.changed_inputs import Changed
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.patterns import matching, nearly
-from onnxtool.equality.trials.trial import Feeds
-from onnxtool.equality.trials.trial_kind import Changed
 from onnxtool.model.spec import TensorSpec
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 
 _TEXTS = (
     ("unknown words", ("zzyzx", "qqq", "unseen", "Xylograph")),
@@ -41,14 +42,14 @@ def text_values(
             rows = np.size(feeds[spec.name])
             made[spec.name] = np.resize(known[place : place + rows], np.shape(feeds[spec.name]))
         place += np.size(feeds[own[0].name])
-        yield f"known words{'' if turn == 0 else f', part {turn + 1}'}", "text", {**feeds, **made}
+        yield f"known words{'' if turn == 0 else f', part {turn + 1}'}", TrialKind.TEXT, {**feeds, **made}
     for pattern in facts.patterns if own else ():
         texts = matching(pattern, generator, max(_SAMPLES, *(np.size(feeds[s.name]) for s in own)))
         for label, found in (("that match", texts), ("that nearly match", nearly(texts, generator))):
             drawn = np.array(found, dtype=object)
             if len(drawn):
                 made = {s.name: np.resize(drawn, np.shape(feeds[s.name])) for s in own}
-                yield f"texts {label} {pattern!r}", "text", {**feeds, **made}
+                yield f"texts {label} {pattern!r}", TrialKind.TEXT, {**feeds, **made}
     for gap in facts.delimiters:
         made = {}
         for spec in own:
@@ -58,7 +59,7 @@ def text_values(
             texts = [gap.join(generator.choice(words, count)) for count in counts.tolist()]
             made[spec.name] = np.array(texts, dtype=object).reshape(shape)
         if made:
-            yield f"texts of several parts with {gap!r} between", "text", {**feeds, **made}
+            yield f"texts of several parts with {gap!r} between", TrialKind.TEXT, {**feeds, **made}
     for gap in _GAPS if len(known) else ():
         made = {}
         for spec in own:
@@ -67,14 +68,14 @@ def text_values(
             # What the graph lists side by side may be what it looks for side by side.
             pairs = [gap.join((facts.texts[i], facts.texts[(i + 1) % len(facts.texts)])) for i in first.tolist()]
             made[spec.name] = np.array(pairs, dtype=object).reshape(shape)
-        yield f"pairs of known words with {gap!r} between", "text", {**feeds, **made}
+        yield f"pairs of known words with {gap!r} between", TrialKind.TEXT, {**feeds, **made}
     for label, drawn_from in _TEXTS if own else ():
         made = {}
         for spec in own:
             old = np.asarray(feeds[spec.name], dtype=object)
             drawn = generator.choice(np.array(drawn_from, dtype=object), np.shape(old))
             made[spec.name] = np.where(generator.random(np.shape(old)) < 0.7, drawn, old)
-        yield label, "text", {**feeds, **made}
+        yield label, TrialKind.TEXT, {**feeds, **made}
 
 
 def _written_numbers(
@@ -89,4 +90,4 @@ def _written_numbers(
         texts = np.array([f"{v:.9g}" if float(v) % 1 else str(int(v)) for v in values], dtype=object)
         if len(texts):
             made = {s.name: generator.choice(texts, np.shape(feeds[s.name])) for s in numbers}
-            yield label, "text", {**feeds, **made}
+            yield label, TrialKind.TEXT, {**feeds, **made}

@@ -10,13 +10,11 @@ from typing import Any, get_args
 import numpy as np
 
 from onnxtool.options.shared import Effort
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 
-Feeds = dict[str, np.ndarray]
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 EXACTLY = "values of exactly"  # how labels of inputs of one number begin, which the graphs tell
-BROKEN = "not finite"  # the kind of usual numbers for which the reference gives NaN or infinity
-MISSING = "missing, not finite"  # the kind of NaN, infinity and numbers for which the reference gives no finite numbers
-EMPTY = "empty"  # the kind of inputs of which a dim is 0
 # Seconds that any model has for inputs beyond the usual ones, and the share of the time of the usual ones.
 _SECONDS = {"quick": (1.0, 0.25), "normal": (5.0, 0.5), "thorough": (60.0, 10.0)}
 _CLOCK = 3.0  # seconds on the clock for each of the thread's own
@@ -28,16 +26,13 @@ class Trial:
 
     Attributes:
         label: what is particular about it: "length 300", "mask padded on the left".
-        kind: "usual", "size", "values", "mask", "empty mask" (rows of which nothing is left in), "mask values" (masks
-            that hold other numbers), "extreme values" (near the ends of what floats hold), "rows", "thresholds",
-            "missing", "missing rows" (nothing but NaN in places), "text", "branch", "search", `BROKEN`, `MISSING`
-            or `EMPTY`.
+        kind: what its verdict depends on.
         feeds: the inputs.
         outputs: what the reference gives; empty before it was run.
     """
 
     label: str
-    kind: str
+    kind: TrialKind
     feeds: Feeds
     outputs: Mapping[str, Any] = field(default_factory=dict)
 

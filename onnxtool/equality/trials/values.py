@@ -8,14 +8,16 @@ from itertools import pairwise
 import numpy as np
 
 from onnxtool.equality.rule.non_finite import missing_values
+from onnxtool.equality.trials.changed_inputs import Changed, cast, is_kind, is_mask
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.texts import text_values
-from onnxtool.equality.trials.trial import EXACTLY, Feeds
-from onnxtool.equality.trials.trial_kind import Changed, cast, is_kind, is_mask
+from onnxtool.equality.trials.trial import EXACTLY
 from onnxtool.equality.trials.whole_numbers import counts, fitting, integer_values, known_numbers, ordered, table_rows
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.proof import ODD_MASK
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 
 
 def _uniform(array: np.ndarray) -> np.ndarray:
@@ -121,7 +123,7 @@ def _floats(
     base = {s.name: generator.standard_normal(np.shape(feeds[s.name])) for s in own}
     for label, change in _FLOATS:
         made = {s.name: _within(change(base[s.name]), facts.domains.get(s.name)) for s in own}
-        yield label, "thresholds" if label == _HALVES else "values", {**feeds, **cast(own, made)}
+        yield label, TrialKind.THRESHOLDS if label == _HALVES else TrialKind.VALUES, {**feeds, **cast(own, made)}
     for spec in own:
         points = facts.points.get(base[spec.name].shape[-1]) if base[spec.name].ndim > 1 else None
         if points is not None:
@@ -129,33 +131,33 @@ def _floats(
                 array = np.resize(generator.permutation(points), base[spec.name].shape) + by * base[spec.name]
                 yield (
                     f"{spec.name}: rows {label} points of the graph",
-                    "values",
+                    TrialKind.VALUES,
                     {**feeds, **cast([spec], {spec.name: array})},
                 )
     for step in facts.steps:
         made = {s.name: _within(step * (np.floor(4 * base[s.name]) + 0.5), facts.domains.get(s.name)) for s in own}
-        yield f"values that end on a half of {step:.6g}", "thresholds", {**feeds, **cast(own, made)}
+        yield f"values that end on a half of {step:.6g}", TrialKind.THRESHOLDS, {**feeds, **cast(own, made)}
     for value in facts.values:
         for word, shift in (("around", 0.0), ("above", 1.0), ("below", -1.0)):
             step = 0.2 * max(1.0, abs(value))
             made = {s.name: value + step * (shift * 3 + base[s.name]) for s in own}
-            yield f"values {word} {value:.6g}", "values", {**feeds, **cast(own, made)}
+            yield f"values {word} {value:.6g}", TrialKind.VALUES, {**feeds, **cast(own, made)}
         made = {s.name: np.full_like(base[s.name], value) for s in own}
-        yield f"{EXACTLY} {value:.6g}", "values", {**feeds, **cast(own, made)}
+        yield f"{EXACTLY} {value:.6g}", TrialKind.VALUES, {**feeds, **cast(own, made)}
     bounds = sorted(dict.fromkeys(facts.values))
     for low, high in pairwise(bounds):
         made = {s.name: low + (high - low) * _uniform(base[s.name]) for s in own}
-        yield f"values between {low:.6g} and {high:.6g}", "values", {**feeds, **cast(own, made)}
+        yield f"values between {low:.6g} and {high:.6g}", TrialKind.VALUES, {**feeds, **cast(own, made)}
     wide = [s for s in own if is_kind(s, "f") and s.dtype != np.float16 and s.name not in facts.domains]
     if wide and not facts.endless:
         made = {s.name: _EXTREME * base[s.name] for s in wide}
-        yield f"values of scale {_EXTREME:g}", "extreme values", {**feeds, **cast(wide, made)}
+        yield f"values of scale {_EXTREME:g}", TrialKind.EXTREME_VALUES, {**feeds, **cast(wide, made)}
         made = {s.name: _FAR + base[s.name] for s in wide}
-        yield f"values around {_FAR:,.0f}, close together", "extreme values", {**feeds, **cast(wide, made)}
+        yield f"values around {_FAR:,.0f}, close together", TrialKind.EXTREME_VALUES, {**feeds, **cast(wide, made)}
     for spec in own if len(own) > 1 else ():
         for label, change in _FLOATS[:6]:
             made = {spec.name: _within(change(base[spec.name]), facts.domains.get(spec.name))}
-            yield f"{spec.name}: {label}", "values", {**feeds, **cast([spec], made)}
+            yield f"{spec.name}: {label}", TrialKind.VALUES, {**feeds, **cast([spec], made)}
     for spec in own:
         yield from _features(spec, feeds, base[spec.name])
 
@@ -170,7 +172,7 @@ def _features(spec: TensorSpec, feeds: Feeds, base: np.ndarray) -> Iterator[Chan
             array[:, feature] = value
             yield (
                 f"{spec.name}: feature {feature} at {value:g}",
-                "values",
+                TrialKind.VALUES,
                 {**feeds, **cast([spec], {spec.name: array})},
             )
 
@@ -197,21 +199,25 @@ def _alike(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
             if np.shape(feeds[s.name]) == np.shape(feeds[spec.name]) and s.dtype == spec.dtype
         ]
         if same:
-            yield "inputs alike", "values", {**feeds, **{s.name: np.array(feeds[spec.name]) for s in same}}
+            yield "inputs alike", TrialKind.VALUES, {**feeds, **{s.name: np.array(feeds[spec.name]) for s in same}}
             break
     if any(np.ndim(feeds[s.name]) > 1 and len(feeds[s.name]) > 1 for s in own):
         made = {s.name: np.repeat(feeds[s.name][:1], len(feeds[s.name]), axis=0) for s in own if np.ndim(feeds[s.name])}
-        yield "rows alike", "values", {**feeds, **made}
+        yield "rows alike", TrialKind.VALUES, {**feeds, **made}
 
 
 def _booleans(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
     own = [s for s in specs if is_kind(s, "b") and not is_mask(s)]
     for value in (True, False) if own else ():
         made = {s.name: np.full(np.shape(feeds[s.name]), value) for s in own}
-        yield f"booleans all {value}", "values", {**feeds, **made}
+        yield f"booleans all {value}", TrialKind.VALUES, {**feeds, **made}
     for spec in own if len(own) > 1 else ():
         for value in (True, False):
-            yield f"{spec.name} {value}", "values", {**feeds, spec.name: np.full(np.shape(feeds[spec.name]), value)}
+            yield (
+                f"{spec.name} {value}",
+                TrialKind.VALUES,
+                {**feeds, spec.name: np.full(np.shape(feeds[spec.name]), value)},
+            )
 
 
 def _masks(
@@ -220,21 +226,25 @@ def _masks(
     own = [s for s in specs if is_mask(s)]
     for padding in _PADDINGS if own else ():
         made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
-        yield f"mask {padding}", "empty mask" if padding.endswith("empty row") else "mask", {**feeds, **made}
+        yield (
+            f"mask {padding}",
+            TrialKind.EMPTY_MASK if padding.endswith("empty row") else TrialKind.MASK,
+            {**feeds, **made},
+        )
     floats = [s for s in specs if is_kind(s, "fV") and not is_mask(s) and s.name not in facts.domains]
     # What is masked must lose against any score: products of inputs of opposite sign are far below zero.
     for scale, padding in ((_SCORED, _PADDINGS[0]), (-_SCORED, _PADDINGS[2])) if own and floats else ():
         made = {s.name: padded(np.shape(feeds[s.name]), padding).astype(s.dtype) for s in own}
         drawn = {s.name: np.abs(generator.standard_normal(np.shape(feeds[s.name]))) for s in floats}
         signed = {s.name: drawn[s.name] * (-scale if place else scale) for place, s in enumerate(floats)}
-        yield f"mask {padding}, inputs of opposite sign", "values", {**feeds, **made, **cast(floats, signed)}
+        yield f"mask {padding}, inputs of opposite sign", TrialKind.VALUES, {**feeds, **made, **cast(floats, signed)}
     whole = [s for s in own if is_kind(s, "iu")]
     for number in (2, -1) if whole else ():
         made = {}
         for spec in whole:
             array = padded(np.shape(feeds[spec.name]), "of random ones")
             made[spec.name] = np.where(array > 0, fitting(spec, number), 0).astype(spec.dtype)
-        yield f"{ODD_MASK}{number}", "mask values", {**feeds, **made}
+        yield f"{ODD_MASK}{number}", TrialKind.MASK_VALUES, {**feeds, **made}
 
 
 def padded(shape: tuple[int, ...], padding: str) -> np.ndarray:
@@ -274,7 +284,11 @@ def _thresholds(
         table = np.empty((rows, shape[1]), spec.dtype)
         for feature in range(shape[1]):
             table[:, feature] = _over_range(own.get(feature), rows, generator)
-        yield f"{spec.name}: each feature over its own range", "values", _batch_of(specs, feeds, spec.name, table)
+        yield (
+            f"{spec.name}: each feature over its own range",
+            TrialKind.VALUES,
+            _batch_of(specs, feeds, spec.name, table),
+        )
         pairs = [(f, np.float32(t)) for f, found in own.items() for t in found]
         chosen = generator.permutation(len(pairs))
         for start in range(0, min(len(chosen), 4 * rows), rows):
@@ -282,11 +296,11 @@ def _thresholds(
             for row, place in enumerate(chosen[start : start + rows]):
                 feature, value = pairs[place]
                 near[row, feature] = (value, np.nextafter(value, np.float32(np.inf)))[row % 2]
-            yield f"{spec.name}: features at thresholds", "thresholds", _batch_of(specs, feeds, spec.name, near)
+            yield f"{spec.name}: features at thresholds", TrialKind.THRESHOLDS, _batch_of(specs, feeds, spec.name, near)
         if facts.missing:
             holed = table.copy()
             holed[generator.random(holed.shape) < 0.3] = np.nan
-            yield f"{spec.name}: missing values", "missing", _batch_of(specs, feeds, spec.name, holed)
+            yield f"{spec.name}: missing values", TrialKind.MISSING, _batch_of(specs, feeds, spec.name, holed)
 
 
 def _over_range(found: np.ndarray | None, rows: int, generator: np.random.Generator) -> np.ndarray:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from onnxtool.equality.trials.changed_inputs import Changed, cast, is_kind, is_mask
 from onnxtool.equality.trials.graph_hints import Facts
-from onnxtool.equality.trials.trial import Feeds
-from onnxtool.equality.trials.trial_kind import Changed, cast, is_kind, is_mask
 from onnxtool.model.spec import TensorSpec
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 
 _DOUBLES = 1 << 53  # beyond it doubles skip integers, which identifiers may well be
 _SIGNED = (
@@ -34,34 +35,34 @@ def integer_values(
             if not any(np.iinfo(s.dtype).max > low for s in free):
                 continue
             made = {s.name: _whole(s, np.shape(feeds[s.name]), low, high, generator) for s in free}
-            yield label, "values" if low < _DOUBLES else "extreme values", {**feeds, **made}
+            yield label, TrialKind.VALUES if low < _DOUBLES else TrialKind.EXTREME_VALUES, {**feeds, **made}
         for number in (0, 1, -1, 2, 7):
             made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in free}
-            yield f"integers of {number}", "values", {**feeds, **made}
+            yield f"integers of {number}", TrialKind.VALUES, {**feeds, **made}
         for value in facts.integers[:16]:
             for number in (value, value + 1, value - 1):
                 made = {s.name: np.full(np.shape(feeds[s.name]), fitting(s, number), s.dtype) for s in free}
-                yield f"integers of {number}", "values", {**feeds, **made}
+                yield f"integers of {number}", TrialKind.VALUES, {**feeds, **made}
         for value in facts.sizes[:16]:
             made = {s.name: (value + generator.integers(-2, 3, np.shape(feeds[s.name]))).astype(s.dtype) for s in free}
-            yield f"integers around {value}", "values", {**feeds, **made}
+            yield f"integers around {value}", TrialKind.VALUES, {**feeds, **made}
     limited = [s for s in own if s.name in facts.domains]
     for number in dict.fromkeys([*facts.integers[:16], 0, 1] if limited else ()):
         fits = [s for s in limited if facts.domains[s.name].low <= number < facts.domains[s.name].high]
         if fits:
             made = {s.name: np.full(np.shape(feeds[s.name]), number).astype(s.dtype) for s in fits}
-            yield f"indices of {number}", "values", {**feeds, **made}
+            yield f"indices of {number}", TrialKind.VALUES, {**feeds, **made}
             mixed = {
                 s.name: np.where(generator.random(np.shape(feeds[s.name])) < 0.3, made[s.name], feeds[s.name])
                 for s in fits
             }
-            yield f"some indices of {number}", "values", {**feeds, **mixed}
+            yield f"some indices of {number}", TrialKind.VALUES, {**feeds, **mixed}
     for spec in own:
         rows = facts.tables.get(spec.name)
         if rows is not None:
             for label, low in (("beyond the table", rows), ("below zero", -rows)):
                 drawn = generator.integers(low, low + max(1, min(rows, 5)), np.shape(feeds[spec.name]))
-                yield f"{spec.name}: indices {label}", "values", {**feeds, spec.name: drawn.astype(spec.dtype)}
+                yield f"{spec.name}: indices {label}", TrialKind.VALUES, {**feeds, spec.name: drawn.astype(spec.dtype)}
 
 
 def known_numbers(
@@ -75,12 +76,12 @@ def known_numbers(
     known = generator.permutation(np.array(facts.known, np.float64))
     # Those that no rounding has changed stand where a model decides, and nothing excuses a difference there.
     exact = np.array([_is_short(number) for number in known])
-    for kind, numbers in (("thresholds", known[exact]), ("values", known[~exact])):
+    for kind, numbers in ((TrialKind.THRESHOLDS, known[exact]), (TrialKind.VALUES, known[~exact])):
         yield from _in_parts(own, feeds, numbers, kind, generator)
 
 
 def _in_parts(
-    own: Sequence[TensorSpec], feeds: Feeds, numbers: np.ndarray, kind: str, generator: np.random.Generator
+    own: Sequence[TensorSpec], feeds: Feeds, numbers: np.ndarray, kind: TrialKind, generator: np.random.Generator
 ) -> Iterator[Changed]:
     size = max(np.size(feeds[s.name]) for s in own)
     for turn in range(min(_PARTS, -(-len(numbers) // size))):
@@ -115,7 +116,7 @@ def ordered(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator
             low = int(limit.low) if limit is not None and limit.low > 0 else 0
             if limit is None or limit.high >= low + length:
                 steps[spec.name] = np.broadcast_to(low + np.arange(length)[::step], np.shape(feeds[spec.name]))
-        yield f"integers in {label} order", "values", {**feeds, **cast(own, {**made, **steps})}
+        yield f"integers in {label} order", TrialKind.VALUES, {**feeds, **cast(own, {**made, **steps})}
     numbers = list(reversed(facts.integers[:16]))
     for found in (facts.integers[:16], numbers) if len(facts.integers) > 1 else ():
         made = {}
@@ -128,7 +129,7 @@ def ordered(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator
                 array[..., : len(fits)] = fits
                 made[spec.name] = array
         if made:
-            yield "the integers of the graph in a row", "values", {**feeds, **made}
+            yield "the integers of the graph in a row", TrialKind.VALUES, {**feeds, **made}
 
 
 def counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator[Changed]:
@@ -139,7 +140,7 @@ def counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator[
     for number in numbers if own else ():
         if 0 <= number <= _MOST_COUNT:
             made = {s.name: np.full(np.shape(feeds[s.name]), fitting(s, number), s.dtype) for s in own}
-            yield f"{own[0].name} of {number}", "values", {**feeds, **made}
+            yield f"{own[0].name} of {number}", TrialKind.VALUES, {**feeds, **made}
 
 
 def table_rows(
@@ -163,7 +164,7 @@ def table_rows(
             filled = np.concatenate([part, generator.integers(0, facts.tables[spec.name], size - len(part))])
             made[spec.name] = filled.reshape(np.shape(feeds[spec.name])).astype(spec.dtype)
         first = f"{own[0].name}: rows " if len(own) == 1 else "rows "
-        yield f"{first}{'first, last and others' if turn == 0 else 'of every table'}", "rows", {**feeds, **made}
+        yield f"{first}{'first, last and others' if turn == 0 else 'of every table'}", TrialKind.ROWS, {**feeds, **made}
 
 
 def fitting(spec: TensorSpec, number: int) -> int:

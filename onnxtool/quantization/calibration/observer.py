@@ -27,6 +27,7 @@ from onnxtool.quantization.calibration.range_estimators import Observed, Range
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.session import SessionOptions
@@ -38,7 +39,6 @@ _WORTH_THREADS = 2.0  # seconds; for less, threads that wait for one another cos
 _LARGE = 5_000_000  # bytes of weights from which on all threads begin: the memory is then the same for any data
 _START = "onnxtool_start_"
 AXES_ARE_INPUTS = 18  # of ReduceMax and ReduceMin, from this opset
-Feeds = Mapping[str, np.ndarray]
 
 
 def observe(

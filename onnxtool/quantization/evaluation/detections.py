@@ -13,8 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.quantization.evaluation.box_match import BOX, OVERLAP, form_of, overlaps
+from onnxtool.runtime.feeds import Outputs
 
-Outputs = Mapping[str, np.ndarray]
 _OFFSETS = (0, 1)  # of a box in its row: some exporters write the sample's number before it
 
 

@@ -37,6 +37,7 @@ from onnxtool.quantization.evaluation.output_statistics import OutputStatistics
 from onnxtool.quantization.evaluation.probabilities import are_distributions
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.source import DataSource
+from onnxtool.runtime.feeds import Feeds, Outputs
 from onnxtool.runtime.runner import Runner
 
 _VALUES_GLANCED = 4096  # of the outputs
@@ -44,7 +45,6 @@ _LEAST_GLANCED, _MOST_GLANCED = 4, 8  # samples
 _FIRST_LOOK = 16  # samples
 _FIRST_LOOK_AT_MANY = 8  # where each gives so many results as
 _MANY_RESULTS = 64
-Outputs = Mapping[str, np.ndarray]
 
 
 @dataclass
@@ -92,7 +92,7 @@ class FidelityEvaluator:
 
     def _observe(self, runner: Runner, data: DataSource, batch: int, limit: int) -> None:
         """Run the float model on the samples, `batch` at a time."""
-        self.feeds: list[dict[str, np.ndarray]] = []
+        self.feeds: list[Feeds] = []
         self.outputs: list[dict[str, np.ndarray]] = []
         self.samples = 0
         held = 0

@@ -14,8 +14,8 @@ from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
 from onnxtool.quantization.evaluation.detection_map import mean_average_precision
 from onnxtool.quantization.evaluation.probabilities import probabilities
+from onnxtool.runtime.feeds import Outputs
 
-Outputs = Mapping[str, np.ndarray]
 _PADDING = -1
 _IGNORED = (255, -1)  # what segmentation data has where nobody labelled
 
@@ -156,7 +156,7 @@ METRICS: Mapping[str, Callable[[Outputs, np.ndarray], float]] = {
 def _with_classes(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
     for array in outputs.values():
         if array.dtype.kind == "f" and array.shape[:-1] == labels.shape and array.ndim == labels.ndim + 1:
-            return array
+            return np.asarray(array)
     raise InputError(_no_fit(outputs, labels))
 
 
@@ -167,7 +167,7 @@ def _chosen(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
             return np.asarray(array.argmax(axis=-1))
     for array in outputs.values():
         if array.shape == labels.shape and array.dtype.kind in "iuOUS":
-            return array
+            return np.asarray(array)
     if any(a.shape == labels.shape for a in outputs.values()) and _is_one_hot(labels):
         raise InputError("the labels are one-hot; give class numbers instead: labels.argmax(axis=-1).")
     raise InputError(_no_fit(outputs, labels))
@@ -193,7 +193,7 @@ def _is_one_hot(labels: np.ndarray) -> bool:
 def _of_shape(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
     for array in outputs.values():
         if array.dtype.kind == "f" and array.size == labels.size and len(array) == len(labels):
-            return array
+            return np.asarray(array)
     raise InputError(_no_fit(outputs, labels))
 
 
@@ -213,7 +213,7 @@ def _segments(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
                 return np.asarray(array.argmax(-1))
     for array in outputs.values():
         if array.shape == labels.shape and array.dtype.kind in "iu":
-            return array
+            return np.asarray(array)
     raise InputError(_no_fit(outputs, labels))
 
 

@@ -15,7 +15,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.data.images import SUFFIXES
 from onnxtool.runtime.data.open_data import open_data
-from onnxtool.runtime.feeds import adapt
+from onnxtool.runtime.feeds import Feeds, adapt
 
 Data = str | os.PathLike[str] | Mapping[str, np.ndarray]
 _BATCH = 64  # samples in one run: more would only cost memory
@@ -31,7 +31,7 @@ class GivenInputs:
         notes: what was done with them that the user may not expect.
     """
 
-    feeds: tuple[dict[str, np.ndarray], ...]
+    feeds: tuple[Feeds, ...]
     origin: str
     notes: tuple[str, ...] = ()
 

@@ -11,10 +11,8 @@ import numpy as np
 
 from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import adapt
+from onnxtool.runtime.feeds import Feeds, adapt
 from onnxtool.runtime.runner import check_feeds
-
-Feeds = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.runtime.casting_runner import fit_dtypes
-from onnxtool.runtime.feeds import random_feeds
+from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
@@ -89,7 +89,7 @@ _SLOW = 0.25  # a model slower than this gets fewer rounds
 
 def timing_feeds(
     specs: Sequence[TensorSpec], seed: int, domains: Mapping[str, Domain], probes: Sequence[Probe]
-) -> list[dict[str, np.ndarray]]:
+) -> list[Feeds]:
     """Inputs to time fusions on: lengths 16 and 128 where a length is dynamic, then those the source has run on.
 
     What pays at 16 need not pay at 128, and the model may refuse either.
@@ -100,7 +100,7 @@ def timing_feeds(
 
 
 def measure_ratio(
-    source: os.PathLike[str] | ir.Model, result: ir.Model, feeds: dict[str, np.ndarray], options: SessionOptions
+    source: os.PathLike[str] | ir.Model, result: ir.Model, feeds: Feeds, options: SessionOptions
 ) -> LatencyRatio:
     """Latency of the result over that of the source, with the runtime's own optimizations on for both."""
     # Unless asked otherwise one thread: the steadiest measure on a machine that does other things too.
@@ -121,7 +121,7 @@ def measure_ratio(
 
 
 def confirmed_ratio(
-    source: os.PathLike[str] | ir.Model, result: ir.Model, feeds: dict[str, np.ndarray], options: SessionOptions
+    source: os.PathLike[str] | ir.Model, result: ir.Model, feeds: Feeds, options: SessionOptions
 ) -> LatencyRatio:
     """The same, measured longer with fresh sessions several times: two sessions of one file differ by chance."""
     options = dataclasses.replace(options, threads=options.threads or 1, spinning="runs")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from onnxtool.equality.rule.masked import Kept, KeptPositions, kept_positions, steady_outputs
-from onnxtool.equality.trials.trial import Feeds
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 
 SPECS = [TensorSpec("ids", np.dtype("int64"), ("b", "n")), TensorSpec("attention_mask", np.dtype("int64"), ("b", "n"))]
 IDS = np.array([[3, 9, 4, 7, 5], [6, 2, 8, 1, 9]])

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from onnxtool.equality.rule.noise import (
-    _beside,
-    _both_decide,
     _explained,
-    _only_here,
     _step,
     _tied,
     _unequal_rows,
     differs_there_alone,
+    only_reference_jumps,
+    perturbed,
     rounding_explains,
+    same_threshold,
 )
 from onnxtool.equality.trials.trial import Trial
 from onnxtool.errors import InputError
@@ -82,10 +82,13 @@ def test_zero_is_exact() -> None:
 
 
 def test_a_search_is_given_more_room() -> None:
+    def sloping(x: np.ndarray) -> np.ndarray:
+        return np.sin(x.astype(np.float64) * 1e3).astype(np.float32)
+
     def most(kind: str) -> float:
         """The largest of many differences that is explained."""
         return max(
-            off for off in np.geomspace(1e-3, 10, 60) if explained(steep, steep(ROWS) + np.float32(off), kind=kind)
+            off for off in np.geomspace(1e-4, 1, 60) if explained(sloping, sloping(ROWS) + np.float32(off), kind=kind)
         )
 
     assert 3 < most("search") / most("values") < 6
@@ -216,9 +219,32 @@ def test_noise_of_a_column_is_no_other_columns() -> None:
     function = Reference(lambda x: np.stack([np.sin(x[:, 0] * np.float32(1e6)), x[:, 1]], axis=1))
     trial = Trial("one", "values", {"x": ROWS}, function.run({"x": ROWS}))
     expected = trial.outputs["y"]
-    moved = np.array([[0.5, 0.0]], np.float32)
+    beside = function.run({"x": np.nextafter(ROWS, np.float32(9))})["y"]
+    moved = (beside - expected) * np.float32([1, 0])
+    assert np.abs(moved).max() > 0.01
     assert rounding_explains(function, trial, {"y": expected + moved})
     assert not rounding_explains(function, trial, {"y": expected + moved[:, ::-1]})
+
+
+def test_what_the_reference_gives_nowhere_beside_the_input_is_a_difference() -> None:
+    """However far the reference moves: a value that it does not take there is not its own."""
+
+    def step(x: np.ndarray) -> np.ndarray:
+        return np.where(x[:, :1] > 1, np.float32(5), np.float32(-5))
+
+    at_step = np.ones((1, 3), np.float32)
+    assert explained(step, np.full((1, 1), 5, np.float32), at_step)
+    assert not explained(step, np.full((1, 1), 4, np.float32), at_step)
+    assert not explained(step, np.full((1, 1), -5, np.float32) + np.float32(0.2), at_step)
+    assert explained(step, np.full((1, 1), 5, np.float32) + np.float32(0.02), at_step)
+
+
+def test_a_label_that_the_reference_gives_nowhere_beside_is_a_difference() -> None:
+    def label(v: np.ndarray) -> np.ndarray:
+        return np.where(v[:, 0] > v[:, 1], "a", "b")
+
+    tied = np.array([[1.0, 1.0, 0.0]], np.float32)
+    assert not explained(label, np.array(["c"]), tied)
 
 
 def test_small_numbers_beside_large_ones_are_moved_by_their_spread() -> None:
@@ -347,12 +373,12 @@ def test_a_rounding_step_is_half_of_the_way_to_the_next_number(dtype: Any) -> No
 
 
 def test_what_lies_beside_an_input() -> None:
-    assert _beside({"ids": np.arange(3)}, 0) is None
-    small = _beside({"x": np.full(1000, 1e-5, np.float32)}, 0)
+    assert perturbed({"ids": np.arange(3)}, 0) is None
+    small = perturbed({"x": np.full(1000, 1e-5, np.float32)}, 0)
     assert small is not None
     shift = np.abs(small["x"].astype(np.float64) - np.float32(1e-5)).max()
     assert 1e-10 < shift < 4 * 2.0**-24 * 2e-3
-    mixed = _beside({"x": np.ones(3, np.float32), "ids": np.arange(3)}, 0)
+    mixed = perturbed({"x": np.ones(3, np.float32), "ids": np.arange(3)}, 0)
     assert mixed is not None and mixed["ids"].tolist() == [0, 1, 2]
 
 
@@ -392,7 +418,7 @@ ONES, ZEROS = np.array([1, 1]), np.array([0, 0])
 
 def alone(moved: list[np.ndarray], theirs: list[np.ndarray], own: np.ndarray = ONES, other: np.ndarray = ZEROS) -> bool:
     """Whether the reference alone decides: it gives `own` and, beside the input, `moved`; the other model the rest."""
-    return _only_here({"y": own}, {"y": other}, [{"y": m} for m in moved], [{"y": t} for t in theirs])
+    return only_reference_jumps({"y": own}, {"y": other}, [{"y": m} for m in moved], [{"y": t} for t in theirs])
 
 
 def test_labels_on_which_the_two_agree_beside_the_input_are_decided_by_the_reference_alone() -> None:
@@ -421,7 +447,7 @@ def both_decide(
 ) -> bool:
     feeds = {"x": np.asarray(x)}
     expected, given = function(feeds["x"]), other(feeds["x"])
-    return _both_decide(
+    return same_threshold(
         Reference(function), lambda made: {"y": other(made["x"])}, feeds, {"y": expected}, {"y": given}, None
     )
 

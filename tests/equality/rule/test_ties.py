@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxtool.equality.compare_runners import compare_runners
-from onnxtool.equality.rule.evidence import evidence_on
+from onnxtool.equality.reference import reference_on
 from onnxtool.equality.rule.ties import Choice, ConfirmedTies, TiedScores, choices, nudged, tied
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError
@@ -105,8 +105,8 @@ def test_a_tie_of_the_reference_is_excused_and_another_choice_is_not(tmp_path: P
 
     def verdict(b: np.ndarray) -> tuple[bool, str | None]:
         path = chooser(tmp_path / "b.onnx", b, "ArgMax")
-        evidence = evidence_on(a, path, SessionOptions())
-        report = compare_runners(OnnxRunner.open(a), OnnxRunner.open(path), feeds, Tolerance(), evidence)
+        reference = reference_on(a, path, OnnxRunner.open(a), SessionOptions())
+        report = compare_runners(reference, OnnxRunner.open(path), feeds, Tolerance())
         return report.ok, report.outputs[0].note
 
     assert verdict(weight) == (True, None)

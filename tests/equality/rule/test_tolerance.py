@@ -13,6 +13,7 @@ from onnxtool.equality.rule.tolerance import (
     CHANCE,
     HALF_STEPS,
     LEAST_SCALE,
+    NUMBERS,
     RTOL,
     ColumnScales,
     Scales,
@@ -227,7 +228,9 @@ def test_absolute_and_steps_are_in_the_outputs_own_units() -> None:
     assert not ok(a, a + np.float32(0.05), Tolerance(0.0, 0.01, absolute=True))
     assert ok(a, a + np.float32(0.005), Tolerance(0.0, 0.01, absolute=True))
     integers = np.int32([[1, 2], [3, 4]])
-    assert ok(integers, integers + 2, Tolerance(steps=2)) and not ok(integers, integers + 3, Tolerance(steps=2))
+    assert ok(integers, integers + 2, Tolerance(integer_steps=2)) and not ok(
+        integers, integers + 3, Tolerance(integer_steps=2)
+    )
     assert not ok(integers, integers + 1, Tolerance(9.0, 9.0))
 
 
@@ -246,3 +249,10 @@ def test_the_rule_is_told_as_applied() -> None:
     assert rule_text(Tolerance()).startswith("floats |a - b| <= 0.001 |a| + 1e-05 x root mean square of a's column;")
     assert "8 rounding steps of float16" in rule_text(Tolerance(), "float16")
     assert rule_text(BITS).startswith("floats equal to the last bit;")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_the_same_numbers_are_asked_for_in_half_precision_too(dtype: str) -> None:
+    numbers = np.array([[1, 2], [3, 4]], dtype)
+    assert ok(numbers, numbers.copy(), NUMBERS)
+    assert not ok(numbers, np.nextafter(numbers, np.array(9, dtype)), NUMBERS)

@@ -10,9 +10,9 @@ import pytest
 from onnxtool.equality.search.mutations import Moves, is_varied
 from onnxtool.equality.trials.graph_hints import Facts
 from onnxtool.equality.trials.sizes import dynamic_dims
-from onnxtool.equality.trials.trial import Feeds
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
+from onnxtool.runtime.feeds import Feeds
 
 FLOAT, INT = np.dtype("float32"), np.dtype("int64")
 

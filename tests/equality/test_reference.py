@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from onnxtool.equality.described_runner import DescribedRunner
-from onnxtool.equality.equivalence_check import EquivalenceCheck, Evidence
+from onnxtool.equality.equivalence_check import EquivalenceCheck
+from onnxtool.equality.reference import Answers, Reference, reference_of_source
 from onnxtool.equality.rule import rounding
 from onnxtool.equality.rule.difference import Difference
-from onnxtool.equality.rule.evidence import evidence_of_source
 from onnxtool.equality.rule.rounding import FACTOR, NO_EXCUSE, RoundingNoise, excuse, runtime_noise
 from onnxtool.equality.rule.tolerance import ColumnScales, Tolerance
 from onnxtool.model.spec import TensorSpec
@@ -33,7 +33,7 @@ class Again:
 
 
 def check(a: np.ndarray, b: np.ndarray, again: np.ndarray) -> Any:
-    held = EquivalenceCheck(Tolerance(), Evidence(noise=RoundingNoise(lambda: Again(again))))
+    held = EquivalenceCheck(Tolerance(), Reference(Answers(), noise=RoundingNoise(lambda: Again(again))))
     held.add({}, {"y": a}, {"y": b})
     return held.report()
 
@@ -85,7 +85,7 @@ def test_a_tolerance_for_one_output_is_that_figure_alone() -> None:
     noise = RoundingNoise(lambda: Again(a + np.float16(0.006)))
     for atol, ok in ((0.01, True), (0.001, False)):
         own = {"y": Tolerance(0.0, atol, absolute=True)}
-        held = EquivalenceCheck(Tolerance(), Evidence(noise=noise, precision="float16"), own=own)
+        held = EquivalenceCheck(Tolerance(), Reference(Answers(), noise=noise, precision="float16"), own=own)
         held.add({}, {"y": a}, {"y": b})
         (found,) = held.report().outputs
         assert (found.ok, found.given, found.atol) == (ok, True, atol)
@@ -123,7 +123,7 @@ def source(dtype: str, rounding: Mapping[str, float] = MappingProxyType({})) -> 
 
 
 def test_a_framework_may_compute_in_a_wider_type_than_the_file_holds() -> None:
-    declared = (evidence_of_source(source("float32"), None).declared or {})["y"]
+    declared = (reference_of_source(source("float32"), None).declared or {})["y"]
 
     def ok(a: np.ndarray, b: np.ndarray) -> bool:
         entry = Difference("y", Tolerance(), declared=declared)
@@ -136,7 +136,7 @@ def test_a_framework_may_compute_in_a_wider_type_than_the_file_holds() -> None:
 
 
 def test_quantized_outputs_may_be_off_by_their_steps() -> None:
-    evidence = evidence_of_source(source("uint8", rounding={"y": 4.0}), None)
+    evidence = reference_of_source(source("uint8", rounding={"y": 4.0}), None)
 
     def report(a: list[int], b: list[int]) -> Any:
         held = EquivalenceCheck(Tolerance(), evidence)
@@ -237,7 +237,7 @@ def test_where_nothing_is_allowed_what_is_equal_is_not_outside() -> None:
     again, b = a.copy(), a.copy()
     again[3, 0] += 0.004
     b[7, 0] += 0.004
-    assert excused(a, b, again, Tolerance(0.0, 0.0, least=0.0)) == 1
+    assert excused(a, b, again, Tolerance(0.0, 0.0, floor=0.0)) == 1
 
 
 def test_what_rounding_moves_at_most_is_told() -> None:

@@ -1,4 +1,4 @@
-"""Of which kind an input is, and inputs with changed values."""
+"""Inputs with changed values, and which inputs are masks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.trial import Feeds
 from onnxtool.model.spec import TensorSpec
+from onnxtool.report.trial_kind import TrialKind
+from onnxtool.runtime.feeds import Feeds
 
-Changed = tuple[str, str, Feeds]  # label, kind, feeds
+Changed = tuple[str, TrialKind, Feeds]  # label, kind, feeds
 
 
 def is_kind(spec: TensorSpec, kinds: str) -> bool:

@@ -1,0 +1,58 @@
+"""What the operations of one `edit` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.runtime.session.extensions import NAMES, extensions_library
+from onnxtool.runtime.session.session import SessionOptions
+
+if TYPE_CHECKING:
+    from onnxtool.runtime.runner import Runner
+
+
+@dataclass
+class EditContext:
+    """Shared by the operations of one run.
+
+    Attributes:
+        options: how models are run; the runtime's own optimizations are off.
+        tolerance: for floats, where an operation may round differently.
+        seed: of random inputs.
+        verify: False leaves the proofs out.
+        reference: a model that is right at every size, if the user named one.
+        warnings: what the user should know, one line each.
+        external: weights beside the model: True, False, or None for when they are larger than 2 GB.
+        chunk: largest data file in bytes; None for one file.
+        pictures: image files that pre-processing is proven on.
+        files: other files to write with the model, and what writes them.
+    """
+
+    options: SessionOptions
+    tolerance: Tolerance = Tolerance()  # noqa: RUF009  (frozen)
+    seed: int = 0
+    verify: bool = True
+    reference: Runner | None = None
+    warnings: list[str] = field(default_factory=list)
+    external: bool | None = None
+    chunk: int | None = None
+    pictures: tuple[Path, ...] = ()
+    files: list[tuple[Path, Callable[[Path], None]]] = field(default_factory=list)
+
+    def use_extensions(self, subject: str) -> None:
+        """Run models with the operators of onnxruntime-extensions from now on, and tell the user that they are needed.
+
+        Raises:
+            MissingExtraError: the package is not installed.
+        """
+        library = extensions_library(subject)
+        if library not in self.options.custom_op_libraries:
+            libraries = (*self.options.custom_op_libraries, library)
+            self.options = replace(self.options, custom_op_libraries=libraries)
+        self.warnings.append(
+            f"the result runs only with onnxruntime-extensions: give --custom-op-library {NAMES[0]} to other commands"
+        )
