@@ -60,9 +60,9 @@ def warm(kind: str = "") -> None:
         "cli.app",
         "optimization.optimize",
         "quantization.quantize",
-        "validation.lint.check",
-        "validation.equivalence.compare",
-        "validation.benchmark.bench",
+        "lint.check",
+        "equality.compare",
+        "benchmark.bench",
     )
     for name in (*libraries, *(f"onnxtool.{module}" for module in modules)):
         import_module(name)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.quantization.recipe import ActivationType, Fusions, Mode, QuantRecipe, WeightType
+from onnxtool.quantization.result_limits import ResultLimits
 from onnxtool.runtime.timing.latency import DEFAULT_THREADS
-
-if TYPE_CHECKING:
-    from onnxtool.quantization.search.limits import ResultLimits
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import OnnxToolError, VerdictError
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict, ModelOutcome, StepOutcome
 from onnxtool.workflow.constraints import Measured, verdicts
 from onnxtool.workflow.executors import own_processor
@@ -291,7 +291,6 @@ class Chain:
         """With --frozen: nothing may differ from the lock."""
         if not self.lookup.frozen:
             return
-        from onnxtool.errors import VerdictError
 
         locked = self._locked_step()
         if locked is None:

@@ -90,7 +90,7 @@ def _optimize(options: dict[str, Any], source: str | None, _r: str | None, outpu
 
 def _quantize(options: dict[str, Any], source: str | None, _r: str | None, output: Path, limits: Constraints) -> Report:
     from onnxtool.quantization.quantize import quantize
-    from onnxtool.quantization.search.limits import ResultLimits
+    from onnxtool.quantization.result_limits import ResultLimits
 
     renamed = {"eval": "eval_data", "image": "images", "percentile": "coverage", "recipe": "recipe_file"}
     settings = {renamed.get(name, name.replace("-", "_")): value for name, value in options.items()}

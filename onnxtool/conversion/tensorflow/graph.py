@@ -16,6 +16,8 @@ from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model import io
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import graphs
 
 if TYPE_CHECKING:
     import onnx
@@ -203,9 +205,6 @@ def refuse_foreign_operators(proto: onnx.ModelProto) -> None:
         UnsupportedError: names those operators.
     """
     import onnx
-
-    from onnxtool.model.safety.limits import DEFAULT
-    from onnxtool.model.safety.tensors import graphs
 
     version = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
     foreign = {

@@ -11,10 +11,11 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.result_limits import ResultLimits
 from onnxtool.quantization.search import stages as module
 from onnxtool.quantization.search.accuracy_budget import Budget
 from onnxtool.quantization.search.evaluator import Trial
-from onnxtool.quantization.search.limits import ResultLimits
+from onnxtool.quantization.search.limits import choose_within_limits, is_within_limits
 from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
 from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -202,15 +203,17 @@ def test_limits_ask_for_the_budget_of_as_few_as_possible() -> None:
         asked.append(trial.name)
         return trial.name != "broken"
 
-    assert named(ResultLimits(max_ratio=0.5).choose(lab.trials, within, lab.trials[0])) == "fast"
+    assert named(choose_within_limits(ResultLimits(max_ratio=0.5), lab.trials, within, lab.trials[0])) == "fast"
     assert asked == ["broken", "fast"]
     preferred = lab.trials[2]
-    assert ResultLimits(max_ratio=0.5).choose(lab.trials, within, preferred) is preferred
-    assert named(ResultLimits(minimise="size").choose(lab.trials, within, preferred)) == "fast"
+    assert choose_within_limits(ResultLimits(max_ratio=0.5), lab.trials, within, preferred) is preferred
+    assert named(choose_within_limits(ResultLimits(minimise="size"), lab.trials, within, preferred)) == "fast"
     lab.trials[3].latency = LatencyRatio(0.2, 0.2, 0.2, 1.0, 0.2, 1)
-    assert named(ResultLimits(minimise="size").choose(lab.trials, within, preferred)) == "heavy", "2.5 % larger"
+    assert named(choose_within_limits(ResultLimits(minimise="size"), lab.trials, within, preferred)) == "heavy", (
+        "2.5 % larger"
+    )
     assert "slow" not in asked
-    assert ResultLimits(max_bytes=100).choose(lab.trials, within, None) is None
+    assert choose_within_limits(ResultLimits(max_bytes=100), lab.trials, within, None) is None
 
 
 @pytest.mark.parametrize(("best", "tried"), [(39.9, 2), (40.0, 1)])
@@ -247,13 +250,15 @@ def test_candidates_whose_integers_break_the_budget_do_not_win() -> None:
 def test_limits_are_kept_at_their_very_values_and_by_what_was_timed() -> None:
     one = Lab(one=(0.5, 30, 30)).trials[0]
     one.bytes = 500
-    assert ResultLimits(max_bytes=500, max_ratio=0.5, max_seconds=0.5).keeps(one)
+    assert is_within_limits(one, ResultLimits(max_bytes=500, max_ratio=0.5, max_seconds=0.5))
     for broken in (ResultLimits(max_bytes=499), ResultLimits(max_ratio=0.49), ResultLimits(max_seconds=0.49)):
-        assert not broken.keeps(one)
+        assert not is_within_limits(one, broken)
     one.latency = None
-    assert ResultLimits(max_bytes=500).keeps(one)
-    assert not ResultLimits(max_ratio=2.0).keeps(one) and not ResultLimits(max_seconds=2.0).keeps(one)
+    assert is_within_limits(one, ResultLimits(max_bytes=500))
+    assert not is_within_limits(one, ResultLimits(max_ratio=2.0)) and not is_within_limits(
+        one, ResultLimits(max_seconds=2.0)
+    )
     one.bytes = 1
-    assert ResultLimits(max_bytes=500).keeps(one)
+    assert is_within_limits(one, ResultLimits(max_bytes=500))
     one.bytes = 0
-    assert not ResultLimits(max_bytes=500).keeps(one), "it was not built"
+    assert not is_within_limits(one, ResultLimits(max_bytes=500)), "it was not built"
