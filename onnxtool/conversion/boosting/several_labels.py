@@ -53,5 +53,5 @@ def give_labels(write: NodeWriter, sums: str, label: str, probabilities: str) ->
         sums, label, probabilities: names of tensors, the first of which is there.
     """
     write.add("Sigmoid", sums, name=probabilities)
-    above = write.add("Greater", sums, write.constant(np.zeros(1, np.float32)))
+    above = write.add("Greater", sums, np.zeros(1, np.float32))
     write.cast(above, INT64, name=label)

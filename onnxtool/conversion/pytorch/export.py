@@ -153,16 +153,7 @@ def _captured(
     request: Request,
 ) -> ir.Model:
     with recorded_guards() as guards:
-        exported = torch.onnx.export(
-            flat,
-            inputs,
-            dynamic_shapes={"tensors": shapes},
-            dynamo=True,
-            opset_version=request.opset,
-            verbose=request.talk,
-            custom_translation_table=dict(request.table),
-        )
-    assert exported is not None
+        exported = _exported(request, flat, inputs, dynamic_shapes={"tensors": shapes})
     graph: ir.Model = exported.model
     program = exported.exported_program
     labels: dict[str, str] = {}
@@ -195,17 +186,22 @@ def _placeholders(program: torch.export.ExportedProgram) -> list[Any]:
 
 
 def _from_program(program: torch.export.ExportedProgram, request: Request) -> ir.Model:
+    graph: ir.Model = _exported(request, program).model
+    _relabel(graph, dim_labels(program))
+    return graph
+
+
+def _exported(request: Request, *source: object, **shapes: object) -> torch.onnx.ONNXProgram:
     exported = torch.onnx.export(
-        program,
+        *source,
         dynamo=True,
         opset_version=request.opset,
         verbose=request.talk,
         custom_translation_table=dict(request.table),
+        **shapes,
     )
     assert exported is not None
-    graph: ir.Model = exported.model
-    _relabel(graph, dim_labels(program))
-    return graph
+    return exported
 
 
 def _relabel(graph: ir.Model, labels: dict[str, str]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,28 +11,10 @@ import onnx_ir as ir
 
 from onnxtool.conversion.boosting.dropped import category_notes, dropped_options, put_right
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
+from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn.cleanup import clean_up
-from onnxtool.conversion.sklearn.converters import (
-    chains,
-    character_ngrams,
-    chosen_threshold,
-    first_column,
-    hashed_words,
-    infrequent_categories,
-    isotonic,
-    kernel_features,
-    missing_indicator,
-    nearest_imputer,
-    numpy_functions,
-    quantiles,
-    several_labels,
-    splines,
-    transformed_target,
-    weighted_neighbours,
-    word_counts,
-)
-from onnxtool.conversion.sklearn.exact_trees import exact_trees
 from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.patches.registry import patches_for
 from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of
 from onnxtool.conversion.sklearn.schema import last_step
 from onnxtool.conversion.sklearn.tree_thresholds import note_flips
@@ -49,35 +30,6 @@ if TYPE_CHECKING:
 NEWEST_OPSET = 22
 # Tree ensembles with several attributes in one node; version 5 has another operator, which skl2onnx does not write.
 _ML_OPSET = 3
-# Estimators that skl2onnx 1.20 has no converter for, or a wrong one -> our own.
-_OWN = {
-    "KNNImputer": nearest_imputer,
-    "FunctionTransformer": numpy_functions,
-    "TransformedTargetRegressor": transformed_target,
-    "TfidfTransformer": word_counts,
-    "TfidfVectorizer": character_ngrams,
-    "CountVectorizer": character_ngrams,
-    "HashingVectorizer": hashed_words,
-    "ClassifierChain": chains,
-    "RegressorChain": chains,
-    "Nystroem": kernel_features,
-    "RBFSampler": kernel_features,
-    "NearestCentroid": kernel_features,
-    "QuantileTransformer": quantiles,
-    "SplineTransformer": splines,
-    "MLPClassifier": several_labels,
-    "SimpleImputer": missing_indicator,
-    "MissingIndicator": missing_indicator,
-    "OneHotEncoder": infrequent_categories,
-    "OrdinalEncoder": infrequent_categories,
-    "KNeighborsClassifier": weighted_neighbours,
-    "KNeighborsRegressor": weighted_neighbours,
-    "IsotonicRegression": isotonic,
-    "CalibratedClassifierCV": isotonic,
-    "FixedThresholdClassifier": chosen_threshold,
-    "TunedThresholdClassifierCV": chosen_threshold,
-    **dict.fromkeys(first_column.KINDS, first_column),
-}
 _BOOSTED = ("xgboost", "lightgbm", "catboost")
 
 
@@ -94,7 +46,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     except ModuleNotFoundError as error:
         raise MissingExtraError(type(model.estimator).__name__, "skl2onnx", "sklearn") from error
     refuse_hopeless(model.estimator, not model.columns and model.inputs[0].dtype == np.dtype("float32"))
-    with quiet(verbose), _integers_for_booleans(), exact_trees(doubles=model.doubles):
+    with quiet(verbose):
         proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
     del proto.graph.output[len(model.outputs) :]
     if not zipmap:
@@ -159,22 +111,20 @@ def _convert(
     estimator, notes = convertible(model.estimator)
     if any(type(s).__module__.split(".")[0] in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
-    kinds = {type(s).__name__ for s in steps_of(estimator)}
-    for kind, converter in _OWN.items():
-        if kind in kinds:
-            converter.register()
+    patches = patches_for({type(s).__name__ for s in steps_of(estimator)}, doubles=model.doubles)
     model.notes.extend(notes)
     failure: Exception | None = None
     for options in choices:
         try:
-            proto: onnx.ModelProto = skl2onnx.convert_sklearn(
-                estimator,
-                name=type(model.estimator).__name__,
-                initial_types=_initial_types(model),
-                options=None if options is None else {id(last_step(estimator)): dict(options)},
-                target_opset={"": opset, "ai.onnx.ml": _ML_OPSET},
-                model_optim=False,  # two copies of the graph to drop Identity nodes, which our own passes drop
-            )
+            with applied(patches):
+                proto: onnx.ModelProto = skl2onnx.convert_sklearn(
+                    estimator,
+                    name=type(model.estimator).__name__,
+                    initial_types=_initial_types(model),
+                    options=None if options is None else {id(last_step(estimator)): dict(options)},
+                    target_opset={"": opset, "ai.onnx.ml": _ML_OPSET},
+                    model_optim=False,  # two copies of the graph to drop Identity nodes, which our own passes drop
+                )
             return proto
         except NameError as error:  # "Option 'zipmap' not in [...]"
             failure = error
@@ -233,24 +183,3 @@ def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
     options = dropped_options(last_step(model.estimator))
     what = f" ({', '.join(options)})" if options else ""
     return UnsupportedError(f"{type(model.estimator).__name__}{what}: skl2onnx cannot convert it: {text}")
-
-
-@contextmanager
-def _integers_for_booleans() -> Iterator[None]:
-    """skl2onnx 1.20 puts booleans among the integers of histogram gradient boosting; onnx 1.23 refuses them."""
-    from skl2onnx.common._container import ModelComponentContainer
-
-    original = ModelComponentContainer.add_node
-
-    def add_node(self: Any, *arguments: Any, **attributes: Any) -> Any:
-        for key, value in attributes.items():
-            # The types first: a forest's attributes hold millions of numbers.
-            if isinstance(value, list) and not {bool, np.bool_}.isdisjoint(set(map(type, value))):
-                attributes[key] = [int(v) for v in value]
-        return original(self, *arguments, **attributes)
-
-    ModelComponentContainer.add_node = add_node
-    try:
-        yield
-    finally:
-        ModelComponentContainer.add_node = original

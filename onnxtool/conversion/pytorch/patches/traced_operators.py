@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
-from unittest import mock
 
 import torch
 from torch.nn import functional
+
+from onnxtool.conversion.patches import Patch, replaced
 
 # The exporter writes attention from this opset on.
 _ATTENTION = 14
@@ -21,31 +23,33 @@ _EQUAL = torch.equal
 
 
 @contextmanager
-def plain_operators(module: torch.nn.Module, opset: int) -> Iterator[None]:
-    """Trace attention so that its dims stay dynamic, and so that old opsets can hold it.
-
-    Attention layers in evaluation mode call one fused operator, which the exporter does not know; without it they call
-    `unflatten`, after which the exporter takes every size that it saw for a constant (below opset 13 it has none).
-    """
+def _attended(module: torch.nn.Module, opset: int) -> Iterator[None]:
     attention = _attention if opset < _ATTENTION else _attention_of_groups
     # A mode of torch's would be simpler, but hides the lines of the model from the tracer's warnings.
     places = [(names, name) for names in _namespaces(module) for name, v in [*names.items()] if v is _OWN_ATTENTION]
-    enabled = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
     try:
         for names, name in places:
             names[name] = attention
-        with (
-            mock.patch.object(torch.Tensor, "unflatten", _unflatten),
-            mock.patch.object(torch, "unflatten", _unflatten),
-            mock.patch.object(torch, "equal", _equal),
-            mock.patch.object(torch.Tensor, "equal", _equal),
-        ):
-            yield
+        yield
     finally:
         for names, name in places:
             names[name] = _OWN_ATTENTION
+
+
+@contextmanager
+def _without_fused_attention(_module: torch.nn.Module, _opset: int) -> Iterator[None]:
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
         torch.backends.mha.set_fastpath_enabled(enabled)
+
+
+@contextmanager
+def _replaced(name: str, function: Callable[..., object], _module: torch.nn.Module, _opset: int) -> Iterator[None]:
+    with replaced(torch.Tensor, name, function), replaced(torch, name, function):
+        yield
 
 
 def _namespaces(module: torch.nn.Module) -> list[dict[str, Any]]:
@@ -100,3 +104,26 @@ def _attention(
     # Where a row of the mask hides everything, torch gives zeros.
     weights = scores.masked_fill(~attn_mask, -math.inf).softmax(-1)
     return weights.masked_fill(~attn_mask, 0.0) @ value
+
+
+GROUPED_ATTENTION = Patch(
+    "torch",
+    "",
+    "torch's tracing exporter has no attention of heads that share keys, and below opset 14 none at all",
+    _attended,
+)
+FUSED_ATTENTION = Patch(
+    "torch",
+    "",
+    "torch's tracing exporter has no form of the one operator that attention layers call in evaluation mode",
+    _without_fused_attention,
+)
+UNFLATTEN = Patch(
+    "torch",
+    "",
+    "torch's tracing exporter takes every size that it saw for a constant after unflatten, and has none below opset 13",
+    partial(_replaced, "unflatten", _unflatten),
+)
+EQUAL = Patch("torch", "", "tracing torch.equal warns of nothing", partial(_replaced, "equal", _equal))
+# Given the module that is traced, and the opset.
+PATCHES = (GROUPED_ATTENTION, FUSED_ATTENTION, UNFLATTEN, EQUAL)

@@ -1,4 +1,4 @@
-"""HashingVectorizer -> ONNX, which skl2onnx 1.20 has no converter for: ONNX Runtime has the same hash.
+"""HashingVectorizer, by the same hash of ONNX Runtime.
 
 Source: scikit-learn, `sklearn.feature_extraction._hashing_fast`: MurmurHash3 (32 bits, seed 0) of the token in UTF-8;
 its size is the column, its sign the sign.
@@ -6,13 +6,12 @@ its size is the column, its sign the sign.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, INT64, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import register_transformer
+from onnxtool.conversion.sklearn.converters.node_writer import BOOL, FLOAT, INT64, NodeWriter, Operand
+from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 from onnxtool.conversion.sklearn.converters.text_tokens import characters, is_token, needs_opset, texts_of, tokens
 from onnxtool.conversion.sklearn.prepare import plain_pattern
 from onnxtool.errors import UnsupportedError
@@ -20,20 +19,11 @@ from onnxtool.errors import UnsupportedError
 MOST_FEATURES = 2**18  # in ONNX all of them are there in every row: a megabyte
 
 
-@cache
-def register() -> None:
-    """Let skl2onnx convert it by this converter."""
-    from sklearn.feature_extraction.text import HashingVectorizer
-
-    register_transformer(HashingVectorizer, _convert, lambda vectorizer: int(vectorizer.n_features))
-
-
-def _convert(scope: Any, operator: Any, container: Any) -> None:
-    vectorizer = operator.raw_operator
+def _convert(write: NodeWriter) -> None:
+    vectorizer = write.step
     _refuse(vectorizer)
-    needs_opset(container, vectorizer)
-    write = NodeWriter(scope, container, "hashed")
-    texts = texts_of(write, vectorizer, operator.inputs[0].full_name)
+    needs_opset(write)
+    texts = texts_of(write)
     words = vectorizer.analyzer == "word"
     cut = tokens(write, texts, plain_pattern(vectorizer.token_pattern)) if words else characters(write, texts)
     there = is_token(write, cut)
@@ -41,7 +31,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     if stopped:
         keys = [word.encode() for word in sorted(stopped)]
         stops = write.looked_up(cut, keys_strings=keys, values_int64s=[0] * len(keys), default_int64=1)
-        there = write.add("And", there, write.cast(stops, 9))
+        there = write.add("And", there, write.cast(stops, BOOL))
     least, most = vectorizer.ngram_range
     columns, signs = [], []
     for count in range(least, most + 1):
@@ -50,15 +40,15 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         )
         columns.append(column)
         signs.append(sign)
-    places, values = (v[0] if len(v) == 1 else write.add("Concat", *v, axis=1) for v in (columns, signs))
-    rows = write.add("Concat", write.add("Shape", texts), write.constant(np.array([vectorizer.n_features])), axis=0)
-    nothing = write.add("Expand", write.constant(np.zeros((1, 1), np.float32)), rows)
+    places, values = write.columns(columns), write.columns(signs)
+    rows = write.add("Concat", write.add("Shape", texts), np.array([vectorizer.n_features]), axis=0)
+    nothing = write.add("Expand", np.zeros((1, 1), np.float32), rows)
     if vectorizer.binary:  # where words of both signs add up to zero, scikit-learn has a one as well
         values = write.add("Abs", values)
     summed = write.add_of("", 18, "ScatterElements", nothing, places, values, axis=1, reduction="add")
     if vectorizer.binary:
-        summed = write.cast(write.add("Less", write.constant(np.zeros(1, np.float32)), summed), FLOAT)
-    write.give(_normed(write, summed, vectorizer.norm), operator.outputs[0])
+        summed = write.cast(write.add("Less", np.zeros(1, np.float32), summed), FLOAT)
+    write.give(_normed(write, summed, vectorizer.norm))
 
 
 def _refuse(vectorizer: Any) -> None:
@@ -78,8 +68,8 @@ def _from(write: NodeWriter, value: str, first: int, last: int | None = None) ->
     """Columns of a matrix; `last` counts from the end."""
     if first == 0 and last is None:
         return value
-    ends = write.constant(np.array([np.iinfo(np.int64).max if last is None else last]))
-    return write.add("Slice", value, write.constant(np.array([first])), ends, write.constant(np.array([1])))
+    ends = np.array([np.iinfo(np.int64).max if last is None else last])
+    return write.add("Slice", value, np.array([first]), ends, np.array([1]))
 
 
 def _grams(write: NodeWriter, cut: str, count: int, between: str) -> str:
@@ -88,7 +78,7 @@ def _grams(write: NodeWriter, cut: str, count: int, between: str) -> str:
     whole = parts[0]
     for part in parts[1:]:
         if between:
-            whole = write.add_of("", 20, "StringConcat", whole, write.constant(np.array([between])))
+            whole = write.add_of("", 20, "StringConcat", whole, np.array([between]))
         whole = write.add_of("", 20, "StringConcat", whole, part)
     return whole
 
@@ -96,20 +86,26 @@ def _grams(write: NodeWriter, cut: str, count: int, between: str) -> str:
 def _hashed(write: NodeWriter, vectorizer: Any, grams: str, there: str) -> tuple[str, str]:
     """The column of each text, and what it adds there: 1 or -1, or 0 behind the end."""
     number = write.cast(write.add_of("com.microsoft", 1, "MurmurHash3", grams, seed=0, positive=0), INT64)
-    column = write.add("Mod", write.add("Abs", number), write.constant(np.array([vectorizer.n_features])))
-    zero, one, minus = (write.constant(np.array([v], np.float32)) for v in (0, 1, -1))
-    sign = one
+    column = write.add("Mod", write.add("Abs", number), np.array([vectorizer.n_features]))
+    zero, one, minus = (np.array([v], np.float32) for v in (0, 1, -1))
+    sign: Operand = one
     if vectorizer.alternate_sign:
-        sign = write.add("Where", write.add("Less", number, write.constant(np.array([0]))), minus, one)
+        sign = write.add("Where", write.add("Less", number, np.array([0])), minus, one)
     return column, write.add("Where", there, sign, zero)
 
 
 def _normed(write: NodeWriter, value: str, norm: str | None) -> str:
     if norm is None:
         return value
-    axis, zero = write.constant(np.array([1])), write.constant(np.zeros(1, np.float32))
     sized = write.add("Abs", value) if norm == "l1" else write.add("Mul", value, value)
-    length = write.add("ReduceSum", sized, axis, keepdims=1)
+    length = write.add("ReduceSum", sized, np.array([1]), keepdims=1)
     length = length if norm == "l1" else write.add("Sqrt", length)
-    empty = write.add("Equal", length, zero)
-    return write.add("Div", value, write.add("Where", empty, write.constant(np.ones(1, np.float32)), length))
+    empty = write.add("Equal", length, np.zeros(1, np.float32))
+    return write.add("Div", value, write.add("Where", empty, np.ones(1, np.float32), length))
+
+
+PATCH = converter_patch(
+    "",
+    "skl2onnx 1.20 has no converter for it",
+    transformer("sklearn.feature_extraction.text:HashingVectorizer", _convert, lambda step: int(step.n_features)),
+)

@@ -1,31 +1,28 @@
-"""Operators that the exporter of torch 2.13 has no translation for, or one that loses what decides."""
+"""Operators that torch.export's exporter has no translation for, or one that loses what decides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import onnxscript
 import torch
 
+from onnxtool.conversion.patches import LibraryPatch, applied
+
 op = onnxscript.opset18
+Translation = Callable[..., Any]
 
 
-def translations() -> dict[Any, Callable[..., Any]]:
-    """What torch.export's exporter is to write for each of these operators."""
-    aten = torch.ops.aten
-    return {
-        aten.sort.stable: _stable_sort,
-        aten.median.default: _median,
-        aten.median.dim: _median_along,
-        aten._cdist_forward.default: _distances,
-        aten.log_sigmoid.default: _log_sigmoid,
-        aten.expm1.default: _expm1,
-        aten.log1p.default: _log1p,
-        aten.cumprod.default: _running_product,
-        aten.kthvalue.default: _kth_smallest,
-        aten.searchsorted.Tensor: _place_among_sorted,
-    }
+_TABLE: dict[object, Translation] = {}
+
+
+def translations() -> dict[object, Translation]:
+    """What torch.export's exporter is to write for operators that it lacks or has wrong."""
+    with applied(PATCHES):
+        return dict(_TABLE)
 
 
 def _stable_sort(values: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
@@ -153,3 +150,50 @@ def _size(values: Any, dim: int) -> Any:
 
 def _like(number: float, values: Any) -> Any:
     return op.CastLike(op.Constant(value_float=float(number)), values)
+
+
+@contextmanager
+def _translated(operator: object, translation: Translation) -> Iterator[None]:
+    _TABLE[operator] = translation
+    try:
+        yield
+    finally:
+        del _TABLE[operator]
+
+
+@contextmanager
+def _translated_where_missing(operator: object, translation: Translation) -> Iterator[None]:
+    known: set[object] = set()
+    with suppress(Exception):  # another torch keeps them elsewhere; ours compute the same as any right one
+        from torch.onnx._internal.exporter._torchlib import _torchlib_registry
+
+        known = {entry.fx_target for entry in _torchlib_registry.get_torchlib_ops()}
+    if operator in known:
+        yield
+        return
+    with _translated(operator, translation):
+        yield
+
+
+def _missing(operator: object, translation: Translation) -> LibraryPatch:
+    apply = partial(_translated_where_missing, operator, translation)
+    return LibraryPatch("torch", "", f"torch 2.13 has no translation of {operator}", apply)
+
+
+def _imprecise(operator: object, translation: Translation, upstream: str) -> LibraryPatch:
+    return LibraryPatch("torch", "2.14", upstream, partial(_translated, operator, translation))
+
+
+_ATEN = torch.ops.aten
+PATCHES = (
+    _missing(_ATEN.sort.stable, _stable_sort),
+    _missing(_ATEN.median.default, _median),
+    _missing(_ATEN.median.dim, _median_along),
+    _missing(_ATEN.cumprod.default, _running_product),
+    _missing(_ATEN.kthvalue.default, _kth_smallest),
+    _missing(_ATEN.searchsorted.Tensor, _place_among_sorted),
+    _imprecise(_ATEN._cdist_forward.default, _distances, "torch 2.13 loses distances of what is close together"),
+    _imprecise(_ATEN.log_sigmoid.default, _log_sigmoid, "torch 2.13 gives minus infinity from -17 on"),
+    _imprecise(_ATEN.expm1.default, _expm1, "torch 2.13's e^x - 1 has no correct digit left at 1e-7"),
+    _imprecise(_ATEN.log1p.default, _log1p, "torch 2.13's log(1 + x) has no correct digit left at 1e-7"),
+)

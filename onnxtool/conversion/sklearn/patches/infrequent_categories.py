@@ -1,81 +1,70 @@
-"""Encoders that take rare categories for one, and encode missing ones, which skl2onnx 1.20 has wrong or refuses."""
+"""Encoders that take rare categories for one, encode missing ones, or have categories that are fractions."""
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, INT64, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import Converter, changed, extend, standing_in
+from onnxtool.conversion.sklearn.converters.register import changed, converter_patch, extension
 
 _FLOATS = ("FloatTensorType", "DoubleTensorType")
 
 
-@cache
-def register() -> None:
-    """Let skl2onnx convert them by these converters."""
-    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
-
-    extend(OneHotEncoder, _convert_one_hot, lambda encoder: int(sum(encoder._n_features_outs)))
-    extend(OrdinalEncoder, _convert_ordinal)
-
-
-def _convert_one_hot(original: Converter, scope: Any, operator: Any, container: Any) -> None:
+def _convert_one_hot(write: NodeWriter, original: Callable[[], None]) -> None:
     """A column for each category, and then those of rare ones added up: all are zeros and ones, so this is exact."""
     from skl2onnx.common.data_types import FloatTensorType
 
-    encoder, output = operator.raw_operator, operator.outputs[0]
-    of_floats = all(type(given.type).__name__ in _FLOATS for given in operator.inputs)
+    encoder = write.step
+    of_floats = all(type(given.type).__name__ in _FLOATS for given in write.inputs)
     if of_floats and all(np.asarray(c).dtype.kind in "fiu" for c in encoder.categories_):
-        original = _one_hot_of_floats
+        original = partial(_one_hot_of_floats, write)
     if not encoder._infrequent_enabled:
-        original(scope, operator, container)
+        original()
         return
     plain = changed(
         encoder, min_frequency=None, max_categories=None, _infrequent_enabled=False, drop=None, drop_idx_=None,
         handle_unknown="ignore", dtype=np.float32,
     )  # fmt: skip
-    each = scope.declare_local_variable("each_category", FloatTensorType())
-    with standing_in(operator, plain, [each]):
-        original(scope, operator, container)
+    each = write.variable("each_category", FloatTensorType())
+    with write.standing_in(plain, [each]):
+        original()
     grouped, unknown = _groups(encoder)
-    write = NodeWriter(scope, container, "grouped")
-    value = write.add("MatMul", write.cast(each.full_name, FLOAT), write.constant(grouped - unknown))
+    value = write.add("MatMul", write.cast(each.full_name, FLOAT), grouped - unknown)
     # Every column of the table has one category, or none where that is unknown.
     several = len(encoder.categories_)
     first = np.cumsum([0, *(len(c) for c in encoder.categories_)])[:several]
-    write.give(write.add("Add", value, write.constant(unknown[first].sum(axis=0))), output)
+    write.give(write.add("Add", value, unknown[first].sum(axis=0)))
 
 
-def _one_hot_of_floats(scope: Any, operator: Any, container: Any) -> None:
+def _one_hot_of_floats(write: NodeWriter) -> None:
     """skl2onnx 1.20 drops the fractions of floats first, so that 0.4 is taken for category 0."""
-    encoder = operator.raw_operator
-    write = NodeWriter(scope, container, "one_hot")
-    x = write.joined(operator.inputs)
+    encoder, x = write.step, write.joined()
     columns = []
     for place, categories in enumerate(encoder.categories_):
-        value = write.add("Gather", x, write.constant(np.array([place])), axis=1)
+        value = write.add("Gather", x, np.array([place]), axis=1)
         # A category is met by the number that the input's own type has for it.
         known = np.asarray(categories, np.float64)
-        known = known if _is_double(operator) else known.astype(np.float32).astype(np.float64)
-        found = write.cast(write.add("Equal", value, write.constant(np.nan_to_num(known)[None])), FLOAT)
+        known = known if _is_double(write) else known.astype(np.float32).astype(np.float64)
+        found = write.cast(write.add("Equal", value, np.nan_to_num(known)[None]), FLOAT)
         if np.isnan(known).any():
             gap = write.cast(write.add("IsNaN", value), FLOAT)
             there, missing = (mark[None].astype(np.float32) for mark in (~np.isnan(known), np.isnan(known)))
-            found = write.add("Mul", found, write.constant(there))
-            found = write.add("Add", found, write.add("Mul", gap, write.constant(missing)))
+            found = write.add("Mul", found, there)
+            found = write.add("Add", found, write.add("Mul", gap, missing))
         dropped = None if encoder.drop_idx_ is None else encoder.drop_idx_[place]
         if dropped is not None:
             kept = np.array([i for i in range(len(known)) if i != dropped], np.int64)
-            found = write.add("Gather", found, write.constant(kept), axis=1)
+            found = write.add("Gather", found, kept, axis=1)
         columns.append(found)
-    write.give(columns[0] if len(columns) == 1 else write.add("Concat", *columns, axis=1), operator.outputs[0])
+    write.give(write.columns(columns))
 
 
-def _is_double(operator: Any) -> bool:
-    return all(type(given.type).__name__ == "DoubleTensorType" for given in operator.inputs)
+def _is_double(write: NodeWriter) -> bool:
+    return all(type(given.type).__name__ == "DoubleTensorType" for given in write.inputs)
 
 
 def _groups(encoder: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -101,19 +90,18 @@ def _groups(encoder: Any) -> tuple[np.ndarray, np.ndarray]:
     return known, unknown
 
 
-def _convert_ordinal(original: Converter, scope: Any, operator: Any, container: Any) -> None:
-    encoder = operator.raw_operator
+def _convert_ordinal(write: NodeWriter, original: Callable[[], None]) -> None:
+    encoder = write.step
     if not encoder._infrequent_enabled and not encoder._missing_indices:
-        original(scope, operator, container)
+        original()
         return
-    write = NodeWriter(scope, container, "ordinal")
     columns, place = [], 0
-    for given in operator.inputs:
+    for given in write.inputs:
         for number in range(given.type.shape[1]):
-            chosen = write.add("Gather", given.full_name, write.constant(np.array([number])), axis=1)
+            chosen = write.add("Gather", given.full_name, np.array([number]), axis=1)
             columns.append(_codes(write, encoder, place, chosen, type(given.type).__name__))
             place += 1
-    write.give(columns[0] if len(columns) == 1 else write.add("Concat", *columns, axis=1), operator.outputs[0])
+    write.give(write.columns(columns))
 
 
 def _codes(write: NodeWriter, encoder: Any, column: int, value: str, kind: str) -> str:
@@ -132,5 +120,13 @@ def _codes(write: NodeWriter, encoder: Any, column: int, value: str, kind: str) 
     single = write.cast(value, FLOAT)
     known = write.looked_up(single, keys_floats=[float(c) for c, _ in pairs], **found)
     gap = [code for c, code in zip(categories, codes, strict=True) if not isinstance(c, str) and c != c]
-    missing = write.constant(np.array([gap[0] if gap else unknown], np.float32))
+    missing = np.array([gap[0] if gap else unknown], np.float32)
     return write.add("Where", write.add("IsNaN", single), missing, known)
+
+
+PATCH = converter_patch(
+    "1.21",
+    "skl2onnx 1.20 refuses rare and missing categories or has them wrong, and drops the fractions of floats",
+    extension("sklearn.preprocessing:OneHotEncoder", _convert_one_hot, lambda step: int(sum(step._n_features_outs))),
+    extension("sklearn.preprocessing:OrdinalEncoder", _convert_ordinal),
+)

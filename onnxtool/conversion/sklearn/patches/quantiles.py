@@ -1,4 +1,4 @@
-"""QuantileTransformer -> ONNX. skl2onnx 1.20 refuses normal numbers, and does not come to an end for many quantiles.
+"""QuantileTransformer, by tables and the normal distribution's own formula.
 
 Source: scikit-learn, `sklearn.preprocessing.QuantileTransformer`; M. J. Wichura, "Algorithm AS 241: The percentage
 points of the normal distribution", Applied Statistics 37 (1988), PPND16, which is right to 1e-16 of the result.
@@ -7,14 +7,12 @@ points of the normal distribution", Applied Statistics 37 (1988), PPND16, which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters.isotonic import on_lines
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
-from onnxtool.conversion.sklearn.converters.register import register_transformer
+from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
+from onnxtool.conversion.sklearn.patches.isotonic import on_lines
 
 _THRESHOLD = 1e-7  # scikit-learn's BOUNDS_THRESHOLD
 _CENTRE = (
@@ -37,37 +35,28 @@ _FAR = (
 )  # fmt: skip
 
 
-@cache
-def register() -> None:
-    """Let skl2onnx convert it by this converter."""
-    from sklearn.preprocessing import QuantileTransformer
-
-    register_transformer(QuantileTransformer, _convert, lambda step: step.quantiles_.shape[1])
-
-
-def _convert(scope: Any, operator: Any, container: Any) -> None:
-    step = operator.raw_operator
+def _convert(write: NodeWriter) -> None:
+    step = write.step
     normal = step.output_distribution == "normal"
-    write = NodeWriter(scope, container, "quantile")
-    x = write.joined(operator.inputs)
+    x = write.joined()
     places, columns = np.asarray(step.references_, np.float64), []
     for number, quantiles in enumerate(np.asarray(step.quantiles_, np.float64).T):
-        value = write.add("Gather", x, write.constant(np.array([number])), axis=1)
+        value = write.add("Gather", x, np.array([number]), axis=1)
         upwards = on_lines(write, value, quantiles, places)
         downwards = on_lines(write, write.add("Neg", value), -quantiles[::-1], -places[::-1])
-        mean = write.add("Mul", write.add("Sub", upwards, downwards), write.constant(np.array([0.5])))
+        mean = write.add("Mul", write.add("Sub", upwards, downwards), 0.5)
         columns.append(_bounded(write, value, mean, quantiles, _THRESHOLD if normal else 0.0))
-    share = columns[0] if len(columns) == 1 else write.add("Concat", *columns, axis=1)
-    write.give(_clipped(write, normal_quantile(write, share)) if normal else share, operator.outputs[0])
+    share = write.columns(columns)
+    write.give(_clipped(write, normal_quantile(write, share)) if normal else share)
 
 
 def _bounded(write: NodeWriter, value: str, share: str, quantiles: np.ndarray, margin: float) -> str:
     """0 and 1 at the least and the largest quantile, and beyond them."""
     kind = "Less" if margin else "Equal"
-    top = write.add(kind, write.constant(quantiles[-1:] - margin), value)
-    bottom = write.add(kind, value, write.constant(quantiles[:1] + margin))
-    raised = write.add("Where", top, write.constant(np.ones(1)), share)
-    return write.add("Where", bottom, write.constant(np.zeros(1)), raised)
+    top = write.add(kind, quantiles[-1:] - margin, value)
+    bottom = write.add(kind, value, quantiles[:1] + margin)
+    raised = write.add("Where", top, 1.0, share)
+    return write.add("Where", bottom, 0.0, raised)
 
 
 def _clipped(write: NodeWriter, value: str) -> str:
@@ -75,29 +64,24 @@ def _clipped(write: NodeWriter, value: str) -> str:
     from scipy.stats import norm
 
     end = _THRESHOLD - np.spacing(1)
-    low, high = (write.constant(np.array([norm.ppf(share)])) for share in (end, 1 - end))
+    low, high = (float(norm.ppf(share)) for share in (end, 1 - end))
     return write.add("Max", low, write.add("Min", high, value))
 
 
 def normal_quantile(write: NodeWriter, share: str) -> str:
     """The number that a share of all normal numbers lies below: -infinity at 0, infinity at 1, in doubles."""
-    half, one = write.constant(np.array([0.5])), write.constant(np.ones(1))
-    centred = write.add("Sub", share, half)
-    square = write.add("Sub", write.constant(np.array([0.425**2])), write.add("Mul", centred, centred))
+    centred = write.add("Sub", share, 0.5)
+    square = write.add("Sub", 0.425**2, write.add("Mul", centred, centred))
     inside = write.add("Mul", centred, _ratio(write, square, _CENTRE))
-    tail = write.add("Min", share, write.add("Sub", one, share))
+    tail = write.add("Min", share, write.add("Sub", 1.0, share))
     root = write.add("Sqrt", write.add("Neg", write.add("Log", tail)))
-    near = _ratio(write, write.add("Sub", root, write.constant(np.array([1.6]))), _NEAR)
-    far = _ratio(write, write.add("Sub", root, write.constant(np.array([5.0]))), _FAR)
-    close = write.add("Less", root, write.constant(np.array([5.0])))
+    near = _ratio(write, write.add("Sub", root, 1.6), _NEAR)
+    far = _ratio(write, write.add("Sub", root, 5.0), _FAR)
+    close = write.add("Less", root, 5.0)
     outside = write.add("Mul", write.add("Sign", centred), write.add("Where", close, near, far))
-    central = write.add("Less", write.add("Abs", centred), write.constant(np.array([0.425])))
-    ends = write.add("Where", write.add("Equal", tail, write.constant(np.zeros(1))), _endless(write, centred), outside)
+    central = write.add("Less", write.add("Abs", centred), 0.425)
+    ends = write.add("Where", write.add("Equal", tail, 0.0), write.add("Div", centred, 0.0), outside)
     return write.add("Where", central, inside, ends)
-
-
-def _endless(write: NodeWriter, centred: str) -> str:
-    return write.add("Div", centred, write.constant(np.zeros(1)))
 
 
 def _ratio(write: NodeWriter, value: str, terms: tuple[Sequence[float], Sequence[float]]) -> str:
@@ -105,7 +89,14 @@ def _ratio(write: NodeWriter, value: str, terms: tuple[Sequence[float], Sequence
 
 
 def _polynomial(write: NodeWriter, value: str, terms: Sequence[float]) -> str:
-    total = write.constant(np.array([terms[-1]]))
+    total = write.constant(terms[-1])
     for term in reversed(terms[:-1]):
-        total = write.add("Add", write.add("Mul", total, value), write.constant(np.array([term])))
+        total = write.add("Add", write.add("Mul", total, value), term)
     return total
+
+
+PATCH = converter_patch(
+    "1.21",
+    "skl2onnx 1.20 refuses normal numbers, and does not come to an end for many quantiles",
+    transformer("sklearn.preprocessing:QuantileTransformer", _convert, lambda step: step.quantiles_.shape[1]),
+)

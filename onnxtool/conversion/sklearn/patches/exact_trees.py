@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+
+from onnxtool.conversion.patches import Patch, replaced
 
 _ZERO = np.float32(-1e-35)
 _ENDLESS = 1e300
@@ -29,45 +31,20 @@ def rounded_down(threshold: float) -> float:
     return float(np.nextafter(nearest, np.float32(-np.inf)))
 
 
-@contextmanager
-def exact_trees(*, doubles: bool = False) -> Iterator[None]:
-    """Inside the block, skl2onnx and onnxmltools write trees that decide as their source does, for float32 inputs.
+def _rounding_down(module: str) -> AbstractContextManager[object]:
+    """Where a library collects nodes."""
+    if module.partition(".")[0] not in sys.modules:  # onnxmltools imports its own only when it converts
+        return nullcontext()
+    container = import_module(module).ModelComponentContainer
+    return replaced(container, "add_node", _with_thresholds(container.add_node))
 
-    skl2onnx 1.20 rounds the thresholds of histogram gradient boosting to the nearest float32, onnxmltools 1.16 those of
-    LightGBM; skl2onnx leaves out which way missing values go in trees that were fitted with some.
 
-    Args:
-        doubles: the graph is to compute in doubles; thresholds stay as they are.
-    """
-    # onnxmltools imports its own only when it converts for the first time.
-    containers = [
-        import_module(name).ModelComponentContainer
-        for name in ("skl2onnx.common._container", "onnxmltools.convert.common._container")
-        if name.partition(".")[0] in sys.modules
-    ]
-    plain = [container.add_node for container in containers]
-    trees = sys.modules.get("skl2onnx.common.tree_ensemble")
-    add_node = getattr(trees, "add_node", None)
-    copies = [
-        (module, getattr(module, _COPY))
-        for name, module in list(sys.modules.items())
-        if name.startswith("skl2onnx.") and hasattr(module, _COPY)
-    ]
-    try:
-        for container, own in zip(containers, plain, strict=True):
-            container.add_node = own if doubles else _with_thresholds(own)
-        if trees is not None and add_node is not None and not doubles:
-            trees.add_node = _adjusting(add_node)  # type: ignore[attr-defined]
-        for module, own in copies:
-            setattr(module, _COPY, _with_missing(own))
-        yield
-    finally:
-        for container, own in zip(containers, plain, strict=True):
-            container.add_node = own
-        if trees is not None and add_node is not None:
-            trees.add_node = add_node  # type: ignore[attr-defined]
-        for module, own in copies:
-            setattr(module, _COPY, own)
+def _missing_values() -> AbstractContextManager[object]:
+    stack = ExitStack()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("skl2onnx.") and hasattr(module, _COPY):
+            stack.enter_context(replaced(module, _COPY, _with_missing(getattr(module, _COPY))))
+    return stack
 
 
 def _with_thresholds(plain: Any) -> Any:
@@ -95,20 +72,6 @@ def _of_lightgbm(threshold: float) -> float:
     return float(np.nextafter(_ZERO, np.float32(-np.inf))) if found == float(_ZERO) else found
 
 
-def _adjusting(plain: Any) -> Any:
-    """skl2onnx adjusts thresholds to float32 where it is told to, which its gradient boosting does not."""
-
-    def add_node(*arguments: Any, **options: Any) -> Any:
-        if options.get("dtype") != np.float64 and "adjust_threshold_for_sklearn" in options:
-            options["adjust_threshold_for_sklearn"] = False
-            mode, value = arguments[6:8]
-            if mode == "BRANCH_LEQ":
-                arguments = (*arguments[:7], rounded_down(value), *arguments[8:])
-        return plain(*arguments, **options)
-
-    return add_node
-
-
 def _with_missing(plain: Any) -> Any:
     def add_tree(attributes: Any, is_classifier: Any, tree: Any, *rest: Any, **options: Any) -> Any:
         start = len(attributes["nodes_treeids"])
@@ -119,3 +82,25 @@ def _with_missing(plain: Any) -> Any:
         return result
 
     return add_tree
+
+
+LIGHTGBM = Patch(
+    "onnxmltools",
+    "1.17",
+    "onnxmltools 1.16 rounds the thresholds of LightGBM to the nearest float32",
+    partial(_rounding_down, "onnxmltools.convert.common._container"),
+)
+BOOSTING = Patch(
+    "skl2onnx",
+    "1.21",
+    "skl2onnx 1.20 rounds the thresholds of histogram gradient boosting to the nearest float32",
+    partial(_rounding_down, "skl2onnx.common._container"),
+)
+MISSING = Patch(
+    "skl2onnx",
+    "1.21",
+    "skl2onnx 1.20 leaves out which way missing values go in trees that were fitted with some",
+    _missing_values,
+)
+# Where a graph computes in float32: in doubles, thresholds stay as they are.
+OF_FLOATS = (LIGHTGBM, BOOSTING)

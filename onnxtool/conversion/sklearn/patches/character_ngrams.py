@@ -1,19 +1,17 @@
-"""Vectorizers of characters -> ONNX. skl2onnx 1.20 has them wrong (analyzer="char") or refuses them ("char_wb").
+"""Vectorizers of characters.
 
 Source: scikit-learn, `sklearn.feature_extraction.text._VectorizerMixin`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.sklearn.converters import word_counts as damped_counts
 from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import Converter, extend
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 from onnxtool.conversion.sklearn.converters.text_tokens import (
     characters,
     needs_opset,
@@ -25,23 +23,13 @@ from onnxtool.conversion.sklearn.converters.text_tokens import (
 _NONE = "\x00\x00"  # one token is one character, so none is this
 
 
-@cache
-def register() -> None:
-    """Let skl2onnx convert them by this converter, and what is made of their counts by ours."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    extend(CountVectorizer, _convert)
-    damped_counts.register()
-
-
-def _convert(original: Converter, scope: Any, operator: Any, container: Any) -> None:
-    vectorizer = operator.raw_operator
+def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
+    vectorizer = write.step
     if vectorizer.analyzer not in ("char", "char_wb"):
-        original(scope, operator, container)
+        original()
         return
-    needs_opset(container, vectorizer)
-    write = NodeWriter(scope, container, "characters")
-    texts = texts_of(write, vectorizer, operator.inputs[0].full_name)
+    needs_opset(write)
+    texts = texts_of(write)
     inside_words = vectorizer.analyzer == "char_wb"
     cut = padded_words(write, texts) if inside_words else characters(write, texts)
     grams = {gram: column for gram, column in vectorizer.vocabulary_.items() if _counted(vectorizer, gram)}
@@ -51,10 +39,10 @@ def _convert(original: Converter, scope: Any, operator: Any, container: Any) -> 
     if single is not None:  # every word has one on either side
         twice = np.zeros((1, width), np.float32)
         twice[0, single] = 2
-        counts = write.add("Add", counts, write.add("MatMul", word_counts(write, texts), write.constant(twice)))
+        counts = write.add("Add", counts, write.add("MatMul", word_counts(write, texts), twice))
     if vectorizer.binary:
-        counts = write.cast(write.add("Less", write.constant(np.zeros(1, np.float32)), counts), FLOAT)
-    write.give(counts, operator.outputs[0])
+        counts = write.cast(write.add("Less", np.zeros(1, np.float32), counts), FLOAT)
+    write.give(counts)
 
 
 def _counted(vectorizer: Any, gram: str) -> bool:
@@ -86,3 +74,10 @@ def _pool(grams: Mapping[str, int], width: int) -> dict[str, Any]:
         "ngram_indexes": [column for _, column in found],
         "pool_strings": [character.encode() for gram, _ in found for character in gram],
     }
+
+
+PATCH = converter_patch(
+    "1.21",
+    'skl2onnx 1.20 has vectorizers of characters wrong (analyzer="char") or refuses them ("char_wb")',
+    extension("sklearn.feature_extraction.text:CountVectorizer", _convert),
+)

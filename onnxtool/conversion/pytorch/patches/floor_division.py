@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnxtool.conversion.patches import Patch
 from onnxtool.model.ir.queries import all_nodes, constant_array
 
 # What hands a size on, or makes another of sizes.
@@ -63,3 +64,6 @@ def _may_be_negative(value: ir.Value) -> bool:
                 seen.add(id(before))
                 pending.append(before)
     return False
+
+
+PATCH = Patch("torch", "2.14", "torch 2.13 writes Div, which cuts off, for // of sizes", round_down)
