@@ -95,7 +95,7 @@ def quantize(
         outcome = search(job, recipe, drop, asked.time_limit, asked.target, began)
         best = outcome.best or (outcome.smallest if asked.smallest else None)
         if asked.limits is not None:
-            best = choose_within_limits(asked.limits, outcome.trials, outcome.holds, best)
+            best = choose_within_limits(asked.limits, outcome.trials, outcome.is_within, best)
             if best is None:
                 outcome = replace(outcome, verdict="no candidate keeps the accuracy budget and all limits")
         if best is None:

@@ -23,7 +23,7 @@ from onnxtool.quantization.diagnostics import remarks, remarks_on_metric
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Outputs, outputs_fit
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
+from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, AccuracyBudget
 from onnxtool.quantization.search.evaluator import Trial
 from onnxtool.quantization.search.stages import Outcome
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -134,7 +134,7 @@ def finish(
         (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
     before = io.total_bytes(job.source)
     plan = set(select(job.prepared.graph, recipe))
-    budget = Budget(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
+    budget = AccuracyBudget(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
     kept = outcome is not None or budget.allows(fidelity, metric)
     if kept or max_drop is None:
         io.save(model, target)

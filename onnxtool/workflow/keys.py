@@ -133,7 +133,7 @@ def _options(found: _Ingredients, step: Step, root: Path, known: Digests) -> Non
             if described[name].role == "code" or _CODE_SUFFIX in text:
                 digests_of.append(_code(found, name, text, folders, known))
             else:
-                path = _there(root / text, name)
+                path = _existing_path(root / text, name)
                 found.inputs.append((str(path), known.of(path)))
                 digests_of.append(known.of(path) + path.suffix)
         found.uses[use] = text_digest(digests_of)
@@ -188,7 +188,7 @@ def _add(found: _Ingredients, use: str, path: Path, known: Digests) -> None:
     found.inputs.append((str(path), known.of(path)))
 
 
-def _there(path: Path, name: str) -> Path:
+def _existing_path(path: Path, name: str) -> Path:
     if not path.exists():
         raise InputError(f"{name}: no such file {path.name}.")
     return path

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.boosting.catboost_trees import export_trees, is_taken
-from onnxtool.conversion.boosting.dropped import category_notes, dropped_options, missing_number, put_right
-from onnxtool.conversion.boosting.equivalent_booster import equivalent
+from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options, missing_number
 from onnxtool.conversion.boosting.linear_booster import add_as_step, export_linear, is_linear
+from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent
+from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
 from onnxtool.conversion.boosting.several_labels import give_labels, has_several_labels, sums_of
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
@@ -58,7 +59,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
             what = f" ({', '.join(options)})" if options else ""
             raise UnsupportedError(f"{model.form}{what}: cannot be converted: {reason[:300]}") from error
     model.dropped = tuple(dropped_options(model.estimator))
-    put_right(proto, model.estimator)
+    fix_exported_trees(proto, model.estimator)
     model.notes.extend(category_notes(model.estimator))
     without_zipmap(proto)
     if zipmap and len(model.outputs) == 2:

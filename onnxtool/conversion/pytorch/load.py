@@ -21,7 +21,7 @@ from onnxtool.conversion.pytorch.bare_weights import needs_factory
 from onnxtool.conversion.pytorch.exported_program import load_exported_program
 from onnxtool.conversion.pytorch.in_float32 import run_in_float32
 from onnxtool.conversion.pytorch.safety import refuse_unsafe_script
-from onnxtool.conversion.pytorch.state_dict import find_weights, fit
+from onnxtool.conversion.pytorch.state_dict import find_weights, load_weights
 from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrained, made_ready
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
@@ -123,7 +123,7 @@ def _with_weights(source: Source, content: Any, form: str, options: ConvertOptio
     if options.factory is None:
         raise UsageError(needs_factory(source))
     module = _built(options)
-    fit(module, weights, str(source), notes)
+    load_weights(module, weights, str(source), notes)
     if any("Lightning" in n for n in notes):
         form = "PyTorch Lightning checkpoint"
     return Loaded(module, form, notes)

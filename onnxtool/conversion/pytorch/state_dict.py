@@ -41,7 +41,7 @@ def find_weights(loaded: Any, subject: str, notes: list[str]) -> dict[str, torch
     raise InputError(f"{subject}: this holds a {type(loaded).__name__}, neither weights nor a module.")
 
 
-def fit(module: torch.nn.Module, weights: dict[str, torch.Tensor], subject: str, notes: list[str]) -> None:
+def load_weights(module: torch.nn.Module, weights: dict[str, torch.Tensor], subject: str, notes: list[str]) -> None:
     """Load weights into a module, which must take all of them and get all it has.
 
     Prefixes that wrappers add ("module.", "model.", "_orig_mod.") are stripped; entries that do not belong to the

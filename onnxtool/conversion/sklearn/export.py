@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.boosting.dropped import category_notes, dropped_options, put_right
+from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
+from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.model import SklearnModel
@@ -53,7 +54,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         without_zipmap(proto)
     last = last_step(model.estimator)
     model.dropped = (*dropped_options(last), *chosen_options(model.estimator))
-    put_right(proto, last)
+    fix_exported_trees(proto, last)
     model.notes.extend(category_notes(last))
     runner = clean_up(proto, model)
     if runner is not None:

@@ -35,14 +35,14 @@ def _noise(trial: Trial) -> float:
 
 
 def surely_faster(
-    lab: CandidateEvaluator, finalists: list[Trial], winner_of: Callable[[list[Trial]], Trial | None]
+    evaluator: CandidateEvaluator, finalists: list[Trial], winner_of: Callable[[list[Trial]], Trial | None]
 ) -> Trial | None:
     """The winner among candidates that were timed together; where it is not surely faster than float, one that is.
 
     What remains unclear is timed once more, and longer.
 
     Args:
-        lab: times them.
+        evaluator: times them.
         finalists: within the budget, timed in one alternation.
         winner_of: the winner of some candidates.
     """
@@ -50,8 +50,8 @@ def surely_faster(
     if winner is None or winner.latency is None or winner.latency.high < 1.0:
         return winner
     unclear = winner.latency.low < 1.0
-    if unclear and lab.clock.allows("choice", "a longer timing", TIMING_AGAIN + COMPACTING):
-        lab.time_again(finalists, _PATIENCE)
+    if unclear and evaluator.clock.allows("choice", "a longer timing", TIMING_AGAIN + COMPACTING):
+        evaluator.time_again(finalists, _PATIENCE)
     sure = [t for t in finalists if t.latency is not None and t.latency.high < 1.0]
     return winner_of(sure) or winner_of(finalists)
 
@@ -63,19 +63,21 @@ def surely_slower(a: Trial, b: Trial) -> bool:
     return a.latency.low > b.latency.high
 
 
-def undominated(lab: CandidateEvaluator, winner: Trial, tried: list[Trial], keeps: Callable[[Trial], bool]) -> Trial:
+def undominated(
+    evaluator: CandidateEvaluator, winner: Trial, tried: list[Trial], is_within: Callable[[Trial], bool]
+) -> Trial:
     """The winner, or what beats it in size, speed and noise at once.
 
     Args:
-        lab: times them.
+        evaluator: times them.
         winner: of the search.
         tried: all that was timed.
         keeps: the accuracy budget.
     """
-    better = [t for t in tried if dominates(t, winner) and keeps(t)][:FINALISTS]
+    better = [t for t in tried if dominates(t, winner) and is_within(t)][:FINALISTS]
     # Timed apart, two that are equally fast differ by chance.
-    if any(t.speed < winner.speed for t in better) and lab.clock.allows("choice", "", len(better)):
-        lab.time_again([winner, *better])
+    if any(t.speed < winner.speed for t in better) and evaluator.clock.allows("choice", "", len(better)):
+        evaluator.time_again([winner, *better])
         better = [t for t in better if dominates(t, winner)]
     return min(better, key=lambda t: (t.speed, t.bytes), default=winner)
 

@@ -17,7 +17,7 @@ from onnxtool.quantization.calibration.range_estimators import Observed
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import Fusions, QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.opened_candidates import Built, OpenedCandidates
 from onnxtool.quantization.search.side_by_side import SHORT, TINY, TOO_CLOSE, beside_fastest, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
@@ -74,15 +74,15 @@ class Trial:
             return self.latency.value
         return float("inf") if self.estimate is None else self.estimate
 
-    def candidate(self, budget: Budget, chosen: bool) -> Candidate:
+    def candidate(self, budget: AccuracyBudget, chosen: bool) -> Candidate:
         """What the report keeps of it."""
-        within = self.fidelity is not None and not self.judged_on_few and budget.allows(self.fidelity, self.metric)
+        is_within = self.fidelity is not None and not self.judged_on_few and budget.allows(self.fidelity, self.metric)
         if budget.labelled and self.metric is None:
-            within = False
+            is_within = False
         fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
         note = self.note or ("" if self.latency is None else _unjudged(self))
         return Candidate(
-            self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, within, chosen, note
+            self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, is_within, chosen, note
         )
 
 
@@ -92,7 +92,7 @@ class CandidateEvaluator:
     def __init__(
         self,
         job: QuantizationInputs,
-        budget: Budget,
+        budget: AccuracyBudget,
         judge: FidelityEvaluator,
         reference: OnnxRunner,
         seen: Mapping[str, Observed],
@@ -197,7 +197,7 @@ class CandidateEvaluator:
             trial.first_look = trial.fidelity
         else:
             trial.fidelity, trial.first_look = known.fidelity, known.first_look
-        trial.judged_on_few = not self.budget.hopeless(trial.fidelity)  # type: ignore[arg-type]
+        trial.judged_on_few = not self.budget.is_clearly_outside(trial.fidelity)  # type: ignore[arg-type]
 
     def _take_for_fastest(self, trial: Trial, runner: OnnxRunner) -> None:
         if trial.latency is None or not self.likely(trial):
@@ -207,9 +207,9 @@ class CandidateEvaluator:
 
     def likely(self, trial: Trial) -> bool:
         """True when what is known of a candidate keeps the budget with room to spare; nothing is measured for it."""
-        return trial.fidelity is not None and (self.budget.surely(trial.fidelity) or self.within(trial))
+        return trial.fidelity is not None and (self.budget.allows_with_room(trial.fidelity) or self.is_within(trial))
 
-    def within(self, trial: Trial) -> bool:
+    def is_within(self, trial: Trial) -> bool:
         """True when a candidate was judged and keeps the budget; nothing is measured for it."""
         return (
             trial.fidelity is not None
@@ -221,7 +221,7 @@ class CandidateEvaluator:
         """True when a candidate with the same integers was judged and does not keep the budget."""
         integers = replace(recipe, fuse="")
         judged = (t for t in self.trials if t.fidelity is not None and t.integers == integers)
-        return any(not self.within(t) for t in judged if self._judged_fully(t))
+        return any(not self.is_within(t) for t in judged if self._judged_fully(t))
 
     def _judged_fully(self, trial: Trial) -> bool:
         return not trial.judged_on_few and (not self.budget.labelled or trial.metric is not None)

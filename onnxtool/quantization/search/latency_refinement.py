@@ -19,18 +19,18 @@ _Shape = tuple[str, tuple[int, ...], float]
 _GATES = ("Sigmoid", "HardSigmoid")
 
 
-def without_gates(lab: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool]) -> Trial:
+def without_gates(evaluator: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool]) -> Trial:
     """Activations like SiLU in float: a table look-up and a product on integers can take longer than a fused one."""
-    placement = placement_of(lab.conditions.model(trial.recipe).graph, trial.recipe)
+    placement = placement_of(evaluator.conditions.model(trial.recipe).graph, trial.recipe)
     gates = tuple(n.name or "" for n in placement.carried if n.op_type in _GATES)
     if not gates or not in_time():
         return trial
     recipe = replace(trial.recipe, exclude=(*trial.recipe.exclude, *gates))
-    return min(trial, lab.try_out(f"{trial.name}, activations float", recipe), key=lambda t: t.speed)
+    return min(trial, evaluator.try_out(f"{trial.name}, activations float", recipe), key=lambda t: t.speed)
 
 
 def with_attention(
-    lab: CandidateEvaluator,
+    evaluator: CandidateEvaluator,
     trial: Trial,
     products: Sequence[ir.Node],
     in_time: Callable[[], bool],
@@ -44,27 +44,27 @@ def with_attention(
     if not products or names in costly or not in_time():
         return trial
     plan: dict[str, NodePlan] = {**(trial.recipe.plan or {}), **dict.fromkeys(sorted(names), "static")}
-    tried = lab.try_out(f"{trial.name}, with attention", replace(trial.recipe, plan=plan))
+    tried = evaluator.try_out(f"{trial.name}, with attention", replace(trial.recipe, plan=plan))
     _note(tried, trial, names, costly)
     return tried if tried.speed < trial.speed * CLEARLY_FASTER else trial
 
 
 def with_fusions(
-    lab: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool], choices: Sequence[Fusions] | None = None
+    evaluator: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool], choices: Sequence[Fusions] | None = None
 ) -> Trial:
     """What stays float as the runtime's own fused operators; some of them are slower than their parts."""
     tried = [trial]
-    if lab.times and not trial.recipe.fuse:
-        for fusions in lab.fusable if choices is None else choices:
+    if evaluator.times and not trial.recipe.fuse:
+        for fusions in evaluator.fusable if choices is None else choices:
             if in_time():
                 recipe = replace(trial.recipe, fuse=fusions)
-                tried.append(lab.try_out(f"{trial.name}, {fusions} fused", recipe, like=tried))
+                tried.append(evaluator.try_out(f"{trial.name}, {fusions} fused", recipe, like=tried))
     fastest = min(tried, key=lambda t: t.speed)
     return fastest if fastest.speed < trial.speed * CLEARLY_FASTER else trial
 
 
 def without_groups(
-    lab: CandidateEvaluator,
+    evaluator: CandidateEvaluator,
     trial: Trial,
     groups: Sequence[tuple[str, set[str]]],
     in_time: Callable[[], bool],
@@ -77,7 +77,7 @@ def without_groups(
     a stretch of the graph whose layers are all found outside of it too. `cost` has multiply-accumulates by node name.
     """
     best = trial
-    nodes = {n.name or "": n for n in lab.job.prepared.graph}
+    nodes = {n.name or "": n for n in evaluator.job.prepared.graph}
     alike: set[frozenset[_Shape]] = set()
     for label, group in groups:
         plan = dict(best.recipe.plan or {})
@@ -88,7 +88,7 @@ def without_groups(
         usual = label.startswith(STRETCH) and shapes <= outside
         if not put_back or not left or put_back in costly or shapes in alike or usual or not in_time():
             continue
-        tried = lab.try_out(f"{best.name}, {label} float", replace(best.recipe, plan=left))
+        tried = evaluator.try_out(f"{best.name}, {label} float", replace(best.recipe, plan=left))
         _note(tried, best, put_back, costly)
         if put_back in costly:
             alike.add(shapes)

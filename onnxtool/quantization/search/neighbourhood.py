@@ -33,11 +33,11 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
         return []
     found = []
     granularity: dict[str, Any] = {"per_channel": not recipe.per_channel, "per_tensor_nodes": ()}
-    if not _lost(granularity, recipe, trials):
+    if not _has_made_worse(granularity, recipe, trials):
         label = "per-tensor" if recipe.per_channel else "per-channel"
         found.append((f"{best.name}, {label} weights", replace(recipe, shifts=None, **granularity)))
     for fuse in sorted({t.recipe.fuse for t in trials} - {recipe.fuse}):
-        if not _lost({"fuse": fuse}, recipe, trials):
+        if not _has_made_worse({"fuse": fuse}, recipe, trials):
             found.append((f"{best.name}, {fuse or 'nothing'} fused", replace(recipe, fuse=fuse)))
     near = sorted(
         (t for t in trials if t.recipe.plan and t.speed <= TOO_CLOSE * best.speed and not _noisier(t, best)),
@@ -48,13 +48,13 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
         plan = trial.recipe.plan
         if not plan or plan in plans or trial.recipe.exclude != recipe.exclude or len(plans) > _MOST_PLANS:
             continue
-        if not _lost({"plan": plan}, recipe, [t for t in trials if t is not best]):
+        if not _has_made_worse({"plan": plan}, recipe, [t for t in trials if t is not best]):
             plans.append(plan)
             found.append((f"{best.name}, nodes as of {trial.name}", replace(recipe, plan=plan, shifts=None)))
     return found
 
 
-def _lost(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial]) -> bool:
+def _has_made_worse(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial]) -> bool:
     """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse."""
     bare = {"shifts": None, "ranges": None, "channels": None, **change}
     timed = [t for t in trials if t.latency is not None and t.recipe.plan]

@@ -12,7 +12,12 @@ import pytest
 pytest.importorskip("skl2onnx")
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+    VotingRegressor,
+)
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import KNNImputer, SimpleImputer
@@ -76,7 +81,8 @@ def lightgbm_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
 
 
 def boosting_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
-    booster = HistGradientBoostingRegressor(max_iter=3).fit(X.astype(np.float64) + 1e-9, Y)
+    rows = RANDOM.standard_normal((2000, 3))
+    booster = HistGradientBoostingRegressor(max_iter=1).fit(rows, rows[:, 0] ** 2)
     nodes = booster._predictors[0][0].nodes
     splits = nodes[nodes["is_leaf"] == 0]
     return booster, on_thresholds(splits["feature_idx"], splits["num_threshold"]), predicted
@@ -84,7 +90,8 @@ def boosting_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
 
 def forest_with_gaps() -> tuple[Any, np.ndarray, Any]:
     target = np.where(np.isnan(HOLED[:, 0]), 3, np.nan_to_num(X[:, 1]))
-    return RandomForestRegressor(3, random_state=0).fit(HOLED, target), HOLED, predicted
+    forests = [(name, RandomForestRegressor(count, random_state=0)) for name, count in (("few", 2), ("more", 3))]
+    return VotingRegressor(forests).fit(HOLED, target), HOLED, predicted
 
 
 def on_thresholds(places: Any, thresholds: Any) -> np.ndarray:

@@ -32,8 +32,8 @@ class Repairs:
         self.trials, self.within, self.ends = trials, within.split(), ends
         self.asked: list[str] = []
         self.repaired: list[str] = []
-        lab: Any = SimpleNamespace(clock=SimpleNamespace(first_half=lambda _: lambda: True))
-        self.repairs = AccuracyRepairs(lab, [], self.keeps)
+        evaluator: Any = SimpleNamespace(clock=SimpleNamespace(first_half=lambda _: lambda: True))
+        self.repairs = AccuracyRepairs(evaluator, [], self.keeps)
         monkeypatch.setattr(module, "repair", self.repair)
 
     def keeps(self, one: Trial) -> bool:

@@ -119,10 +119,7 @@ FUSED_ATTENTION = Patch(
     _without_fused_attention,
 )
 UNFLATTEN = Patch(
-    "torch",
-    "",
-    "torch's tracing exporter takes every size that it saw for a constant after unflatten, and has none below opset 13",
-    partial(_replaced, "unflatten", _unflatten),
+    "torch", "", "torch's tracing exporter has no unflatten below opset 13", partial(_replaced, "unflatten", _unflatten)
 )
 EQUAL = Patch("torch", "", "tracing torch.equal warns of nothing", partial(_replaced, "equal", _equal))
 # Given the module that is traced, and the opset.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -39,6 +40,13 @@ def _rounding_down(module: str) -> AbstractContextManager[object]:
     return replaced(container, "add_node", _with_thresholds(container.add_node))
 
 
+@contextmanager
+def _boosting() -> Iterator[None]:
+    trees = import_module("skl2onnx.common.tree_ensemble")
+    with _rounding_down("skl2onnx.common._container"), replaced(trees, "add_node", _adjusting(trees.add_node)):
+        yield
+
+
 def _missing_values() -> AbstractContextManager[object]:
     stack = ExitStack()
     for name, module in list(sys.modules.items()):
@@ -72,6 +80,20 @@ def _of_lightgbm(threshold: float) -> float:
     return float(np.nextafter(_ZERO, np.float32(-np.inf))) if found == float(_ZERO) else found
 
 
+def _adjusting(plain: Any) -> Any:
+    """skl2onnx adjusts thresholds to float32 where it is told to, which its gradient boosting does not."""
+
+    def add_node(*arguments: Any, **options: Any) -> Any:
+        if options.get("dtype") != np.float64 and "adjust_threshold_for_sklearn" in options:
+            options["adjust_threshold_for_sklearn"] = False
+            mode, value = arguments[6:8]
+            if mode == "BRANCH_LEQ":
+                arguments = (*arguments[:7], rounded_down(value), *arguments[8:])
+        return plain(*arguments, **options)
+
+    return add_node
+
+
 def _with_missing(plain: Any) -> Any:
     def add_tree(attributes: Any, is_classifier: Any, tree: Any, *rest: Any, **options: Any) -> Any:
         start = len(attributes["nodes_treeids"])
@@ -94,7 +116,7 @@ BOOSTING = Patch(
     "skl2onnx",
     "1.21",
     "skl2onnx 1.20 rounds the thresholds of histogram gradient boosting to the nearest float32",
-    partial(_rounding_down, "skl2onnx.common._container"),
+    _boosting,
 )
 MISSING = Patch(
     "skl2onnx",

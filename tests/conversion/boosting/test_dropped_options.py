@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import onnxtool
-from onnxtool.conversion.boosting.dropped import dropped_options
+from onnxtool.conversion.boosting.dropped_options import dropped_options
 
 lightgbm = pytest.importorskip("lightgbm")
 pytest.importorskip("onnxmltools")
@@ -32,7 +32,7 @@ def fitted(kind: str, target: Any, rows: np.ndarray = ROWS, **options: Any) -> A
         ("LGBMRegressor", ROWS[:, 0], {"reg_sqrt": True}),
     ],
 )
-def test_is_put_right(kind: str, target: np.ndarray, options: dict[str, Any], tmp_path: Path) -> None:
+def test_is_completed(kind: str, target: np.ndarray, options: dict[str, Any], tmp_path: Path) -> None:
     booster = fitted(kind, target, **options)
     assert onnxtool.convert(booster, tmp_path / "out.onnx").ok
     session = onnxruntime.InferenceSession(tmp_path / "out.onnx")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
+from onnxtool.conversion.patches import Patch, substitute
 
 # LightGBM's objectives that onnxmltools 1.16 does not know -> the operator that makes predictions of their sums.
 # Source: LightGBM, src/objective/regression_objective.hpp and xentropy_objective.hpp (ConvertOutput).
@@ -17,25 +18,25 @@ LINKS: Mapping[str, str] = {"mape": "", "fair": "", "cross_entropy": "Sigmoid", 
 def equivalent(estimator: Any) -> Any:
     """The same model in a form that onnxmltools takes: a copy, or the estimator itself where it needs no change.
 
-    XGBoost's DART is a sum of trees of which each has a weight; an objective says nothing of sums.
-
     Args:
         estimator: of XGBoost or LightGBM, or their Booster.
     """
-    package = type(estimator).__module__.partition(".")[0]
-    if package == "xgboost":
-        return _with_chances(_without_dropout(estimator))
-    if package == "lightgbm":
-        return _plain(estimator)
-    return estimator
+    return substitute(PATCHES, estimator)
+
+
+def _is_of(estimator: Any, package: str) -> bool:
+    return type(estimator).__module__.partition(".")[0] == package
 
 
 def _without_dropout(estimator: Any) -> Any:
+    """XGBoost's DART is a sum of trees of which each has a weight."""
+    if not _is_of(estimator, "xgboost"):
+        return estimator
     import xgboost
 
     booster = booster_of(estimator)
     if learner_of(booster)["gradient_booster"]["name"] != "dart":
-        return _without_names(estimator, booster)
+        return estimator
     model = json.loads(bytes(booster.save_raw("json")))
     dart = model["learner"]["gradient_booster"]
     plain = dart["gbtree"]
@@ -55,7 +56,9 @@ def _without_dropout(estimator: Any) -> Any:
 
 
 def _with_chances(estimator: Any) -> Any:
-    """Of XGBoost: a classifier that was to give labels gives probabilities, as `predict_proba` of it does."""
+    """A classifier that was to give labels gives probabilities, as `predict_proba` of it does."""
+    if not _is_of(estimator, "xgboost"):
+        return estimator
     import xgboost
 
     booster = booster_of(estimator)
@@ -69,8 +72,10 @@ def _with_chances(estimator: Any) -> Any:
     return found
 
 
-def _without_names(estimator: Any, booster: Any) -> Any:
-    """Of XGBoost: onnxmltools 1.16 knows features by numbers alone, and a table's columns have names."""
+def _without_names(estimator: Any) -> Any:
+    if not _is_of(estimator, "xgboost"):
+        return estimator
+    booster = booster_of(estimator)
     if booster.feature_names is None or booster is estimator:
         return estimator
     numbered = booster.copy()
@@ -80,32 +85,43 @@ def _without_names(estimator: Any, booster: Any) -> Any:
     return found
 
 
-def _plain(estimator: Any) -> Any:
-    """LightGBM: a sum of trees, of an objective that onnxmltools knows."""
+def _with_known_objective(estimator: Any) -> Any:
+    """An objective says nothing of the sums; one of the user's own gives them as they are."""
+    if not _is_of(estimator, "lightgbm"):
+        return estimator
+    text = str(getattr(estimator, "booster_", estimator).model_to_string())
+    objective = objective_of(text)
+    if objective == "" and not hasattr(estimator, "classes_"):
+        return _read_again(estimator, text.replace("\nfeature_names=", "\nobjective=regression\nfeature_names=", 1))
+    if objective.partition(" ")[0] in LINKS:
+        return _read_again(estimator, text.replace(f"\nobjective={objective}\n", "\nobjective=regression\n", 1))
+    return estimator
+
+
+def _without_mean(estimator: Any) -> Any:
+    """A forest, which gives the mean of its trees, as trees that add up to it."""
+    if not _is_of(estimator, "lightgbm"):
+        return estimator
+    text = str(getattr(estimator, "booster_", estimator).model_to_string())
+    if "\naverage_output\n" not in text or "\nis_linear=1" in text:
+        return estimator
+    return _read_again(estimator, _summed(text))
+
+
+def _read_again(estimator: Any, text: str) -> Any:
+    """LightGBM's estimator, or Booster, with the model that a text describes."""
     import lightgbm
 
-    booster = getattr(estimator, "booster_", estimator)
-    text = given = str(booster.model_to_string())
-    objective = objective_of(text)
-    if objective == "" and not hasattr(estimator, "classes_"):  # one of the user's own: it gives the sums
-        text = text.replace("\nfeature_names=", "\nobjective=regression\nfeature_names=", 1)
-    if objective.partition(" ")[0] in LINKS:
-        text = text.replace(f"\nobjective={objective}\n", "\nobjective=regression\n", 1)
-    if "\naverage_output\n" in text and "\nis_linear=1" not in text:
-        text = _summed(text)
-    if text == given:
-        return estimator
-    found = lightgbm.Booster(model_str=text)
-    if booster is not estimator:
-        found, plain = copy.copy(estimator), found
-        found._Booster, found.boosting_type = plain, "gbdt"
+    booster = lightgbm.Booster(model_str=text)
+    if not hasattr(estimator, "booster_"):
+        return booster
+    found = copy.copy(estimator)
+    found._Booster, found.boosting_type = booster, "gbdt"
     return found
 
 
 def _summed(text: str) -> str:
-    """A forest, which gives the mean of its trees, as trees that add up to it: onnxmltools 1.16 takes the mean of what
-    the objective makes of the sum.
-    """
+    """The text of a forest, with leaves that add up to the mean."""
     lines = text.replace("\naverage_output\n", "\n", 1).splitlines()
     per_pass = int(next(line for line in lines if line.startswith("num_tree_per_iteration=")).partition("=")[2])
     passes = sum(line.startswith("Tree=") for line in lines) / per_pass
@@ -121,3 +137,19 @@ def objective_of(text: str) -> str:
     """The objective that a LightGBM model names in its own file format, with its parameters."""
     lines = (line for line in text.splitlines() if line.startswith("objective="))
     return next(lines, "objective=").partition("=")[2]
+
+
+DROPOUT = Patch("onnxmltools", "1.17", "onnxmltools 1.16 writes no trees of XGBoost's DART", _without_dropout)
+NAMES = Patch("onnxmltools", "1.17", "onnxmltools 1.16 knows XGBoost's features by numbers alone", _without_names)
+CHANCES = Patch("onnxmltools", "1.17", "onnxmltools 1.16 refuses classifiers that give labels alone", _with_chances)
+OBJECTIVE = Patch(
+    "onnxmltools", "1.17", "onnxmltools 1.16 does not know all of LightGBM's objectives", _with_known_objective
+)
+MEAN = Patch(
+    "onnxmltools",
+    "1.17",
+    "onnxmltools 1.16 takes the mean of what a forest's objective makes of the sum",
+    _without_mean,
+)
+# Given an estimator or a Booster.
+PATCHES = (DROPOUT, NAMES, CHANCES, OBJECTIVE, MEAN)

@@ -24,7 +24,7 @@ _WIDER = 25.0  # times the variance of training, or the same part of it, in half
 _LINEAR = ("Conv", "Gemm", "MatMul")
 
 
-def misfit(model: ir.Model, data: DataSource) -> str:
+def input_scaling_warning(model: ir.Model, data: DataSource) -> str:
     """A warning where the data are far from what the first normalized layer saw in training; else "".
 
     Args:

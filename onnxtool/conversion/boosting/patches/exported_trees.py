@@ -1,4 +1,4 @@
-"""What exporters of boosted trees leave out: put right in the graph where operators allow, else named."""
+"""Graphs of boosted trees that lack a part of what their booster computes, completed where operators allow."""
 
 from __future__ import annotations
 
@@ -7,76 +7,41 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxtool.conversion.boosting.equivalent_booster import LINKS, objective_of
+from onnxtool.conversion.boosting.dropped_options import loss_of, text_of
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
+from onnxtool.conversion.boosting.patches.equivalent_booster import LINKS, objective_of
+from onnxtool.conversion.patches import Patch, correct
 
 if TYPE_CHECKING:
     import onnx
 
 _TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
-_LIGHTGBM = {"linear_tree": "\nis_linear=1", "boosting=rf": "\naverage_output"}
-# CatBoost 1.2's predict() gives the exponential of the sum of leaves for these; its ONNX form stops at the sum.
 _EXPONENTIAL = ("Poisson", "Tweedie")
 
 
-def put_right(proto: onnx.ModelProto, estimator: Any) -> None:
+def fix_exported_trees(proto: onnx.ModelProto, estimator: Any) -> None:
     """Change a graph with one ensemble of trees so that it computes what its booster does; others are left alone.
 
     Args:
-        proto: as onnxmltools 1.16, skl2onnx 1.20 or CatBoost 1.2 left it; changed in place.
+        proto: as onnxmltools, skl2onnx or CatBoost left it; changed in place.
         estimator: what it was made of.
     """
     trees = [node for node in proto.graph.node if node.op_type in _TREES]
-    if len(trees) != 1:
-        return
-    _drop_zero_base(trees[0])
-    package = type(estimator).__module__.partition(".")[0]
-    if package in ("lightgbm", "onnxmltools"):
-        _lightgbm(proto, trees[0], estimator)
-    elif package == "xgboost":
-        _targets(trees[0], estimator)
-    elif package == "catboost" and trees[0].op_type == "TreeEnsembleClassifier":
-        _labels(proto, trees[0])
-    elif (package == "catboost" and _loss_of(estimator) in _EXPONENTIAL) or (
-        type(estimator).__name__ == "HistGradientBoostingRegressor" and estimator.loss in ("poisson", "gamma")
-    ):
-        _append(proto, "Exp")
+    if len(trees) == 1:
+        correct(PATCHES, proto, trees[0], estimator)
 
 
-def dropped_options(estimator: Any) -> list[str]:
-    """Options that the exporters are known to drop, of a booster or an estimator: "linear_tree"."""
-    package = type(estimator).__module__.partition(".")[0]
-    if package == "lightgbm":
-        text = _text(estimator)
-        found = [name for name, mark in _LIGHTGBM.items() if mark in text]
-        # Bits 2 and 3 of a decision say what stands for a missing value: 1 is zero (LightGBM, include/LightGBM/tree.h).
-        decisions = [w for line in text.splitlines() if line.startswith("decision_type=") for w in line[14:].split()]
-        found += ["zero_as_missing"] * any(int(d) >> 2 & 3 == 1 for d in decisions)
-        return [*found, f"objective={objective_of(text)}"]
-    if package == "xgboost":
-        return _xgboost(estimator)
-    if package == "catboost":
-        return [f"loss_function={_loss_of(estimator)}"]
-    return []
-
-
-def missing_number(estimator: Any) -> float | None:
-    """The number that an estimator of XGBoost takes for a missing value, besides NaN."""
-    missing = getattr(estimator, "missing", None)
-    return float(missing) if isinstance(missing, (int, float)) and not np.isnan(missing) else None
-
-
-def category_notes(estimator: Any) -> list[str]:
-    """How LightGBM numbers the categories of the table that it was fitted on: the ONNX file takes the numbers."""
-    booster = getattr(estimator, "booster_", estimator)
-    known = getattr(booster, "pandas_categorical", None) or ()
-    shown = [", ".join(f"{value} is {code}" for code, value in enumerate(values[:5])) for values in known]
-    return [f"categories are given to the ONNX file as numbers: {text}" for text in shown]
+def _package(estimator: Any) -> str:
+    name = type(estimator).__module__.partition(".")[0]
+    return "lightgbm" if name == "onnxmltools" else name
 
 
 def _whole_categories(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
     """LightGBM 4 drops the fraction of a category before it looks it up (`CategoricalDecision` of its tree.h)."""
     from onnx import helper, numpy_helper
+
+    if _package(estimator) != "lightgbm":
+        return
 
     given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     pairs = zip(given["nodes_modes"], given["nodes_featureids"], strict=True)
@@ -101,10 +66,11 @@ def _whole_categories(proto: onnx.ModelProto, node: Any, estimator: Any) -> None
         proto.graph.node.insert(place + number, made)
 
 
-def _lightgbm(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
-    _whole_categories(proto, node, estimator)
-    text = _text(estimator)
-    objective = objective_of(text)
+def _link(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+    """What LightGBM's objectives make of the sums, with the parameters of each."""
+    if _package(estimator) != "lightgbm":
+        return
+    objective = objective_of(text_of(estimator))
     words = dict(word.partition(":")[::2] for word in objective.split(" ")[1:])
     if node.op_type == "TreeEnsembleClassifier":
         if objective.startswith("multiclassova"):
@@ -117,10 +83,10 @@ def _lightgbm(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
         _append(proto, LINKS[objective.partition(" ")[0]])
 
 
-def _targets(node: Any, estimator: Any) -> None:
-    """Which target or class each tree is for: onnxmltools 1.16 gives all to the first target, and the trees of forests
-    to the classes in turn.
-    """
+def _targets(_proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+    """Which target or class each tree of XGBoost is for."""
+    if _package(estimator) != "xgboost":
+        return
     booster = booster_of(estimator)
     counts = learner_of(booster)["learner_model_param"]
     if max(int(counts.get(name, "1")) for name in ("num_class", "num_target")) < 2:
@@ -134,9 +100,12 @@ def _targets(node: Any, estimator: Any) -> None:
     given[f"{kind}_ids"].ints[:] = [owners[tree] for tree in given[f"{kind}_treeids"].ints]
 
 
-def _labels(proto: onnx.ModelProto, node: Any) -> None:
-    """ONNX Runtime 1.31 answers 0 and 1 to an ensemble with one score for two classes, whatever numbers they have."""
+def _labels(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+    """Labels that are other numbers than 0, 1, 2 are looked up behind the trees."""
     from onnx import helper, numpy_helper
+
+    if _package(estimator) != "catboost" or node.op_type != "TreeEnsembleClassifier":
+        return
 
     given = {a.name: a for a in node.attribute}
     classes = list(given["classlabels_int64s"].ints) if "classlabels_int64s" in given else []
@@ -149,11 +118,21 @@ def _labels(proto: onnx.ModelProto, node: Any) -> None:
     proto.graph.node.append(helper.make_node("Gather", [table, place], [label]))
 
 
-def _drop_zero_base(node: Any) -> None:
-    """Sums that begin at zero need no numbers to begin at, of which skl2onnx 1.20 writes one for several classes."""
+def _drop_zero_base(_proto: onnx.ModelProto, node: Any, _estimator: Any) -> None:
+    """Sums that begin at zero need no numbers to begin at."""
     for attribute in list(node.attribute):
         if attribute.name == "base_values" and not any(attribute.floats):
             node.attribute.remove(attribute)
+
+
+def _catboost_exponential(proto: onnx.ModelProto, _node: Any, estimator: Any) -> None:
+    if _package(estimator) == "catboost" and loss_of(estimator) in _EXPONENTIAL:
+        _append(proto, "Exp")
+
+
+def _boosting_exponential(proto: onnx.ModelProto, _node: Any, estimator: Any) -> None:
+    if type(estimator).__name__ == "HistGradientBoostingRegressor" and estimator.loss in ("poisson", "gamma"):
+        _append(proto, "Exp")
 
 
 def _scale(node: Any, factor: float) -> None:
@@ -185,29 +164,28 @@ def _append(proto: onnx.ModelProto, operator: str, joined: str = "") -> None:
         proto.graph.node.append(helper.make_node(operator, [before], [name]))
 
 
-def _text(estimator: Any) -> str:
-    """A LightGBM model in its own file format."""
-    booster = getattr(estimator, "booster_", estimator)
-    return str(booster.model_to_string())
-
-
-def _loss_of(estimator: Any) -> str:
-    """CatBoost's loss function without its parameters."""
-    try:
-        return str(estimator.get_all_params().get("loss_function", "")).partition(":")[0]
-    except Exception:  # models read from a file know less
-        return ""
-
-
-def _xgboost(estimator: Any) -> list[str]:
-    learner = learner_of(booster_of(estimator))
-    found = []
-    kind = learner["gradient_booster"]["name"]
-    if kind != "gbtree":
-        found.append(f"booster={kind}")
-    if int(learner["learner_model_param"].get("num_target", "1")) > 1:
-        found.append("several targets")
-    gap = missing_number(estimator)
-    if gap is not None:
-        found.append(f"missing={gap:g}")
-    return [*found, f"objective={learner['objective']['name']}"]
+ZERO_BASE = Patch("skl2onnx", "1.21", "skl2onnx 1.20 writes one zero to begin at for several classes", _drop_zero_base)
+CATEGORIES = Patch(
+    "onnxmltools", "1.17", "onnxmltools 1.16 looks fractions of categories up as they are", _whole_categories
+)
+LINK = Patch("onnxmltools", "1.17", "onnxmltools 1.16 leaves parameters of LightGBM's objectives out", _link)
+TARGETS = Patch(
+    "onnxmltools",
+    "1.17",
+    "onnxmltools 1.16 gives all of XGBoost's trees to the first target or to classes in turn",
+    _targets,
+)
+LABELS = Patch(
+    "onnxruntime", "1.32", "ONNX Runtime 1.31 answers 0 and 1 where one score decides, whatever the labels are", _labels
+)
+EXPONENTIAL = Patch(
+    "catboost",
+    "1.3",
+    "CatBoost 1.2 predicts the exponential of the sum of leaves for some losses; its ONNX form stops at the sum",
+    _catboost_exponential,
+)
+BOOSTING_EXPONENTIAL = Patch(
+    "skl2onnx", "1.21", "skl2onnx 1.20 stops at the sum of histogram gradient boosting's leaves", _boosting_exponential
+)
+# Given the graph, its node of trees and the estimator.
+PATCHES = (ZERO_BASE, CATEGORIES, LINK, TARGETS, LABELS, EXPONENTIAL, BOOSTING_EXPONENTIAL)

@@ -11,7 +11,7 @@ import pytest
 import onnxtool
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
-from onnxtool.quantization.data_fit import misfit
+from onnxtool.quantization.input_scaling import input_scaling_warning
 from onnxtool.runtime.data.open_data import open_data
 
 
@@ -21,7 +21,7 @@ from onnxtool.runtime.data.open_data import open_data
 def test_the_scale_of_pictures(digits_onnx: Path, fixtures: Path, scale: float, shift: float, told: bool) -> None:
     images = np.load(fixtures / "calib.npz")["image"] * np.float32(scale) + np.float32(shift)
     model = io.load(digits_onnx)
-    said = misfit(model, open_data({"image": images}, input_specs(model)))
+    said = input_scaling_warning(model, open_data({"image": images}, input_specs(model)))
     assert ("do not look like" in said) == told, said
 
 
@@ -30,7 +30,7 @@ def test_a_model_without_normalization_tells_nothing(digits_onnx: Path, fixtures
     assert "BatchNormalization" not in {n.op_type for n in onnx.load(tmp_path / "folded.onnx").graph.node}
     model = io.load(tmp_path / "folded.onnx")
     images = np.load(fixtures / "calib.npz")["image"] * 255
-    assert misfit(model, open_data({"image": images}, input_specs(model))) == ""
+    assert input_scaling_warning(model, open_data({"image": images}, input_specs(model))) == ""
 
 
 def test_quantize_says_it(digits_onnx: Path, fixtures: Path, tmp_path: Path) -> None:
