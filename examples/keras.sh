@@ -1,5 +1,5 @@
 #!/bin/sh
-# A Keras model to an optimized ONNX file, compared with the original. Needs: pip install "onnxtool-cli[keras]"
+# A Keras model to an optimized ONNX file, compared with the original. Needs, in this clone: pip install ".[keras]"
 # Usage: examples/keras.sh [FOLDER FOR THE RESULTS]
 set -eu
 models=$(dirname "$0")/../fixtures

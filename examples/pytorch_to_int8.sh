@@ -1,5 +1,5 @@
 #!/bin/sh
-# PyTorch to int8 in four commands: convert, check, optimize, quantize. Needs the extra: pip install "onnxtool-cli[pytorch]"
+# PyTorch to int8 in four commands: convert, check, optimize, quantize. Needs, in this clone: pip install ".[pytorch]"
 # Usage: examples/pytorch_to_int8.sh [FOLDER FOR THE RESULTS]
 set -eu
 models=$(dirname "$0")/../fixtures

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A scikit-learn pipeline to ONNX, then labels and probabilities from it. Needs: pip install "onnxtool-cli[sklearn]"
+# A scikit-learn pipeline to ONNX, then labels and probabilities from it. Needs, in this clone: pip install ".[sklearn]"
 # Usage: examples/sklearn.sh [FOLDER FOR THE RESULTS]
 set -eu
 models=$(dirname "$0")/../fixtures

@@ -43,7 +43,8 @@ class MissingExtraError(UnsupportedError):
 
     def __init__(self, subject: str, package: str, extra: str) -> None:
         super().__init__(
-            f'{subject}: this needs {package}, which is not installed. Run: pip install "onnxtool-cli[{extra}]"'
+            f"{subject}: this needs {package}, which is not installed. Run, in a clone of onnxtool: "
+            f'pip install ".[{extra}]"'
         )
         self.extra = extra
 

@@ -105,7 +105,7 @@ class _Job:
         if not self.torch:
             self.warnings.append(
                 "PyTorch is not installed, so the job started from an ONNX file: "
-                'pip install "onnxtool-cli[pytorch]" shows the conversion too.'
+                'pip install ".[pytorch]" in a clone of onnxtool shows the conversion too.'
             )
             return self._stage("original", "", "digits_cnn.onnx", "ONNX file")
         model = open_source(

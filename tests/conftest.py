@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from onnxtool.runtime.providers.trial import try_plugin
 from tests import command_server
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does; see onnxtool/cli/app.py
@@ -55,6 +56,20 @@ def onnxtool() -> Callable[..., Result]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def openvino() -> None:
+    """Skips a test where OpenVINO's plugin does not run a small model."""
+    require_openvino()
+
+
+def require_openvino() -> None:
+    """Ask a process of its own, because the plugin may crash; skip, with the reason, where it does not run."""
+    pytest.importorskip("onnxruntime_ep_openvino", reason="the plugin onnxruntime-ep-openvino is not installed")
+    trial = try_plugin("onnxruntime_ep_openvino", "openvino")
+    if trial.state != "runs":
+        pytest.skip(f"OpenVINO's plugin: {trial.reason}")
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -47,6 +49,47 @@ def test_every_direct_dependency_is_pinned() -> None:
         if "sys_platform == 'darwin'" not in d and "sys_platform != 'linux'" not in d
     }
     assert names - {"onnxtool-cli"} <= pinned
+
+
+# Where the distribution's name stands and nobody is told to install it: its own metadata and what reads that.
+_NAMED = {
+    *("pyproject.toml", "onnxtool/runtime/doctor.py", "benchmarks/build.py", "docs/changes.md"),
+    "tests/test_packaging.py",
+}
+# What stands before it may be options and other packages, but no comment and no "in a clone of".
+_INSTALLED = re.compile(
+    r"""pip3? install(?: +(?!#|in )[^\s`]+)*? +["']?onnxtool(-cli)?(?=["'\[\s=<>~`]|$)""", re.MULTILINE
+)
+
+
+def test_nobody_is_told_to_install_a_package_that_is_in_no_index() -> None:
+    """Anybody could register the name, and have their code run by those who follow the hint."""
+    folders = ("docs", "onnxtool", "examples", "fixtures", "benchmarks", "tests", ".ci")
+    files = [*ROOT.iterdir(), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
+    told = []
+    for path in files:
+        name = path.relative_to(ROOT).as_posix()
+        if not path.is_file() or name in _NAMED or path.stat().st_size > 1 << 22:
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if "onnxtool-cli" in text or _INSTALLED.search(text):
+            told.append(name)
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('pip install "onnxtool[serve]"', True),
+        ("- run: pip install onnxtool", True),
+        ("pip install onnxtool-cli==1.0", True),
+        ("pip install --quiet numpy onnxtool", True),
+        ("pip install ./third_party/onnxtool", False),
+        ('pip install ".[serve]"    # in a clone of onnxtool.', False),
+    ],
+)
+def test_the_look_for_such_hints_finds_them(line: str, found: bool) -> None:
+    assert bool(_INSTALLED.search(line)) is found
 
 
 def test_fixtures_stay_small() -> None:

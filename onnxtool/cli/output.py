@@ -118,8 +118,20 @@ class Output(AbstractContextManager["Output"]):
             from onnxtool.cli.render import terminal
 
             terminal.render(report, self.console(), verbose=self.verbose)
+        if not self.quiet:
+            self._warn_of_setting()
         if not report.ok:
             raise typer.Exit(1)
+
+    @staticmethod
+    def _warn_of_setting() -> None:
+        """Tell of a provider that crashed and was started again with a setting of the environment."""
+        from onnxtool.runtime.worker import isolation
+
+        said = isolation.helping_setting()
+        if said:
+            with suppress(OSError):
+                print(f"warning: {said}", file=sys.stderr, flush=True)
 
     def _annotate(self, report: Report) -> None:
         """Tell GitHub's runner what to show beside the files; it reads both streams."""

@@ -31,6 +31,8 @@ class SourceModel(DescribedRunner):
         compared_sizes: numbers that the code, or the exporter's record of it, compares sizes with.
         compared_values: likewise, for values.
         dropped: options of the source that its exporter is known to leave out: they are named where the proof fails.
+        untested: what the proof leaves out on this model, and may matter to its user; "" for nothing.
+        cheap_rows: a row costs next to nothing, so that the whole of a given sample is compared.
         advice: what the user can do where the ONNX graph fails though the source runs; "" where nothing is known.
     """
 
@@ -39,6 +41,8 @@ class SourceModel(DescribedRunner):
     notes: list[str]
     advice: str = ""
     limits: Sequence[str] = ()
+    untested: str = ""
+    cheap_rows: bool = False
     dropped: Sequence[str] = ()
     compared_sizes: Sequence[int] = ()
     compared_values: Sequence[float] = ()

@@ -73,7 +73,7 @@ def convert(
         InputError, UnsupportedError, UnsafeError, UsageError: as the adapter finds.
     """
     output = as_path(output)
-    io.check_output(output)
+    io.check_model_output(output)
     options = _with_settings(options, settings)
     clock = _Clock()
     with progress.task("converting", 4) as task:
@@ -107,6 +107,9 @@ def convert(
             clock.stop("verify")
             task.advance()
             record(graph, opened, model, options, comparison, reproducible=reproducible)
+            rows = None
+            if proof is not None and comparison is not None and not comparison.ok and options.sample is not None:
+                rows = proof.changed_rows(graph)
             size = 0
             target = output if comparison is None or comparison.ok else keep_failed
             if target is not None:
@@ -132,6 +135,8 @@ def convert(
         seconds=clock.seconds,
         written=written,
         kept=None if written or target is None else str(target),
+        untested=model.untested if comparison is not None else "",
+        changed_rows=rows,
     )
 
 

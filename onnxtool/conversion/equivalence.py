@@ -16,13 +16,14 @@ from onnxtool.conversion.options import ConvertOptions
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.rule.evidence import evidence_of_source, ties_of_model
 from onnxtool.equality.rule.ties import ConfirmedTies
-from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.errors import InputError, UnsupportedError, VerdictError
+from onnxtool.equality.rule.tolerance import ColumnScales, Tolerance, allowed_error
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
+from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.worker.isolation import guarded
@@ -33,6 +34,7 @@ from onnxtool.runtime.worker.isolation import guarded
 _BATCHES = (2, 1, 5)
 _LENGTHS = (((16, 9, 23), 3), ((32, 64, 96), 32), ((224, 256, 288), 32), ((16, 9, 23), 0), ((32, 64, 96), 0))
 _SAMPLE_ROWS = (32, 1, 5, 2)  # at most so many, then others
+_CHEAP_ROWS = 100_000  # of a sample whose rows cost next to nothing
 # What the runtime says of an operator that no library has brought.
 _UNREGISTERED = re.compile(r"([\w.]+:\w+)\(-?\d+\) is not a registered function/op")
 
@@ -118,6 +120,25 @@ class SourceProof:
             ) from error
         model.notes.extend(w for w in report.warnings if w not in model.notes)
         return report
+
+    def changed_rows(self, graph: ir.Model) -> tuple[int, int] | None:
+        """On how many rows of the first input the graph differs from the source, and of how many.
+
+        Returns:
+            None where outputs have no rows, or the graph does not run.
+        """
+        first = self.probes[0]
+        try:
+            given = flatten(OnnxRunner.open(graph).run(first.feeds))
+        except OnnxToolError:
+            return None
+        found = None
+        for name, expected in flatten(first.outputs).items():
+            rows = _unequal_rows(np.asarray(expected), np.asarray(given.get(name)), self._tolerance)
+            if rows is None or (found is not None and len(found) != len(rows)):
+                return None
+            found = rows if found is None else found | rows
+        return None if found is None or not found.any() else (int(found.sum()), len(found))
 
     def _ties(self, graph: ir.Model, session: SessionOptions) -> ConfirmedTies | None:
         """As of the graph, for what the source confirms."""
@@ -234,6 +255,21 @@ def is_dynamic(inputs: Sequence[TensorSpec]) -> bool:
     return any(not isinstance(dim, int) for s in inputs for dim in (s.shape or (None,)))
 
 
+def _unequal_rows(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> np.ndarray | None:
+    """bool[rows]: where the two differ beyond the tolerance; None where they have no rows in common."""
+    if a.shape != b.shape or not a.ndim or not a.size:
+        return None
+    if a.dtype.kind in "OUSbiu":
+        off = a.astype(str) != b.astype(str)
+    else:
+        scale = ColumnScales().add(a).at(0, a.size).reshape(a.shape)
+        wide, other = a.astype(np.float64), b.astype(np.float64)
+        with np.errstate(all="ignore"):
+            error = np.where((wide == other) | (np.isnan(wide) & np.isnan(other)), 0.0, np.abs(wide - other))
+            off = ~(error <= allowed_error(np.abs(wide), tolerance, scale))
+    return np.asarray(off.reshape(len(a), -1).any(axis=1))
+
+
 def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Probe]:
     probes: list[Probe] = []
     failures: list[InputError] = []
@@ -254,7 +290,7 @@ def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Pr
 
 
 def sample_feeds(model: SourceModel, sample: Feeds) -> list[dict[str, np.ndarray]]:
-    """The sample as it is (up to 32 rows), and one and five rows of it where the batch dim is dynamic.
+    """The sample as it is (up to 32 rows, of tables 100,000), and one and five rows where the batch dim is dynamic.
 
     A sample of fewer rows is repeated, so that other batches than its own are proven too.
     """
@@ -263,5 +299,6 @@ def sample_feeds(model: SourceModel, sample: Feeds) -> list[dict[str, np.ndarray
     rows = min((len(whole[name]) for name in batched), default=0)
     if rows == 0:
         return [whole]
-    counts = list(dict.fromkeys((min(rows, _SAMPLE_ROWS[0]), *_SAMPLE_ROWS[1:])))[:3]
+    most = _CHEAP_ROWS if model.cheap_rows else _SAMPLE_ROWS[0]
+    counts = list(dict.fromkeys((min(rows, most), *_SAMPLE_ROWS[1:])))[:3]
     return [{n: a[np.arange(count) % len(a)] if n in batched else a for n, a in whole.items()} for count in counts]

@@ -32,7 +32,7 @@ class SupervisedModel(SourceModel):
         self.inputs, self.outputs, self.notes = model.inputs, model.outputs, model.notes
         self.form, self.framework, self.advice = model.form, model.framework, model.advice
         self.feeds_hint, self.rounding = model.feeds_hint, model.rounding
-        self.limits, self.in_doubles = model.limits, model.in_doubles
+        self.limits, self.in_doubles, self.cheap_rows = model.limits, model.in_doubles, model.cheap_rows
         self.compared_sizes, self.compared_values = model.compared_sizes, model.compared_values
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def edit(
     if output is None and not dry_run:
         raise UsageError("edit needs -o OUT.onnx (or --dry-run).")
     if output is not None:
-        io.check_output(Path(output))
+        io.check_model_output(Path(output))
     todo = _parsed(operations)
     if not todo:
         raise UsageError("edit needs at least one operation. To see all of them: onnxtool edit --list-operations")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxtool.errors import InputError, MissingExtraError
+from onnxtool.errors import MissingExtraError
 from onnxtool.model.image_options import ImageOptions
+from onnxtool.runtime.data.images import open_picture
 
 
 def generated(channels: int, size: tuple[int, int], seed: int) -> list[np.ndarray]:
@@ -39,22 +40,10 @@ def read(files: Sequence[Path], channels: int) -> list[np.ndarray]:
     """Pictures of the user's, uint8 [H, W, C].
 
     Raises:
-        MissingExtraError: Pillow is not installed.
-        InputError: a file is not a picture.
+        MissingExtraError, ResourceError, InputError: as `open_picture`.
     """
-    found = []
-    for file in files:
-        try:
-            from PIL import Image, UnidentifiedImageError
-        except ImportError as error:
-            raise MissingExtraError(str(file), "Pillow", "images") from error
-        try:
-            with Image.open(file) as opened:
-                pixels = np.asarray(opened.convert("L" if channels == 1 else "RGB"))
-        except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-            raise InputError(f"{file}: is not a picture that can be read ({error}).") from error
-        found.append(pixels[..., None] if pixels.ndim == 2 else pixels)
-    return found
+    found = [np.asarray(open_picture(file, channels)) for file in files]
+    return [pixels[..., None] if pixels.ndim == 2 else pixels for pixels in found]
 
 
 def target_sides(height: int, width: int, options: ImageOptions, size: tuple[int, int]) -> tuple[int, int]:

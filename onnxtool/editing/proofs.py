@@ -9,12 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.operation import EditContext
+from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.equality.rule.difference import Difference
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
 from onnxtool.model.domains import input_domains
-from onnxtool.model.ir.queries import all_nodes, input_specs
-from onnxtool.optimization.constant_evaluation import RANDOM
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.model.randomness import random_operators
 from onnxtool.optimization.shape_inference.inference import light_proto
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.corner_case_feeds import edge_feeds
@@ -25,14 +26,6 @@ from onnxtool.runtime.runner import OnnxRunner
 Feeds = Mapping[str, np.ndarray]
 Outputs = Mapping[str, Any]
 _EXACT = Tolerance(0.0, 0.0)
-
-
-def draws_random_numbers(model: ir.Model) -> bool:
-    """True when the model may give other outputs each time it runs."""
-    return any(
-        n.op_type in RANDOM and n.domain == "" and (n.op_type != "Dropout" or len(n.inputs) > 2)
-        for n in all_nodes(model)
-    )
 
 
 def probes_of(model: ir.Model, context: EditContext, runner: OnnxRunner | None = None) -> Sequence[Probe]:
@@ -79,10 +72,11 @@ def same_outputs(
     Raises:
         VerdictError: an output differs, or the new model does not run.
     """
+    before, after, draws = _with_draws(before, after, context)
     reference = OnnxRunner.open(before, context.options)
     probes = probes_of(before, context, reference)
-    if draws_random_numbers(before):
-        return _runs(before, after, probes, context, feeds)
+    if draws:
+        return _runs(before, after, [feeds(p.feeds) for p in probes], context)
     pairs = [(feeds(p.feeds), expect(p.feeds, flatten(p.outputs))) for p in probes]
     try:
         return compare(after, pairs, context, claim, exact=exact, unproven=unproven)
@@ -119,14 +113,17 @@ def converted_outputs(
     Raises:
         VerdictError: an output differs, or the new model does not run.
     """
+    before, after, draws = _with_draws(before, after, context)
     reference = OnnxRunner.open(before, context.options)
     decided = [s for s in input_specs(before) if s.name in (fixed or {})]
     if any(not isinstance(d, int) for s in decided for d in s.shape or (None,)):
         given: list[Feeds] = [p.feeds for p in probes_of(after, context)]
     else:
         given = [forward(p.feeds) for p in probes_of(before, context, reference)]
+    if draws:
+        return _runs(before, after, given, context)
     pairs = [(g, flatten(reference.run(dict(back(g))))) for g in given]
-    return compare(after, pairs, context, claim, exact=exact and not draws_random_numbers(before))
+    return compare(after, pairs, context, claim, exact=exact)
 
 
 def compare(
@@ -193,15 +190,29 @@ def same_graph(before: ir.Model, after: ir.Model, claim: str = "the graph and it
     return Proof(claim)
 
 
-def _runs(
-    before: ir.Model, after: ir.Model, probes: Sequence[Probe], context: EditContext, feeds: Callable[[Feeds], Feeds]
-) -> Proof:
-    context.warnings.append("the model draws random numbers, so its outputs cannot be compared, only that it runs.")
+def _with_draws(before: ir.Model, after: ir.Model, context: EditContext) -> tuple[ir.Model, ir.Model, bool]:
+    """Both models with the same fixed draws; True where one draws and that cannot be done."""
+    if not random_operators(before) and not random_operators(after):
+        return before, after, False
+    fixed = with_fixed_draws(before, after)
+    if fixed is None:
+        return before, after, True
+    if fixed.note not in context.warnings:
+        context.warnings.append(fixed.note)
+    return fixed.a, fixed.b, False
+
+
+def _runs(before: ir.Model, after: ir.Model, given: Sequence[Feeds], context: EditContext) -> Proof:
+    outputs = ", ".join(v.name or "" for v in after.graph.outputs)
+    context.warnings.append(
+        f"the model draws random numbers in a way that cannot be fixed, so its outputs ({outputs}) were not compared: "
+        "it only was run."
+    )
     runner = OnnxRunner.open(after, context.options)
-    for probe in probes:
-        runner.run(dict(feeds(probe.feeds)))
-    names = {n.op_type for n in all_nodes(before)} & set(RANDOM)
-    return Proof("the edited model runs", len(probes), False, 0.0, f"values, because of {', '.join(sorted(names))}")
+    for feeds in given:
+        runner.run(dict(feeds))
+    names = ", ".join(sorted({*random_operators(before), *random_operators(after)}))
+    return Proof("the edited model runs", len(given), False, 0.0, f"the values of {outputs}, because of {names}", False)
 
 
 def _repeats(runner: OnnxRunner, probes: Sequence[Probe]) -> bool:

@@ -13,8 +13,10 @@ import numpy as np
 
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.described_runner import known_domains
-from onnxtool.equality.equivalence_check import match_names
+from onnxtool.equality.equivalence_check import NOT_COMPARED, match_names
+from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.equality.options import CompareOptions
+from onnxtool.equality.rule.difference import repeats
 from onnxtool.equality.rule.evidence import evidence_on
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.search.counterexample_search import Rule, compare_beyond
@@ -22,9 +24,9 @@ from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
-from onnxtool.model.header import RANDOM_OPERATORS, read_header
 from onnxtool.model.image_options import parse_options
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.randomness import random_operators
 from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.corner_case_feeds import edge_feeds
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
@@ -62,6 +64,13 @@ def compare(
     """
     asked = with_settings(CompareOptions(), settings, "compare")
     a, b = (m if isinstance(m, Runner) else as_path(m) for m in (a, b))
+    called = asked.names or (_name(a, "A"), _name(b, "B"))
+    if not isinstance(a, Runner) and not isinstance(b, Runner):
+        fixed = with_fixed_draws(io.load(a), io.load(b))
+        if fixed is not None:
+            same = {**settings, "names": called}
+            report = compare(fixed.a, fixed.b, options=options, options_b=options_b, **same)
+            return replace(report, warnings=(*report.warnings, fixed.note))
     layers = asked.layers or asked.bisect is not None
     if layers:
         _can_look_inside(a, b, asked.bisect)
@@ -80,7 +89,6 @@ def compare(
     if asked.edge:
         feeds = [*feeds, *_edges(left, (a, b), skipped)]
         origin += " and edge inputs"
-    called = asked.names or (_name(a, "A"), _name(b, "B"))
     began = time.perf_counter()
     tolerance, evidence = Tolerance(asked.rtol, asked.atol), evidence_on(a, b, options)
     report = compare_runners(
@@ -296,18 +304,18 @@ def _excuse_random(
     for source, runner in models:
         if isinstance(source, Runner):
             continue
-        found = [op for op in read_header(io.read_proto(source)).operators if op in RANDOM_OPERATORS]
+        found = random_operators(io.load(source))
         if found:
             inputs = match_names(list(feeds), [s.name for s in runner.inputs], "inputs")
             own = {inputs[name]: array for name, array in feeds.items() if name in inputs}
             first, second = flatten(runner.run(own)), flatten(runner.run(own))
-            random |= {name for name in first if not np.array_equal(first[name], second[name])}
+            random |= {name for name in first if not repeats(first[name], second[name])}
             lines.append(f"{source} has random operators ({', '.join(found)}); outputs that vary are not compared")
     outputs = tuple(
-        replace(o, ok=True, note="varies from run to run: not compared") if {o.name, o.other_name} & random else o
+        replace(o, ok=True, compared=False, note=NOT_COMPARED) if {o.name, o.other_name} & random else o
         for o in report.outputs
     )
-    return replace(report, outputs=outputs, warnings=tuple(lines))
+    return replace(report, outputs=outputs, warnings=tuple(dict.fromkeys(lines)))
 
 
 def _runner(source: str | os.PathLike[str] | Runner, options: SessionOptions) -> Runner:

@@ -24,6 +24,7 @@ Feeds = Mapping[str, np.ndarray]
 _HALF = ("float16", "bfloat16")
 # A quantized output that varies by fewer of its rounding steps proves little.
 _TELLING = 10
+NOT_COMPARED = "not compared: random, varies from run to run"
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class EquivalenceCheck:
         top_k: int = 5,
     ) -> None:
         self._tolerance, self._evidence, self._names, self._top_k = tolerance, evidence, names, top_k
-        self._own = dict(own or {})
+        self._own = {name: replace(given, alone=True) for name, given in (own or {}).items()}
         self._differences: dict[str, Difference] = {}
         self._renamed: dict[str, str] = {}
         self._spread: dict[str, tuple[float, float]] = {}
@@ -125,8 +126,9 @@ class EquivalenceCheck:
         again = None if noise is None else partial(_again, noise, feeds, name)
         before = entry.mismatched
         entry.add(a, b, again)
-        if entry.mismatched > before and evidence.ties is not None and a.dtype.kind in "iu" and a.shape == b.shape:
-            entry.excuse_ties(evidence.ties.excused(feeds, name, a, b))
+        ties = None if name in self._own else evidence.ties
+        if entry.mismatched > before and ties is not None and a.dtype.kind in "iu" and a.shape == b.shape:
+            entry.excuse_ties(ties.excused(feeds, name, a, b))
 
     def _tolerance_of(self, name: str) -> Tolerance:
         if name in self._own:
@@ -159,8 +161,8 @@ class EquivalenceCheck:
         for name, entry in self._differences.items():
             item = entry.result(self._renamed[name] if self._renamed[name] != name else None)
             own = self._tolerance_of(name)
-            same = (own.rtol, own.atol) == (self._tolerance.rtol, self._tolerance.atol)
-            outputs.append(item if same else replace(item, rtol=own.rtol, atol=own.atol))
+            same = not own.alone and (own.rtol, own.atol) == (self._tolerance.rtol, self._tolerance.atol)
+            outputs.append(item if same else replace(item, rtol=own.rtol, atol=own.atol, given=own.alone))
         return CompareReport(
             a=self._names[0],
             b=self._names[1],

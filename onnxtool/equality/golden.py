@@ -23,7 +23,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.run import write_npz
+from onnxtool.runtime.output_files import write_npz
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 

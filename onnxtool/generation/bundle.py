@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError, UnsafeError
+from onnxtool.model.safety.declared_sizes import verify_counts
 
 CONFIG = "genai_config.json"
 PROVENANCE = "provenance.json"
 TOKENIZER = "tokenizer.json"
 _MAX_JSON = 64 << 20
+_LEAST_LAYER = 64  # bytes of a model's file: the names of a layer's keys and values, as inputs and as outputs
 
 
 def is_bundle(path: Path) -> bool:
@@ -81,12 +83,13 @@ class Bundle:
                 pad=_optional(model, "pad_token_id"),
                 shared_cache=bool((config.get("search") or {}).get("past_present_share_buffer", False)),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise InputError(
                 f"{folder / CONFIG}: not the configuration of a decoder ({type(error).__name__}: {error})."
             ) from error
         if not made.model.is_file():
             raise InputError(f"{made.model}: no such file, but {CONFIG} names it.")
+        verify_counts(folder / CONFIG, model, tensors=made.model_bytes // _LEAST_LAYER, size=made.model_bytes)
         return made
 
     @property

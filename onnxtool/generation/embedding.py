@@ -15,6 +15,7 @@ from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError
 from onnxtool.generation.source import verify_code, verify_unpickled
+from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 
@@ -75,8 +76,10 @@ def _load(folder: Path, trust: bool) -> tuple[Any, dict[str, np.ndarray], list[s
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     stages = _stages(folder)
     main = stages[0][1]
-    verify_code(folder, _json(main / "config.json"), trust)
+    config = _json(main / "config.json")
+    verify_code(folder, config, trust)
     verify_unpickled(folder, not any(main.glob("*.safetensors")), trust)
+    verify_declared_sizes(main / "config.json", config, main)
     try:
         with quiet(0):
             transformers.logging.set_verbosity_error()

@@ -27,6 +27,7 @@ from onnxtool.generation.proof import PROMPTS, token_proof
 from onnxtool.generation.provenance import record
 from onnxtool.generation.seq2seq_graphs import DECODER, ENCODER, WITH_PAST, export_graphs
 from onnxtool.generation.source import verify_code, verify_unpickled, verify_weights
+from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.report.bundle.convert import BundleReport, PromptProof, TextProof
 from onnxtool.runtime.session.session import create_session
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
@@ -76,8 +77,10 @@ def convert_encoder_decoder(
         UsageError: the output is a file, or a folder with something else in it.
     """
     check_output(output)
-    verify_code(source, read_json(source / "config.json"), trust)
+    config = read_json(source / "config.json")
+    verify_code(source, config, trust)
     verify_unpickled(source, verify_weights(source), trust)
+    verify_declared_sizes(source / "config.json", config, source)
     size = sum(f.stat().st_size for f in source.glob("*.safetensors"))
     seconds: dict[str, float] = {}
     with (

@@ -11,6 +11,7 @@ from typing import Any
 
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError
 from onnxtool.generation.bundle import read_json
+from onnxtool.model.safety.declared_sizes import verify_counts, verify_declared_sizes
 
 TASK = "text-generation"
 _GGUF = b"GGUF"
@@ -87,6 +88,7 @@ def open_source(path: Path, *, trust: bool = False) -> TextModelSource:
             f"(a class ending in {' or '.join(_DECODERS)})."
         )
     pickled = verify_weights(path)
+    verify_declared_sizes(path / "config.json", config, path)
     verify_unpickled(path, pickled, trust)
     if not any((path / n).is_file() for n in ("tokenizer.json", "tokenizer.model", "vocab.json")):
         raise InputError(f"{path}: has no tokenizer (tokenizer.json, tokenizer.model or vocab.json).")
@@ -174,8 +176,10 @@ def _verify_gguf(path: Path) -> None:
     try:
         reader = gguf.GGUFReader(str(path))
         end = max(int(t.data_offset) + int(t.n_bytes) for t in reader.tensors)
+        declared = {name: field.contents() for name, field in reader.fields.items() if name.endswith("_count")}
     except Exception as error:
         line = " ".join(str(error).split())[:150]
         raise InputError(f"{path}: damaged or cut off (gguf: {line}).") from error
     if end > size:
         raise InputError(f"{path}: cut off: its tensors end at byte {end}, the file at {size}.")
+    verify_counts(path, declared, tensors=len(reader.tensors), size=size)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,17 @@ _MAX_TEMPLATE = 1 << 20
 _MAX_RENDERED = 1 << 24
 
 Message = Mapping[str, str]
+
+
+@contextmanager
+def _panics_told(what: str) -> Iterator[None]:
+    """Errors of the library are faults of its file; its Rust code panics with an exception beside Exception."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise InputError(f"{what} ({' '.join(str(error).split())[:200]}).") from error
 
 
 class BundleTokenizer:
@@ -38,13 +50,8 @@ class BundleTokenizer:
             raise InputError(f"{path}: no such file; a bundle needs its tokenizer.")
         if path.stat().st_size > _MAX_TOKENIZER:
             raise InputError(f"{path}: larger than 512 MB, which no tokenizer is.")
-        try:
-            with guarded("reading the tokenizer", path.stat().st_size):
-                self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        except BaseException as error:  # the library's Rust code panics with an exception beside Exception
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                raise
-            raise InputError(f"{path}: not a tokenizer ({' '.join(str(error).split())[:200]}).") from error
+        with _panics_told(f"{path}: not a tokenizer"), guarded("reading the tokenizer", path.stat().st_size):
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
         self.folder = folder
         settings = folder / "tokenizer_config.json"
         self._settings = read_json(settings) if settings.is_file() else {}
@@ -55,12 +62,22 @@ class BundleTokenizer:
         return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
 
     def encode(self, text: str, *, special: bool = True) -> np.ndarray:
-        """Token ids, int64 [tokens]; with the tokens that the tokenizer puts around a text when `special`."""
-        return np.asarray(self._tokenizer.encode(text, add_special_tokens=special).ids, np.int64)
+        """Token ids, int64 [tokens]; with the tokens that the tokenizer puts around a text when `special`.
+
+        Raises:
+            InputError: the tokenizer fails on this text.
+        """
+        with _panics_told(f"{self.folder / TOKENIZER}: fails on this text"):
+            return np.asarray(self._tokenizer.encode(text, add_special_tokens=special).ids, np.int64)
 
     def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:
-        """The text of token ids."""
-        return str(self._tokenizer.decode([int(t) for t in tokens], skip_special_tokens=skip_special))
+        """The text of token ids.
+
+        Raises:
+            InputError: the tokenizer fails on these tokens.
+        """
+        with _panics_told(f"{self.folder / TOKENIZER}: fails on these tokens"):
+            return str(self._tokenizer.decode([int(t) for t in tokens], skip_special_tokens=skip_special))
 
     def token(self, index: int) -> str | None:
         """The text that the vocabulary has for a token."""

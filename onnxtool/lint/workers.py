@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import local
 from typing import Any
 
-from onnxtool.errors import InputError, OnnxToolError, UsageError
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.model.safety import limits
 from onnxtool.report.check import CheckReport, Unreadable
 from onnxtool.runtime.worker import isolation
@@ -130,6 +130,9 @@ def _work() -> None:
         if isolation.crashed_before():
             sys.stderr.write("native code crashed on random inputs; give real ones with --data.\n")
             sys.exit(InputError.exit_code)
+        if said := isolation.unsettled_crash():
+            sys.stderr.write(said + "\n")
+            sys.exit(UnsupportedError.exit_code)
     from onnxtool.lint.check import check
 
     while True:

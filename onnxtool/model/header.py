@@ -12,11 +12,6 @@ from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import graphs
 from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, TensorSpec
 
-# Operators of the standard that give other values in every run.
-RANDOM_OPERATORS = frozenset(
-    ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
-)
-
 
 @dataclass(frozen=True)
 class ModelHeader:

@@ -12,8 +12,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxtool.model.header import RANDOM_OPERATORS, ModelHeader, operator_name, read_header
+from onnxtool.model.header import ModelHeader, operator_name, read_header
 from onnxtool.model.io import read_proto
+from onnxtool.model.randomness import is_random_proto
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, external_ref, graphs
 from onnxtool.model.spec import ONNX_TO_NUMPY
@@ -92,10 +93,45 @@ class ModelView:
         known = {t.name for t in self.proto.graph.initializer} - inputs
         for node in self.proto.graph.node:
             if node.op_type == "Constant" or (
-                node.input and is_pure(node) and all(not n or n in known for n in node.input)
+                node.input and self.is_pure(node) and all(not n or n in known for n in node.input)
             ):
                 known.update(node.output)
         return frozenset(known)
+
+    @cached_property
+    def random_nodes(self) -> list[onnx.NodeProto]:
+        """Those of `nodes` that may draw random numbers."""
+        return [node for node in self.nodes if self.is_random(node)]
+
+    def is_random(self, node: onnx.NodeProto) -> bool:
+        """May it give other values each time it runs? See `onnxtool.model.randomness`."""
+        return is_random_proto(node, self._constant)
+
+    def is_pure(self, node: onnx.NodeProto) -> bool:
+        """Does it give the same outputs for the same inputs, and nothing else? Subgraphs count as not."""
+        return not self.is_random(node) and not any(a.HasField("g") or a.graphs for a in node.attribute)
+
+    def _constant(self, name: str) -> np.ndarray | None:
+        """The values of a tensor by its name, where only one tensor of all graphs and functions bears it."""
+        found = self._tensors.get(name, [])
+        return self.values(found[0]) if len(found) == 1 and found[0] is not None else None
+
+    @cached_property
+    def _tensors(self) -> Mapping[str, list[onnx.TensorProto | None]]:
+        """Name -> what defines it: an initializer, a Constant's tensor, or None for all else."""
+        found: dict[str, list[onnx.TensorProto | None]] = {}
+        for graph in graphs(self.proto, DEFAULT):
+            for value in graph.input:
+                found.setdefault(value.name, []).append(None)
+            for tensor in graph.initializer:
+                found.setdefault(tensor.name, []).append(tensor)
+        for name in (name for function in self.proto.functions for name in function.input):
+            found.setdefault(name, []).append(None)
+        for node in self.nodes:
+            held = next((a.t for a in node.attribute if node.op_type == "Constant" and a.HasField("t")), None)
+            for name in node.output:
+                found.setdefault(name, []).append(held)
+        return found
 
     def weights(self) -> Iterator[tuple[onnx.TensorProto, np.ndarray]]:
         """Every numeric initializer, and large Constant, with its values; external ones are memory-mapped."""
@@ -124,11 +160,6 @@ class ModelView:
             return np.empty(tuple(tensor.dims), kind)
         place = self.path.parent / reference.location
         return np.memmap(place, dtype=kind, mode="r", offset=reference.offset, shape=tuple(tensor.dims))
-
-
-def is_pure(node: onnx.NodeProto) -> bool:
-    """Does it give the same outputs for the same inputs, and nothing else? Subgraphs count as not."""
-    return node.op_type not in RANDOM_OPERATORS and not any(a.HasField("g") or a.graphs for a in node.attribute)
 
 
 def is_standard(domain: str) -> bool:

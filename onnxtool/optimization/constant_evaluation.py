@@ -10,14 +10,14 @@ import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.queries import STANDARD, attribute, has_subgraph
+from onnxtool.model.randomness import is_random
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
 
-# Never folded: what gives other values each time, what must stay visible (quantization), what holds no data.
-RANDOM = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
+# Never folded, beside what draws random numbers: what must stay visible (quantization), what holds no data.
+_KEPT = frozenset(
+    {"DequantizeLinear", "DynamicQuantizeLinear", "Optional", "OptionalGetElement", "SequenceConstruct", "Dropout"}
 )
-_KEPT = RANDOM | {"DequantizeLinear", "DynamicQuantizeLinear", "Optional", "OptionalGetElement", "SequenceConstruct"}
 _FOLDABLE_DOMAINS = (*STANDARD, "ai.onnx.ml")
 
 Arrays = Sequence[np.ndarray | None]
@@ -30,7 +30,7 @@ class CannotEvaluateError(Exception):
 
 def foldable(node: ir.Node) -> bool:
     """True when the node, given constant inputs, always gives the same tensors."""
-    if node.domain not in _FOLDABLE_DOMAINS or node.op_type in _KEPT or has_subgraph(node):
+    if node.domain not in _FOLDABLE_DOMAINS or node.op_type in _KEPT or is_random(node) or has_subgraph(node):
         return False
     return not any(a.is_ref() for a in node.attributes.values())
 

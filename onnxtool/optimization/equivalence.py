@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.equivalence_check import EquivalenceCheck, Evidence
+from onnxtool.equality.equivalence_check import NOT_COMPARED, EquivalenceCheck, Evidence
+from onnxtool.equality.fixed_draws import FixedDraws, with_fixed_draws
+from onnxtool.equality.rule.difference import repeats
 from onnxtool.equality.rule.evidence import evidence_of_model
 from onnxtool.equality.rule.rounding import RoundingNoise
 from onnxtool.equality.rule.tolerance import BITS, Tolerance
@@ -23,8 +25,8 @@ from onnxtool.errors import InputError, OnnxToolError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
 from onnxtool.model.io.lazy_read import WORTHWHILE
-from onnxtool.model.ir.queries import all_nodes, input_specs
-from onnxtool.optimization.constant_evaluation import RANDOM
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.model.randomness import random_operators
 from onnxtool.optimization.further_inputs import FurtherInputs, further_inputs
 from onnxtool.optimization.normalize import rename_nodes
 from onnxtool.report.compare import CompareReport
@@ -71,7 +73,10 @@ class OptimizationProof:
         # The runtime's packed copies of large weights take as long to make as all else here, and as much memory.
         self._usual = replace(options, prepack=options.prepack and io.weight_bytes(model) < WORTHWHILE)
         self._plain = replace(self._usual, provider="cpu", optimization="off")
-        self._random = is_random(model)
+        self._random = random_operators(model)
+        # Of what draws in a way that cannot be fixed, outputs that vary are not compared.
+        self._fixable = bool(self._random) and with_fixed_draws(model, model) is not None
+        self._varying: Collection[str] = ()
         self._specs, self._seed = input_specs(model), seed
         noise = RoundingNoise(lambda: self._open_source(self._usual))
         self._evidence = replace(evidence_of_model(model, lambda: io.load(source), self._plain), noise=noise)
@@ -84,7 +89,8 @@ class OptimizationProof:
         except OnnxToolError as error:
             raise type(error)(f"{source}: {error}") from error
         if self._random:
-            self.warnings.append("the model draws random numbers, so only types and shapes were compared.")
+            self._varying = () if self._fixable else _varying(runner, self.probes)
+            self.warnings.append(self._told_of_draws())
         # What the source's own outputs cannot prove, whatever the candidate gives.
         self.warnings += judge_outputs(self.probes, [p.outputs for p in self.probes], tolerance).warnings
         self._source_is_changed: bool | None = None
@@ -103,10 +109,13 @@ class OptimizationProof:
 
     def __call__(self, candidate: ir.Model) -> str | None:
         """What is wrong with a candidate, in a few words; None where it is equal to the source."""
+        if self._fixable:
+            fixed = with_fixed_draws(io.load(self._source), candidate)
+            return "its random operators are not the source's" if fixed is None else self._with_fixed_draws(fixed)
         try:
             runner = OnnxRunner.open(candidate, self._plain)
             report = self._compare(runner)
-            fault = first_fault(report) if not report.ok else self._on_trials(runner)
+            fault = first_fault(report) if not agrees(report) else self._on_trials(runner)
         except OnnxToolError as error:
             return str(error)
         tried = Findings(Observed(trials=list(self.further.trials)))
@@ -117,9 +126,36 @@ class OptimizationProof:
             usual = self._judge(OnnxRunner.open(candidate, self._usual))
         except OnnxToolError as error:
             return None if self._source_changes_too() else f"with the runtime's own optimizations: {error}"
-        if usual.ok or self._source_changes_too():
+        if agrees(usual) or self._source_changes_too():
             return None
         return f"with the runtime's own optimizations, {first_fault(usual)}"
+
+    def _told_of_draws(self) -> str:
+        listed = f"the model draws random numbers ({', '.join(self._random)})"
+        if self._fixable:
+            return f"{listed}: it was compared with the same fixed draws in source and result."
+        if not self._varying:
+            return f"{listed}, on which no output depends."
+        names = ", ".join(repr(n) for n in sorted(self._varying))
+        return f"{listed} in a loop: of {names} only types and shapes were compared, not the values."
+
+    def _with_fixed_draws(self, fixed: FixedDraws) -> str | None:
+        """What is wrong with a candidate that draws the same numbers as the source."""
+        try:
+            for options in (self._plain, self._usual):
+                source, runner = (OnnxRunner.open(m, options) for m in (fixed.a, fixed.b))
+                taken = {s.name for s in source.inputs}
+                feeds = [{k: v for k, v in p.feeds.items() if k in taken} for p in self.probes]
+                probes = [_own(Probe(given, source.run(given))) for given in feeds]
+                exact = self._bits and options is self._plain
+                report = judge(runner, probes, BITS if exact else self._tolerance)
+                if options is self._plain:
+                    self.report = report
+                if not report.ok:
+                    return first_fault(report)
+        except OnnxToolError as error:
+            return str(error)
+        return None
 
     def _on_trials(self, runner: OnnxRunner) -> str | None:
         """The first difference on inputs beyond the usual ones, without the runtime's own optimizations."""
@@ -144,7 +180,7 @@ class OptimizationProof:
     def _compare(self, runner: OnnxRunner) -> CompareReport:
         """On the usual inputs, without the runtime's own optimizations."""
         report = self._judge(runner, exact=self._bits)
-        if self._bits and not report.ok and not self._source_repeats():
+        if self._bits and not agrees(report) and not self._source_repeats():
             self.relax()
             report = self._judge(runner)
         return report
@@ -158,7 +194,7 @@ class OptimizationProof:
 
     def _source_repeats(self) -> bool:
         """Whether the source itself gives the same bits each time (kernels on many threads may add in any order)."""
-        return self._judge(self._open_source(self._plain), exact=True).ok
+        return agrees(self._judge(self._open_source(self._plain), exact=True))
 
     def _open_source(self, options: SessionOptions) -> OnnxRunner:
         if self._source.stat().st_size >= WORTHWHILE:
@@ -174,13 +210,13 @@ class OptimizationProof:
 
     def _judge(self, runner: OnnxRunner, *, exact: bool = False) -> CompareReport:
         tolerance = BITS if exact else self._tolerance
-        return judge(runner, self.probes, tolerance, self._evidence, random=self._random)
+        return judge(runner, self.probes, tolerance, self._evidence, varying=self._varying)
 
     def _source_changes_too(self) -> bool:
         """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
         if self._source_is_changed is None:
             try:
-                self._source_is_changed = not self._judge(self._open_source(self._usual)).ok
+                self._source_is_changed = not agrees(self._judge(self._open_source(self._usual)))
             except OnnxToolError:
                 self._source_is_changed = True
             if self._source_is_changed:
@@ -196,12 +232,20 @@ def _own(probe: Probe) -> Probe:
     return replace(probe, outputs=outputs)
 
 
-def is_random(model: ir.Model) -> bool:
-    """True when the model may give other outputs each time it runs."""
-    return any(
-        n.op_type in RANDOM and n.domain == "" and (n.op_type != "Dropout" or len(n.inputs) > 2)
-        for n in all_nodes(model)
-    )
+def _varying(runner: OnnxRunner, probes: Sequence[Probe]) -> frozenset[str]:
+    """The outputs that a model gives other values for when it runs again."""
+    found = set()
+    for probe in probes:
+        again = flatten(runner.run(probe.feeds))
+        for name, array in flatten(probe.outputs).items():
+            if name not in again or not repeats(array, again[name]):
+                found.add(name)
+    return frozenset(found)
+
+
+def agrees(report: CompareReport) -> bool:
+    """Whether nothing that was compared differs; nothing may have been compared (docs/optimize.md)."""
+    return all(o.ok for o in report.outputs)
 
 
 def judge(
@@ -210,7 +254,7 @@ def judge(
     tolerance: Tolerance,
     evidence: Evidence = Evidence(),  # noqa: B008  (frozen)
     *,
-    random: bool = False,
+    varying: Collection[str] = (),
 ) -> CompareReport:
     """Hold a model against the source's outputs.
 
@@ -219,14 +263,14 @@ def judge(
         probes: inputs, with the source's outputs.
         tolerance: for floats.
         evidence: what is known of the source.
-        random: the model draws random numbers; compare types and shapes only.
+        varying: outputs that depend on random numbers; of these, only types and shapes are compared.
 
     Raises:
         InputError: the model does not run where the source did, or has other outputs.
     """
     taken = {s.name for s in runner.inputs}
     given = (runner.run({k: v for k, v in probe.feeds.items() if k in taken}) for probe in probes)
-    return judge_outputs(probes, given, tolerance, evidence, random=random)
+    return judge_outputs(probes, given, tolerance, evidence, varying=varying)
 
 
 def judge_outputs(
@@ -235,7 +279,7 @@ def judge_outputs(
     tolerance: Tolerance,
     evidence: Evidence = Evidence(),  # noqa: B008  (frozen)
     *,
-    random: bool = False,
+    varying: Collection[str] = (),
 ) -> CompareReport:
     """As `judge`, of outputs, one mapping for each probe."""
     check = EquivalenceCheck(tolerance, evidence, names=("source", "optimized"))
@@ -243,12 +287,16 @@ def judge_outputs(
         expected, actual = flatten(probe.outputs), flatten(outputs)
         if list(expected) != list(actual):
             raise InputError(f"the outputs are {', '.join(actual)} instead of {', '.join(expected)}.")
-        if random:
-            same = [n for n in expected if np.shape(expected[n]) == np.shape(actual[n])]
+        if varying:
+            same = [n for n in expected if n in varying and np.shape(expected[n]) == np.shape(actual[n])]
             expected |= {n: np.zeros_like(expected[n]) for n in same}
             actual |= {n: np.zeros_like(actual[n]) for n in same}
         check.add(probe.feeds, expected, actual)
-    return check.report("probes")
+    report = check.report("probes")
+    judged = tuple(
+        replace(o, compared=False, note=NOT_COMPARED) if o.name in varying and o.ok else o for o in report.outputs
+    )
+    return replace(report, outputs=judged)
 
 
 def first_fault(report: CompareReport) -> str:

@@ -73,7 +73,7 @@ def optimize(
         UnsupportedError: the model cannot be converted to `opset`.
     """
     source, output = as_path(source), as_path(output)
-    io.check_output(output)
+    io.check_model_output(output)
     asked = with_settings(OptimizeOptions(), settings, "optimize")
     level = parse_level(asked.level)
     _check_options(level, asked, options)
@@ -191,7 +191,7 @@ def _check_options(level: Level, asked: OptimizeOptions, options: SessionOptions
     if asked.compiled is not None:
         if requested_providers(options) == (CPU,):
             raise UsageError("--compile needs a --provider that compiles models; the CPU does not.")
-        io.check_output(Path(asked.compiled))
+        io.check_model_output(Path(asked.compiled))
     if asked.target is not None and level is not Level.ALL:
         raise UsageError("--target chooses fusions of --level all; the other levels are the same for every processor.")
 

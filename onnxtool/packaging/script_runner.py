@@ -14,7 +14,7 @@ from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.server_process import clean_environment
 from onnxtool.runtime.data.archive import read_npz
-from onnxtool.runtime.run import write_npz
+from onnxtool.runtime.output_files import write_npz
 
 _SECONDS = 600
 _PROGRAM = """

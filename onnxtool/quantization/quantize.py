@@ -54,7 +54,7 @@ def quantize(
     """
     began = time.perf_counter()
     source, path = as_path(source), as_path(output)
-    io.check_output(path)
+    io.check_model_output(path)
     asked = with_settings(QuantizeOptions(), settings, "quantize")
     target = find_target(asked.target)
     kept = asked.recipe_file

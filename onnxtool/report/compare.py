@@ -38,7 +38,9 @@ class TensorDifference:
         error_decades: how many elements are exactly equal, then how many have an error in [1e-12, 1e-11) and so on
             up to [1e3, 1e4); smaller and larger ones count in the first and last decade.
         rtol, atol: this tensor's own tolerance; None when it has that of the report.
+        given: `rtol` and `atol` are the user's own for this tensor: nothing widens them, and nothing is excused.
         excused: how many of the mismatched elements are no further off than rounding alone moves the reference.
+        compared: False where the values could not be compared; `note` says why, and `ok` says nothing then.
     """
 
     name: str
@@ -67,6 +69,8 @@ class TensorDifference:
     rtol: float | None = None
     atol: float | None = None
     excused: int = 0
+    given: bool = False
+    compared: bool = True
 
 
 @dataclass(frozen=True)
@@ -143,8 +147,18 @@ class CompareReport(Report):
 
     @property
     def equal(self) -> bool:
-        """True when every output is within tolerance on every input."""
-        return bool(self.outputs) and all(o.ok for o in self.outputs)
+        """True when every output that was compared is within tolerance on every input, and some output was."""
+        return bool(self.compared) and all(o.ok for o in self.outputs)
+
+    @property
+    def compared(self) -> tuple[TensorDifference, ...]:
+        """The outputs whose values were compared."""
+        return tuple(o for o in self.outputs if o.compared)
+
+    @property
+    def not_compared(self) -> tuple[TensorDifference, ...]:
+        """The others: those that depend on what is drawn at random."""
+        return tuple(o for o in self.outputs if not o.compared)
 
     @property
     def worst(self) -> TensorDifference | None:

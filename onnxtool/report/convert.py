@@ -31,6 +31,9 @@ class ConvertReport(Report):
         seconds: time for each stage: load, export, verify, save.
         written: the output file is there.
         kept: where a file that failed verification was kept for study.
+        untested: what the proof left out although it may matter, in words; "" for nothing. The verdict says it.
+        changed_rows: how many rows of the given sample come out differently, and of how many; None where no sample was
+            given, where nothing differs, or where outputs have no rows.
         providers: the file on the other providers that were asked for, held against the CPU.
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
@@ -52,6 +55,8 @@ class ConvertReport(Report):
     seconds: Mapping[str, float] = field(default_factory=dict)
     written: bool = False
     kept: str | None = None
+    untested: str = ""
+    changed_rows: tuple[int, int] | None = None
     providers: tuple[ProviderProof, ...] = ()
     result: Any = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 

@@ -50,7 +50,8 @@ class ProviderInfo:
     Attributes:
         name: short: what --provider takes ("openvino").
         state: "built in" to the installed ONNX Runtime, "plugin" (an installed package that onnxtool loads when it is
-            asked for), "failed" (a plugin that does not load) or "not installed".
+            asked for), "crashes" (a plugin that dies on a small model here), "failed" (a plugin that does not load or
+            run one) or "not installed".
         version: of the package or library that brings it; None when unknown.
         devices: what it runs on here ("cpu: Intel(R) Xeon(R)"); none when it has no device on this machine.
         where: what it is for, or why it failed.

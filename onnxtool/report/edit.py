@@ -45,6 +45,7 @@ class Proof:
         exact: True when every output was equal to the last bit.
         max_abs: largest absolute difference of a float output; 0 when exact.
         unproven: what this does not show; empty when there is nothing to say.
+        compared: False where the models were only run, because what they give is random; `unproven` names the outputs.
     """
 
     claim: str
@@ -52,6 +53,7 @@ class Proof:
     exact: bool = True
     max_abs: float = 0.0
     unproven: str = ""
+    compared: bool = True
 
 
 @dataclass(frozen=True)

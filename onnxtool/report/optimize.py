@@ -203,7 +203,10 @@ class OptimizeReport(Report):
 
     @property
     def ok(self) -> bool:
-        """True when the result is equal to the source (and, with `strict`, no pass was at fault)."""
+        """True when no output that was compared differs (and, with `strict`, no pass was at fault).
+
+        Outputs that could not be compared say so: `comparison.not_compared`.
+        """
         faults = self.strict and any(d.fault for d in self.dropped)
-        proven = self.comparison is None or self.comparison.ok
+        proven = self.comparison is None or all(o.ok for o in self.comparison.outputs)
         return proven and not faults and all(p.ok for p in self.providers)

@@ -29,7 +29,7 @@ _SAME = {
 def doctor() -> DoctorReport:
     """Look at the installation and the machine. Reads only; imports no framework."""
     packages = {name: installed(name) for name in _BASE}
-    problems = [f"{name} is missing: pip install onnxtool-cli" for name, found in packages.items() if found is None]
+    problems = [f"{name} is missing: pip install {name}" for name, found in packages.items() if found is None]
     providers: tuple[str, ...] = ()
     try:
         import onnxruntime
@@ -98,7 +98,9 @@ def _extra(name: str) -> Extra:
     needed = _requirements(name)
     versions = {package: found for package in needed if (found := installed(package)) is not None}
     missing = tuple(p for p in needed if p not in versions)
-    return Extra(name, not missing, versions, missing, f'pip install "onnxtool-cli[{name}]"' if missing else "")
+    return Extra(
+        name, not missing, versions, missing, f'pip install ".[{name}]"  # in a clone of onnxtool' if missing else ""
+    )
 
 
 def _requirements(extra: str) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io as bytes_io
 import os
 import time
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, ResourceError, UsageError
+from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.image_options import parse_options
-from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.report.run import ArraySummary, RunReport
 from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
 from onnxtool.runtime.feeds import adapt
 from onnxtool.runtime.flatten_outputs import flatten
+from onnxtool.runtime.output_files import check_output_file, write_outputs
 from onnxtool.runtime.probes import runnable_feeds
 from onnxtool.runtime.runner import OnnxRunner, OutOfTableError
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names
@@ -51,7 +49,7 @@ def run(
             named arrays. Samples that do not fit into one run are run one after the other, and their outputs joined.
         inputs: one .npy file for each input, by name; goes before `data`. What is in neither is an error, unless
             both are left out: then the inputs are seeded random ones.
-        output: .npz file for the outputs; bfloat16 is written as float32, which holds it exactly.
+        output: .npz, .npy or .csv file for the outputs, as of `write_outputs`.
         batch: size of the first dim of random inputs where it is dynamic.
         seed: of random inputs.
         options: how to run the model.
@@ -64,11 +62,11 @@ def run(
     Raises:
         InputError: the model or the data cannot be used, or a node fails.
         UnsupportedError: the runtime does not have an operator.
-        UsageError: the output cannot be a file.
+        UsageError: the output cannot be a file, or not one of this format.
     """
     model = as_path(model)
     if output is not None:
-        io.check_output(Path(output))
+        check_output_file(Path(output))
     io.read_proto(model)  # refuses what is unsafe or damaged before the runtime sees it
     began = time.perf_counter()
     runner = OnnxRunner.open(model, replace(options, spinning="always"))
@@ -81,7 +79,7 @@ def run(
         raise InputError(f"{given.origin}: {error}") from error
     ended = time.perf_counter()
     if output is not None:
-        write_npz(Path(output), values)
+        write_outputs(Path(output), values)
     summaries = tuple(summarise(name, value) for name, value in values.items())
     return RunReport(
         model=str(model),
@@ -183,29 +181,3 @@ def _complaints(outputs: Sequence[ArraySummary]) -> list[str]:
         if item.nans or item.infinities:
             lines.append(f"output {item.name} holds {item.nans} NaN and {item.infinities} infinite values")
     return lines
-
-
-def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write named arrays atomically.
-
-    numpy's own savez cannot take every name (an output called "file"), hence the zip file by hand.
-
-    Raises:
-        ResourceError: no space or no permission.
-    """
-    buffer = bytes_io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for name, value in arrays.items():
-            # A fixed date: the same outputs give the same bytes.
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, _storable(np.asarray(value)), allow_pickle=False)
-    try:
-        write_atomic(path, buffer.getvalue())
-    except OSError as error:
-        raise ResourceError(f"{path}: cannot be written ({error.strerror or error}).") from error
-
-
-def _storable(array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind == "O":
-        return array.astype(np.str_)
-    return array.astype(np.float32) if array.dtype.kind == "V" else array

@@ -21,8 +21,18 @@ from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec, dtype_name
 from onnxtool.runtime.empty_inputs import aborts_when_empty, refuse_empty
 from onnxtool.runtime.feeds import feeds_bytes
-from onnxtool.runtime.session.session import DEFAULT, SessionOptions, bytes_beside, classify, create_session
+from onnxtool.runtime.providers.crashes import provider_call, provider_crashes
+from onnxtool.runtime.session.session import (
+    DEFAULT,
+    SessionOptions,
+    bytes_beside,
+    classify,
+    crash_of,
+    create_session,
+    without_providers,
+)
 from onnxtool.runtime.worker.isolation import guarded, native_silence
+from onnxtool.runtime.worker.watchdog import Crash
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -81,6 +91,7 @@ class OnnxRunner:
         self.session = session
         self.run_options: ort.RunOptions | None = None
         self._weights = 0
+        self._crash: Crash | None = None  # of the provider whose place the CPU takes here
         self._model: str | os.PathLike[str] | bytes | None = None  # the session holds bytes too
         self.inputs: tuple[TensorSpec, ...] = tuple(_spec(i) for i in session.get_inputs())
         self.outputs: tuple[TensorSpec, ...] = tuple(_spec(o) for o in session.get_outputs())
@@ -95,7 +106,11 @@ class OnnxRunner:
         weights: Mapping[str, np.ndarray] | None = None,
     ) -> OnnxRunner:
         """Load a model and wrap its session; arguments and errors as of `create_session`."""
+        crash = crash_of(options, running=True)
+        if crash is not None:
+            options = without_providers(options)
         runner = cls(create_session(model, options, weights))
+        runner._crash = crash
         if isinstance(model, (str, os.PathLike, bytes)):
             runner._model = model
         else:
@@ -135,11 +150,16 @@ class OnnxRunner:
             shapes = tuple(f.shape for f in feeds.values())
             if shapes in self._ran_on:
                 return self._run(feeds, names)
-            again = "for the first time" if not self._ran_on else "on another size"
-            with guarded(f"running the model {again}", self._weights, feeds_bytes(feeds), retry=True), native_silence():
+            what = f"running the model {'for the first time' if not self._ran_on else 'on another size'}"
+            call = provider_call(what, self.session.get_providers()[0])
+            with guarded(what, self._weights, feeds_bytes(feeds), retry=True, provider=call), native_silence():
                 outputs = self._run(feeds, names)
+            if self._crash is not None:
+                raise provider_crashes(self._crash)
             self._ran_on.add(shapes)
             return outputs
+        except OnnxToolError:
+            raise
         except Exception as error:
             # Not kept in a variable here: error, frame and session would hold each other, and all of its memory.
             raise _failure(error, feeds) from error

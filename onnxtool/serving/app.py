@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxtool.runtime.protocol_v2 import fast_json
 from onnxtool.serving.body import BodyReader, ClientGoneError, Receive
-from onnxtool.serving.faults import HttpError, as_http
+from onnxtool.serving.faults import HttpError, as_http, openai_error
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.options import ServeOptions
@@ -60,7 +60,17 @@ class Request:
     complete: bool = False  # all of the body has been read
 
     async def body(self) -> bytes:
-        """The whole body, within the limits."""
+        """The whole body, within the limits.
+
+        Raises:
+            HttpError: it is compressed, or beyond a limit.
+        """
+        coding = self.headers.get(b"content-encoding", b"identity").strip().lower()
+        if coding not in (b"", b"identity"):
+            told = coding[:40].decode("latin-1")
+            raise HttpError(
+                415, "content_encoding", f"a body of Content-Encoding {told} is not supported; send it plain."
+            )
         found = await self.bodies.read(self.scope, self.headers, self.receive)
         self.held += len(found)
         self.complete = True
@@ -135,14 +145,15 @@ class App:
             if name not in ("/v2/health/live", "/v2/health/ready"):
                 self._authorize(request.headers)
             return name, await target(request)
-        except ClientGoneError:
+        except (ClientGoneError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:
+        except BaseException as error:  # native code may raise what is no Exception, as Rust's panics are
             fault = as_http(error)
             if fault.status == 500:
                 self._log.event("error", "error", route=name, error=f"{type(error).__name__}: {error}"[:2000])
             self._fail(fault.kind)
-            return name, json_answer({"error": str(fault)}, fault.status, fault.headers)
+            told = openai_error(fault) if request.path[0] == "v1" else {"error": str(fault)}
+            return name, json_answer(told, fault.status, fault.headers)
 
     def _find(self, request: Request) -> tuple[str, Route]:
         methods = []

@@ -10,17 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import InputError
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.generate import TextStream, continue_tokens
 from onnxtool.generation.proof import PROMPTS, TEXTS
-from onnxtool.generation.sampling import Sampler, Sampling
+from onnxtool.generation.sampling import Sampler
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.generation.verify import BUNDLE_RTOL, follow
 from onnxtool.runtime.protocol_v2.tensors import load_json
@@ -28,7 +27,15 @@ from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.serving.admission import Signature
 from onnxtool.serving.app import Answer, App, Request, json_answer
 from onnxtool.serving.body import ClientGoneError
-from onnxtool.serving.faults import HttpError
+from onnxtool.serving.chat_requests import (
+    ChatRequest,
+    read_messages,
+    read_prompt,
+    read_request,
+    refused,
+    verify_options,
+)
+from onnxtool.serving.faults import HttpError, as_http, openai_error
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.options import Reload, ServeOptions, Target
 from onnxtool.serving.reload import load_at_rest
@@ -36,20 +43,6 @@ from onnxtool.serving.reload import load_at_rest
 _EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
 _FINISH = {"end of text": "stop", "stop text": "stop", "max tokens": "length", "context": "length"}
 _TRIAL_SECONDS = 600
-_MAX_STOPS = 16
-
-
-@dataclass(frozen=True)
-class _Ask:
-    """What a client wants."""
-
-    ids: np.ndarray
-    max_tokens: int
-    sampling: Sampling
-    stop: tuple[str, ...]
-    stream: bool
-    chat: bool
-    usage: bool
 
 
 class _Loaded:
@@ -117,22 +110,20 @@ class ChatRoutes:
 
     async def _completions(self, request: Request) -> Answer:
         body = await self._read(request)
-        served = self._find(body)
-        prompt = body.get("prompt")
-        if not isinstance(prompt, str) or not prompt:
-            raise InputError("'prompt' must be a text.")
+        verify_options(body, chat=False)
+        served, prompt = self._find(body), read_prompt(body)
         loaded = served.loaded
         ids = await asyncio.to_thread(loaded.tokenizer.encode, prompt)
-        return await self._generate(request, served, loaded, _asked(body, ids, chat=False, usual=16))
+        return await self._generate(request, served, loaded, read_request(body, ids, chat=False))
 
     async def _chat(self, request: Request) -> Answer:
         body = await self._read(request)
-        served = self._find(body)
-        messages = _messages(body.get("messages"))
+        verify_options(body, chat=True)
+        served, messages = self._find(body), read_messages(body)
         loaded = served.loaded
         text = await asyncio.to_thread(loaded.tokenizer.chat, messages)
         ids = await asyncio.to_thread(lambda: loaded.tokenizer.encode(text, special=False))
-        return await self._generate(request, served, loaded, _asked(body, ids, chat=True, usual=256))
+        return await self._generate(request, served, loaded, read_request(body, ids, chat=True))
 
     async def _read(self, request: Request) -> dict[str, Any]:
         body = await request.body()
@@ -145,13 +136,15 @@ class ChatRoutes:
         if name is None and len(self._bundles) == 1:
             return next(iter(self._bundles.values()))
         if not isinstance(name, str) or name not in self._bundles:
-            raise HttpError(404, "unknown_model", f"no model {str(name)[:100]!r}; there is {', '.join(self._bundles)}.")
+            known = ", ".join(self._bundles)
+            raise HttpError(404, "unknown_model", f"no model {str(name)[:100]!r}; there is {known}.", param="model")
         return self._bundles[name]
 
-    async def _generate(self, request: Request, served: _ServedBundle, loaded: _Loaded, ask: _Ask) -> Answer:
+    async def _generate(self, request: Request, served: _ServedBundle, loaded: _Loaded, ask: ChatRequest) -> Answer:
         context = loaded.bundle.context
         if not 0 < ask.ids.size < context:
-            raise InputError(f"the prompt has {ask.ids.size} tokens; it must have at least 1 and fewer than {context}.")
+            size = f"the prompt has {ask.ids.size} tokens; it must have at least 1 and fewer than {context}."
+            raise refused("messages" if ask.chat else "prompt", size)
         if served.waiting >= self._options.limits.queue:
             raise HttpError(429, "queue_full", "too many requests wait; try again.", ((b"retry-after", b"1"),))
         served.waiting += 1
@@ -178,13 +171,13 @@ class ChatRoutes:
         request: Request,
         served: _ServedBundle,
         loaded: _Loaded,
-        ask: _Ask,
+        ask: ChatRequest,
         writer: _Writer,
         write: Callable[[bytes], Awaitable[None]],
     ) -> None:
         pieces: asyncio.Queue[str] = asyncio.Queue()
+        work = asyncio.ensure_future(self._run(request, served.target, loaded, ask, pieces))
         try:
-            work = asyncio.ensure_future(self._run(request, served.target, loaded, ask, pieces))
             if ask.chat:
                 await write(writer.event({"role": "assistant", "content": ""}))
             while not work.done() or not pieces.empty():
@@ -198,15 +191,17 @@ class ChatRoutes:
                 _, tokens, ended = await work
             except ClientGoneError:
                 return
-            except Exception:
-                await write(writer.fault())
+            except Exception as error:
+                await write(_event(openai_error(as_http(error))))
                 return
             await write(writer.last(tokens, ended))
         finally:
+            # The decoder has one cache: the next text begins when this one has ended, however that was.
+            await asyncio.gather(work, return_exceptions=True)
             served.turn.release()
 
     async def _run(
-        self, request: Request, target: Target, loaded: _Loaded, ask: _Ask, pieces: asyncio.Queue[str] | None
+        self, request: Request, target: Target, loaded: _Loaded, ask: ChatRequest, pieces: asyncio.Queue[str] | None
     ) -> tuple[str, int, str]:
         """Generate on a thread; ends early when the client goes."""
         loop, gone = asyncio.get_running_loop(), threading.Event()
@@ -216,6 +211,8 @@ class ChatRoutes:
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
         def work() -> tuple[str, int, str]:
+            if ask.max_tokens == 0:
+                return "", 0, "max tokens"
             stream = TextStream(loaded.tokenizer, ask.stop, show)
             tokens, ended, _ = continue_tokens(
                 loaded.decoder,
@@ -247,7 +244,7 @@ class ChatRoutes:
 class _Writer:
     """Puts texts into the objects of OpenAI's API."""
 
-    def __init__(self, identity: str, model: str, ask: _Ask) -> None:
+    def __init__(self, identity: str, model: str, ask: ChatRequest) -> None:
         kind = "chat.completion" if ask.chat else "text_completion"
         self._ask = ask
         self._whole = {"id": identity, "object": kind, "created": int(time.time()), "model": model}
@@ -272,10 +269,6 @@ class _Writer:
         usage = _event({**self._part, "choices": [], "usage": self._usage(tokens)}) if self._ask.usage else b""
         return end + usage + b"data: [DONE]\n\n"
 
-    def fault(self) -> bytes:
-        """What a client is told when the model fails in the middle of a text."""
-        return _event({"error": {"message": "the server failed on this request.", "type": "server_error"}})
-
     def _usage(self, tokens: int) -> dict[str, int]:
         prompt = int(self._ask.ids.size)
         return {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
@@ -283,47 +276,6 @@ class _Writer:
 
 def _event(value: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
-
-
-def _messages(found: Any) -> list[dict[str, str]]:
-    if not isinstance(found, list) or not found:
-        raise InputError("'messages' must be a list of objects with 'role' and 'content'.")
-    messages = []
-    for entry in found:
-        content = entry.get("content") if isinstance(entry, dict) else None
-        if isinstance(content, list):  # the form with parts
-            texts = [p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str)]
-            content = "".join(texts) if len(texts) == len(content) else None
-        if not isinstance(entry, dict) or not isinstance(entry.get("role"), str) or not isinstance(content, str):
-            raise InputError("every message must have a 'role' and a 'content' of text.")
-        messages.append({"role": entry["role"], "content": content})
-    return messages
-
-
-def _asked(body: dict[str, Any], ids: np.ndarray, *, chat: bool, usual: int) -> _Ask:
-    if body.get("n", 1) != 1:
-        raise InputError("'n' other than 1 is not supported.")
-    stop = body.get("stop") or []
-    stop = [stop] if isinstance(stop, str) else stop
-    if not isinstance(stop, list) or len(stop) > _MAX_STOPS or not all(isinstance(s, str) for s in stop):
-        raise InputError(f"'stop' must be a text or a list of at most {_MAX_STOPS}.")
-    tokens = body.get("max_completion_tokens", body.get("max_tokens")) or usual
-    seed = body.get("seed")
-    seed = secrets.randbits(32) if seed is None else seed
-    if type(tokens) is not int or tokens < 1 or type(seed) is not int or seed < 0:
-        raise InputError("'max_tokens' and 'seed' must be whole numbers.")
-    numbers = {name: body.get(name) for name in ("temperature", "top_p")}
-    if any(v is not None and type(v) not in (int, float) for v in numbers.values()):
-        raise InputError("'temperature' and 'top_p' must be numbers.")
-    temperature = 1.0 if numbers["temperature"] is None else float(numbers["temperature"])
-    top_p = 1.0 if numbers["top_p"] is None else float(numbers["top_p"])
-    try:
-        sampling = Sampling(temperature=temperature, top_k=0, top_p=top_p, seed=seed)
-    except UsageError as error:
-        raise InputError(str(error)) from error
-    options = body.get("stream_options")
-    usage = isinstance(options, dict) and bool(options.get("include_usage"))
-    return _Ask(ids, tokens, sampling, tuple(stop), bool(body.get("stream")), chat, usage)
 
 
 def _succeed(old: _Loaded, new: _Loaded, rule: Reload) -> None:

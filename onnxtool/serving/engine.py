@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,9 +22,9 @@ from onnxtool.serving.metrics import Metrics
 Feeds = Mapping[str, np.ndarray]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
-    """A request that waits for its run, or is in it.
+    """A request that waits for its run, or is in it; equal to itself alone.
 
     Attributes:
         feeds: its inputs.
@@ -72,6 +72,7 @@ class Engine:
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="run")
         self._waiting: deque[_Job] = deque()
         self._running = 0
+        self._tasks = set[asyncio.Task[None]]()  # the loop itself holds them weakly
         self._inference = metrics.inference.labels(*labels)
         self._queued = metrics.queue.labels(*labels)
         self._batch = metrics.batch.labels(*labels)
@@ -107,10 +108,10 @@ class Engine:
         try:
             return await asyncio.wait_for(job.answer, seconds)
         except TimeoutError:
-            if job in self._waiting:
-                self._waiting.remove(job)
             raise HttpError(504, "timeout", f"no answer within {seconds:g} s.") from None
         finally:
+            if job in self._waiting:  # too late, or its client has gone
+                self._waiting.remove(job)
             self._length.set(len(self._waiting))
 
     def close(self) -> None:
@@ -118,33 +119,52 @@ class Engine:
         self._threads.shutdown(wait=False)
 
     def _next(self) -> None:
-        """Begin runs while there is room for one and something waits."""
-        while self._running < self._concurrency and self._waiting:
-            jobs = self._joined()
-            if not jobs:
-                continue
-            self._running += 1
-            task = asyncio.ensure_future(self._run(jobs))
-            task.add_done_callback(lambda _: None)
+        """Begin runs while there is room for one and something waits.
+
+        Where that fails, all who wait are told: none of them waits for an answer that does not come.
+        """
+        try:
+            while self._running < self._concurrency and (jobs := self._joined()):
+                task = asyncio.get_running_loop().create_task(self._run(jobs))
+                self._running += 1
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        except Exception as error:
+            lost = list(self._waiting)
+            self._waiting.clear()
+            _fail(lost, error)
         self._length.set(len(self._waiting))
 
     def _joined(self) -> list[_Job]:
         """The first that waits, and those behind it that can share its run; whose client has gone is left out."""
-        jobs: list[_Job] = []
-        rows = 0
-        for job in list(self._waiting):
+        jobs, others, rows = list[_Job](), deque[_Job](), 0
+        for job in self._waiting:
             if job.answer.done():
-                self._waiting.remove(job)
-            elif not jobs or (rows and job.rows and job.shapes == jobs[0].shapes and rows + job.rows <= self.max_batch):
+                continue
+            if not jobs or (rows and job.rows and job.shapes == jobs[0].shapes and rows + job.rows <= self.max_batch):
                 jobs.append(job)
-                self._waiting.remove(job)
                 rows += job.rows
-            if jobs and rows >= self.max_batch:
-                break
+            else:
+                others.append(job)
+        self._waiting = others
         return jobs
 
     async def _run(self, jobs: list[_Job]) -> None:
+        """One run; whatever happens in it, each of the jobs gets an answer and the next run begins."""
         began = time.perf_counter()
+        try:
+            await self._answer(jobs, began)
+        except asyncio.CancelledError:  # the server ends
+            raise
+        except BaseException as error:  # what native code raises on a thread may be no Exception
+            _fail(jobs, error)
+        finally:
+            self._running -= 1
+            self._inference.observe(time.perf_counter() - began)
+            self._batch.observe(len(jobs))
+            self._next()
+
+    async def _answer(self, jobs: list[_Job], began: float) -> None:
         options = ort.RunOptions()
         options.log_severity_level = 4  # what a client sends wrong is an answer, not a line of the runtime's
         loop = asyncio.get_running_loop()
@@ -160,11 +180,6 @@ class Engine:
             for job, result in zip(jobs, results, strict=True):
                 if not job.answer.done():
                     job.answer.set_result(result)
-        finally:
-            self._running -= 1
-            self._inference.observe(time.perf_counter() - began)
-            self._batch.observe(len(jobs))
-            self._next()
 
     async def _apart(self, jobs: list[_Job], error: Exception) -> None:
         """A batch has failed: the fault of one request is not that of the others."""
@@ -195,6 +210,15 @@ class Engine:
         cuts = np.cumsum(sizes)[:-1]
         split = {name: np.split(np.asarray(o), cuts) for name, o in outputs.items()}
         return [{name: parts[i] for name, parts in split.items()} for i in range(len(feeds))]
+
+
+def _fail(jobs: Sequence[_Job], error: BaseException) -> None:
+    """Answer jobs that a fault of ours has left without one: status 500, and a line of the log for each."""
+    for job in jobs:
+        if not job.answer.done():
+            fault = RuntimeError(f"the run of this request failed: {type(error).__name__}: {error}")
+            fault.__cause__ = error
+            job.answer.set_exception(fault)
 
 
 def _end_when_all_gone(jobs: list[_Job], options: ort.RunOptions, run: asyncio.Future[Any]) -> None:

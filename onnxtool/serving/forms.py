@@ -63,12 +63,19 @@ def _table(body: bytes, specs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
         raise InputError("the rows of the table have different lengths, or there are none.")
     if len(specs) == 1 and (specs[0].shape or ())[1:] != (1,):
         body_rows = rows if _is_number(rows[0][0]) else rows[1:]
+        _verify_rows(body_rows)
         return {specs[0].name: _numbers(specs[0], body_rows)}
+    _verify_rows(rows[1:])
     columns = {name: index for index, name in enumerate(rows[0])}
     missing = [s.name for s in specs if s.name not in columns]
     if missing:
         raise InputError(f"the table has no column {missing[0]!r}; its first row must name the columns.")
     return {s.name: _numbers(s, [[row[columns[s.name]]] for row in rows[1:]]) for s in specs}
+
+
+def _verify_rows(rows: Sequence[Sequence[str]]) -> None:
+    if not rows:
+        raise InputError("the table has no row but the one with names.")
 
 
 def _is_number(text: str) -> bool:

@@ -53,7 +53,8 @@ class ServeOptions:
         limits: what requests may take.
         session: how models are run.
         concurrency: runs of one model at a time; None for what fits the cores.
-        batching: "auto" joins requests that wait, for models on which that was measured to gain; "off" never does.
+        batching: "off" runs every request alone; "auto" joins requests that wait, for models on which that was measured
+            to gain. That no request then changes the answer to another was tried on a few random inputs, not shown.
         reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
             ("equal"), or after `check` and when its inputs and outputs are the same ("interface"), or never ("off").
         reload_seconds: between two looks at the files.
@@ -68,7 +69,7 @@ class ServeOptions:
     limits: ServeLimits = ServeLimits()
     session: SessionOptions = DEFAULT
     concurrency: int | None = None
-    batching: Batching = "auto"
+    batching: Batching = "off"
     reload: Reload = "equal"
     reload_seconds: float = 1.0
     access_log: bool = False
@@ -113,7 +114,7 @@ def parse_targets(texts: Sequence[str]) -> tuple[Target, ...]:
         found += _versions(path, name, version)
     seen = set()
     for target in found:
-        if not target.name or any(c in target.name + target.version for c in "/?#%\\ ") or not target.version:
+        if not target.name or not _fits_url(target.name + target.version) or not target.version:
             raise UsageError(f"{target.name!r}: does not fit into a URL; give the model a name with NAME=PATH.")
         if (target.name, target.version) in seen:
             raise UsageError(
@@ -122,6 +123,10 @@ def parse_targets(texts: Sequence[str]) -> tuple[Target, ...]:
             )
         seen.add((target.name, target.version))
     return tuple(found)
+
+
+def _fits_url(text: str) -> bool:
+    return text.isprintable() and not any(c in text for c in "/?#%\\ ")
 
 
 def _versions(path: Path, name: str, version: str) -> list[Target]:

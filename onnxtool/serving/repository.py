@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxtool.benchmark.batching import choose_batch
+from onnxtool.benchmark.batching import BatchChoice, choose_batch
 from onnxtool.runtime import cpu
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner
@@ -118,16 +118,16 @@ class Repository:
     def _engine(self, target: Target, runner: OnnxRunner) -> Engine:
         warm_up(runner)
         concurrency = self._options.concurrency or max(1, min(4, cpu.usable_cores()))
-        size = 1
+        choice = BatchChoice(1, None, "requests are joined with --batching auto alone")
         if self._options.batching == "auto":
             choice = choose_batch(runner, concurrency=concurrency)
-            size = choice.size
-            self._log.event("batching", model=target.name, version=target.version, max_batch=size, reason=choice.reason)
+        names = {"model": target.name, "version": target.version}
+        self._log.event("batching", **names, max_batch=choice.size, reason=choice.reason)
         return Engine(
             runner,
             labels=(target.name, target.version),
             metrics=self._metrics,
             concurrency=concurrency,
             queue=self._options.limits.queue,
-            max_batch=size,
+            max_batch=choice.size,
         )

@@ -70,6 +70,7 @@ def run(
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: _tell(context, log))
             state.ready = True
             self._background = None if background is None else asyncio.ensure_future(background())
             host, port = listener.getsockname()[:2]
@@ -125,6 +126,13 @@ def run(
     server: Any = Server(config)
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
+
+
+def _tell(context: dict[str, Any], log: Log) -> None:
+    """What nobody has caught: a task's exception that is read by none, or one of a callback's. A bug of ours."""
+    error = context.get("exception")
+    told = f"{type(error).__name__}: {error}" if error is not None else ""
+    log.event("uncaught", "error", reason=str(context.get("message", ""))[:2000], error=told[:2000])
 
 
 def _quiet() -> None:

@@ -67,15 +67,16 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         chain = " -> ".join(p.name for p in (*above[above.index(path) :], path))
         raise UsageError(f"{path.name}: files include each other: {chain}.")
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = _expanded(tomllib.loads(path.read_text(encoding="utf-8-sig")), path.name)
     except FileNotFoundError as error:
         advice = "" if above else " `onnxtool init SOURCE...` writes a first one."
         raise InputError(f"{path.name}: no such file.{advice}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path.name}: cannot be read ({error}).") from error
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path.name}: this is not TOML: {error}.") from error
-    table = _expanded(table, path.name)
+    except ValueError as error:  # numbers of thousands of digits too
+        raise InputError(f"{path.name}: this is not TOML: {str(error).removesuffix('.')}.") from error
+    except RecursionError as error:
+        raise InputError(f"{path.name}: its tables or lists are nested too deeply.") from error
     _check(path.name, table)
     included = table.pop("include", [])
     merged: dict[str, Any] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import UsageError
+from onnxtool.model.io import check_model_name
 from onnxtool.workflow.constraints import Constraints, parse_constraints
 from onnxtool.workflow.file import WorkflowFile
 from onnxtool.workflow.file_schema import CONSTRAINTS
@@ -255,6 +256,10 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _check_outputs(file: WorkflowFile, instances: Mapping[str, Instance]) -> None:
     seen: dict[str, str] = {}
     for instance in instances.values():
+        try:
+            check_model_name(instance.output)
+        except UsageError as error:
+            raise UsageError(f"{file.path.name}: models.{instance.model}.output: {error}") from error
         place = instance.output if "://" in instance.output else str((file.root / instance.output).resolve())
         if place in seen:
             raise UsageError(
@@ -262,6 +267,32 @@ def _check_outputs(file: WorkflowFile, instances: Mapping[str, Instance]) -> Non
                 "put {name} or an axis of the matrix into it."
             )
         seen[place] = instance.name
+        _refuse_overwriting(file, instance, instances.values())
+
+
+def _refuse_overwriting(file: WorkflowFile, instance: Instance, instances: Iterable[Instance]) -> None:
+    """An output that is a source or a data set: publishing it would destroy the user's file."""
+    where = f"{file.path.name}: models.{instance.model}.output: {instance.output}"
+    for other in instances:
+        if other.source is not None and _is_same(file.root, instance.output, other.source):
+            chain = f" To build on its result, write from = '{instance.model}' there." if other is not instance else ""
+            raise UsageError(
+                f"{where} is the same file as the source of {other.name}, which it would overwrite; give it another "
+                f"name.{chain}"
+            )
+    for title, table in file.data.items():
+        if _is_same(file.root, instance.output, str(table["path"])):
+            raise UsageError(f"{where} is the same file as the data set {title}; give it another name.")
+
+
+def _is_same(root: Path, output: str, other: str) -> bool:
+    """Whether two paths or URLs are one file, also by way of a link."""
+    if "://" in output or "://" in other:
+        return output == other
+    try:
+        return (root / output).samefile(root / other)
+    except OSError:
+        return (root / output).resolve() == (root / other).resolve()  # one of them is not there yet
 
 
 def _ordered(instances: Mapping[str, Instance]) -> dict[str, Instance]:

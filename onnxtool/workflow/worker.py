@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.safety import limits
 from onnxtool.runtime.worker import isolation
 
@@ -27,6 +27,9 @@ def _work() -> None:
         if isolation.crashed_before():
             _fail("native code crashed on random inputs; give real ones with data.", InputError.exit_code)
             sys.exit(InputError.exit_code)
+        if said := isolation.unsettled_crash():
+            _fail(said, UnsupportedError.exit_code)
+            sys.exit(UnsupportedError.exit_code)
     _discard_errors()
     from onnxtool.workflow.run_step import run_step
 

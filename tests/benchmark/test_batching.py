@@ -37,3 +37,4 @@ def test_a_choice_is_one_of_what_was_measured(runner: OnnxRunner) -> None:
     choice = choose_batch(runner, concurrency=1, seconds=0.05)
     assert choice.gain is not None
     assert (choice.size > 1) == (choice.gain >= 1.2)
+    assert ("not shown" in choice.reason) == (choice.size > 1)  # a trial is no proof of independent rows

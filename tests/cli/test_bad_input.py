@@ -23,7 +23,7 @@ COMMANDS = {
     "quantize": ["quantize", "{bad}", "-o", "{out}", "--mode", "dynamic"],
     "compare": ["compare", "{bad}", "{good}"],
     "compare second": ["compare", "{good}", "{bad}"],
-    "run": ["run", "{bad}", "-o", "{out}"],
+    "run": ["run", "{bad}", "-o", "{table}"],
     "bench": ["bench", "{bad}"],
     "convert": ["convert", "{bad}", "-o", "{out}"],
 }
@@ -55,7 +55,7 @@ def test_bad_model_is_exit_3_with_one_line(
 ) -> None:
     _, bad, word = next(entry for entry in bad_files(tmp_path, digits_onnx) if entry[0] == what)
     before = sorted(tmp_path.iterdir())
-    places = {"bad": bad, "good": digits_onnx, "out": tmp_path / "out.onnx"}
+    places = {"bad": bad, "good": digits_onnx, "out": tmp_path / "out.onnx", "table": tmp_path / "o.npz"}
     done = onnxtool(*(part.format(**places) for part in COMMANDS[command]))
     assert done.returncode == 3, done.stderr
     (line,) = done.stderr.splitlines()
@@ -67,7 +67,7 @@ def test_bad_model_is_exit_3_with_one_line(
 
 @pytest.mark.parametrize("command", ["optimize", "quantize", "convert", "run"])
 def test_output_onto_a_folder_is_exit_2(onnxtool: Tool, tmp_path: Path, digits_onnx: Path, command: str) -> None:
-    parts = [part.format(bad=digits_onnx, good=digits_onnx, out=tmp_path) for part in COMMANDS[command]]
+    parts = [part.format(bad=digits_onnx, good=digits_onnx, out=tmp_path, table=tmp_path) for part in COMMANDS[command]]
     done = onnxtool(*parts)
     assert done.returncode == 2, done.stderr
     assert "folder" in done.stderr
@@ -93,7 +93,7 @@ def test_wrong_data_is_exit_3_naming_what_the_model_takes(
     rest = {
         "compare": [digits_onnx],
         "quantize": ["-o", out, "--mode", "static"],
-        "run": ["-o", out],
+        "run": ["-o", tmp_path / "out.npz"],
         "bench": [],
     }[command]
     done = onnxtool(command, digits_onnx, *rest, "--data", data)
@@ -136,3 +136,14 @@ def test_a_bad_limit_in_the_environment_is_said_in_python_too(digits_onnx: Path)
         check=False,
     )
     assert "UsageError: ONNXTOOL_LIMITS=bad=1: the limits are" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["optimize", "quantize", "convert", "edit"])
+def test_a_model_under_the_name_of_another_format_is_exit_2(
+    onnxtool: Tool, tmp_path: Path, digits_onnx: Path, command: str
+) -> None:
+    more = {"quantize": ["--mode", "dynamic"], "edit": ["--doc", "x"]}.get(command, [])
+    done = onnxtool(command, digits_onnx, "-o", tmp_path / "out.ort", *more)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "end the name with .onnx" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -194,7 +194,7 @@ def test_a_missing_framework_is_one_line_and_exit_4(digits: tuple[Any, ...], tmp
     result = onnxtool("convert", *digits, "-o", tmp_path / "x.onnx", env={"PYTHONPATH": str(tmp_path)})
     assert result.returncode == 4
     assert result.stderr.endswith(
-        'this needs PyTorch, which is not installed. Run: pip install "onnxtool-cli[pytorch]"\n'
+        'this needs PyTorch, which is not installed. Run, in a clone of onnxtool: pip install ".[pytorch]"\n'
     )
 
 

@@ -75,7 +75,7 @@ def test_starts_from_onnx_without_pytorch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     plain = json.loads(report.read_text())
     assert plain["original"] == "ONNX file"
-    assert 'pip install "onnxtool-cli[pytorch]"' in plain["warnings"][0]
+    assert 'pip install ".[pytorch]" in a clone of onnxtool' in plain["warnings"][0]
     nodes = {s["name"]: s["nodes"] for s in plain["stages"]}
     assert nodes["optimize"] < nodes["convert"]
 

@@ -20,6 +20,18 @@ def test_writes_the_outputs(onnxtool: Command, digits_onnx: Path, fixtures: Path
     assert "float32[128, 10]" in done.stdout
 
 
+def test_the_name_of_the_output_says_its_format(onnxtool: Command, digits_onnx: Path, tmp_path: Path) -> None:
+    done = onnxtool("run", digits_onnx, "--batch", "3", "-o", tmp_path / "out.csv")
+    assert done.returncode == 0, done.stderr
+    head, *rows = (tmp_path / "out.csv").read_text().splitlines()
+    assert head.split(",") == [f"logits[{i}]" for i in range(10)]
+    assert len(rows) == 3
+    for name in ("out.parquet", "out", "-"):
+        done = onnxtool("run", digits_onnx, "-o", name, cwd=tmp_path)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert not (tmp_path / name).exists()
+
+
 def test_input_from_single_files(onnxtool: Command, digits_onnx: Path, fixtures: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "i.npy", np.load(fixtures / "calib.npz")["image"][:3])
     done = onnxtool("run", digits_onnx, "--input", f"image={tmp_path / 'i.npy'}", "--json", "-")

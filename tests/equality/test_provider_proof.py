@@ -171,8 +171,8 @@ def test_the_cpu_itself_needs_no_levels(network: Path) -> None:
     assert (proof.ok, proof.precision, proof.levels) == (True, "float32", None)
 
 
+@pytest.mark.usefixtures("openvino")
 def test_openvino_is_caught_and_cleared(network: Path) -> None:
-    pytest.importorskip("onnxruntime_ep_openvino", reason="the plugin onnxruntime-ep-openvino is not installed")
     assert prove_on_provider(network, FULL).precision == "float32"
     half = prove_on_provider(network, SessionOptions("openvino:INFERENCE_PRECISION_HINT=bf16"))
     assert (half.ok, half.precision) == (False, "bfloat16")

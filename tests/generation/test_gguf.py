@@ -9,16 +9,17 @@ import gguf
 import numpy as np
 import pytest
 
+from onnxtool.errors import InputError
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.convert import convert_text_model
 from onnxtool.generation.quantization.kept_blocks import exact_blocks
-from onnxtool.generation.source import is_text_decoder
+from onnxtool.generation.source import is_text_decoder, open_source
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
 from tests.generation.quantization.test_gptq import restored
 
 
-def written(path: Path, tokenizer: Path) -> Path:
+def written(path: Path, tokenizer: Path, *, blocks: int = 1) -> Path:
     """A random Llama of one layer in Q8_0, with the vocabulary of a tokenizer.json."""
     model = json.loads(tokenizer.read_text())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
@@ -26,7 +27,7 @@ def written(path: Path, tokenizer: Path) -> Path:
     out = gguf.GGUFWriter(path, "llama")
     out.add_context_length(192)
     out.add_embedding_length(hidden)
-    out.add_block_count(1)
+    out.add_block_count(blocks)
     out.add_feed_forward_length(inner)
     out.add_head_count(heads)
     out.add_head_count_kv(kv)
@@ -62,6 +63,12 @@ def written(path: Path, tokenizer: Path) -> Path:
     out.write_tensors_to_file()
     out.close()
     return path
+
+
+def test_blocks_without_tensors_are_refused_before_they_are_built(folder: Path, tmp_path: Path) -> None:
+    source = written(tmp_path / "model.gguf", folder / "tokenizer.json", blocks=10**9)
+    with pytest.raises(InputError, match=r"llama.block_count is 1000000000, but its weights are 11 tensors"):
+        open_source(source)
 
 
 def test_a_gguf_file_becomes_a_bundle(folder: Path, tmp_path: Path) -> None:

@@ -63,6 +63,13 @@ def test_a_configuration_of_another_size_is_one_line(copy: Path) -> None:
         Reference(open_source(copy))
 
 
+def test_layers_without_weights_are_refused_before_they_are_built(copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 10**9}))
+    with pytest.raises(InputError, match=r"num_hidden_layers is 1000000000, but its weights are \d+ tensors"):
+        open_source(copy)
+
+
 def test_pickled_weights_need_trust(copy: Path) -> None:
     for file in copy.glob("*.safetensors*"):
         file.unlink()

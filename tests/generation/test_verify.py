@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -95,7 +96,18 @@ def test_a_model_outside_the_folder_is_refused(copy: Path) -> None:
         Bundle.open(copy)
 
 
-@pytest.mark.parametrize("entries", [{"vocab_size": -1}, {"decoder": {}}, {"context_length": "many"}, {"decoder": 7}])
+@pytest.mark.parametrize("name", ["num_hidden_layers", "head_size"])
+def test_what_no_model_of_its_size_has_is_refused_before_anything_is_made_of_it(copy: Path, name: str) -> None:
+    config = json.loads((copy / "genai_config.json").read_text())
+    decoder = config["model"]["decoder"] | {name: 10**9}
+    with pytest.raises(InputError, match=f"{name} is 1000000000, but its weights"):
+        Bundle.open(configured(copy, decoder=decoder))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [{"vocab_size": -1}, {"decoder": {}}, {"context_length": "many"}, {"context_length": math.inf}, {"decoder": 7}],
+)
 def test_a_configuration_that_is_none_is_one_line(copy: Path, entries: dict[str, object]) -> None:
     with pytest.raises(InputError, match="not the configuration of a decoder"):
         Bundle.open(configured(copy, **entries))

@@ -53,7 +53,7 @@ def test_missing_extra_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -
     pytorch = next(e for e in report.extras if e.name == "pytorch")
     assert not pytorch.installed
     assert pytorch.missing == ("torch",)
-    assert pytorch.command == 'pip install "onnxtool-cli[pytorch]"'
+    assert pytorch.command == 'pip install ".[pytorch]"  # in a clone of onnxtool'
     assert not report.ok
     assert "onnx is missing" in report.problems[0]
 

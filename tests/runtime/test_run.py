@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.errors import InputError, UsageError
-from onnxtool.runtime.run import run, summarise, write_npz
+from onnxtool.runtime.output_files import write_npz
+from onnxtool.runtime.run import run, summarise
 
 
 def saved(model: onnx.ModelProto, folder: Path) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import logging
 import os
 import queue
 import signal
@@ -31,6 +33,7 @@ class Running:
         command = [sys.executable, "-m", "onnxtool", "serve", *map(str, arguments), "--port", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_env())
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.said = list[dict[str, Any]]()  # every event so far
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.url = str(self.wait("listening")["url"])
@@ -39,7 +42,9 @@ class Running:
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self._events.put(json.loads(line) if line.startswith("{") else {"event": "text", "line": line})
+            event = json.loads(line) if line.startswith("{") else {"event": "text", "line": line}
+            self.said.append(event)
+            self._events.put(event)
         self._events.put({"event": "closed"})
 
     def wait(self, name: str) -> dict[str, Any]:
@@ -73,7 +78,17 @@ class Running:
         assert self.process.stdout is not None and self.process.stderr is not None
         self.process.stdout.close()
         self.process.stderr.close()
+        assert not [e for e in self.said if e["event"] == "uncaught"]  # a task ended with what nobody has read
         return code
+
+
+@pytest.fixture(autouse=True)
+def no_unread_exception(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """No asyncio task or future of a test ends with an exception that nobody reads."""
+    yield
+    gc.collect()  # asyncio tells it when the task is freed
+    records = [*caplog.get_records("call"), *caplog.get_records("teardown")]
+    assert not [r.getMessage() for r in records if r.name == "asyncio" and r.levelno >= logging.ERROR]
 
 
 def _env() -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import onnx
 import pytest
@@ -18,6 +19,8 @@ from onnxtool.generation.convert import convert_text_model
 from onnxtool.generation.generate import generate
 from tests.generation import tiny
 from tests.serving.conftest import Running
+
+Tool = Callable[..., "CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
@@ -76,27 +79,150 @@ def test_a_stream_is_the_whole_text_in_parts(chat: Running, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
+    ("body", "status", "param"),
     [
-        ({"prompt": "a", "model": "none"}, 404),
-        ({"prompt": ""}, 400),
-        ({"prompt": 5}, 400),
-        ({"prompt": "a", "n": 2}, 400),
-        ({"prompt": "a", "temperature": -1}, 400),
-        ({"prompt": "a", "top_p": "x"}, 400),
-        ({"prompt": "a", "max_tokens": 0.5}, 400),
-        ({"prompt": "a", "stop": [1]}, 400),
-        ({"prompt": "a " * 5000}, 400),
+        ({"prompt": "a", "model": "none"}, 404, "model"),
+        ({"prompt": ""}, 400, "prompt"),
+        ({"prompt": 5}, 400, "prompt"),
+        ({"prompt": "a", "n": 2}, 400, "n"),
+        ({"prompt": "a", "temperature": -1}, 400, "temperature"),
+        ({"prompt": "a", "top_p": "x"}, 400, "top_p"),
+        ({"prompt": "a", "top_p": 2}, 400, "top_p"),
+        ({"prompt": "a", "max_tokens": 0.5}, 400, "max_tokens"),
+        ({"prompt": "a", "max_tokens": -1}, 400, "max_tokens"),
+        ({"prompt": "a", "max_tokens": True}, 400, "max_tokens"),
+        ({"prompt": "a", "seed": "x"}, 400, "seed"),
+        ({"prompt": "a", "stop": [1]}, 400, "stop"),
+        ({"prompt": "a", "stream": "false"}, 400, "stream"),
+        ({"prompt": "a", "stream_options": {"include_usage": 1}}, 400, "include_usage"),
+        ({"prompt": "a", "stream_options": {"other": True}}, 400, "stream_options"),
+        ({"prompt": "a " * 5000}, 400, "prompt"),
     ],
 )
-def test_what_cannot_be_done_is_the_clients_fault(chat: Running, body: dict[str, object], status: int) -> None:
+def test_what_cannot_be_done_is_the_clients_fault(
+    chat: Running, body: dict[str, object], status: int, param: str
+) -> None:
     got, answer = post(chat, "/v1/completions", **body)
     assert got == status, answer
+    assert openai_fault(answer)["param"] == param
 
 
-@pytest.mark.parametrize("messages", [None, [], ["a"], [{"role": "user"}], [{"content": "a"}]])
+def openai_fault(answer: bytes) -> dict[str, object]:
+    """The error of an answer, which is OpenAI's object."""
+    found = json.loads(answer)
+    assert set(found) == {"error"} and set(found["error"]) == {"message", "type", "param", "code"}, answer
+    assert found["error"]["message"] and found["error"]["type"]
+    return dict(found["error"])
+
+
+UNSUPPORTED: dict[str, object] = {
+    "n": 2,
+    "best_of": 2,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "repetition_penalty": 1.1,
+    "logit_bias": {"5": 100},
+    "logprobs": 0,
+    "top_logprobs": 2,
+    "echo": True,
+    "suffix": "end",
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "tool_choice": "required",
+    "functions": [{"name": "f"}],
+    "response_format": {"type": "json_object"},
+    "modalities": ["audio"],
+    "min_p": 0.1,
+    "an_option_of_next_year": 1,
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_an_option_that_is_not_there_is_refused_by_its_name(chat: Running, path: str, name: str) -> None:
+    """An answer without what was asked for would be taken for one with it."""
+    ask = {"prompt": "a"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "a"}]}
+    status, answer = post(chat, path, max_tokens=1, **ask, **{name: UNSUPPORTED[name]})
+    assert status == 400
+    fault = openai_fault(answer)
+    assert fault["param"] == name and fault["type"] == "invalid_request_error"
+
+
+def test_an_option_that_asks_for_nothing_is_taken(chat: Running) -> None:
+    """As libraries of clients send them."""
+    neutral = {"n": 1, "presence_penalty": 0.0, "logit_bias": {}, "logprobs": False, "tools": [], "user": "u"}
+    neutral |= {"response_format": {"type": "text"}, "echo": False, "suffix": None, "top_logprobs": None}
+    plain = post(chat, "/v1/completions", prompt="hello", max_tokens=4, temperature=0)
+    status, answer = post(chat, "/v1/completions", prompt="hello", max_tokens=4, temperature=0, **neutral)
+    assert status == 200, answer
+    assert json.loads(answer)["choices"] == json.loads(plain[1])["choices"]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_no_tokens_are_no_text(chat: Running, path: str) -> None:
+    ask = {"prompt": "hello"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "hello"}]}
+    status, answer = post(chat, path, max_tokens=0, **ask)
+    assert status == 200, answer
+    (choice,) = json.loads(answer)["choices"]
+    assert (choice["text"] if "prompt" in ask else choice["message"]["content"]) == ""
+    assert choice["finish_reason"] == "length"
+    assert json.loads(answer)["usage"]["completion_tokens"] == 0
+    status, streamed = post(chat, path, max_tokens=0, stream=True, **ask)
+    assert status == 200 and events(streamed)[-1]["choices"][0]["finish_reason"] == "length"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("GET", "/v1/nothing", None, 404, "unknown_path"),
+        ("GET", "/v1/completions", None, 405, "method"),
+        ("POST", "/v1/completions", b"{", 400, None),
+        ("POST", "/v1/completions", b"[1]", 400, None),
+        ("POST", "/v1/completions", b'{"prompt": "a", "temperature": NaN}', 400, None),
+        ("POST", "/v1/completions", b'{"prompt": "a", "model": "none"}', 404, "model_not_found"),
+    ],
+)
+def test_every_error_has_openais_form(
+    chat: Running, method: str, path: str, body: bytes | None, status: int, code: str | None
+) -> None:
+    got, _, answer = chat.client().request(method, path, body or b"")
+    assert got == status
+    assert openai_fault(answer)["code"] == code
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        None,
+        [],
+        ["a"],
+        [{"role": "user"}],
+        [{"content": "a"}],
+        [{"role": "user", "content": [{"type": "image_url", "text": "a"}]}],
+        [{"role": "tool", "content": "a", "tool_call_id": "1"}],
+    ],
+)
 def test_messages_have_a_form(chat: Running, messages: object) -> None:
-    assert post(chat, "/v1/chat/completions", messages=messages)[0] == 400
+    status, answer = post(chat, "/v1/chat/completions", messages=messages)
+    assert status == 400 and openai_fault(answer)["param"] == "messages"
+
+
+def test_a_tokenizer_that_panics_fails_its_request_alone(bundle: Path, tmp_path: Path, onnxtool: Tool) -> None:
+    """Rust's panics are no Exception of Python's."""
+    folder = tmp_path / "llama"
+    shutil.copytree(bundle, folder)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    # A stride of as many tokens as are kept panics, but only for a text with more.
+    tokenizer["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 4}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    done = onnxtool("run", folder, "--prompt", "the quick brown fox jumps over the lazy dog", "--max-tokens", "1")
+    assert done.returncode == 3, done.stderr
+    assert "tokenizer.json: fails on this text" in done.stderr.splitlines()[-1]
+    server = Running(folder, "--reload", "off")
+    status, answer = post(server, "/v1/completions", prompt="the quick brown fox jumps over", max_tokens=1)
+    assert status == 400
+    assert "fails on this text" in str(openai_fault(answer)["message"])
+    assert post(server, "/v1/completions", prompt="a", max_tokens=1)[0] == 200
+    assert server.stop() == 0
 
 
 def test_lists_its_bundles(chat: Running) -> None:

@@ -18,7 +18,7 @@ from onnxtool.errors import InputError
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.serving import engine as engine_module
 from onnxtool.serving.engine import Engine
-from onnxtool.serving.faults import HttpError
+from onnxtool.serving.faults import HttpError, as_http
 from onnxtool.serving.metrics import Metrics
 from tests.runtime.test_empty_inputs import recurrent
 
@@ -147,3 +147,76 @@ def test_a_request_that_would_end_the_process_is_refused() -> None:
     runner = OnnxRunner.open(recurrent("GRU"))
     with pytest.raises(InputError, match="holds nothing"):
         asyncio.run(made(runner).infer({"x": np.zeros((2, 0, 3), np.float32)}, 30))
+
+
+def test_what_does_not_fit_into_a_batch_keeps_its_turn(runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are told apart by identity: arrays of other sizes cannot be compared."""
+    gate = Gate(monkeypatch)
+    asked = [feeds(1), feeds(2, 3), feeds(4, 5, 6), feeds(7, 8), feeds(9), feeds(10, 11, 12)]
+    found = asyncio.run(gathered(made(runner, max_batch=4), gate, asked))
+    assert gate.rows == [1, 4, 4, 3]
+    for given, got in zip(asked, found, strict=True):
+        assert np.array_equal(got["y"], runner.run(given)["y"])
+
+
+def test_who_leaves_a_mixed_queue_takes_nobody_along(runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+
+    async def run() -> list[Any]:
+        engine = made(runner, max_batch=4, queue=3)
+        first = [asyncio.ensure_future(engine.infer(feeds(*range(n)), 30)) for n in (1, 2, 3)]
+        await asyncio.sleep(0)
+        with pytest.raises(HttpError, match="no answer within"):
+            await engine.infer(feeds(7, 8), 0.01)
+        await asyncio.sleep(0)
+        later = asyncio.ensure_future(engine.infer(feeds(9), 30))  # there is a place again
+        await asyncio.sleep(0)
+        gate.open.set()
+        return await asyncio.gather(*first, later)
+
+    assert [len(got["y"]) for got in asyncio.run(run())] == [1, 2, 3, 1]
+
+
+class Panic(BaseException):
+    """As native code raises them: no Exception."""
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken"), Panic("broken")])
+@pytest.mark.parametrize("method", ["_call", "_answer"])
+def test_a_run_that_fails_answers_and_the_next_ones_run(
+    runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch, error: BaseException, method: str
+) -> None:
+    def fail(*_: object) -> Any:
+        raise error
+
+    async def run() -> None:
+        engine = made(runner, max_batch=4)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, method, fail)
+            failed = await asyncio.gather(*(engine.infer(feeds(v), 30) for v in range(3)), return_exceptions=True)
+        assert ["broken" in str(f) and as_http(f).status == 500 for f in failed] == [True] * 3  # type: ignore[arg-type]
+        assert (await engine.infer(feeds(1), 30))["y"].shape == (1, 2)
+        assert engine.idle
+
+    asyncio.run(run())
+
+
+def test_requests_whose_run_cannot_begin_are_told(runner: OnnxRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+
+    def fail() -> Any:
+        raise RuntimeError("broken")
+
+    async def run() -> None:
+        engine = made(runner)
+        tasks = [asyncio.ensure_future(engine.infer(feeds(v), 30)) for v in range(3)]
+        await asyncio.sleep(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "_joined", fail)
+            gate.open.set()
+            first, *lost = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(first, dict)
+        assert ["broken" in str(f) and as_http(f).status == 500 for f in lost] == [True] * 2  # type: ignore[arg-type]
+        assert (await engine.infer(feeds(1), 30))["y"].shape == (1, 2)
+
+    asyncio.run(run())

@@ -52,10 +52,16 @@ def test_columns_go_to_the_inputs_of_their_names() -> None:
     assert found["age"].tolist() == [[3], [4]] and found["city"].tolist() == [["Rome"], ["Oslo"]]
 
 
-@pytest.mark.parametrize("text", ["", "1,2\n3\n", "1,x\n", "\xff"])
+@pytest.mark.parametrize("text", ["", "1,2\n3\n", "1,x\n", "\xff", "a,b\n"])
 def test_a_broken_table_is_the_clients_fault(text: str) -> None:
     with pytest.raises(InputError):
         read_form("text/csv", text.encode("latin-1"), [TensorSpec("x", np.dtype("float32"), (None, 2))])
+
+
+def test_a_table_of_names_alone_is_the_clients_fault() -> None:
+    specs = [TensorSpec(n, np.dtype("float32"), (None, 1)) for n in ("a", "b")]
+    with pytest.raises(InputError, match="no row"):
+        read_form("text/csv", b"a,b\n", specs)
 
 
 def test_a_missing_column_is_named() -> None:

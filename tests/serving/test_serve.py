@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import json
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +24,7 @@ from onnxtool.serving.options import parse_targets, read_tokens
 from tests.serving.conftest import Running
 
 INFER = "/v2/models/digits/infer"
+OUTPUT = "logits"
 
 
 def images(rows: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -91,6 +94,10 @@ def entry(**changes: object) -> bytes:
     return json.dumps({"inputs": [made]}).encode()
 
 
+def asking(**changes: object) -> bytes:
+    return json.dumps(json.loads(entry()) | changes).encode()
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
     [
@@ -109,7 +116,20 @@ def entry(**changes: object) -> bytes:
         (entry(shape="1"), {}, 400),
         (entry(data=["a"] * 64), {}, 400),
         (entry(data=[1e300] * 64), {}, 400),
+        (entry(data=[True, 2] * 32), {}, 400),
+        (entry(data=[math.nan] * 64), {}, 400),
+        (entry(data=[-math.inf] * 64), {}, 400),
+        (entry().replace(b"0.0,", b"1e400,"), {}, 400),
         (entry(name="other"), {}, 400),
+        (entry(parameters={"shared_memory_region": "r"}), {}, 400),
+        (asking(parameters={"binary_data_output": "false"}), {}, 400),
+        (asking(parameters=[]), {}, 400),
+        (asking(parameters={"sequence_id": 1}), {}, 400),
+        (asking(outputs={}), {}, 400),
+        (asking(outputs=[{"name": OUTPUT, "parameters": {"binary_data": 1}}]), {}, 400),
+        (asking(outputs=[{"name": OUTPUT, "parameters": {"classification": 3}}]), {}, 400),
+        (asking(outputs=[{"name": OUTPUT, "parameters": {"shared_memory_region": "r"}}]), {}, 400),
+        (gzip.compress(entry()), {"Content_Encoding": "gzip"}, 415),
         (entry(data=None), {}, 400),
         (entry(parameters={"binary_data_size": 256}), {}, 400),
         (entry(parameters={"binary_data_size": 2**63}), {"Inference_Header_Content_Length": "20"}, 400),
@@ -270,6 +290,8 @@ def test_names_and_versions_of_targets(digits_onnx: Path, tmp_path: Path) -> Non
         parse_targets([str(digits_onnx)] * 2)
     with pytest.raises(UsageError, match="URL"):
         parse_targets([f"a/b={digits_onnx}"])
+    with pytest.raises(UsageError, match="does not fit into a URL"):
+        parse_targets([f"a\nb={digits_onnx}"])
     with pytest.raises(InputError, match="no such file"):
         parse_targets(["none.onnx"])
 

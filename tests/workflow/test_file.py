@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -67,12 +68,39 @@ def refused(folder: Path, text: str) -> OnnxToolError:
         ("[models.a]\ntags=['x']", 2, "has no source"),
         ("version=2\n[models.a]\nsource='a.onnx'", 2, "version 2 is not known"),
         ("", 2, "there is no model in it"),
+        ("a = " + "[" * 3000 + "]" * 3000, 3, "nested too deeply"),
+        (".".join(["a"] * 3000) + " = 1", 3, "nested too deeply"),
+        ("version = " + "1" * 5000, 3, "not TOML"),
+        ("[models.a]\nsource='a.onnx'\noutput='sub/../a.onnx'", 2, "the same file as the source of a"),
+        (
+            "[models.a]\nsource='a.onnx'\noutput='b.onnx'\n[models.b]\nsource='b.onnx'\noutput='c.onnx'",
+            2,
+            "the same file as the source of b, which it would overwrite; give it another name. To build on its result, "
+            "write from = 'a' there.",
+        ),
+        ("[models.a]\nsource='a.onnx'\noutput='o.ort'", 2, "models.a.output: o.ort: models are written as .onnx files"),
+        ("[models.a]\nsource='memory://a.onnx'\noutput='memory://a.onnx'", 2, "the same file as the source"),
+        ("[models.a]\nsource='a.onnx'\noutput='d.onnx'\n[data.d]\npath='d.onnx'", 2, "the same file as the data set d"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, code: int, message: str) -> None:
     error = refused(tmp_path, text)
     assert (error.exit_code, "\n" in str(error)) == (code, False)
     assert message in str(error)
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_an_output_that_is_a_link_to_the_source_is_refused(tmp_path: Path, link: Callable[..., None]) -> None:
+    (tmp_path / "a.onnx").write_bytes(b"the user's")
+    link(tmp_path / "o.onnx", tmp_path / "a.onnx")
+    error = refused(tmp_path, "[models.a]\nsource='a.onnx'\noutput='o.onnx'")
+    assert (error.exit_code, "o.onnx is the same file as the source of a" in str(error)) == (2, True)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "onnxtool.toml"
+    file.write_text("[models.a]\nsource='a.onnx'\n", encoding="utf-8-sig")
+    assert list(read_file(file).models) == ["a"]
 
 
 def test_a_file_that_is_not_there_is_exit_3(tmp_path: Path) -> None:

@@ -32,7 +32,13 @@ def command(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="OUT.npz", help="Write the outputs here.", show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUT.npz|.npy|.csv",
+            help="Write the outputs: all of them (.npz), the only one (.npy), or a row for each sample (.csv).",
+            show_default=False,
+        ),
     ] = None,
     batch: Annotated[
         int | None,

@@ -55,8 +55,13 @@ def command(
         typer.Option("--concurrency", min=1, help="Runs of one model at a time.", show_default=False),
     ] = None,
     batching: Annotated[
-        BatchingChoice, typer.Option("--batching", help="Join waiting requests where that was measured to gain.")
-    ] = BatchingChoice.auto,
+        BatchingChoice,
+        typer.Option(
+            "--batching",
+            help="auto joins waiting requests where that was measured to gain; that they do not change each other's "
+            "answers is tried on random inputs, not shown.",
+        ),
+    ] = BatchingChoice.off,
     reload: Annotated[
         ReloadChoice,
         typer.Option(

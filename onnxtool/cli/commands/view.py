@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Show a model's graph in the browser with Netron, until Ctrl-C.
 
-    The page is served to this machine alone (localhost). Needs Netron: pip install "onnxtool-cli[view]".
+    The page is served to this machine alone (localhost). Needs Netron: pip install netron.
     """
     with Output(json, verbose, quiet) as out:
         from onnxtool.report.view import ViewReport

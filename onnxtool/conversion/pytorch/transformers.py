@@ -15,6 +15,7 @@ import torch
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
+from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.model.spec import Dim
 
 # --task -> the class of transformers that builds the model for it.
@@ -56,6 +57,8 @@ def load_pretrained(
     config = source.json("config.json")
     if config.get("auto_map") and not options.trust:
         raise UnsafeError(f"{source}: this model brings its own Python code. Pass --trust if you trust it.")
+    if source.path is not None:
+        verify_declared_sizes(source.path / "config.json", config, source.path)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import transformers
 

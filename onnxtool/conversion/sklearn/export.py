@@ -15,10 +15,11 @@ from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_tre
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.patches import exact_scalers, exact_trees
 from onnxtool.conversion.sklearn.patches.registry import patches_for
 from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of
-from onnxtool.conversion.sklearn.schema import last_step
-from onnxtool.conversion.sklearn.tree_thresholds import note_flips
+from onnxtool.conversion.sklearn.schema import last_step, trees_of
+from onnxtool.conversion.sklearn.tree_thresholds import left_out, note_flips
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io
@@ -50,6 +51,8 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     with quiet(verbose):
         proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
     del proto.graph.output[len(model.outputs) :]
+    if model.doubles and {_package(s) for s in steps_of(model.estimator)}.intersection(_BOOSTED) == {"xgboost"}:
+        exact_trees.narrow_inputs(proto)
     if not zipmap:
         without_zipmap(proto)
     last = last_step(model.estimator)
@@ -57,10 +60,22 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     fix_exported_trees(proto, last)
     model.notes.extend(category_notes(last))
     runner = clean_up(proto, model)
+    model.untested = left_out(proto, doubles=model.doubles)
     if runner is not None:
         note_flips(model, runner)
     del runner
     return io.from_proto(proto)
+
+
+def has_trees(estimator: Any) -> bool:
+    """Whether trees of any library decide in it."""
+    return any(
+        _package(s) in _BOOSTED or "HistGradient" in type(s).__name__ or trees_of(s) for s in steps_of(estimator)
+    )
+
+
+def _package(estimator: Any) -> str:
+    return type(estimator).__module__.split(".")[0]
 
 
 def export_in_doubles(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: int = 0) -> ir.Model | None:
@@ -82,6 +97,7 @@ def export_in_doubles(model: SklearnModel, opset: int, *, zipmap: bool = False, 
         OnnxRunner.open(graph)
     except OnnxToolError:  # the failure in float32 is what will be told
         return None
+    model.untested = wide.untested
     model.notes.append("computes in float64 inside, as scikit-learn does: in float32 it gives other answers")
     return graph
 
@@ -110,9 +126,11 @@ def _convert(
     skl2onnx: Any, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
 ) -> onnx.ModelProto:
     estimator, notes = convertible(model.estimator)
-    if any(type(s).__module__.split(".")[0] in _BOOSTED for s in steps_of(estimator)):
+    if any(_package(s) in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
     patches = patches_for({type(s).__name__ for s in steps_of(estimator)}, doubles=model.doubles)
+    if has_trees(estimator):
+        patches.append(exact_scalers.PATCH)
     model.notes.extend(notes)
     failure: Exception | None = None
     for options in choices:

@@ -53,6 +53,8 @@ class SklearnModel(SourceModel):
     limits: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     in_doubles: bool = True
+    untested: str = ""
+    cheap_rows: bool = True
 
     @classmethod
     def prepare(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,9 +14,18 @@ from onnxtool.conversion.sklearn.schema import trees_of
 from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.runner import OnnxRunner
 
+if TYPE_CHECKING:
+    import onnx
+
 _ROWS = 600
 # A prediction that is further off than this, relative to the largest one, went down another branch.
 _STEP = 1e-3
+_TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
+_MOVES = (
+    *("Identity", "Cast", "Concat", "Reshape", "Flatten", "Gather", "Slice", "Squeeze", "Unsqueeze", "Transpose"),
+    *("ArrayFeatureExtractor", "FeatureVectorizer", "Split", "Constant", "Shape"),
+)
+_LEFT_OUT = "not tested at the trees' thresholds; rows may differ"
 
 
 def note_flips(model: SklearnModel, runner: OnnxRunner) -> None:
@@ -47,6 +57,36 @@ def note_flips(model: SklearnModel, runner: OnnxRunner) -> None:
     where = f"{flips} of {len(rows)} {what} next to tree thresholds"
     hint = f"rounding changes {where}" if model.doubles else f"float32 changes {where}; --float64 keeps doubles"
     model.notes.append(hint)
+
+
+def left_out(proto: onnx.ModelProto, *, doubles: bool) -> str:
+    """What the proof leaves out of a graph with trees, in words; "" where they get the inputs as they are.
+
+    The thresholds of the graph are numbers that its inputs are tried at. Behind a step that computes, they are numbers
+    of another space; and in doubles the runtime's trees round them in ways of their own.
+
+    Args:
+        proto: as it was exported, with trees of any library.
+        doubles: it computes in float64.
+    """
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    trees = [node for node in proto.graph.node if node.op_type in _TREES]
+    computed = any(_is_computed(name, makers) for node in trees for name in node.input[:1])
+    return _LEFT_OUT if trees and (doubles or computed) else ""
+
+
+def _is_computed(name: str, makers: Mapping[str, onnx.NodeProto]) -> bool:
+    """Whether a tensor is anything but inputs of the graph, moved about."""
+    pending, seen = [name], {name}
+    while pending:
+        node = makers.get(pending.pop())
+        if node is None:
+            continue
+        if node.op_type not in _MOVES:
+            return True
+        pending += [n for n in node.input if n not in seen]
+        seen.update(node.input)
+    return False
 
 
 def rows_near_thresholds(model: SklearnModel) -> np.ndarray | None:

@@ -207,17 +207,24 @@ def _floor_div(graph: Any, node: Any, **_: Any) -> None:
 
 
 def _floor_mod(graph: Any, node: Any, **_: Any) -> None:
-    """X - y floor(x / y), which has the sign of y; of integers that is ONNX's Mod."""
+    """The remainder with the sign of y, which of integers is ONNX's Mod; of floats, fmod moved by y where signs differ.
+
+    fmod is exact. x - y floor(x / y) is wrong as soon as x / y has more digits than its type.
+    """
     dtype, shape = graph.get_dtype(node.output[0]), graph.get_shape(node.output[0])
     (x, y), result = node.input, node.output[0]
     graph.remove_node(node.name)
     if dtype not in _floats():
         graph.make_node("Mod", [x, y], outputs=[result], dtypes=[dtype], shapes=[shape])
         return
-    quotient = graph.make_node("Div", [x, y]).output[0]
-    whole = graph.make_node("Floor", [quotient]).output[0]
-    taken = graph.make_node("Mul", [whole, y]).output[0]
-    graph.make_node("Sub", [x, taken], outputs=[result], dtypes=[dtype], shapes=[shape])
+    zero = graph.make_const(f"{node.name}_zero", np.array(0, _numpy_type(dtype))).output[0]
+    rest = graph.make_node("Mod", [x, y], attr={"fmod": 1}).output[0]
+    is_none = graph.make_node("Equal", [rest, zero]).output[0]
+    below = [graph.make_node("Less", [value, zero]).output[0] for value in (rest, y)]
+    alike = graph.make_node("Equal", below).output[0]
+    stays = graph.make_node("Or", [is_none, alike]).output[0]
+    moved = graph.make_node("Add", [rest, y]).output[0]
+    graph.make_node("Where", [stays, rest, moved], outputs=[result], dtypes=[dtype], shapes=[shape])
 
 
 def _floats() -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.model_view import ModelView
 from onnxtool.report.layers import Layers, Reproducer
-from onnxtool.runtime.run import write_npz
+from onnxtool.runtime.output_files import write_npz
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
 

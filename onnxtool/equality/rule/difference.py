@@ -101,7 +101,7 @@ class Difference:
             self._add_numbers((flat[0][part], flat[1][part]), (a, b), start, tolerance, scale)
         self._add_extras(a, b)
         if again is not None and scales is not None and self.mismatched > before:
-            found = excuse(a, b, again(), tolerance, scales)
+            found = excuse(a, b, again(), tolerance, scales, self.precision)
             self.excused += found.elements
             self.rounding = max(self.rounding, found.noise)
 
@@ -275,6 +275,13 @@ def type_name(array: np.ndarray) -> str:
 def _family(array: np.ndarray) -> str:
     kind = array.dtype.kind
     return "text" if kind in "OUS" else "integers" if kind in "iu" else "floats" if kind in "fV" else kind
+
+
+def repeats(a: Any, b: Any) -> bool:
+    """Whether two runs of one model gave the same numbers; NaN agrees with NaN."""
+    entry = Difference("", Tolerance(0.0, 0.0, least=0.0))
+    entry.add(a, b)
+    return not entry.mismatched and entry.note is None
 
 
 def agrees(a: np.ndarray, b: np.ndarray, tolerance: Tolerance, precision: str | None = None) -> bool:

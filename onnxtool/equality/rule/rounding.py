@@ -19,6 +19,7 @@ from onnxtool.equality.rule.tolerance import (
     allowed_error,
     column_sums,
     groupings,
+    most_rounding,
 )
 from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.flatten_outputs import flatten
@@ -90,11 +91,14 @@ class Excuse:
 NO_EXCUSE = Excuse(0, 0.0)
 
 
-def excuse(a: np.ndarray, b: np.ndarray, again: Any, tolerance: Tolerance, scales: Scales) -> Excuse:
+def excuse(
+    a: np.ndarray, b: np.ndarray, again: Any, tolerance: Tolerance, scales: Scales, precision: str | None = None
+) -> Excuse:
     """Which elements outside the tolerance are no further off than `FACTOR` times what rounding does to their column.
 
     A column may also borrow the noise of columns of at most `ALIKE` times its scale, and no more elements are excused
-    than `FACTOR` times those in which the reference itself moves so far.
+    than `FACTOR` times those in which the reference itself moves so far. Nothing further off than `most_rounding` of
+    its column's scale is excused: a reference that moves as far tells nothing of what is right.
 
     Args:
         a: what the reference gave.
@@ -102,12 +106,14 @@ def excuse(a: np.ndarray, b: np.ndarray, again: Any, tolerance: Tolerance, scale
         again: what the reference gave with other roundings.
         tolerance: widened already.
         scales: of `a`'s columns.
+        precision: the half-precision type that the reference computes in.
     """
     again = np.asarray(again)
     if again.shape != a.shape or again.dtype != a.dtype or a.dtype.kind in "OUSbiu":
         return NO_EXCUSE
     with np.errstate(all="ignore"):
         moved = np.where(np.isfinite(a) & np.isfinite(again), np.abs(a - again), 0)
+    most = most_rounding(a.dtype.name, precision)
     noise = Scales(tuple(_shared_noise(moved, g, p[2]) for g, p in zip(groupings(a.shape), scales.parts, strict=True)))
     outside = excused = amplified = 0
     flat = [x.reshape(-1) for x in (a, b, moved)]
@@ -118,10 +124,12 @@ def excuse(a: np.ndarray, b: np.ndarray, again: Any, tolerance: Tolerance, scale
         with np.errstate(all="ignore"):
             error = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
         error = np.where(np.isnan(error), np.inf, error)
-        allowed = allowed_error(np.abs(x), tolerance, scales.at(start, start + x.size))
+        scale = scales.at(start, start + x.size)
+        allowed = allowed_error(np.abs(x), tolerance, scale)
+        explained = np.minimum(FACTOR * noise.at(start, start + x.size), most * scale)
         wrong = error > allowed
         outside += int(wrong.sum())
-        excused += int((wrong & (error <= FACTOR * noise.at(start, start + x.size))).sum())
+        excused += int((wrong & (error <= explained)).sum())
         amplified += int((FACTOR * own.astype(np.float64) > allowed).sum())
     if excused == 0 or outside > FACTOR * amplified:
         return NO_EXCUSE

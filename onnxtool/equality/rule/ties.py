@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from onnxtool.equality.rule.rounding import FACTOR
-from onnxtool.equality.rule.tolerance import rounding_step
+from onnxtool.equality.rule.tolerance import most_rounding, rounding_step
 from onnxtool.errors import OnnxToolError
 
 if TYPE_CHECKING:
@@ -177,8 +177,11 @@ def tied(scores: np.ndarray, again: np.ndarray, a: np.ndarray, b: np.ndarray, ch
     else:
         with np.errstate(all="ignore"):
             moved = np.abs(scores.astype(np.float64) - again.astype(np.float64)).max(axis=axis, keepdims=True)
-            size = np.abs(scores.astype(np.float64)).max(axis=axis, keepdims=True)
+            wide = np.abs(scores.astype(np.float64))
+            size = wide.max(axis=axis, keepdims=True)
+            scale = np.sqrt((wide**2).mean(axis=axis, keepdims=True))
+            noise = np.minimum(FACTOR * moved, most_rounding(scores.dtype.name) * scale)
             # Each of the two scores may have moved.
-            limit = 2 * np.maximum(FACTOR * moved, rounding_step(scores.dtype) * size)
+            limit = 2 * np.maximum(noise, rounding_step(scores.dtype) * size)
             close = np.abs(x.astype(np.float64) - y.astype(np.float64)) <= limit
     return int(((ours != theirs) & close).sum())

@@ -21,6 +21,10 @@ _STEP_FLOAT32 = 2.0**-23
 # Two correct implementations in half precision differ by a few rounding steps: each rounds every inner tensor by half
 # a step, and 64 independent roundings (an average network has fewer layers) add up to sqrt(64) / 2 = 4 on either side.
 HALF_STEPS = 8
+# What rounding may excuse at most, as a share of the column's scale, whatever was measured: in float32 ten times RTOL.
+# Half precision by its own steps: four times what is allowed anyway.
+MOST_ROUNDING = 1e-2
+MOST_HALF_STEPS = 4 * HALF_STEPS
 # The least scale of a column beside others of about one, so that atol never asks for less than one rounding step of
 # 1.0 in float32: a column of 1e-7 computed from numbers around one holds nothing but their rounding.
 LEAST_SCALE = _STEP_FLOAT32 / ATOL
@@ -49,6 +53,7 @@ class Tolerance:
         absolute: `atol` is in the output's own units, as a user gives it for one output.
         bits: equal to the last bit, the sign of zero included; NaN is equal to NaN.
         least: what every element may be off, in the output's own units: the error of the runtime's own kernel.
+        alone: the user gave it for one output: nothing widens it, and nothing is excused.
     """
 
     rtol: float = RTOL
@@ -57,6 +62,7 @@ class Tolerance:
     absolute: bool = False
     bits: bool = False
     least: float = _FLUSHED
+    alone: bool = False
 
     def widened(self, *dtypes: str | None) -> Tolerance:
         """With what rounding in half precision does, where one of the types is such; never narrower.
@@ -65,7 +71,7 @@ class Tolerance:
             dtypes: of the output ("float16"), and the narrowest that the model computes in.
         """
         step = max((_STEP.get(d or "", 0.0) for d in dtypes), default=0.0)
-        if not step or self.bits:
+        if not step or self.bits or self.alone:
             return self
         return replace(self, rtol=max(self.rtol, HALF_STEPS * step), atol=max(self.atol, HALF_STEPS * step))
 
@@ -82,6 +88,15 @@ BITS = Tolerance(0.0, 0.0, bits=True)
 def rounding_step(dtype: np.dtype[Any]) -> float:
     """Relative distance of two neighbouring numbers of a float type; float32's for all wider types."""
     return _STEP.get(dtype.name, _STEP_FLOAT32)
+
+
+def most_rounding(*dtypes: str | None) -> float:
+    """The largest share of its column's scale that an element may be off and still be put down to rounding.
+
+    Args:
+        dtypes: of the output ("float16"), and the narrowest that the model computes in.
+    """
+    return max(MOST_ROUNDING, MOST_HALF_STEPS * max((_STEP.get(d or "", 0.0) for d in dtypes), default=0.0))
 
 
 def rule_text(tolerance: Tolerance, precision: str | None = None, kernel_error: float = 0.0) -> str:

@@ -103,9 +103,12 @@ def value_changes(
     while kinds:
         for kind in list(kinds):
             try:
-                yield next(kind)
+                label, what, made = next(kind)
             except StopIteration:
                 kinds.remove(kind)
+            else:
+                # NumPy turns what it computes of arrays without dims into scalars, which no runtime takes.
+                yield label, what, {name: np.asarray(array) for name, array in made.items()}
 
 
 def _floats(

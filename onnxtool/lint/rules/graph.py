@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import onnx
 
 from onnxtool.lint.rule import Rule
-from onnxtool.model.header import RANDOM_OPERATORS
 from onnxtool.model.model_view import ModelView, is_standard, label
 from onnxtool.report.check import Finding, Severity
 
@@ -159,9 +158,8 @@ def specification(view: ModelView) -> Iterator[Finding]:
     opset = view.header.opsets.get("ai.onnx")
     if opset is not None and opset < _OLD_OPSET:
         yield OLD_OPSET.finding(f"the model uses opset {opset}")
-    for node in view.nodes:
-        if node.op_type in RANDOM_OPERATORS and is_standard(node.domain):
-            yield RANDOM.finding("gives other values in every run", label(node))
+    for node in view.random_nodes:
+        yield RANDOM.finding("gives other values in every run", label(node))
 
 
 def _beside_the_checker(view: ModelView) -> Iterator[Finding]:

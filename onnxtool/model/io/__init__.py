@@ -9,10 +9,20 @@ from onnxtool.model.io.chunks import save_chunked
 from onnxtool.model.io.protobuf_stream import to_bytes
 from onnxtool.model.io.read import external_files, from_proto, load, native_path, read_proto, sha256, total_bytes
 from onnxtool.model.io.serialize import to_proto, weight_bytes
-from onnxtool.model.io.write import INLINE_LIMIT, check_output, copy_model, save, spilled
+from onnxtool.model.io.write import (
+    INLINE_LIMIT,
+    check_model_name,
+    check_model_output,
+    check_output,
+    copy_model,
+    save,
+    spilled,
+)
 
 __all__ = [
     "INLINE_LIMIT",
+    "check_model_name",
+    "check_model_output",
     "check_output",
     "copy_model",
     "external_files",

@@ -221,6 +221,28 @@ def check_output(path: Path) -> None:
         raise UsageError(f"{path}: the folder {path.parent} does not exist.")
 
 
+def check_model_output(path: Path) -> None:
+    """As `check_output`, for a model.
+
+    Raises:
+        UsageError: also as of `check_model_name`.
+    """
+    check_output(path)
+    check_model_name(str(path))
+
+
+def check_model_name(path: str) -> None:
+    """Refuse a path or URL for a model that ends like another format: what is written is ONNX.
+
+    Raises:
+        UsageError: its suffix is neither .onnx nor missing.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in ("", ".onnx"):
+        hint = " onnxtool package --for ort writes the runtime's own format." if suffix == ".ort" else ""
+        raise UsageError(f"{path}: models are written as .onnx files; end the name with .onnx.{hint}")
+
+
 def _fresh_data_name(path: Path) -> Path:
     plain = path.with_name(path.name + ".data")
     return plain if not plain.exists() else path.with_name(f"{path.name}.{secrets.token_hex(4)}.data")

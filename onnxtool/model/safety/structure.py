@@ -48,6 +48,8 @@ def _verify_graph(graph: onnx.GraphProto, outer: frozenset[str], versions: Versi
     initializers = [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer]
     _once(initializers, "initializer", where)
     inputs = [v.name for v in graph.input]
+    if "" in inputs:
+        raise InputError(f"input {inputs.index('')} of {where} has no name.")
     _once(inputs, "input", where)
     _once([v.name for v in graph.output], "output", where)
     known = {*outer, *inputs, *initializers}

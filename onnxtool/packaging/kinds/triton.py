@@ -1,4 +1,4 @@
-"""`--for triton`: a model repository of NVIDIA Triton, with measured batching and threads."""
+"""`--for triton`: a model repository of NVIDIA Triton, with measured threads; requests are not joined."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnxtool.benchmark.batching import BatchChoice, choose_batch
 from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.kind import PackageKind, Subject, constants
 from onnxtool.packaging.manifest import read_manifest
@@ -15,7 +14,6 @@ from onnxtool.packaging.server_process import ServerRunner, free_port
 from onnxtool.report.package import Started
 from onnxtool.runtime.protocol_v2.tensors import datatype
 from onnxtool.runtime.runner import OnnxRunner, Runner
-from onnxtool.runtime.session.session import SessionOptions
 
 _STRINGS = "TYPE_STRING"
 
@@ -37,10 +35,7 @@ class Triton(PackageKind):
 
     def write(self, folder: Path, subject: Subject) -> None:
         """The configuration and the smoke test."""
-        choice = choose_batch(
-            OnnxRunner.open(subject.path, SessionOptions(spinning="runs")), concurrency=subject.figures.runs
-        )
-        text = config(subject, choice)
+        text = config(subject)
         (folder / "models" / subject.name / "config.pbtxt").write_text(text, encoding="utf-8")
         name = json.dumps(subject.name)
         (folder / "smoke_test.py").write_text(constants("fastapi/smoke_test.py", {"NAME": name}), encoding="utf-8")
@@ -61,31 +56,23 @@ class Triton(PackageKind):
     def note(self, subject: Subject) -> str:
         """What the settings rest on."""
         return (
-            f"`config.pbtxt` has the threads that were measured on a machine with {subject.figures.cores} cores, and "
-            "dynamic batching only\nwhere joined requests were faster there and gave the same answers.\n"
+            f"`config.pbtxt` has the threads that were measured on a machine with {subject.figures.cores} cores.\n"
+            "Requests are not joined (`max_batch_size: 0`): nothing shows that the rows of a batch do not change each\n"
+            "other's answers.\n"
         )
 
 
-def config(subject: Subject, choice: BatchChoice) -> str:
-    """The text of config.pbtxt.
-
-    Args:
-        subject: the model.
-        choice: whether requests are joined; then the first dim is Triton's, and is left out of the dims.
+def config(subject: Subject) -> str:
+    """The text of config.pbtxt. With a max_batch_size of 0 Triton joins no requests, and all dims are the model's.
 
     Source: https://github.com/triton-inference-server/common/blob/main/protobuf/model_config.proto
     """
-    batched = choice.size > 1
     parts = [
         f"name: {json.dumps(subject.name)}",
         'backend: "onnxruntime"',
-        f"max_batch_size: {choice.size if batched else 0}  # {choice.reason}",
-        _tensors("input", subject.inputs, batched),
-        _tensors("output", subject.outputs, batched),
-    ]
-    if batched:
-        parts.append("dynamic_batching { max_queue_delay_microseconds: 0 }")
-    parts += [
+        "max_batch_size: 0  # requests are not joined: that rows are independent of each other is not shown",
+        _tensors("input", subject.inputs),
+        _tensors("output", subject.outputs),
         f"instance_group [ {{ kind: KIND_CPU count: {subject.figures.runs} }} ]",
         f'parameters {{ key: "intra_op_thread_count" value: {{ string_value: "{subject.figures.threads}" }} }}',
         'parameters { key: "inter_op_thread_count" value: { string_value: "1" } }',
@@ -93,10 +80,10 @@ def config(subject: Subject, choice: BatchChoice) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _tensors(kind: str, specs: Sequence[TensorSpec], batched: bool) -> str:
+def _tensors(kind: str, specs: Sequence[TensorSpec]) -> str:
     entries = []
     for spec in specs:
-        dims = [d if isinstance(d, int) else -1 for d in spec.shape or ()][1 if batched else 0 :]
+        dims = [d if isinstance(d, int) else -1 for d in spec.shape or ()]
         name = datatype(spec.dtype)
         of_type = _STRINGS if name == "BYTES" else f"TYPE_{name}"
         # A tensor needs a dim here: one without gets a dim of 1, and is reshaped.

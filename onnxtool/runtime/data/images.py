@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxtool.errors import InputError, MissingExtraError, UsageError
+from onnxtool.errors import InputError, MissingExtraError, ResourceError, UsageError
 from onnxtool.model.image_options import ImageOptions
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.source import DataSource
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
 
@@ -99,17 +103,35 @@ def _geometry(spec: TensorSpec, options: ImageOptions) -> tuple[str, int, tuple[
     return layout, channels if isinstance(channels, int) else 3, size
 
 
-def _load(file: Path, channels: int, size: tuple[int, int], options: ImageOptions) -> np.ndarray:
+def open_picture(file: Path, channels: int) -> Image:
+    """A picture of the user's, decoded: grey for one channel, else RGB.
+
+    Raises:
+        MissingExtraError: Pillow is not installed.
+        ResourceError: it has more pixels than Pillow decodes.
+        InputError: it is not a picture.
+    """
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError as error:
         raise MissingExtraError(str(file), "Pillow", "images") from error
-    height, width = size
     try:
         with Image.open(file) as opened:
-            picture = opened.convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+            return opened.convert("L" if channels == 1 else "RGB")
+    except Image.DecompressionBombError as error:
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)  # Pillow warns from the limit on, and refuses twice as many
+        raise ResourceError(f"{file}: has more than {most} pixels; give a smaller picture.") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # its decoders raise whatever a damaged file leads them to
         raise InputError(f"{file}: is not a picture that can be read ({error}).") from error
+
+
+def _load(file: Path, channels: int, size: tuple[int, int], options: ImageOptions) -> np.ndarray:
+    picture = open_picture(file, channels)
+    from PIL import Image
+
+    height, width = size
     if options.resize is None:
         picture = picture.resize((width, height), Image.Resampling.BILINEAR)
     else:

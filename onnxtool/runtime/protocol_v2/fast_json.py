@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from typing import Any
 
@@ -11,14 +12,25 @@ def loads(text: bytes) -> Any:
     """What a JSON text holds; also what only the standard library takes, such as whole numbers beyond 64 bits.
 
     Raises:
-        ValueError: not JSON.
+        ValueError: not JSON, which has neither NaN nor infinities; or a number that would become infinite.
         RecursionError: nested too deeply.
     """
     with suppress(ImportError, ValueError):
         import orjson
 
         return orjson.loads(text)
-    return json.loads(text)
+    return json.loads(text, parse_float=_finite, parse_constant=_refuse)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is too large for a number")
+    return number
+
+
+def _refuse(text: str) -> float:
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def dumps(value: Any) -> bytes:

@@ -31,6 +31,11 @@ _DTYPES: Mapping[str, np.dtype] = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+# Of Triton's extensions: with them an answer is another one, or goes elsewhere.
+_OTHER_EXTENSIONS = frozenset(
+    {"classification", "sequence_id", "sequence_start", "sequence_end"}
+    | {f"shared_memory_{part}" for part in ("region", "offset", "byte_size")}
+)
 _MAX_RANK = 64
 _MAX_ELEMENTS = 1 << 48
 _LENGTH = struct.Struct("<I")
@@ -130,15 +135,14 @@ def decode_request(body: bytes, header_length: int | None) -> InferRequest:
         raise InputError("the request has no list 'inputs'.")
     feeds = _decode_tensors(entries, raw, "inputs")
     outputs = {}
-    asked = header.get("outputs") or []
-    parameters = _parameters(header)
-    binary = bool(parameters.get("binary_data_output", False))
+    asked = [] if header.get("outputs") is None else header["outputs"]
+    binary = _is_binary(_parameters(header), "binary_data_output", False)
     if not isinstance(asked, list):
         raise InputError("'outputs' must be a list.")
     for entry in asked:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             raise InputError("every entry of 'outputs' must be an object with a 'name'.")
-        outputs[entry["name"]] = bool(_parameters(entry).get("binary_data", binary))
+        outputs[entry["name"]] = _is_binary(_parameters(entry), "binary_data", binary)
     name = header.get("id")
     return InferRequest(feeds, outputs, binary, name if isinstance(name, str) else None)
 
@@ -169,8 +173,9 @@ def encode_response(
     Raises:
         UnsupportedError: an output the protocol has no type for, or NaN and infinities in an output asked for as JSON.
     """
-    items = [(n, a) for n, a in outputs if not request.outputs or n in request.outputs]
-    parts, length = _encode(head, "outputs", items, lambda name: request.outputs.get(name, request.binary))
+    found = dict(outputs)
+    items = {name: found[name] for name in request.outputs or found}  # in the order of the request
+    parts, length = _encode(head, "outputs", items.items(), lambda name: request.outputs.get(name, request.binary))
     return parts, length if len(parts) > 1 else 0
 
 
@@ -211,6 +216,8 @@ def from_lists(name: str, data: Any, dtype: np.dtype | str) -> np.ndarray:
         return flat
     if dtype.kind == "b" and array.dtype.kind == "b":
         return array
+    if array.dtype.kind in "fiu" and _has_truth(data):  # true beside 2 is a 1 to numpy
+        raise InputError(f"{name!r}: true and false are not values of {wanted}.")
     if dtype.kind in "fV" and array.dtype.kind in "fiu":
         with np.errstate(over="ignore"):
             cast = array.astype(dtype)
@@ -220,6 +227,14 @@ def from_lists(name: str, data: Any, dtype: np.dtype | str) -> np.ndarray:
     if dtype.kind in "iu" and array.dtype.kind in "iufO":
         return _integers(name, array, data, dtype)
     raise InputError(f"{name!r}: the values do not fit {wanted}.")
+
+
+def _has_truth(data: Any) -> bool:
+    """Whether lists of numbers, in lists or not, hold a boolean."""
+    if not isinstance(data, (list, tuple)):
+        return isinstance(data, bool)
+    kinds = set(map(type, data))
+    return bool in kinds or (bool(kinds & {list, tuple}) and any(map(_has_truth, data)))
 
 
 def _integers(name: str, array: np.ndarray, data: Any, dtype: np.dtype) -> np.ndarray:
@@ -243,9 +258,19 @@ def _split(body: bytes, header_length: int | None) -> tuple[dict[str, Any], memo
 
 
 def _parameters(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = entry.get("parameters") or {}
+    found = {} if entry.get("parameters") is None else entry["parameters"]
     if not isinstance(found, dict):
         raise InputError("'parameters' must be an object.")
+    for name in found:
+        if name in _OTHER_EXTENSIONS:
+            raise InputError(f"the parameter {name!r} is of an extension that is not supported.")
+    return found
+
+
+def _is_binary(parameters: Mapping[str, Any], name: str, usual: bool) -> bool:
+    found = parameters.get(name, usual)
+    if type(found) is not bool:
+        raise InputError(f"{name!r} must be true or false.")
     return found
 
 

@@ -99,6 +99,11 @@ THREADS: Mapping[str, str] = {
     "ggml": "threads",
 }
 
+# What keeps a provider from instructions that a virtual processor names and does not run: an environment variable and
+# its value. OpenVINO's plugin 1.8.1 dies by SIGILL without it on a virtual Intel with AMX.
+# Source: https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html
+CRASH_SETTINGS: Mapping[str, tuple[str, str]] = {"openvino": ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")}
+
 # Read from the plugin and tried with version 1.8.1: it ignores whatever it does not know.
 OPENVINO_OPTIONS = (
     "cache_dir",

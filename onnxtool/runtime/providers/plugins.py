@@ -14,9 +14,10 @@ import onnxruntime as ort
 
 from onnxtool.errors import UsageError
 from onnxtool.model import io
+from onnxtool.runtime.providers.crashes import REGISTERING, provider_call, provider_crashes
 from onnxtool.runtime.providers.known import PACKAGES
 from onnxtool.runtime.providers.spec import short_name
-from onnxtool.runtime.worker.isolation import guarded, native_silence
+from onnxtool.runtime.worker.isolation import guarded, native_silence, provider_crash
 
 _PREFIX = "onnxruntime-ep-"
 _SUPPORTED = hasattr(ort, "register_execution_provider_library") and hasattr(ort, "get_ep_devices")
@@ -76,9 +77,14 @@ def register_library(library: str | os.PathLike[str]) -> tuple[str, ...]:
     path, name = _locate(os.fspath(library))
     key = str(path.resolve())
     if key not in _registered:
+        short = _short_of(library, name)
+        crash = provider_crash(short)
+        if crash is not None and crash.provider is not None and crash.provider.what == REGISTERING:
+            raise provider_crashes(crash)
         before = _device_names()
         try:
-            with guarded("loading an execution provider's library", path.stat().st_size), native_silence():
+            call = provider_call(REGISTERING, short)
+            with guarded(REGISTERING, path.stat().st_size, provider=call), native_silence():
                 ort.register_execution_provider_library(name, io.native_path(path.resolve()))
         except Exception as error:
             reason = " ".join(str(error).split()).split(" : ")[-1][:300]
@@ -124,6 +130,12 @@ def device_kind(device: Any) -> str:
     return str(device.device.type).rsplit(".", 1)[-1].split(":")[0].lower()
 
 
+def device_label(device: Any) -> str:
+    """ "cpu: Intel(R) Xeon(R)", for people."""
+    name = dict(device.ep_metadata).get("FULL_DEVICE_NAME") or device.device.vendor
+    return f"{device_kind(device)}: {name}" if name else device_kind(device)
+
+
 def _device_words(device: Any) -> tuple[str, ...]:
     """What a device may be called."""
     own = dict(device.ep_metadata).get("ov_device", "")
@@ -132,6 +144,12 @@ def _device_words(device: Any) -> tuple[str, ...]:
 
 def _device_names() -> Sequence[str]:
     return list(dict.fromkeys(d.ep_name for d in ort.get_ep_devices()))
+
+
+def _short_of(library: str | os.PathLike[str], name: str) -> str:
+    """What people call the provider of a library, before it is loaded; `name` is what it is registered under."""
+    plugged = {p.module: p.short for p in installed_plugins()}
+    return plugged.get(os.fspath(library).replace("-", "_"), short_name(name))
 
 
 def _locate(library: str) -> tuple[Path, str]:

@@ -16,7 +16,7 @@ from onnxtool.runtime.providers.known import (
     THREADS,
     packages_for,
 )
-from onnxtool.runtime.providers.plugins import find_devices, plugin_devices
+from onnxtool.runtime.providers.plugins import find_devices, installed_plugins, plugin_devices
 from onnxtool.runtime.providers.spec import ProviderSpec, short_name
 
 CPU = "CPUExecutionProvider"
@@ -84,6 +84,12 @@ def _find(spec: ProviderSpec) -> tuple[str, list[Any]]:
     if devices:
         return devices[0].ep_name, devices
     have = ", ".join(dict.fromkeys(short_name(p) for p in available_providers()))
+    mine = next((p for p in installed_plugins() if wanted in (p.short, short_name(p.distribution))), None)
+    if mine is not None:
+        raise UsageError(
+            f"--provider {spec.name}: its plugin {mine.distribution} {mine.version} is installed, and finds no device "
+            f"on this machine; this ONNX Runtime has {have}."
+        )
     packages = packages_for(wanted)
     hint = f"; to have it: {packages[0].command} ({packages[0].where})" if packages else ""
     raise UsageError(f"--provider {spec.name}: this ONNX Runtime has {have}{hint}.")

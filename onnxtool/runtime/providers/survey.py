@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnxruntime as ort
 
-from onnxtool.errors import OnnxToolError
 from onnxtool.report.doctor import ProviderInfo
 from onnxtool.runtime.providers.known import PACKAGES
-from onnxtool.runtime.providers.plugins import device_kind, installed_plugins, plugin_devices, register_library
+from onnxtool.runtime.providers.plugins import device_label, installed_plugins
 from onnxtool.runtime.providers.spec import short_name
+from onnxtool.runtime.providers.trial import try_plugin
 
 
 def survey() -> tuple[ProviderInfo, ...]:
-    """Built-in providers, installed plugins (each is loaded, to ask for its devices), then what is not installed."""
+    """Built-in providers, installed plugins (each is tried in a process of its own), then what is not installed."""
     built_in = [short_name(p) for p in ort.get_available_providers()]
     plugins = installed_plugins()
     plugged = {p.short for p in plugins}
@@ -33,20 +31,10 @@ def _built_in(name: str) -> ProviderInfo:
     devices = (
         [d for d in ort.get_ep_devices() if short_name(d.ep_name) == name] if hasattr(ort, "get_ep_devices") else []
     )
-    return ProviderInfo(name, "built in", ort.__version__, tuple(dict.fromkeys(map(_device, devices))), "", "")
+    return ProviderInfo(name, "built in", ort.__version__, tuple(dict.fromkeys(map(device_label, devices))), "", "")
 
 
 def _plugin(module: str, short: str, version: str) -> ProviderInfo:
-    try:
-        register_library(module)
-    except OnnxToolError as error:
-        return ProviderInfo(short, "failed", version, (), str(error), "")
-    devices = [d for d in plugin_devices() if short_name(d.ep_name) == short]
-    where = "" if devices else "it finds no device on this machine"
-    return ProviderInfo(short, "plugin", version, tuple(dict.fromkeys(map(_device, devices))), where, "")
-
-
-def _device(device: Any) -> str:
-    metadata = dict(device.ep_metadata)
-    name = metadata.get("FULL_DEVICE_NAME") or device.device.vendor
-    return f"{device_kind(device)}: {name}" if name else device_kind(device)
+    trial = try_plugin(module, short)
+    state = trial.state if trial.state in ("crashes", "failed") else "plugin"
+    return ProviderInfo(short, state, version, trial.devices, trial.reason, "")

@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,10 +18,13 @@ import onnxruntime as ort
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.runtime import cpu
+from onnxtool.runtime.providers.crashes import provider_call, provider_crashes
 from onnxtool.runtime.providers.plugins import register_all
 from onnxtool.runtime.providers.resolve import CPU, ResolvedProvider, resolve
 from onnxtool.runtime.providers.spec import parse_providers, short_name
+from onnxtool.runtime.worker import isolation
 from onnxtool.runtime.worker.isolation import guarded, native_silence
+from onnxtool.runtime.worker.watchdog import Crash
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -43,6 +46,7 @@ _SMALL = 1 << 20
 _LENT, _WORTH_LENDING = 1 << 16, 1 << 22
 _LENDABLE = ("FLOAT", "DOUBLE", "FLOAT16", "INT8", "UINT8", "INT32", "INT64")
 _NOWHERE = "."
+_LOADING = "loading the model into the runtime"
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,17 @@ def create_session(
         ResourceError: out of memory.
         UsageError: provider or custom-operator library not there.
     """
+    crash = crash_of(options)
+    if crash is not None:
+        create_session(model, without_providers(options), weights)  # what crashes here too is the file's fault
+        raise provider_crashes(crash)
+    native = _native_options(options)
+    if weights:
+        native.add_external_initializers(list(weights), [_lendable(w) for w in weights.values()])
+    return _create(model, native, resolved_providers(options))
+
+
+def _native_options(options: SessionOptions) -> ort.SessionOptions:
     native = ort.SessionOptions()
     native.graph_optimization_level = _LEVELS[options.optimization]
     native.log_severity_level = _FATAL_ONLY
@@ -172,9 +187,7 @@ def create_session(
         native.optimized_model_filepath = io.native_path(options.optimized_path)
     for library in options.custom_op_libraries:
         _register(native, library)
-    if weights:
-        native.add_external_initializers(list(weights), [_lendable(w) for w in weights.values()])
-    return _create(model, native, resolved_providers(options))
+    return native
 
 
 def _create(
@@ -255,7 +268,7 @@ def _start(
 ) -> ort.InferenceSession:
     size = len(model) if isinstance(model, bytes) else bytes_beside(Path(model))
     try:
-        with guarded("loading the model into the runtime", size), native_silence():
+        with guarded(_LOADING, size, provider=provider_call(_LOADING, providers[0].name)), native_silence():
             named = model if isinstance(model, bytes) else io.native_path(model)
             # Its fallback prints to the terminal, and would run what was asked for somewhere else.
             if not any(p.devices for p in providers):
@@ -269,6 +282,26 @@ def _start(
             return ort.InferenceSession(named, native, enable_fallback=0)
     except Exception as error:
         raise _provider_error(error, providers[0]) or classify(error) from error
+
+
+def crash_of(options: SessionOptions, *, running: bool = False) -> Crash | None:
+    """The crash of one of these providers in an earlier attempt of this command.
+
+    Args:
+        options: the providers.
+        running: only one after the model was loaded.
+    """
+    crash = isolation.provider_crash(*(short_name(p.name) for p in parse_providers(options.provider)))
+    return None if crash is None or (running and _while(crash) == _LOADING) else crash
+
+
+def without_providers(options: SessionOptions) -> SessionOptions:
+    """The same on the CPU."""
+    return replace(options, provider="cpu", ep_libraries=())
+
+
+def _while(crash: Crash) -> str:
+    return crash.what if crash.provider is None else crash.provider.what
 
 
 # "Exception from src/plugins/intel_cpu/src/config.cpp:505: NotFound: Unsupported property ..."

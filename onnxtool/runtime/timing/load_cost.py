@@ -44,7 +44,7 @@ def load_cost(
         InputError: the process died, or the model fails in it.
         ResourceError: it took longer than the limit.
     """
-    from onnxtool.runtime.run import write_npz
+    from onnxtool.runtime.output_files import write_npz
 
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         data = Path(scratch) / "feeds.npz"

@@ -4,6 +4,8 @@ The command line forks once, before anything heavy is imported, which costs a fe
 work; the parent only watches. Around each call that may go wrong on malformed data (checker, shape inference, session
 creation, first run, framework loaders) the child says what it is about to do and how long that may take. When the
 child crashes, or leaves its limits of time or memory in such a call, the parent ends it and says so in one line.
+Where an execution provider took part in a call that crashed, the command is started again, to tell whether the file or
+the provider is at fault: with a setting known to help, then with the CPU in the provider's place.
 
 Inside a Python program (`import onnxtool`) nothing is forked, and `guarded` does nothing.
 """
@@ -16,11 +18,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
 from onnxtool.model.safety.limits import DEFAULT, Limits
-from onnxtool.runtime.worker.watchdog import ENDINGS, Fail, Watch
+from onnxtool.runtime.worker.watchdog import ENDINGS, Crash, Fail, ProviderCall, Watch
 
 # What a malformed file may cost beyond the base in `Limits`; a legitimate one of the same size needs far less.
 SECONDS_PER_BYTE = 20e-9
@@ -28,6 +30,8 @@ BYTES_PER_BYTE = 3
 SECONDS_PER_INPUT_BYTE = 5e-6  # a megabyte of images is seconds of work for a large network
 # Inputs made for what a file declares count up to here: else a small file gives itself time by declaring large ones.
 _MOST_INPUTS = 1 << 24
+# Crashes of providers after which a command is started again: of one as asked and with a setting, and of some others.
+_MOST_CRASHES = 4
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,22 @@ FRAMEWORK = ResourceAllowance(
 OWN = ResourceAllowance(scale=100.0)
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """How a start of the command differs from the first.
+
+    Attributes:
+        crashed: the guarded call in which an earlier one crashed, on inputs that another choice may avoid.
+        providers: crashes of execution providers, the last one last; the CPU takes their places, unless `setting` is
+            there.
+        setting: an environment variable and its value, under which the provider is tried once more.
+    """
+
+    crashed: str | None = None
+    providers: tuple[Crash, ...] = ()
+    setting: tuple[str, str] | None = None
+
+
 @dataclass
 class _Process:
     """What this process knows of its own supervision.
@@ -69,7 +89,7 @@ class _Process:
         input_bytes: of the largest inputs in that call.
         synthetic: whether inputs were made for what a file declares.
         ended_by: the signal that asked this process to end.
-        crashed: the guarded call in which an earlier child of this command crashed.
+        attempt: how this start of the command differs from the first.
     """
 
     channel: int | None = None
@@ -77,7 +97,7 @@ class _Process:
     input_bytes: int = 0
     synthetic: bool = False
     ended_by: signal.Signals | None = None
-    crashed: str | None = None
+    attempt: Attempt = field(default_factory=Attempt)
 
 
 _process = _Process()
@@ -85,7 +105,12 @@ _process = _Process()
 
 @contextmanager
 def guarded(
-    what: str, size: int = 0, inputs: int = 0, pace: ResourceAllowance = NATIVE, retry: bool = False
+    what: str,
+    size: int = 0,
+    inputs: int = 0,
+    pace: ResourceAllowance = NATIVE,
+    retry: bool = False,
+    provider: ProviderCall | None = None,
 ) -> Iterator[None]:
     """Mark a native call that malformed data may crash, hang or inflate.
 
@@ -97,6 +122,7 @@ def guarded(
         pace: what this kind of call may take.
         retry: a crash may be due to the inputs (sound shorter than a window, say, makes one real model divide by
             zero): the command is started once more, and `crashed_before` then tells it so.
+        provider: the execution provider that takes part, where that is not the CPU's; inside another guarded call too.
     """
     if _process.channel is None:
         yield
@@ -104,15 +130,33 @@ def guarded(
     counted = min(inputs, _MOST_INPUTS) if _process.synthetic else inputs
     if _process.within is not None:
         _extend(counted, _process.within)
-        yield
+        with _told(provider):
+            yield
         return
     _process.within, _process.input_bytes = pace, counted
-    _tell({"what": what, "retry": retry, **_limits(size, counted, pace)})
+    _tell({"what": what, "retry": retry, "provider": _plain(provider), **_limits(size, counted, pace)})
     try:
         yield
     finally:
         _process.within = None
         _tell({})
+
+
+@contextmanager
+def _told(provider: ProviderCall | None) -> Iterator[None]:
+    """A provider's call inside a guarded one."""
+    if provider is None:
+        yield
+        return
+    _tell({"more_seconds": 0.0, "more_bytes": 0, "provider": _plain(provider)})
+    try:
+        yield
+    finally:
+        _tell({"more_seconds": 0.0, "more_bytes": 0, "provider": None})
+
+
+def _plain(provider: ProviderCall | None) -> dict[str, Any] | None:
+    return None if provider is None else asdict(provider)
 
 
 def _limits(size: int, inputs: int, pace: ResourceAllowance) -> dict[str, Any]:
@@ -194,14 +238,63 @@ def supervise(fail: Fail) -> None:
         pass
 
 
+def next_attempt(last: Attempt, crash: Crash) -> Attempt | None:
+    """What to try after a crash; None where it is clear what crashed.
+
+    A provider is tried with the setting that may help it, where an instruction was illegal; then the CPU takes its
+    place. What crashes there too, or without a provider, may be due to the inputs: once, other inputs are tried.
+    """
+    call = crash.provider
+    if call is not None:
+        wanted = call.setting if crash.signal == "SIGILL" and not last.providers else None
+        if wanted is not None and wanted[0] in os.environ:
+            wanted = None
+        return Attempt(last.crashed, (*last.providers, crash), wanted) if len(last.providers) < _MOST_CRASHES else None
+    if crash.retry and last.crashed is None:
+        return Attempt(crash.what)
+    return None
+
+
 def crashed_before() -> bool:
     """True in the second attempt of a command, after a crash on inputs that another choice may avoid."""
-    return _process.crashed is not None
+    return _process.attempt.crashed is not None
 
 
 def crashed_while(what: str) -> bool:
     """True in the second attempt of a command whose first crashed in the guarded call of this name."""
-    return _process.crashed == what
+    return _process.attempt.crashed == what
+
+
+def provider_crash(*providers: str) -> Crash | None:
+    """The crash of one of these providers (short names) whose place the CPU takes in this attempt; None without."""
+    if _process.attempt.setting is not None:
+        return None
+    found = (c for c in _process.attempt.providers if c.provider is not None and c.provider.provider in providers)
+    return next(found, None)
+
+
+def unsettled_crash() -> str:
+    """A line for a process that cannot do its work again after a provider's crash; "" where none crashed."""
+    crash = next(iter(_process.attempt.providers), None)
+    if crash is None or crash.provider is None:
+        return ""
+    return (
+        f"{crash.provider.provider} crashed ({crash.signal}) while {crash.provider.what}; onnxtool run on this model "
+        f"with --provider {crash.provider.provider} tells whether the file or this processor is why."
+    )
+
+
+def helping_setting() -> str:
+    """A sentence on the setting under which a provider that crashed before runs in this attempt; "" without one."""
+    setting = _process.attempt.setting
+    if setting is None:
+        return ""
+    crash, (name, value) = _process.attempt.providers[-1], setting
+    provider = "" if crash.provider is None else crash.provider.provider
+    return (
+        f"{provider} crashes on this processor ({crash.signal}); it was started again with "
+        f"{name}={value}, which keeps it from the instructions that fail. Set it yourself to save the first start."
+    )
 
 
 def ending_code() -> int | None:
@@ -219,18 +312,29 @@ def is_supervised() -> bool:
 def _in_child(fail: Fail) -> bool:
     """Fork. True in the child; the parent ends with the child, or comes back when another attempt is worth it."""
     reader, writer = os.pipe()
+    # A signal that comes before its handler is there would end one process and leave the other: it waits until then.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     child = os.fork()
     if child == 0:
         os.close(reader)
         _process.channel = writer
+        if _process.attempt.setting is not None:
+            name, value = _process.attempt.setting
+            os.environ[name] = value
         _end_in_order()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with suppress(ImportError, ValueError, OSError):
             import resource
 
             resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         return True
     os.close(writer)
-    _process.crashed = Watch(child, reader, fail, may_retry=_process.crashed is None).run()
+    last = _process.attempt
+    watch = Watch(child, reader, fail, again=lambda crash: next_attempt(last, crash) is not None)
+    watch.take_signals()
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    crash = watch.run()
+    _process.attempt = next_attempt(last, crash) or last
     os.close(reader)
     return False
 

@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -32,6 +32,39 @@ _NAP = 2.0  # seconds without a look at the child, which are no time of its own
 Fail = Callable[[str, int], None]
 
 
+@dataclass(frozen=True)
+class ProviderCall:
+    """A native call that an execution provider other than the CPU's takes part in: a crash may be its own fault.
+
+    Attributes:
+        provider: its short name.
+        what: the call, in words that fit "while ...".
+        setting: an environment variable and its value, with which such a provider works on processors where it dies of
+            an illegal instruction otherwise; None where none is known.
+    """
+
+    provider: str
+    what: str
+    setting: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Crash:
+    """How a child died in a guarded call.
+
+    Attributes:
+        what: the call.
+        signal: the signal's name.
+        retry: whether other inputs may avoid it.
+        provider: the provider's call inside it; None where the runtime's own code was at work.
+    """
+
+    what: str
+    signal: str
+    retry: bool
+    provider: ProviderCall | None = None
+
+
 @dataclass
 class _Call:
     """The guarded call that the child is in."""
@@ -44,50 +77,66 @@ class _Call:
     extra_bytes: int
     retry: bool
     base: tuple[int, int] = (0, 0)  # the settings that these limits were made of: seconds, bytes
+    provider: ProviderCall | None = None
 
 
 class Watch:
     """Watches one child."""
 
-    def __init__(self, child: int, reader: int, fail: Fail, *, may_retry: bool) -> None:
+    def __init__(self, child: int, reader: int, fail: Fail, *, again: Callable[[Crash], bool]) -> None:
         """Take the child's process id, the pipe it tells its calls through, and what says a line to people.
 
         Args:
             child: process id.
             reader: descriptor of the pipe.
             fail: called with one line and an exit code.
-            may_retry: whether another attempt may follow a crash.
+            again: whether another attempt follows a crash.
         """
-        self.child, self.reader, self.fail, self.may_retry = child, reader, fail, may_retry
+        self.child, self.reader, self.fail, self.again = child, reader, fail, again
         self.call: _Call | None = None
         self.rest = b""
         self.open = True
         self.asked_to_end = 0
         self.looked = time.monotonic()
 
-    def run(self) -> str:
-        """Watch until the child ends, then end with its exit code.
-
-        Returns:
-            The call in which it crashed, when another attempt is worth it.
-        """
+    def take_signals(self) -> None:
+        """Pass signals that ask for an end on to the child."""
         signal.signal(signal.SIGINT, self._pass_on)
         signal.signal(signal.SIGTERM, self._pass_on)
         signal.signal(signal.SIGALRM, lambda *_: self._kill(signal.SIGKILL))
+
+    def run(self) -> Crash:
+        """Watch until the child ends, then end with its exit code.
+
+        Returns:
+            The crash that another attempt follows.
+        """
         poller = select.poll()
         poller.register(self.reader, select.POLLIN)
         while True:
             if self.open and poller.poll(_POLL_MS if self.call else _IDLE_MS):
-                data = os.read(self.reader, 65536)
-                self.open = bool(data)
-                self._listen(data)
+                self._read()
             ended, status = os.waitpid(self.child, 0 if not self.open else os.WNOHANG)
-            if ended and self.call and self.call.retry and self.may_retry and _is_crash(status):
-                return self.call.what
             if ended:
+                while self.open and poller.poll(0):
+                    self._read()  # told between the look at the pipe and the end: that a call was over, say
+                crash = self._crash(status)
+                if crash is not None and self.again(crash):
+                    return crash
                 self._exit(status)
             if self.call and not self.asked_to_end:
                 self._enforce(self.call)
+
+    def _read(self) -> None:
+        data = os.read(self.reader, 65536)
+        self.open = bool(data)
+        self._listen(data)
+
+    def _crash(self, status: int) -> Crash | None:
+        """The crash that a child died of; None for another end, or outside of a guarded call."""
+        if self.call is None or not _is_crash(status):
+            return None
+        return Crash(self.call.what, _signal_name(os.WTERMSIG(status)), self.call.retry, self.call.provider)
 
     def _listen(self, data: bytes) -> None:
         *lines, self.rest = (self.rest + data).split(b"\n")
@@ -99,6 +148,8 @@ class Watch:
             if self.call:
                 self.call.seconds += message["more_seconds"]
                 self.call.extra_bytes += message["more_bytes"]
+                if "provider" in message:
+                    self.call.provider = _provider(message["provider"])
 
     def _begin(self, message: dict[str, Any]) -> None:
         """A call begins, or, when there is nothing in the message, has ended."""
@@ -113,6 +164,7 @@ class Watch:
                 message["bytes"],
                 message["retry"],
                 message["base"],
+                _provider(message["provider"]),
             )
             if message
             else None
@@ -157,7 +209,7 @@ class Watch:
                 self._end_as_asked(asked)
             _leave(code)
         number = os.WTERMSIG(status)
-        name = signal.Signals(number).name if number in signal.Signals.__members__.values() else f"signal {number}"
+        name = _signal_name(number)
         if self.asked_to_end or number in (signal.SIGINT, signal.SIGTERM):
             self._end_as_asked(self.asked_to_end or number)
         if number == signal.SIGKILL:
@@ -195,6 +247,17 @@ class Watch:
     def _kill(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.child, number)
+
+
+def _provider(told: Mapping[str, Any] | None) -> ProviderCall | None:
+    """What the child told of a provider's call, as JSON has it."""
+    if told is None:
+        return None
+    return ProviderCall(told["provider"], told["what"], told["setting"] and tuple(told["setting"]))
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in signal.Signals.__members__.values() else f"signal {number}"
 
 
 def _is_crash(status: int) -> bool:

@@ -214,7 +214,7 @@ def test_without_tensorflow_the_extra_is_named(fixtures: Path, tmp_path: Path, o
         "convert", fixtures / "digits_keras.keras", "-o", tmp_path / "out.onnx", env={"PYTHONPATH": str(tmp_path)}
     )
     assert result.returncode == 4
-    assert 'pip install "onnxtool-cli[keras]"' in result.stderr
+    assert 'pip install ".[keras]"' in result.stderr
     assert "Traceback" not in result.stderr
 
 

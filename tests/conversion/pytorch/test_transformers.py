@@ -39,7 +39,7 @@ def test_is_recognised_by_its_config_and_weights(tmp_path: Path) -> None:
 
 def test_without_transformers_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onnxtool.conversion.pytorch.transformers.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r'pip install "onnxtool-cli\[transformers\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "\.\[transformers\]"'):
         convert(folder_with(tmp_path / "m"), tmp_path / "x.onnx")
 
 

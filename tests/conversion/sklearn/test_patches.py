@@ -27,7 +27,14 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multioutput import RegressorChain
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, QuantileTransformer, SplineTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    QuantileTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
 
 from onnxtool.conversion.patches import Patch
 from onnxtool.conversion.sklearn.patches import (
@@ -35,6 +42,7 @@ from onnxtool.conversion.sklearn.patches import (
     chains,
     character_ngrams,
     chosen_threshold,
+    exact_scalers,
     exact_trees,
     first_column,
     hashed_words,
@@ -88,6 +96,13 @@ def boosting_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
     return booster, on_thresholds(splits["feature_idx"], splits["num_threshold"]), predicted
 
 
+def trees_behind_a_scaler() -> tuple[Any, np.ndarray, Any]:
+    xgboost = pytest.importorskip("xgboost")
+    rows, target = load_diabetes(return_X_y=True)
+    model = make_pipeline(StandardScaler(), xgboost.XGBRegressor(n_estimators=20, n_jobs=1)).fit(rows, target)
+    return model, rows.astype(np.float32), predicted
+
+
 def forest_with_gaps() -> tuple[Any, np.ndarray, Any]:
     target = np.where(np.isnan(HOLED[:, 0]), 3, np.nan_to_num(X[:, 1]))
     forests = [(name, RandomForestRegressor(count, random_state=0)) for name, count in (("few", 2), ("more", 3))]
@@ -112,6 +127,7 @@ CASES: dict[Patch[..., object], Case] = {
     exact_trees.LIGHTGBM: lightgbm_on_its_threshold,
     exact_trees.BOOSTING: boosting_on_its_threshold,
     exact_trees.MISSING: forest_with_gaps,
+    exact_scalers.PATCH: trees_behind_a_scaler,
     first_column.PATCH: lambda: (SelectKBest(k=1).fit(X, (X[:, 0] > 0)), X, transformed),
     hashed_words.PATCH: lambda: (HashingVectorizer(n_features=8), TEXTS, transformed),
     infrequent_categories.PATCH: lambda: (

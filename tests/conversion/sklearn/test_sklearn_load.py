@@ -165,7 +165,7 @@ def test_without_scikit_learn_the_extra_is_named(
         "convert", fixtures / "digits_forest.skops", "-o", tmp_path / "out.onnx", env={"PYTHONPATH": str(tmp_path)}
     )
     assert result.returncode == 4
-    assert 'pip install "onnxtool-cli[sklearn]"' in result.stderr
+    assert 'pip install ".[sklearn]"' in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -33,6 +33,18 @@ def test_division_and_remainder_round_down(dtype: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, x // 3 + 100 * (x % np.array(-7, dtype)))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_remainders_of_large_quotients_are_exact(dtype: str, tmp_path: Path) -> None:
+    source = saved(lambda _, x: tf.stack([x % 3, x % -3, tf.math.floormod(x + 1, 7)]), dtype, tmp_path)
+    assert onnxtool.convert(source, tmp_path / "out.onnx", effort="quick").ok
+    x = np.array([[-7e8, 7e8, -(2**30), 2**30 + 64], [3e8, -3e8, 0, -1]]).astype(dtype)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
+    exact = np.stack([np.mod(x, np.array(3, dtype)), np.mod(x, np.array(-3, dtype)), np.mod(x + 1, np.array(7, dtype))])
+    np.testing.assert_array_equal(found, exact)
+    np.testing.assert_array_equal(exact[0], tf.math.floormod(x, np.array(3, dtype)).numpy())
+    assert found[0, 0, 0] == 2  # not 0: -7e8 = -233333334 * 3 + 2
+
+
 @pytest.mark.parametrize(("axis", "dtype"), [(-1, "float32"), (1, "int32"), (0, "bool")])
 def test_one_hot_of_what_is_no_class_is_empty(axis: int, dtype: str, tmp_path: Path) -> None:
     source = saved(lambda _, x: tf.one_hot(x, 3, axis=axis, dtype=dtype, on_value=True if dtype == "bool" else 5,

@@ -42,9 +42,9 @@ def test_what_rounding_moves_the_reference_by_is_excused_up_to_three_times() -> 
     assert FACTOR == 3
     a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     again, near, far = a.copy(), a.copy(), a.copy()
-    again[3, 0] += 0.1
-    near[7, 0] += 0.28
-    far[7, 0] += 0.33
+    again[3, 0] += 0.002
+    near[7, 0] += 0.0056
+    far[7, 0] += 0.0066
     assert check(a, near, again).ok and "rounding alone moves" in check(a, near, again).outputs[0].note
     assert check(a, near, again).outputs[0].excused == 1
     assert not check(a, far, again).ok
@@ -57,6 +57,38 @@ def test_noise_of_a_large_column_is_none_of_a_small_one() -> None:
     again[:5, 1] += 5e4
     b[7, 0] += 0.5
     assert not check(a, b, again).ok
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "most"),
+    [("float32", None, 0.01), ("float64", None, 0.01), ("float16", None, 32 / 1024), ("float32", "bfloat16", 0.25)],
+)
+def test_nothing_beyond_a_share_of_the_columns_scale_is_rounding(
+    dtype: str, precision: str | None, most: float
+) -> None:
+    a = np.random.default_rng(0).normal(size=(400, 2)).astype(dtype)
+    a[7] = 0
+    scale = float(np.sqrt((a[:, 0].astype(np.float64) ** 2).mean()))
+    again = a + np.asarray(scale, dtype)  # a reference that moves by all that it is tells nothing
+    for share, number in ((0.95 * most, 1), (1.05 * most, 0)):
+        b = a.copy()
+        b[7, 0] += share * scale
+        scales = ColumnScales().add(a)
+        assert excuse(a, b, again, Tolerance().widened(dtype, precision), scales, precision).elements == number
+    assert excuse(a, -a, again, Tolerance(), ColumnScales().add(a)).elements < 20  # those near zero
+
+
+def test_a_tolerance_for_one_output_is_that_figure_alone() -> None:
+    a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float16)
+    b = a.copy()
+    b[3, 0] += np.float16(0.006)
+    noise = RoundingNoise(lambda: Again(a + np.float16(0.006)))
+    for atol, ok in ((0.01, True), (0.001, False)):
+        own = {"y": Tolerance(0.0, atol, absolute=True)}
+        held = EquivalenceCheck(Tolerance(), Evidence(noise=noise, precision="float16"), own=own)
+        held.add({}, {"y": a}, {"y": b})
+        (found,) = held.report().outputs
+        assert (found.ok, found.given, found.atol) == (ok, True, atol)
 
 
 def test_more_elements_than_rounding_moves_are_not_excused() -> None:
@@ -120,8 +152,8 @@ def test_quantized_outputs_may_be_off_by_their_steps() -> None:
 def test_as_many_elements_as_rounding_moves_are_excused() -> None:
     a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     again, b = a.copy(), a.copy()
-    again[:10, 0] += 0.1
-    b[20:40, 0] += 0.1
+    again[:10, 0] += 0.004
+    b[20:40, 0] += 0.004
     assert check(a, b, again).ok and check(a, b, again).outputs[0].excused == 20
 
 
@@ -176,17 +208,17 @@ def test_a_column_borrows_the_noise_of_one_that_is_hardly_larger(scale: float, n
     a = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
     a *= np.float32([1, scale]) / np.sqrt((a**2).mean(axis=0))
     again, b = a.copy(), a.copy()
-    again[3, 1] += 0.1
-    b[7, 0] += 0.2
+    again[3, 1] += 0.004
+    b[7, 0] += 0.006
     assert excused(a, b, again) == number
 
 
 def test_as_many_as_three_times_those_that_move_are_excused_and_no_more() -> None:
     a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     again, three, four = a.copy(), a.copy(), a.copy()
-    again[3, 0] += 0.1
-    three[:3, 0] += 0.1
-    four[:4, 0] += 0.1
+    again[3, 0] += 0.004
+    three[:3, 0] += 0.004
+    four[:4, 0] += 0.004
     assert (excused(a, three, again), excused(a, four, again)) == (3, 0)
     again[10:13, 0] = np.inf  # no measurement
     assert excused(a, four, again) == 0
@@ -194,33 +226,33 @@ def test_as_many_as_three_times_those_that_move_are_excused_and_no_more() -> Non
 
 def test_single_and_complex_numbers_are_excused_too() -> None:
     one = np.float32([1.0])
-    assert excused(one, one + np.float32(0.2), one + np.float32(0.1)) == 1
+    assert excused(one, one + np.float32(0.0055), one + np.float32(0.002)) == 1
     plane = np.array([1 + 1j], np.complex64)
-    assert excused(plane, plane + np.complex64(0.2j), plane + np.complex64(0.1j)) == 1
-    assert excused(plane, plane + np.complex64(0.5j), plane + np.complex64(0.1j)) == 0
+    assert excused(plane, plane + np.complex64(0.0055j), plane + np.complex64(0.002j)) == 1
+    assert excused(plane, plane + np.complex64(0.0075j), plane + np.complex64(0.002j)) == 0
 
 
 def test_where_nothing_is_allowed_what_is_equal_is_not_outside() -> None:
     a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     again, b = a.copy(), a.copy()
-    again[3, 0] += 0.1
-    b[7, 0] += 0.1
+    again[3, 0] += 0.004
+    b[7, 0] += 0.004
     assert excused(a, b, again, Tolerance(0.0, 0.0, least=0.0)) == 1
 
 
 def test_what_rounding_moves_at_most_is_told() -> None:
     a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     again = a.copy()
-    again[3, 0] += 0.125
-    again[4, 1] -= 0.0625
-    assert excuse(a, again, again, Tolerance(), ColumnScales().add(a)).noise == pytest.approx(0.125, rel=1e-4)
+    again[3, 0] += 0.004
+    again[4, 1] -= 0.002
+    assert excuse(a, again, again, Tolerance(), ColumnScales().add(a)).noise == pytest.approx(0.004, rel=1e-4)
 
 
 def test_nan_on_both_sides_is_no_difference_and_on_one_side_one() -> None:
     a = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     again, b = a.copy(), a.copy()
-    again[3, 0] += 0.1
-    b[7, 0] += 0.1
+    again[3, 0] += 0.004
+    b[7, 0] += 0.004
     for array in (a, again, b):
         array[20:40, 1] = np.nan
     assert excused(a, b, again) == 1

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from onnxtool.equality.compare import compare
 
-GAIN = np.float32(1e6)
+GAIN = np.float32(1e4)
 
 
 def amplifier(path: Path, weight: np.ndarray, place: tuple[int, ...] | None, level: float) -> Path:

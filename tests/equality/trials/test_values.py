@@ -580,3 +580,14 @@ def test_texts_that_are_read_as_numbers_are_written_numbers() -> None:
     assert set(made["written numbers of the graph"]) == {"98.5", "99.5", "100.5"}
     assert "1000000" in set(made["large written numbers"])
     assert not any("written" in label for label in texts(Facts()))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float32", "bool"])
+def test_an_input_without_dims_stays_an_array(dtype: str) -> None:
+    spec, facts = TensorSpec("n", np.dtype(dtype), ()), Facts(integers=[3], sizes=[5], known=[1.5, 7.0])
+    feeds = {"n": np.ones((), dtype)}
+    found = list(value_changes([spec], feeds, facts, np.random.default_rng(0)))
+    assert found
+    for label, _, made in found:
+        assert isinstance(made["n"], np.ndarray), label
+        assert made["n"].shape == () and made["n"].dtype == dtype, label

@@ -180,4 +180,4 @@ def test_without_the_package_the_extra_is_named(digits_onnx: Path, keys: Keys) -
         env={**os.environ},
     )
     assert done.returncode == 4
-    assert 'pip install "onnxtool-cli[signing]"' in done.stderr
+    assert 'pip install ".[signing]"' in done.stderr

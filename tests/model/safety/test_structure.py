@@ -39,6 +39,7 @@ def subgraph(reads: str) -> onnx.NodeProto:
         (lambda m: m.graph.node[1].input.append("x"), "has 2 inputs; Relu takes 1 to 1"),
         (lambda m: setattr(m.graph.node[1], "op_type", "Concat"), "lacks the attribute 'axis'"),
         (lambda m: setattr(m.graph.output[0], "name", "gone"), "output 'gone' of graph 'relu' is made by nothing"),
+        (lambda m: m.graph.input.add(), "input 1 of graph 'relu' has no name"),
         (
             lambda m: m.graph.initializer.append(m.graph.initializer[0]),
             "initializer 'w' of graph 'relu' is there twice",

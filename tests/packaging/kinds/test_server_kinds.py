@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,14 +34,19 @@ def test_tritons_configuration_names_types_and_dims(tiny: Path, mixed: Path, tmp
     package(tiny, tmp_path / "a", kinds=["triton"], name="small")
     text = (tmp_path / "a" / "models" / "small" / "config.pbtxt").read_text()
     assert 'name: "small"' in text and 'backend: "onnxruntime"' in text
-    batch = int(re.findall(r"max_batch_size: (\d+)", text)[0])
-    dims = "[3]" if batch else "[-1, 3]"  # with batches the first dim is Triton's own
-    assert f'{{ name: "x" data_type: TYPE_FP32 dims: {dims} }}' in text
-    assert ("dynamic_batching" in text) == (batch > 0)
+    assert '{ name: "x" data_type: TYPE_FP32 dims: [-1, 3] }' in text
     package(mixed, tmp_path / "b", kinds=["triton"])
     text = (tmp_path / "b" / "models" / "mixed_types" / "config.pbtxt").read_text()
     for name in ("TYPE_INT64", "TYPE_BOOL", "TYPE_FP16", "TYPE_STRING"):
         assert name in text
+
+
+def test_triton_joins_no_requests(tiny: Path, tmp_path: Path) -> None:
+    """Nothing shows that one row of a batch does not change the answer to another."""
+    package(tiny, tmp_path / "out", kinds=["triton"], name="small")
+    text = (tmp_path / "out" / "models" / "small" / "config.pbtxt").read_text()
+    assert "max_batch_size: 0 " in text and "dynamic_batching" not in text
+    assert "Requests are not joined" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_triton_itself_reads_its_configuration(tiny: Path, mixed: Path, tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
 
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.model.image_options import parse_options
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.data.open_data import open_data, read_labels
@@ -25,6 +29,20 @@ def pictures(tmp_path: Path) -> Path:
         pixels[..., 0], pixels[..., 2] = 255, 51 * i
         image.fromarray(pixels).save(tmp_path / "cats" / f"{i}.png")
     return tmp_path / "cats"
+
+
+def test_a_picture_of_too_many_pixels_is_beyond_a_limit(
+    pictures: Path, onnxtool: Callable[..., CompletedProcess[str]], digits_onnx: Path
+) -> None:
+    # A header that claims 60,000 x 60,000; the file has some hundred bytes.
+    small = (pictures / "0.png").read_bytes()
+    header = b"IHDR" + struct.pack(">II", 60_000, 60_000) + small[24:29]
+    large = small[:12] + header + struct.pack(">I", zlib.crc32(header)) + small[33:]
+    (pictures / "large.png").write_bytes(large)
+    with pytest.raises(ResourceError, match=r"has more than [0-9]+ pixels"):
+        open_data(pictures / "large.png", PICTURE).first()
+    done = onnxtool("run", digits_onnx, "--data", pictures / "large.png")
+    assert (done.returncode, len(done.stderr.splitlines())) == (6, 1)
 
 
 def test_pictures_are_resized_scaled_and_laid_out(pictures: Path) -> None:

@@ -62,6 +62,13 @@ def test_an_output_goes_as_it_was_asked_for() -> None:
     assert np.array_equal(back["a"], [1, 2]) and np.array_equal(back["b"], [3])
 
 
+def test_outputs_come_in_the_order_that_was_asked_for() -> None:
+    outputs = [("a", np.float32([1])), ("b", np.int64([3])), ("c", np.int64([4]))]
+    parts, _ = encode_response({}, outputs, InferRequest({}, {"c": True, "a": True}, False, None))
+    assert [o["name"] for o in json.loads(bytes(parts[0]))["outputs"]] == ["c", "a"]
+    assert bytes(parts[1]) == np.int64([4]).tobytes()
+
+
 @pytest.mark.parametrize(
     ("data", "dtype"),
     [
@@ -70,6 +77,9 @@ def test_an_output_goes_as_it_was_asked_for() -> None:
         ([-1], "uint8"),
         ([2**64], "uint64"),
         ([True], "int64"),
+        ([True, 2], "int64"),
+        ([True, 2], "float32"),
+        ([[1.5, 2.0], [0.5, False]], "float32"),
         ([1], "bool"),
         (["1"], "float32"),
         ([None], "float32"),

@@ -90,8 +90,8 @@ def test_a_history_of_a_stranger_is_no_reason_to_look_elsewhere(model: Path, tmp
     assert verify_module._stale(model, [{"command": "optimize", "versions": {"onnx": "0"}}]) == []
 
 
+@pytest.mark.usefixtures("openvino")
 def test_openvino_compiles_and_the_form_gives_the_same(model: Path, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime_ep_openvino", reason="the plugin onnxruntime-ep-openvino is not installed")
     target = tmp_path / "c.onnx"
     report = onnxtool.optimize(model, tmp_path / "o.onnx", options=F32, compiled=target, bench=False)
     assert report.compiled is not None

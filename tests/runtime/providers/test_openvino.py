@@ -16,7 +16,7 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.profile import profile
 
-pytest.importorskip("onnxruntime_ep_openvino", reason="the plugin onnxruntime-ep-openvino is not installed")
+pytestmark = pytest.mark.usefixtures("openvino")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 
 from onnxtool.errors import UsageError
 from onnxtool.runtime.providers import plugins, resolve
+from onnxtool.runtime.providers.plugins import Plugin
 from onnxtool.runtime.providers.spec import parse_provider, parse_providers
 
 
@@ -91,3 +92,10 @@ def test_a_missing_provider_comes_with_the_line_that_installs_it(monkeypatch: py
         resolve.resolve([parse_provider("NvTensorRTRTX")])
     with pytest.raises(UsageError, match=r"has [a-z., ]*cpu[a-z., ]*$"):
         resolve.resolve([parse_provider("abacus")])
+
+
+def test_an_installed_plugin_without_a_device_is_said_to_be_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "find_devices", lambda *_: [])
+    monkeypatch.setattr(resolve, "installed_plugins", lambda: (Plugin("onnxruntime-ep-x", "1.0", "module", "x"),))
+    with pytest.raises(UsageError, match=r"onnxruntime-ep-x 1\.0 is installed, and finds no device on this machine"):
+        resolve.resolve([parse_provider("x")])

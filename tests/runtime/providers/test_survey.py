@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
-from onnxtool.errors import UsageError
+import pytest
+from rich.console import Console
+
+from onnxtool.cli.render.terminal import render
+from onnxtool.runtime.doctor import doctor
 from onnxtool.runtime.providers import survey
 from onnxtool.runtime.providers.plugins import Plugin
+from onnxtool.runtime.providers.trial import Trial
 
 
 def test_what_is_not_installed_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,9 +28,17 @@ def test_what_is_not_installed_comes_with_its_command(monkeypatch: pytest.Monkey
 def test_a_plugin_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "installed_plugins", lambda: (Plugin("d", "1.0", "module", "abacus"),))
 
-    def fail(_: str) -> None:
-        raise UsageError("it lacks a symbol")
-
-    monkeypatch.setattr(survey, "register_library", fail)
+    monkeypatch.setattr(survey, "try_plugin", lambda *_: Trial("failed", (), "it lacks a symbol"))
     abacus = next(info for info in survey.survey() if info.name == "abacus")
     assert (abacus.state, abacus.where) == ("failed", "it lacks a symbol")
+
+
+def test_a_plugin_that_crashes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "installed_plugins", lambda: (Plugin("d", "1.0", "module", "abacus"),))
+    crash = Trial("crashes", ("cpu: X",), "crashes on this processor (SIGILL)")
+    monkeypatch.setattr(survey, "try_plugin", lambda *_: crash)
+    report = doctor()
+    assert next(i for i in report.available if i.name == "abacus").state == "crashes"
+    console = Console(file=io.StringIO(), width=200)
+    render(report, console, verbose=0)
+    assert "crashes on this processor (SIGILL)" in console.file.getvalue()

@@ -68,6 +68,80 @@ def test_a_crash_elsewhere_is_our_fault() -> None:
     assert "bug" in done.stderr
 
 
+_JUST_AFTER_A_LOOK = """
+from onnxtool.runtime.worker import watchdog
+ready, go = os.pipe()
+wait = os.waitpid
+def let_it_crash(child, flags):
+    # Called after a look at the pipe: the child then ends its call and crashes before it is asked for.
+    if watch.call is not None:
+        os.write(go, b"x")
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    return wait(child, flags)
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    isolation._process.channel = writer
+    with guarded("loading"):
+        os.read(ready, 1)
+    os.kill(os.getpid(), signal.SIGSEGV)
+os.close(writer)
+watch = watchdog.Watch(child, reader, lambda line, code: print(line, file=sys.stderr), again=lambda crash: False)
+watchdog.os.waitpid = let_it_crash
+watch.run()
+"""
+
+
+def test_a_crash_right_after_a_risky_call_is_not_put_down_to_it() -> None:
+    prelude = PRELUDE[: PRELUDE.index("isolation.supervise")]
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + _JUST_AFTER_A_LOOK], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, "bug" in done.stderr) == (70, True), done.stderr
+
+
+def call(provider: str = "abacus", setting: tuple[str, str] | None = None, number: str = "SIGILL") -> watchdog.Crash:
+    return watchdog.Crash("loading", number, False, watchdog.ProviderCall(provider, "loading", setting))
+
+
+def test_after_a_providers_crash_comes_the_setting_and_then_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = ("ABACUS_ISA", "OLD")
+    first = isolation.next_attempt(isolation.Attempt(), call(setting=setting))
+    assert first is not None and first.setting == setting
+    second = isolation.next_attempt(first, call(setting=setting))
+    assert second is not None and second.setting is None
+    assert isolation.next_attempt(second, watchdog.Crash("loading", "SIGILL", False)) is None  # on the CPU too
+    monkeypatch.setenv("ABACUS_ISA", "MINE")
+    mine = isolation.next_attempt(isolation.Attempt(), call(setting=setting))
+    assert mine is not None and mine.setting is None
+    monkeypatch.delenv("ABACUS_ISA")
+    other = isolation.next_attempt(isolation.Attempt(), call(setting=setting, number="SIGSEGV"))
+    assert other is not None and other.setting is None
+
+
+def test_crashes_of_providers_do_not_go_on_for_ever() -> None:
+    attempt: isolation.Attempt | None = isolation.Attempt()
+    starts = 0
+    while attempt is not None:
+        attempt = isolation.next_attempt(attempt, call(f"abacus{starts}"))
+        starts += 1
+        assert starts < 10
+
+
+def test_a_providers_call_inside_another_is_known() -> None:
+    body = """
+print(isolation.provider_crash("abacus") is not None, flush=True)
+with guarded("outer"):
+    with guarded("inner", provider=isolation.ProviderCall("abacus", "inner")):
+        if isolation.provider_crash("abacus") is None:
+            os.kill(os.getpid(), signal.SIGSEGV)
+    if len(isolation._process.attempt.providers) == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+"""
+    done = run(body)
+    assert (done.returncode, done.stdout) == (3, "False\nTrue\n")  # the second crash was no provider's
+
+
 def test_a_mapped_file_that_shrinks_is_the_files_fault(tmp_path: Path) -> None:
     body = f"""
 import mmap
@@ -107,7 +181,7 @@ def test_waiting_for_a_processor_is_no_time_of_the_calls(
 
     monkeypatch.setattr(watchdog, "_waited", lambda pid: {"1": 7.0, "2": 5.0 + waited, "3": 0.1})
     monkeypatch.setattr(watchdog.Watch, "_stop", stop)
-    watch = watchdog.Watch(os.getpid(), -1, stop, may_retry=False)
+    watch = watchdog.Watch(os.getpid(), -1, stop, again=lambda _: False)
     call = watchdog._Call(
         what="loading",
         began=time.monotonic() - taken,
@@ -146,14 +220,15 @@ def test_memory_has_a_limit_that_grows_with_the_file() -> None:
     assert (done.returncode, done.stdout) == (0, "fits\n")
 
 
-HOLD = "held = b'x' * 300_000_000; time.sleep(1)"
+HOLD = "held = b'x' * 300_000_000; time.sleep({rest})"
 
 
 @pytest.mark.parametrize(
     ("inputs", "first", "room"), [(0, 0, False), (2_000_000, 0, True), (2_000_000, 2_000_000, True)]
 )
 def test_larger_inputs_inside_extend_the_call_once(inputs: int, first: int, room: bool) -> None:
-    body = f"with guarded('outer', inputs={first}):\n    with guarded('inner', inputs={inputs}):\n        {HOLD}"
+    body = f"with guarded('outer', inputs={first}):\n    with guarded('inner', inputs={inputs}):\n        "
+    body += HOLD.format(rest=1 if room else 60)  # one that is to be stopped waits for it
     assert run(body, seconds=60).returncode == (0 if room else 6)
 
 
@@ -214,6 +289,26 @@ def test_signals_unwind_the_child_within_a_second(
     assert (tmp_path / "unwound").exists() is not stubborn
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
+
+
+def test_a_signal_right_after_the_start_is_passed_on() -> None:
+    # The parent gets it before it has taken it over from Python.
+    body = """
+from onnxtool.runtime.worker import watchdog
+take = watchdog.Watch.take_signals
+def late(watch):
+    os.kill(os.getpid(), signal.SIGTERM)
+    take(watch)
+watchdog.Watch.take_signals = late
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE.replace("isolation.supervise", body + "isolation.supervise") + "time.sleep(60)"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, "nothing was left half-written" in done.stderr) == (143, True), done.stderr
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs prctl")

@@ -19,7 +19,7 @@ def body(report: CompareReport) -> Iterator[str]:
         (
             o.name,
             f"{o.dtype}[{', '.join(map(str, o.shape))}]",
-            "equal" if o.ok else "differs",
+            ("equal" if o.ok else "differs") if o.compared else "not compared",
             *(number(v) for v in (o.max_abs, o.max_rel, o.mean_abs)),
             cosine(o.cosine),
             number(o.sqnr_db),

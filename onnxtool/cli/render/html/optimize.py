@@ -44,9 +44,12 @@ def _facts(report: OptimizeReport) -> Iterator[tuple[str, str]]:
     if comparison is None:
         yield "equality", "not compared"
     else:
-        worst = max((o.max_abs for o in comparison.outputs), default=0.0)
+        worst = max((o.max_abs for o in comparison.compared), default=0.0)
         words = "equal" if comparison.ok else "differs"
-        yield "equality", f"{words} on {len(comparison.runs)} runs, max abs difference {number(worst)}"
+        if comparison.compared:
+            yield "equality", f"{words} on {len(comparison.runs)} runs, max abs difference {number(worst)}"
+        if comparison.not_compared:
+            yield "not compared, because random", ", ".join(o.name for o in comparison.not_compared)
     yield "rewriting", f"{duration(report.seconds)}, {report.rounds} rounds"
     yield "left out", "; ".join(f"{d.name}: {d.reason}" for d in report.dropped)
     yield "chosen for", report.target or ""

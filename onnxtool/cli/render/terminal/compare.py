@@ -33,7 +33,7 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
             *(number(v) for v in (item.max_abs, item.max_rel, *([item.mean_abs] if wide else []))),
             cosine(item.cosine, 7),
             number(item.sqnr_db),
-            ("[green]kept[/]" if report.budget else "[green]equal[/]") if item.ok else "[red]differs[/]",
+            _verdict(item, report),
         )
     console.print(made)
     for item in report.outputs:
@@ -56,6 +56,10 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
     warnings(console, report.warnings)
     sizes = f"{len(report.runs)} run{'s' if len(report.runs) != 1 else ''} on {clean(report.data)}"
     outcome = ("equal" if report.ok else "equal where run") if report.equal else "different"
+    if not report.compared:
+        verdict(console, False, f"no output was compared, so nothing is known of them ({sizes})")
+        return
+    left = len(report.not_compared)
     own = sum(item.rtol is not None for item in report.outputs)
     but = f", {own} output{'s' if own != 1 else ''} by {'their' if own != 1 else 'its'} own tolerance" if own else ""
     if report.budget:
@@ -64,7 +68,17 @@ def render(report: CompareReport, console: Console, verbose: int = 0) -> None:
         return
     if report.rule:
         console.print(f"  rule: {markup(report.rule, 300)} (docs/equality.md)", style="dim")
+    if left:
+        but += f", {left} output{'s' if left != 1 else ''} not compared"
     verdict(console, report.ok, f"{outcome} within rtol {report.rtol:g}, atol {report.atol:g}{but} ({sizes})")
+
+
+def _verdict(item: TensorDifference, report: CompareReport) -> str:
+    if not item.compared:
+        return "[yellow]not compared[/]"
+    if not item.ok:
+        return "[red]differs[/]"
+    return "[green]kept[/]" if report.budget else "[green]equal[/]"
 
 
 def _details(item: TensorDifference, top_k: int) -> str:

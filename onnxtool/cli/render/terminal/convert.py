@@ -38,13 +38,17 @@ def render(report: ConvertReport, console: Console, verbose: int = 0) -> None:
         verdict(console, False, f"{report.output} written, and equal on the CPU; not on every provider asked for")
     elif report.ok and report.comparison is not None:
         runs = len(report.comparison.runs)
-        verdict(console, True, f"{report.output} written; equal to its source in {runs} run{'s' if runs != 1 else ''}")
+        compared = f"equal to its source in {runs} run{'s' if runs != 1 else ''}"
+        if report.untested:
+            compared = f"compared in {runs} run{'s' if runs != 1 else ''}, {report.untested}"
+        verdict(console, True, f"{report.output} written; {compared}")
     elif report.ok:
         warnings(console, ["not compared with its source (--no-verify)."])
         verdict(console, True, f"{report.output} written, unverified")
     else:
         where = f"; kept as {report.kept} for study" if report.kept else ""
-        verdict(console, False, f"outputs differ from the source's; {report.output} not written{where}")
+        rows = "" if report.changed_rows is None else " in {} of {} rows of the sample".format(*report.changed_rows)
+        verdict(console, False, f"outputs differ from the source's{rows}; {report.output} not written{where}")
 
 
 def _compared(report: ConvertReport, console: Console) -> None:

@@ -16,9 +16,10 @@ def _providers(report: DoctorReport) -> object:
     """What --provider takes, and what would bring the others."""
     made = table("provider", "state", "devices, or what installs it")
     for info in report.available:
-        missing = info.state in ("not installed", "failed")
+        missing = info.state in ("not installed", "failed", "crashes")
         state = f"[yellow]{info.state}[/]" if missing else f"[green]{info.state}[/] {markup(info.version or '')}"
-        detail = f"{info.command}   ({info.where})" if info.command else "; ".join(info.devices) or info.where
+        works = "" if missing else "; ".join(info.devices)
+        detail = f"{info.command}   ({info.where})" if info.command else works or info.where
         made.add_row(markup(info.name), state, markup(detail, 200))
     return made
 

@@ -35,11 +35,13 @@ def render(report: EditReport, console: Console, verbose: int = 0) -> None:
         )
     )
     warnings(console, report.warnings)
-    proven = sum(s.proof is not None for s in report.steps)
+    proven = sum(s.proof is not None and s.proof.compared for s in report.steps)
     count = len(report.steps)
     told = (
         f"{count} operation{'s' if count != 1 else ''}, {proven} proven" if proven else f"{count} applied, none proven"
     )
+    run = sum(s.proof is not None and not s.proof.compared for s in report.steps)
+    told += f", {run} only run: the outputs are random and were not compared" if run else ""
     verdict(console, report.ok, told)
 
 

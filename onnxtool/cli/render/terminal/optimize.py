@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxtool.cli.render.terminal import facts, provider_proofs, table, verdict, warnings
 from onnxtool.cli.render.text import clean, duration, markup, number, size
+from onnxtool.report.compare import CompareReport
 from onnxtool.report.optimize import OptimizeReport
 
 if TYPE_CHECKING:
@@ -72,11 +73,22 @@ def _summary(report: OptimizeReport) -> str:
         parts.append(f"latency {number(lat.value)}x ({number(lat.low)} to {number(lat.high)}), {said}")
     if report.comparison is None:
         parts.append("not compared")
-    elif report.comparison.ok:
-        worst = max((o.max_abs for o in report.comparison.outputs), default=0.0)
-        runs = len(report.comparison.runs)
-        parts.append(f"equal on {runs} run{'s' if runs != 1 else ''}, max abs difference {number(worst)}")
+    else:
+        parts += _equality(report.comparison)
     faults = [clean(d.name) for d in report.dropped if d.fault]
     if faults:
         parts.append(f"without {', '.join(faults)}")
     return "; ".join(parts)
+
+
+def _equality(comparison: CompareReport) -> list[str]:
+    """What was compared, and what was not."""
+    parts = []
+    if comparison.ok:
+        worst = max((o.max_abs for o in comparison.compared), default=0.0)
+        runs = len(comparison.runs)
+        parts.append(f"equal on {runs} run{'s' if runs != 1 else ''}, max abs difference {number(worst)}")
+    left = [clean(o.name) for o in comparison.not_compared]
+    if left:
+        parts.append(f"not compared, because random: {', '.join(left)}")
+    return parts

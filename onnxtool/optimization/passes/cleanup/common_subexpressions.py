@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxtool.model.io import tensor_bytes
 from onnxtool.model.ir.queries import has_subgraph
-from onnxtool.optimization.constant_evaluation import RANDOM
+from onnxtool.model.randomness import is_random
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 
@@ -65,7 +65,7 @@ def _redirect(old: ir.Value, new: ir.Value, context: PassContext) -> int:
 
 
 def _key(node: ir.Node) -> Any:
-    if node.op_type in RANDOM or has_subgraph(node) or not node.inputs:
+    if is_random(node) or has_subgraph(node) or not node.inputs:
         return None
     attributes = []
     for name in sorted(node.attributes):

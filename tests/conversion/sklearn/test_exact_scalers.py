@@ -1,0 +1,69 @@
+"""Scalers in front of trees round as scikit-learn does, and what the proof leaves out of such files is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import skops.io
+from sklearn.datasets import load_diabetes
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+from onnxtool.conversion.convert import convert
+from onnxtool.conversion.sklearn import export
+from onnxtool.report.convert import ConvertReport
+
+X, Y = load_diabetes(return_X_y=True)
+SCALERS = [StandardScaler(), RobustScaler(with_centering=False), MinMaxScaler(), MaxAbsScaler()]
+
+
+def boosted(scaler: Any) -> Any:
+    xgboost = pytest.importorskip("xgboost")
+    return make_pipeline(scaler, xgboost.XGBRegressor(n_estimators=20, n_jobs=1)).fit(X, Y)
+
+
+@pytest.mark.parametrize(("scaler", "kind"), [*((s, "float32") for s in SCALERS), (SCALERS[0], "float64")], ids=str)
+def test_the_rows_that_trees_were_fitted_on_come_out_as_in_scikit_learn(scaler: Any, kind: str, tmp_path: Path) -> None:
+    model, rows = boosted(scaler), X.astype(kind)
+    report = convert(
+        model, tmp_path / "out.onnx", sample={"X": rows}, float64=kind == "float64", effort="quick", verify_result=True
+    )
+    assert report.ok and report.changed_rows is None
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"X": rows})[0]
+    np.testing.assert_allclose(found.reshape(-1), model.predict(rows.astype(np.float64)), rtol=1e-5)
+    assert report.untested == "not tested at the trees' thresholds; rows may differ"
+
+
+def test_rows_of_the_sample_that_change_are_counted_and_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "has_trees", lambda _: False)  # as skl2onnx writes scalers
+    monkeypatch.setattr(export, "export_in_doubles", lambda *_, **__: None)
+    model, rows = boosted(StandardScaler()), X.astype(np.float32)
+    report: ConvertReport = convert(
+        model, tmp_path / "out.onnx", sample={"X": rows}, effort="quick", keep_failed=tmp_path / "kept.onnx"
+    )
+    assert not report.ok and not report.written and report.changed_rows is not None
+    found = onnxruntime.InferenceSession(tmp_path / "kept.onnx").run(None, {"X": rows})[0].reshape(-1)
+    expected = model.predict(rows.astype(np.float64))
+    scale = np.sqrt((expected.astype(np.float64) ** 2).mean())
+    off = np.abs(found - expected) > 1e-3 * np.abs(expected) + 1e-5 * scale
+    assert report.changed_rows == (int(off.sum()), len(rows)) and off.any()
+
+
+def test_the_verdict_says_that_thresholds_were_not_tested(tmp_path: Path, onnxtool: Callable[..., Any]) -> None:
+    tree = DecisionTreeRegressor(max_depth=3, random_state=0)
+    skops.io.dump(tree.fit(X, Y), tmp_path / "plain")
+    skops.io.dump(make_pipeline(StandardScaler(), tree).fit(X, Y), tmp_path / "scaled")
+    for name, options, said in (("plain", (), False), ("scaled", (), True), ("plain", ("--float64",), True)):
+        done = onnxtool("convert", tmp_path / name, "-o", tmp_path / "out.onnx", "--effort", "quick", *options)
+        told = " ".join((done.stdout + done.stderr).split())
+        assert done.returncode == 0
+        assert ("not tested at the trees' thresholds; rows may differ" in told) is said
+        assert ("equal to its source" in told) is not said

@@ -1,0 +1,120 @@
+"""Models that draw random numbers are compared with the same draws, or not called equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from onnxtool.editing.edit import edit
+from onnxtool.equality.compare import compare
+from onnxtool.equality.fixed_draws import with_fixed_draws
+from onnxtool.optimization.optimize import optimize
+
+WEIGHT = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+TENSOR, LABEL = 1, 6
+DROPOUT = helper.make_node("Dropout", ["h", "ratio", "yes"], ["y"])
+NOISE = [helper.make_node("RandomNormalLike", ["h"], ["r"]), helper.make_node("Add", ["h", "r"], ["y"])]
+BERNOULLI = [helper.make_node("Sigmoid", ["h"], ["p"]), helper.make_node("Bernoulli", ["p"], ["y"])]
+MULTINOMIAL = [helper.make_node("Multinomial", ["h"], ["y"], sample_size=3)]
+
+
+def loop() -> onnx.NodeProto:
+    """Noise added three times: each time another."""
+    infos = [helper.make_tensor_value_info(n, kind, shape) for n, kind, shape in
+             (("i", 7, []), ("on", 9, []), ("sum", 1, ["n", 4]), ("on2", 9, []), ("sum2", 1, ["n", 4]))]  # fmt: skip
+    nodes = [
+        helper.make_node("RandomNormalLike", ["h"], ["r"]),
+        helper.make_node("Add", ["sum", "r"], ["sum2"]),
+        helper.make_node("Identity", ["on"], ["on2"]),
+    ]
+    return helper.make_node(
+        "Loop", ["three", "yes", "h"], ["y"], body=helper.make_graph(nodes, "b", infos[:3], infos[3:])
+    )
+
+
+def saved(
+    path: Path, nodes: list[onnx.NodeProto], weight: np.ndarray = WEIGHT, ratio: float = 0.5, kind: int = TENSOR
+) -> Path:
+    constants = {"w": weight, "ratio": np.float32(ratio), "yes": np.bool_(True), "three": np.int64(3)}
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), *nodes],
+        "g",
+        [helper.make_tensor_value_info("x", 1, ["n", 8])],
+        [helper.make_tensor_value_info("y", kind, ["n", 3 if kind == LABEL else 4])],
+        [numpy_helper.from_array(np.array(v), n) for n, v in constants.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kind"), [([DROPOUT], TENSOR), (NOISE, TENSOR), (BERNOULLI, TENSOR), (MULTINOMIAL, LABEL)]
+)
+def test_what_is_computed_around_draws_is_compared(nodes: list[onnx.NodeProto], kind: int, tmp_path: Path) -> None:
+    a = saved(tmp_path / "a.onnx", nodes, kind=kind)
+    alike = compare(a, saved(tmp_path / "same.onnx", nodes, kind=kind), effort="quick")
+    assert alike.ok and not alike.not_compared
+    negated = compare(a, saved(tmp_path / "negated.onnx", nodes, -WEIGHT, kind=kind), effort="quick")
+    assert not negated.ok and negated.compared
+
+
+def test_another_share_of_what_is_dropped_is_no_equality(tmp_path: Path) -> None:
+    a, b = (saved(tmp_path / f"{r}.onnx", [DROPOUT], ratio=r) for r in (0.5, 0.51))
+    assert not compare(a, b, effort="quick").ok
+
+
+def test_a_fault_in_what_is_dropped_is_seen(tmp_path: Path) -> None:
+    moved = WEIGHT.copy()
+    moved[:, 2] *= -1
+    nearly_all = [helper.make_node("Dropout", ["h", "ratio", "yes"], ["y"])]
+    a = saved(tmp_path / "a.onnx", nearly_all, ratio=0.999)
+    assert not compare(a, saved(tmp_path / "b.onnx", nearly_all, moved, ratio=0.999), effort="quick").ok
+
+
+def test_one_draw_used_twice_is_not_two_draws(tmp_path: Path) -> None:
+    twice = [NOISE[0], helper.make_node("Add", ["h", "r"], ["s"]), helper.make_node("Add", ["s", "r"], ["y"])]
+    two = [*twice[:2], helper.make_node("RandomNormalLike", ["h"], ["q"]), helper.make_node("Add", ["s", "q"], ["y"])]
+    report = compare(saved(tmp_path / "a.onnx", twice), saved(tmp_path / "b.onnx", two), effort="quick")
+    assert not report.ok
+
+
+def test_where_no_output_was_compared_the_verdict_is_bad(tmp_path: Path) -> None:
+    a = saved(tmp_path / "a.onnx", [loop()])
+    for b in (a, saved(tmp_path / "b.onnx", [loop()], -WEIGHT)):
+        report = compare(a, b, effort="quick")
+        assert not report.ok and not report.compared
+        assert [o.name for o in report.not_compared] == ["y"] and "random" in str(report.not_compared[0].note)
+
+
+def test_draws_have_the_distribution_that_they_stand_for(tmp_path: Path) -> None:
+    nodes = [helper.make_node("RandomNormalLike", ["h"], ["y"], mean=2.0, scale=3.0)]
+    model = ir.load(saved(tmp_path / "a.onnx", nodes))
+    fixed = with_fixed_draws(model, model)
+    assert fixed is not None
+    session = onnxruntime.InferenceSession(ir.to_proto(fixed.a).SerializeToString())
+    drawn = session.run(["y"], {"x": np.zeros((20_000, 8), np.float32)})[0]
+    assert abs(drawn.mean() - 2) < 0.05 and abs(drawn.std() - 3) < 0.05
+
+
+def test_optimize_compares_what_draws_and_says_what_it_does_not(tmp_path: Path) -> None:
+    report = optimize(saved(tmp_path / "a.onnx", NOISE), tmp_path / "out.onnx", bench=False)
+    assert report.ok and report.comparison is not None and report.comparison.ok
+    report = optimize(saved(tmp_path / "b.onnx", [loop()]), tmp_path / "out.onnx", bench=False)
+    assert report.ok and report.comparison is not None
+    assert not report.comparison.ok and [o.name for o in report.comparison.not_compared] == ["y"]
+    assert any("'y'" in w and "not the values" in w for w in report.warnings)
+
+
+def test_edit_says_that_random_outputs_were_not_compared(tmp_path: Path) -> None:
+    change = [("rename-input", "x=z")]
+    report = edit(saved(tmp_path / "a.onnx", NOISE), tmp_path / "out.onnx", change)
+    assert report.steps[0].proof is not None and report.steps[0].proof.compared
+    report = edit(saved(tmp_path / "b.onnx", [loop()]), tmp_path / "out.onnx", change)
+    proof = report.steps[0].proof
+    assert proof is not None and not proof.compared and "y" in proof.unproven
