@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("skl2onnx")
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_diabetes
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,

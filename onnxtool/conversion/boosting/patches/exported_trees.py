@@ -188,4 +188,12 @@ BOOSTING_EXPONENTIAL = Patch(
     "skl2onnx", "1.21", "skl2onnx 1.20 stops at the sum of histogram gradient boosting's leaves", _boosting_exponential
 )
 # Given the graph, its node of trees and the estimator.
-PATCHES = (ZERO_BASE, CATEGORIES, LINK, TARGETS, LABELS, EXPONENTIAL, BOOSTING_EXPONENTIAL)
+PATCHES: tuple[Patch[[onnx.ModelProto, Any, Any], None], ...] = (
+    ZERO_BASE,
+    CATEGORIES,
+    LINK,
+    TARGETS,
+    LABELS,
+    EXPONENTIAL,
+    BOOSTING_EXPONENTIAL,
+)
