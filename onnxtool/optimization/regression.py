@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.optimization.pass_bisection import Attempt
+from onnxtool.optimization.pass_bisection import BisectionAttempt
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.latency import confirmed_ratio
@@ -16,12 +16,12 @@ from onnxtool.runtime.timing.latency import confirmed_ratio
 
 def without_regression(
     source: Path | ir.Model,
-    attempt: Attempt,
+    attempt: BisectionAttempt,
     measured: LatencyRatio,
     feeds: dict[str, np.ndarray],
     options: SessionOptions,
-    simpler: Callable[[], Attempt | None],
-) -> tuple[Attempt, LatencyRatio, str]:
+    simpler: Callable[[], BisectionAttempt | None],
+) -> tuple[BisectionAttempt, LatencyRatio, str]:
     """What to write: the attempt, or a simpler one where the attempt is surely slower than its source.
 
     Args:

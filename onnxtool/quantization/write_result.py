@@ -24,8 +24,8 @@ from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Outputs
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, AccuracyBudget
-from onnxtool.quantization.search.evaluator import Trial
-from onnxtool.quantization.search.stages import Outcome
+from onnxtool.quantization.search.evaluator import RecipeTrial
+from onnxtool.quantization.search.stages import SearchOutcome
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.casting_runner import CastingRunner
@@ -42,7 +42,7 @@ _PROBES_OF_KNOWN = 8  # samples that a file is held to, whose recipe the search 
 _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup": 1}
 
 
-def written_nothing(job: QuantizationInputs, outcome: Outcome, began: float) -> QuantizeReport:
+def written_nothing(job: QuantizationInputs, outcome: SearchOutcome, began: float) -> QuantizeReport:
     """The report of a search that wrote nothing."""
     size = io.total_bytes(job.source)
     hint = " The smallest one within the budget: --smallest." if outcome.smallest is not None else ""
@@ -83,8 +83,8 @@ def finish(
     recipe: QuantRecipe,
     target: Path,
     began: float,
-    known: Trial | None = None,
-    outcome: Outcome | None = None,
+    known: RecipeTrial | None = None,
+    outcome: SearchOutcome | None = None,
     max_drop: float | None = None,
 ) -> QuantizeReport:
     """Apply a calibrated recipe, verify, measure, write, report.

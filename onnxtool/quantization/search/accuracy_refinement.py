@@ -13,7 +13,7 @@ from onnxtool.quantization.algorithms.smooth_quant import LINEAR
 from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.latency_refinement import with_fusions
 from onnxtool.runtime.session.ort_kernels import count_kernels
 
@@ -27,12 +27,12 @@ _NO_SLOWER = 1.05  # within the noise of a quick timing
 
 def condition(
     evaluator: CandidateEvaluator,
-    trial: Trial,
-    is_within: Callable[[Trial], bool],
+    trial: RecipeTrial,
+    is_within: Callable[[RecipeTrial], bool],
     in_time: Callable[[], bool],
     *,
     linear: bool = True,
-) -> Trial:
+) -> RecipeTrial:
     """Try what lessens a candidate's error at no cost in time, one after the other, and keep what does.
 
     Smoothing is for linear layers, and not worth a try unless there is something `linear` to speak of.
@@ -55,7 +55,7 @@ def condition(
     return best
 
 
-def _better(tried: Trial, best: Trial, is_within: Callable[[Trial], bool]) -> bool:
+def _better(tried: RecipeTrial, best: RecipeTrial, is_within: Callable[[RecipeTrial], bool]) -> bool:
     if tried.fidelity is None or best.fidelity is None or tried.speed > best.speed * _NO_SLOWER:
         return False
     if is_within(tried) != is_within(best):
@@ -77,7 +77,9 @@ def _changes(evaluator: CandidateEvaluator, recipe: QuantRecipe, linear: bool) -
     return changes
 
 
-def compacted(evaluator: CandidateEvaluator, winner: Trial, is_within: Callable[[Trial], bool]) -> Trial:
+def compacted(
+    evaluator: CandidateEvaluator, winner: RecipeTrial, is_within: Callable[[RecipeTrial], bool]
+) -> RecipeTrial:
     """The winner with the float weights that it has left in 8 or 16 bits, where kernels and budget stay."""
     if winner.recipe.compact or not evaluator.built(winner).spare:
         return winner
@@ -95,7 +97,7 @@ def compacted(evaluator: CandidateEvaluator, winner: Trial, is_within: Callable[
     return winner
 
 
-def compacted_unjudged(evaluator: CandidateEvaluator, winner: Trial) -> Trial:
+def compacted_unjudged(evaluator: CandidateEvaluator, winner: RecipeTrial) -> RecipeTrial:
     """The same where there is no time to judge it: as far as float kernels with such weights have shown no noise.
 
     What rounding weights adds is a tenth of the winner's noise at most, by what the float model with all of its weights
@@ -122,7 +124,7 @@ def compacted_unjudged(evaluator: CandidateEvaluator, winner: Trial) -> Trial:
     return made if made.bytes < winner.bytes else winner
 
 
-def _as_accurate(tried: Trial, winner: Trial) -> bool:
+def _as_accurate(tried: RecipeTrial, winner: RecipeTrial) -> bool:
     """True where a smaller file costs no accuracy to speak of: what it adds is no more than what was there."""
     if tried.fidelity is None or winner.fidelity is None or tried.fidelity.channel_db >= _FINE_DB:
         return True
@@ -132,10 +134,10 @@ def _as_accurate(tried: Trial, winner: Trial) -> bool:
 def with_float_kernels(
     evaluator: CandidateEvaluator,
     base: QuantRecipe,
-    is_within: Callable[[Trial], bool],
+    is_within: Callable[[RecipeTrial], bool],
     in_time: Callable[[], bool],
     fastest: float = float("inf"),
-) -> Trial | None:
+) -> RecipeTrial | None:
     """The optimized float model, its weights stored in 8 or 16 bits: for where integers do not beat float.
 
     Its fused operators are tried where they could still beat the `fastest` within the budget.

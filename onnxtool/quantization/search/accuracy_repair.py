@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.search.accuracy_refinement import LESS_NOISE
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.sensitivity import repair
 
 _WORTH_REPAIRING = 2
@@ -19,13 +19,13 @@ class AccuracyRepairs:
     """Nodes of a few candidates are put back to float; what one repair has shown is not looked for again."""
 
     def __init__(
-        self, evaluator: CandidateEvaluator, nodes: Sequence[ir.Node], is_within: Callable[[Trial], bool]
+        self, evaluator: CandidateEvaluator, nodes: Sequence[ir.Node], is_within: Callable[[RecipeTrial], bool]
     ) -> None:
         """Repair what does not keep the budget; `nodes` are the compute nodes, for what they cost."""
         self.evaluator, self.nodes, self.is_within = evaluator, nodes, is_within
-        self.done: list[tuple[Trial, Trial | None]] = []  # and what each repair came to
+        self.done: list[tuple[RecipeTrial, RecipeTrial | None]] = []  # and what each repair came to
 
-    def of_the_fastest(self, fastest: Callable[[], Iterator[Trial]], in_time: Callable[[], bool]) -> None:
+    def of_the_fastest(self, fastest: Callable[[], Iterator[RecipeTrial]], in_time: Callable[[], bool]) -> None:
         """Bring the fastest that break the budget back within it, as long as they could still win.
 
         Args:
@@ -40,7 +40,7 @@ class AccuracyRepairs:
             measuring = self.evaluator.clock.first_half("repair")
             self.done.append((trial, repair(self.evaluator, trial, self.is_within, in_time, self.nodes, measuring)))
 
-    def of_noisy(self, fastest: Iterable[Trial], in_time: Callable[[], bool]) -> None:
+    def of_noisy(self, fastest: Iterable[RecipeTrial], in_time: Callable[[], bool]) -> None:
         """Very noisy candidates that are faster than float: few nodes may be what makes them so (one recurrent layer
         whose states run away, say).
         """
@@ -50,7 +50,7 @@ class AccuracyRepairs:
             if not in_time() or repair(self.evaluator, trial, self.is_within, in_time, self.nodes) is not None:
                 return
 
-    def _next(self, fastest: Iterator[Trial]) -> Trial | None:
+    def _next(self, fastest: Iterator[RecipeTrial]) -> RecipeTrial | None:
         """The fastest that breaks the budget, unless one within it is about as fast; slower ones are not judged."""
         chosen = None
         for trial in fastest:
@@ -62,7 +62,7 @@ class AccuracyRepairs:
                 chosen = trial
         return chosen
 
-    def _would_end_alike(self, trial: Trial) -> bool:
+    def _would_end_alike(self, trial: RecipeTrial) -> bool:
         """True where a repair is known that this one's would come to.
 
         That of one as fast and about as accurate, with its nodes on the same integers as far as both have them on

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import float_constant
 from onnxtool.quantization.apply_recipe import placement_of
 from onnxtool.quantization.recipe import Fusions, NodePlan
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.node_cost import STRETCH
 
 CLEARLY_FASTER = 0.985  # what a change must gain to be kept: above the noise of a quick timing
@@ -19,7 +19,7 @@ _Shape = tuple[str, tuple[int, ...], float]
 _GATES = ("Sigmoid", "HardSigmoid")
 
 
-def without_gates(evaluator: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool]) -> Trial:
+def without_gates(evaluator: CandidateEvaluator, trial: RecipeTrial, in_time: Callable[[], bool]) -> RecipeTrial:
     """Activations like SiLU in float: a table look-up and a product on integers can take longer than a fused one."""
     placement = placement_of(evaluator.conditions.model(trial.recipe).graph, trial.recipe)
     gates = tuple(n.name or "" for n in placement.carried if n.op_type in _GATES)
@@ -31,11 +31,11 @@ def without_gates(evaluator: CandidateEvaluator, trial: Trial, in_time: Callable
 
 def with_attention(
     evaluator: CandidateEvaluator,
-    trial: Trial,
+    trial: RecipeTrial,
     products: Sequence[ir.Node],
     in_time: Callable[[], bool],
     costly: set[frozenset[str]],
-) -> Trial:
+) -> RecipeTrial:
     """Products of two activations on integers too; by far not every processor or length of input gains.
 
     `costly` has the changes that made another candidate clearly slower, which are not tried again; this adds to it.
@@ -50,8 +50,11 @@ def with_attention(
 
 
 def with_fusions(
-    evaluator: CandidateEvaluator, trial: Trial, in_time: Callable[[], bool], choices: Sequence[Fusions] | None = None
-) -> Trial:
+    evaluator: CandidateEvaluator,
+    trial: RecipeTrial,
+    in_time: Callable[[], bool],
+    choices: Sequence[Fusions] | None = None,
+) -> RecipeTrial:
     """What stays float as the runtime's own fused operators; some of them are slower than their parts."""
     tried = [trial]
     if evaluator.times and not trial.recipe.fuse:
@@ -65,12 +68,12 @@ def with_fusions(
 
 def without_groups(
     evaluator: CandidateEvaluator,
-    trial: Trial,
+    trial: RecipeTrial,
     groups: Sequence[tuple[str, set[str]]],
     in_time: Callable[[], bool],
     costly: set[frozenset[str]],
     cost: Mapping[str, float],
-) -> Trial:
+) -> RecipeTrial:
     """Groups of nodes in float, one by one; what is clearly faster is kept. `costly` is as of `with_attention`.
 
     Layers of the same shapes gain or lose alike: once one group of them has lost, another is not tried, and neither is
@@ -103,7 +106,7 @@ def _shape(node: ir.Node, cost: Mapping[str, float]) -> _Shape:
     return node.op_type, () if weight is None else weight.shape, cost.get(node.name or "", 0.0)
 
 
-def _note(tried: Trial, before: Trial, changed: frozenset[str], costly: set[frozenset[str]]) -> None:
+def _note(tried: RecipeTrial, before: RecipeTrial, changed: frozenset[str], costly: set[frozenset[str]]) -> None:
     lowest = tried.latency.low if tried.latency is not None else tried.estimate
     if lowest is not None and lowest > _CLEARLY_SLOWER * before.speed:
         costly.add(changed)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onnxtool.quantization.result_limits import ResultLimits
-from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.evaluator import RecipeTrial
 
 _ABOUT_AS_SMALL = 1.05  # of files about as small, the fastest
 
 
-def is_within_limits(trial: Trial, limits: ResultLimits) -> bool:
+def is_within_limits(trial: RecipeTrial, limits: ResultLimits) -> bool:
     """True for a candidate within every limit; what was not timed keeps no limit of latency."""
     timed = trial.latency
     return (
@@ -21,8 +21,11 @@ def is_within_limits(trial: Trial, limits: ResultLimits) -> bool:
 
 
 def choose_within_limits(
-    limits: ResultLimits, trials: Sequence[Trial], is_accurate: Callable[[Trial], bool], preferred: Trial | None
-) -> Trial | None:
+    limits: ResultLimits,
+    trials: Sequence[RecipeTrial],
+    is_accurate: Callable[[RecipeTrial], bool],
+    preferred: RecipeTrial | None,
+) -> RecipeTrial | None:
     """The best candidate within the accuracy budget and all limits; None when there is none.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import DENSE_DB
-from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.side_by_side import TOO_CLOSE
 
 _MOST_PLANS = 2
@@ -21,7 +21,7 @@ _SLOWER = 1.03  # beyond what two sessions of one model differ by
 _NOISIER_DB = 6.0  # so much more noise is not worth a try, unless there is little of it
 
 
-def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRecipe]]:
+def neighbours(best: RecipeTrial, trials: Sequence[RecipeTrial]) -> list[tuple[str, QuantRecipe]]:
     """Recipes that differ from the best one in one choice, each under a name; only choices that some trial has made.
 
     Args:
@@ -54,7 +54,7 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
     return found
 
 
-def _has_made_worse(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial]) -> bool:
+def _has_made_worse(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[RecipeTrial]) -> bool:
     """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse."""
     bare = {"shifts": None, "ranges": None, "channels": None, **change}
     timed = [t for t in trials if t.latency is not None and t.recipe.plan]
@@ -68,13 +68,13 @@ def _has_made_worse(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequ
     )
 
 
-def _worse(after: Trial, before: Trial) -> bool:
+def _worse(after: RecipeTrial, before: RecipeTrial) -> bool:
     """True when a candidate is surely slower, or far noisier."""
     slower = after.latency is not None and after.latency.low > _SLOWER * before.speed
     return slower or _noisier(after, before)
 
 
-def _noisier(after: Trial, before: Trial) -> bool:
+def _noisier(after: RecipeTrial, before: RecipeTrial) -> bool:
     if after.fidelity is None or before.fidelity is None:
         return False
     return after.fidelity.channel_db < min(before.fidelity.channel_db, DENSE_DB) - _NOISIER_DB

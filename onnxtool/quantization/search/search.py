@@ -27,7 +27,7 @@ from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.candidates import chosen_by, natural_plan, rule_of_thumb
 from onnxtool.quantization.search.evaluator import CandidateEvaluator
 from onnxtool.quantization.search.node_cost import macs
-from onnxtool.quantization.search.stages import Outcome, RecipeSearch
+from onnxtool.quantization.search.stages import RecipeSearch, SearchOutcome
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.quantization.targets import find_target
 from onnxtool.runtime.data.source import DataSource
@@ -48,7 +48,7 @@ def search(
     time_limit: float,
     target: str | None = None,
     began: float | None = None,
-) -> Outcome:
+) -> SearchOutcome:
     """Find the fastest recipe within the budget.
 
     Args:

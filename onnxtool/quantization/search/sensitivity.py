@@ -11,7 +11,7 @@ from onnxtool import progress
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import CLASSES_DB, DENSE_DB
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.node_cost import macs
 
 _PER_NODE = 0.5  # what the conversions around a node in float cost, in multiply-accumulates of the mean node
@@ -33,7 +33,7 @@ def node_noise(evaluator: CandidateEvaluator, recipe: QuantRecipe, in_time: Call
     return {name: noise.get(name, average) for name in plan}
 
 
-def first_guess(trial: Trial, noise: Sequence[float]) -> int:
+def first_guess(trial: RecipeTrial, noise: Sequence[float]) -> int:
     """How many of the first nodes to leave in float, if the noise of nodes added up: at least one, not all.
 
     Args:
@@ -54,12 +54,12 @@ def first_guess(trial: Trial, noise: Sequence[float]) -> int:
 
 def repair(
     evaluator: CandidateEvaluator,
-    trial: Trial,
-    is_within: Callable[[Trial], bool],
+    trial: RecipeTrial,
+    is_within: Callable[[RecipeTrial], bool],
     in_time: Callable[[], bool],
     nodes: Sequence[ir.Node],
     measuring: Callable[[], bool] | None = None,
-) -> Trial | None:
+) -> RecipeTrial | None:
     """Leave the costliest nodes in float: the fewest that bring a candidate within the budget.
 
     Nodes are ordered by noise for each multiply-accumulate that float would cost, and some more for the conversions
@@ -83,7 +83,7 @@ def repair(
     floor = _PER_NODE * sum(cost.values()) / max(len(cost), 1) or 1.0
     order = sorted(plan, key=lambda n: noise[n] / (cost.get(n, 0.0) + floor), reverse=True)
 
-    def without(count: int) -> Trial:
+    def without(count: int) -> RecipeTrial:
         left = {n: how for n, how in plan.items() if n not in order[:count]}
         name = f"{trial.name}, {count} node{'s' if count > 1 else ''} float"
         return evaluator.try_out(name, replace(trial.recipe, plan=left), timed=False)

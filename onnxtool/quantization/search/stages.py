@@ -47,7 +47,7 @@ from onnxtool.quantization.search.choice import (
     surely_slower,
     undominated,
 )
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.latency_refinement import (
     CLEARLY_FASTER,
     with_attention,
@@ -79,7 +79,7 @@ _HEAVY = 20_000_000  # weights, beyond which a candidate takes seconds to build
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """What the search found.
 
     Attributes:
@@ -94,14 +94,14 @@ class Outcome:
         notes: what else to know about the choice.
     """
 
-    best: Trial | None
-    smallest: Trial | None
-    trials: tuple[Trial, ...]
+    best: RecipeTrial | None
+    smallest: RecipeTrial | None
+    trials: tuple[RecipeTrial, ...]
     budget: AccuracyBudget
     verdict: str
     reference: OnnxRunner
     clock: TimeBudget
-    is_within: Callable[[Trial], bool]
+    is_within: Callable[[RecipeTrial], bool]
     notes: tuple[str, ...] = ()
 
 
@@ -120,12 +120,12 @@ class RecipeSearch:
         self.evaluator, self.budget, self.nodes, self.base = evaluator, budget, nodes, base
         self.static_possible, self.inner = measured is not None, inner
         self.cost = macs(nodes, evaluator.seen)
-        self.replaced: list[Trial] = []
+        self.replaced: list[RecipeTrial] = []
         self.costly: set[frozenset[str]] = set()  # changes that made a candidate clearly slower
         self.sure = False  # the winner has been judged on all samples, not on a first few
         self.stage = "searching recipes"
 
-    def run(self) -> Outcome:
+    def run(self) -> SearchOutcome:
         """All stages, as far as there is time."""
         with progress.task("searching recipes") as task:
             self.evaluator.after_trial = partial(self._tell, task)
@@ -204,11 +204,11 @@ class RecipeSearch:
             name = fastest.name.replace("per-channel", "per-tensor")
             self.evaluator.try_out(name, replace(fastest.recipe, per_channel=False))
 
-    def _hopeful(self) -> Iterator[Trial]:
+    def _hopeful(self) -> Iterator[RecipeTrial]:
         """What is not so noisy that it could not be repaired, the fastest first."""
         return (t for t in self._fastest(len(self.evaluator.trials)) if self._repairable(t))
 
-    def _repairable(self, trial: Trial) -> bool:
+    def _repairable(self, trial: RecipeTrial) -> bool:
         self.evaluator.look(trial)
         return trial.fidelity is not None and trial.fidelity.channel_db > _LOST_DB
 
@@ -226,7 +226,7 @@ class RecipeSearch:
         if other is not None and fused:
             with_fusions(self.evaluator, other, in_time, (fused,))
 
-    def _promising(self) -> list[Trial]:
+    def _promising(self) -> list[RecipeTrial]:
         """What may become the fastest: the fastest beyond the budget that could be brought back, the fastest within it,
         and the fastest with most nodes on integers, which a few changes can make faster still.
         """
@@ -251,12 +251,12 @@ class RecipeSearch:
                 best = condition(self.evaluator, trial, self._is_within, in_time, linear=linear)
                 self.replaced += [] if best is trial else [trial]
 
-    def _broken(self, winner: Trial | None) -> Iterator[Trial]:
+    def _broken(self, winner: RecipeTrial | None) -> Iterator[RecipeTrial]:
         """Clearly faster than the winner but beyond the budget, not hopelessly; the fastest first."""
         limit = winner.speed * CLEARLY_FASTER if winner is not None else float("inf")
         return (t for t in self._hopeful() if t.speed < limit and not self._is_within(t))
 
-    def _paying(self, trial: Trial) -> None:
+    def _paying(self, trial: RecipeTrial) -> None:
         """Put groups of nodes back to float, and keep what is clearly faster."""
         in_time = self._timely("paying", "the search for nodes that do not pay")
         best = without_gates(self.evaluator, trial, in_time)
@@ -303,7 +303,7 @@ class RecipeSearch:
             if found is None or found.speed > CLEARLY_FASTER * winner.speed:
                 return
 
-    def _fastest(self, count: int, among: list[Trial] | None = None) -> list[Trial]:
+    def _fastest(self, count: int, among: list[RecipeTrial] | None = None) -> list[RecipeTrial]:
         timed = [
             t
             for t in (self.evaluator.trials if among is None else among)
@@ -312,7 +312,7 @@ class RecipeSearch:
         # Of those that are as fast, the most accurate one that is known.
         return sorted(timed, key=lambda t: (t.speed, noise_share(t.fidelity) if t.fidelity else 1.0))[:count]
 
-    def _is_clearly_outside(self, trial: Trial) -> bool:
+    def _is_clearly_outside(self, trial: RecipeTrial) -> bool:
         """Whether a first look, or another candidate with the same integers, shows that the budget is not kept."""
         self.evaluator.look(trial)
         return (
@@ -321,7 +321,7 @@ class RecipeSearch:
             or self.evaluator.breaks(trial.recipe)
         )
 
-    def _is_within(self, trial: Trial, samples: Samples = Samples.FEW_WITH_ROOM) -> bool:
+    def _is_within(self, trial: RecipeTrial, samples: Samples = Samples.FEW_WITH_ROOM) -> bool:
         """Whether a candidate is within the budget.
 
         Args:
@@ -338,17 +338,17 @@ class RecipeSearch:
         self.evaluator.judge_fully(trial)
         return trial.fidelity is not None and self.budget.allows(trial.fidelity, self.evaluator.score(trial))
 
-    def _is_within_in_all(self, trial: Trial) -> bool:
+    def _is_within_in_all(self, trial: RecipeTrial) -> bool:
         return self._is_within(trial, Samples.ALL)
 
-    def _winner(self, among: list[Trial] | None = None) -> Trial | None:
+    def _winner(self, among: list[RecipeTrial] | None = None) -> RecipeTrial | None:
         """The fastest within the budget; of those about as fast the most accurate, or of accurate ones the smallest."""
         while True:
             found = self._likely_winner(among)
             if found is None or not self.sure or self._is_within(found, Samples.ALL):
                 return found
 
-    def _likely_winner(self, among: list[Trial] | None) -> Trial | None:
+    def _likely_winner(self, among: list[RecipeTrial] | None) -> RecipeTrial | None:
         timed = self._fastest(len(self.evaluator.trials), among)
         first = next((t for t in timed if self._is_within(t, Samples.FEW)), None)
         if first is None or first.fidelity is None:
@@ -360,7 +360,7 @@ class RecipeSearch:
             near = [(t, f) for t, f in near if f.channel_db >= _ACCURATE_DB and not surely_slower(t, first)]
         return min(near, key=lambda pair: (pair[0].bytes - pair[0].spare if accurate else 0, noise_share(pair[1])))[0]
 
-    def _choose(self) -> Outcome:
+    def _choose(self) -> SearchOutcome:
         winner = self._winner()
         clock = self.evaluator.clock
         fastest = winner.latency.value if winner is not None and winner.latency is not None else None
@@ -390,7 +390,7 @@ class RecipeSearch:
         elif winner.latency is not None and not is_faster(winner.latency, timed_again):
             best = None
             verdict = not_faster(winner.name, winner.latency)
-        outcome = Outcome(
+        outcome = SearchOutcome(
             best,
             None,
             tuple(self.evaluator.trials),
@@ -402,7 +402,7 @@ class RecipeSearch:
         )
         return outcome if best is not None else replace(outcome, smallest=self._smallest(winner))
 
-    def _smallest(self, winner: Trial | None) -> Trial | None:
+    def _smallest(self, winner: RecipeTrial | None) -> RecipeTrial | None:
         """Of the smallest within the budget the fastest; the winner has been judged, whatever else is known of it."""
         least, found = 0, []
         for trial in sorted((t for t in self.evaluator.trials if t.bytes), key=lambda t: t.bytes):

@@ -9,7 +9,7 @@ import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.sensitivity import first_guess, repair
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
@@ -181,12 +181,12 @@ def test_a_first_look_tells_nothing_about_labels() -> None:
 
 def test_a_repair_begins_where_the_noise_that_is_left_fits() -> None:
     # 10 dB is a tenth of noise; of classes, a hundredth (20 dB) is allowed.
-    trial = Trial("t", QuantRecipe(), fidelity=fidelity(10, 0.8, 0.1))
+    trial = RecipeTrial("t", QuantRecipe(), fidelity=fidelity(10, 0.8, 0.1))
     assert first_guess(trial, [0.05, 0.03, 0.012, 0.008]) == 3
     assert first_guess(trial, [0.095, 0.003, 0.002]) == 1
     assert first_guess(trial, [1.0] * 4) == 3, "not all of them"
     assert first_guess(trial, [float("inf"), 1.0]) == 1
-    dense = Trial("t", QuantRecipe(), fidelity=fidelity(10))
+    dense = RecipeTrial("t", QuantRecipe(), fidelity=fidelity(10))
     assert first_guess(dense, [0.05, 0.03, 0.012, 0.008]) == 3
     assert first_guess(dense, [0.05, 0.03, 0.015, 0.003, 0.002]) == 4
 
@@ -202,17 +202,17 @@ class _Laboratory:
     def __init__(self) -> None:
         self.timed: list[str] = []
 
-    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> RecipeTrial:
         self.timed += [name] if timed else []
-        return Trial(name, recipe, fidelity=fidelity(12, 0.9, 0.05))
+        return RecipeTrial(name, recipe, fidelity=fidelity(12, 0.9, 0.05))
 
 
 @pytest.mark.parametrize("needed", [1, 33, 40, 45, 50])
 def test_a_repair_finds_the_fewest_nodes_wherever_it_begins(needed: int) -> None:
     plan = {f"n{i}": "static" for i in range(51)}
-    trial = Trial("t", QuantRecipe(mode="auto", plan=plan), fidelity=fidelity(12, 0.9, 0.05))
+    trial = RecipeTrial("t", QuantRecipe(mode="auto", plan=plan), fidelity=fidelity(12, 0.9, 0.05))
 
-    def keeps(tried: Trial) -> bool:
+    def keeps(tried: RecipeTrial) -> bool:
         return 51 - len(tried.recipe.plan or {}) >= needed
 
     evaluator = _Laboratory()

@@ -23,7 +23,7 @@ from onnxtool.quantization.search.choice import (
     surely_slower,
     undominated,
 )
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
@@ -33,9 +33,9 @@ def latency(value: float, half: float = 0.01) -> LatencyRatio:
     return LatencyRatio(value, value - half, value + half, 1.0, value, 1)
 
 
-def trial(name: str, ratio: float = 0.5, size: int = 100, db: float = 30.0, half: float = 0.01) -> Trial:
+def trial(name: str, ratio: float = 0.5, size: int = 100, db: float = 30.0, half: float = 0.01) -> RecipeTrial:
     fidelity = Fidelity(db, 1.0, None, 8, channel_db=db)
-    return Trial(name, QuantRecipe(mode="auto"), size, fidelity, latency(ratio, half))
+    return RecipeTrial(name, QuantRecipe(mode="auto"), size, fidelity, latency(ratio, half))
 
 
 class Lab:
@@ -45,7 +45,7 @@ class Lab:
         self.again, self.asked = again, 0
         self.clock = SimpleNamespace(allows=lambda *_: True)
 
-    def time_again(self, trials: list[Trial], *_: float) -> None:
+    def time_again(self, trials: list[RecipeTrial], *_: float) -> None:
         self.asked += 1
         for one in trials:
             one.latency = self.again.get(one.name, one.latency)
@@ -55,7 +55,7 @@ def evaluator(**again: LatencyRatio) -> Any:
     return cast(CandidateEvaluator, Lab(**again))
 
 
-def fastest(trials: list[Trial]) -> Trial | None:
+def fastest(trials: list[RecipeTrial]) -> RecipeTrial | None:
     return min(trials, key=lambda t: t.speed, default=None)
 
 
@@ -145,7 +145,7 @@ def test_the_verdict_gives_the_interval_and_says_unclear() -> None:
     ("winner", "rescued"), [(None, True), (trial("slow", 1.0), True), (trial("fast", 0.99), False)]
 )
 def test_hopeless_candidates_are_repaired_only_where_nothing_is_faster(
-    winner: Trial | None, rescued: bool, monkeypatch: pytest.MonkeyPatch
+    winner: RecipeTrial | None, rescued: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(AccuracyRepairs, "of_the_fastest", lambda *_: asked.append("fastest"))

@@ -15,7 +15,7 @@ from onnxtool.quantization.algorithms.float_fusions import FUSIONS
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import evaluator as module
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.opened_candidates import Built
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
@@ -72,7 +72,7 @@ class Laboratory(CandidateEvaluator):
         value = next(self.lucky, self.speeds.get(runner, 0.5))
         return ratio(value, self.before), known is not None and value > known.value
 
-    def attempt(self, smooth: float, speed: float = 0.5, db: float = 50.0, **rest: Any) -> Trial:
+    def attempt(self, smooth: float, speed: float = 0.5, db: float = 50.0, **rest: Any) -> RecipeTrial:
         key = f"{smooth:g}{rest.get('fuse', '')}"
         options = {k: rest.pop(k) for k in ("timed", "like") if k in rest}
         self.speeds[key], self.noise[key] = speed, db
@@ -130,7 +130,7 @@ def test_with_labels_only_the_metric_tells(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_new_trial_knows_nothing() -> None:
-    trial = Trial("a", QuantRecipe())
+    trial = RecipeTrial("a", QuantRecipe())
     assert trial.bytes == 0 and not trial.judged_on_few and trial.speed == float("inf") and trial.note == ""
 
 
@@ -263,7 +263,10 @@ def test_short_models_get_fresh_sessions_and_which_is_loaded_first_takes_turns(
 
     monkeypatch.setattr(module, "time_leaders", leaders)
     slower_float = ratio(0.6, 2 * before)  # the float model by another timing, in a slow moment
-    trials = [Trial("a", QuantRecipe(smooth=0.2), latency=slower_float), Trial("b", QuantRecipe(smooth=0.1))]
+    trials = [
+        RecipeTrial("a", QuantRecipe(smooth=0.2), latency=slower_float),
+        RecipeTrial("b", QuantRecipe(smooth=0.1)),
+    ]
     trials[1].latency = ratio(0.6, before)
     evaluator.time_again(trials, 2.0)
     assert [t.latency for t in trials] == [ratio(0.5), ratio(0.4)]
@@ -285,8 +288,8 @@ def test_leaders_are_timed_with_the_usual_patience_unless_told(
         return [ratio(0.5)]
 
     monkeypatch.setattr(module, "time_leaders", leaders)
-    evaluator.time_again([Trial("a", QuantRecipe())])
-    evaluator.time_again([Trial("a", QuantRecipe())], 3.0)
+    evaluator.time_again([RecipeTrial("a", QuantRecipe())])
+    evaluator.time_again([RecipeTrial("a", QuantRecipe())], 3.0)
     assert told == [1.0, 3.0]
 
 
@@ -307,14 +310,14 @@ def test_what_finds_nothing_to_fuse_in_the_float_model_is_not_tried(
 
 def test_what_was_never_timed_may_be_short(evaluator: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "time_leaders", lambda *_, short, **__: [ratio(0.5 if short else 0.9)])
-    trials = [Trial("a", QuantRecipe(smooth=0.2))]
+    trials = [RecipeTrial("a", QuantRecipe(smooth=0.2))]
     evaluator.time_again(trials)
     assert trials[0].speed == 0.5
 
 
 def test_without_a_figure_on_labels_nothing_is_within_their_budget() -> None:
     fidelity = Fidelity(50.0, 1.0, None, 8, channel_db=50.0)
-    trial = Trial("a", QuantRecipe(), fidelity=fidelity)
+    trial = RecipeTrial("a", QuantRecipe(), fidelity=fidelity)
     assert trial.candidate(AccuracyBudget(), False).within_budget
     assert not trial.candidate(AccuracyBudget(labelled=True), False).within_budget
 

@@ -12,7 +12,7 @@ import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import latency_refinement as module
-from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.latency_refinement import (
     with_attention,
     with_fusions,
@@ -37,17 +37,17 @@ class Lab:
         layers = [layer(name, int(width)) for name, width in zip("abc", widths, strict=True)]
         self.job = SimpleNamespace(prepared=SimpleNamespace(graph=layers))
 
-    def try_out(self, name: str, recipe: QuantRecipe, like: Any = ()) -> Trial:
+    def try_out(self, name: str, recipe: QuantRecipe, like: Any = ()) -> RecipeTrial:
         self.tried.append(name)
         self.like = [t.name for t in like]
         label = name.rpartition(", ")[2].split(" ")[0]
         ratio = self.ratios[label]
-        return Trial(name, recipe, latency=LatencyRatio(ratio, ratio - 0.01, ratio + 0.01, 1.0, ratio, 1))
+        return RecipeTrial(name, recipe, latency=LatencyRatio(ratio, ratio - 0.01, ratio + 0.01, 1.0, ratio, 1))
 
 
-def base(name: str = "base") -> Trial:
+def base(name: str = "base") -> RecipeTrial:
     plan: Any = dict.fromkeys("abc", "static")
-    return Trial(name, QuantRecipe(mode="auto", plan=plan), latency=LatencyRatio(0.5, 0.49, 0.51, 1.0, 0.5, 1))
+    return RecipeTrial(name, QuantRecipe(mode="auto", plan=plan), latency=LatencyRatio(0.5, 0.49, 0.51, 1.0, 0.5, 1))
 
 
 def always() -> bool:
@@ -172,7 +172,7 @@ def test_a_change_is_clearly_slower_from_three_percent_on() -> None:
     without_groups(cast(Any, evaluator), even, GROUPS, always, costly, {})
     assert costly == {frozenset("b")}
     estimated = Lab(first=1.0)
-    estimated.try_out = lambda name, recipe, like=(): Trial(name, recipe, estimate=1.04)  # type: ignore[assignment]
+    estimated.try_out = lambda name, recipe, like=(): RecipeTrial(name, recipe, estimate=1.04)  # type: ignore[assignment]
     without_groups(cast(Any, estimated), replace(even, latency=None, estimate=1.0), GROUPS[:1], always, costly, {})
     assert frozenset("a") in costly
 

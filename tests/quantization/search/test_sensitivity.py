@@ -10,13 +10,13 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.sensitivity import first_guess, node_noise, repair
 from onnxtool.report.quantize import Fidelity
 
 
-def trial(db: float | None = 0.0, **plan: Any) -> Trial:
-    found = Trial("all", QuantRecipe(plan=plan))
+def trial(db: float | None = 0.0, **plan: Any) -> RecipeTrial:
+    found = RecipeTrial("all", QuantRecipe(plan=plan))
     found.fidelity = None if db is None else Fidelity(db, 1.0, None, 8, channel_db=db)
     return found
 
@@ -32,13 +32,13 @@ class Lab:
         self.measured.append(name)
         return self.noise[name]
 
-    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> RecipeTrial:
         self.tried.append(("".join(recipe.plan or {}), timed))
         assert len(self.tried) < 20, "it does not end"
-        return Trial(name, recipe)
+        return RecipeTrial(name, recipe)
 
-    def repaired(self, keeps: Callable[[str], bool], nodes: list[ir.Node], **rest: Any) -> Trial | None:
-        def kept(tried: Trial) -> bool:
+    def repaired(self, keeps: Callable[[str], bool], nodes: list[ir.Node], **rest: Any) -> RecipeTrial | None:
+        def kept(tried: RecipeTrial) -> bool:
             return keeps("".join(tried.recipe.plan or {}))
 
         plan: Any = dict.fromkeys(self.noise, "static")

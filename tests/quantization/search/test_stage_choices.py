@@ -9,15 +9,15 @@ import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import stages as module
-from onnxtool.quantization.search.evaluator import Trial
-from onnxtool.quantization.search.stages import Outcome
+from onnxtool.quantization.search.evaluator import RecipeTrial
+from onnxtool.quantization.search.stages import SearchOutcome
 from onnxtool.report.measurement.latency import LatencyRatio
 from tests.quantization.search.test_stages import Lab, named, search
 
 WIDE: Any = dict.fromkeys("abcd", "static")
 
 
-def names(trials: list[Trial]) -> list[str]:
+def names(trials: list[RecipeTrial]) -> list[str]:
     return [t.name for t in trials]
 
 
@@ -60,9 +60,9 @@ def test_what_is_accurate_enough_is_not_conditioned(
     evaluator = Lab(known=(0.5, db, db))
     asked: list[Any] = []
 
-    def condition(_: Any, trial: Trial, *__: Any, linear: bool) -> Trial:
+    def condition(_: Any, trial: RecipeTrial, *__: Any, linear: bool) -> RecipeTrial:
         asked.append((trial.name, linear))
-        return Trial("better", trial.recipe)
+        return RecipeTrial("better", trial.recipe)
 
     monkeypatch.setattr(module, "condition", condition)
     monkeypatch.setattr(module, "share_of_linear", lambda *_: 0.11)
@@ -78,7 +78,7 @@ def test_what_is_accurate_enough_is_not_conditioned(
 def test_a_linear_layer_of_little_work_is_not_smoothed_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
-    def condition(_: Any, trial: Trial, *__: Any, linear: bool) -> Trial:
+    def condition(_: Any, trial: RecipeTrial, *__: Any, linear: bool) -> RecipeTrial:
         asked.append(linear)
         return trial
 
@@ -109,11 +109,11 @@ class Chosen:
         monkeypatch.setattr(module, "undominated", lambda _, winner, *__: winner)
         self.evaluator, self.search = evaluator, search(evaluator, sure=True)
 
-    def run(self) -> Outcome:
+    def run(self) -> SearchOutcome:
         return self.search._choose()
 
 
-def spread(trial: Trial, low: float, high: float) -> None:
+def spread(trial: RecipeTrial, low: float, high: float) -> None:
     trial.latency = LatencyRatio((low + high) / 2, low, high, 1.0, (low + high) / 2, 1)
 
 
@@ -180,7 +180,7 @@ def test_ways_to_choose_ranges_are_tried_until_one_loses_next_to_nothing(
     evaluator, asked = Lab(), list[tuple[str, float, bool]]()
     noise = iter([20, 30, 25, 28])
 
-    def try_out(name: str, recipe: QuantRecipe, *, timed: bool) -> Trial:
+    def try_out(name: str, recipe: QuantRecipe, *, timed: bool) -> RecipeTrial:
         asked.append((recipe.method, recipe.coverage, timed))
         evaluator.known[name] = (0.5, found := next(noise), found)
         return evaluator.made(name, recipe)

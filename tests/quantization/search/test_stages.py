@@ -14,7 +14,7 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.result_limits import ResultLimits
 from onnxtool.quantization.search import stages as module
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
-from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.limits import choose_within_limits, is_within_limits
 from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
 from onnxtool.quantization.search.stages import RecipeSearch
@@ -36,18 +36,18 @@ class Lab:
         self.trials = [self.made(name) for name in known]
         self.times, self.clock = True, SimpleNamespace(allows=lambda *_: True, left=1.0)
 
-    def made(self, name: str, recipe: QuantRecipe | None = None) -> Trial:
+    def made(self, name: str, recipe: QuantRecipe | None = None) -> RecipeTrial:
         speed = self.known[name][0]
         latency = LatencyRatio(speed, speed, speed, 1.0, speed, 1)
         size = int(1000 * speed)
-        return Trial(name, recipe or QuantRecipe(plan=PLAN), size, latency=latency)
+        return RecipeTrial(name, recipe or QuantRecipe(plan=PLAN), size, latency=latency)
 
-    def look(self, trial: Trial) -> None:
+    def look(self, trial: RecipeTrial) -> None:
         if trial.fidelity is None:
             trial.fidelity = trial.first_look = fidelity(self.known[trial.name][1])
             trial.judged_on_few = True
 
-    def judge_fully(self, trial: Trial) -> None:
+    def judge_fully(self, trial: RecipeTrial) -> None:
         if trial.judged_on_few:
             self.full.append(trial.name)
             trial.fidelity, trial.judged_on_few = fidelity(self.known[trial.name][2]), False
@@ -58,13 +58,13 @@ class Lab:
     def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
         return recipe
 
-    def score(self, _: Trial) -> None:
+    def score(self, _: RecipeTrial) -> None:
         return None
 
-    def is_within(self, trial: Trial) -> bool:
+    def is_within(self, trial: RecipeTrial) -> bool:
         return trial.fidelity is not None and not trial.judged_on_few and AccuracyBudget().allows(trial.fidelity)
 
-    def try_out(self, name: str, recipe: QuantRecipe, **_: Any) -> Trial:
+    def try_out(self, name: str, recipe: QuantRecipe, **_: Any) -> RecipeTrial:
         self.tried.append(name)
         self.known.setdefault(name, (0.5, 40, 40))
         self.trials.append(self.made(name, recipe))
@@ -78,7 +78,7 @@ def search(evaluator: Lab, *, sure: bool = False) -> RecipeSearch:
     return cast(RecipeSearch, found)
 
 
-def named(trial: Trial | None) -> str | None:
+def named(trial: RecipeTrial | None) -> str | None:
     return None if trial is None else trial.name
 
 
@@ -174,9 +174,9 @@ def test_on_another_plan_only_the_fusion_that_has_helped_is_tried(
     evaluator.trials[2].recipe = QuantRecipe(plan={"a": "dynamic"})
     asked: list[tuple[str, Any]] = []
 
-    def fusions(_: Any, trial: Trial, __: Any, choices: Any = None) -> Trial:
+    def fusions(_: Any, trial: RecipeTrial, __: Any, choices: Any = None) -> RecipeTrial:
         asked.append((trial.name, choices))
-        return Trial("fused", QuantRecipe(fuse=cast(Any, helps)))
+        return RecipeTrial("fused", QuantRecipe(fuse=cast(Any, helps)))
 
     monkeypatch.setattr(module, "with_fusions", fusions)
     search(evaluator)._fusions()
@@ -199,7 +199,7 @@ def test_limits_ask_for_the_budget_of_as_few_as_possible() -> None:
     evaluator = Lab(slow=(0.9, 30, 30), broken=(0.3, 30, 20), fast=(0.4, 30, 30), heavy=(0.41, 30, 30))
     asked: list[str] = []
 
-    def within(trial: Trial) -> bool:
+    def within(trial: RecipeTrial) -> bool:
         asked.append(trial.name)
         return trial.name != "broken"
 
