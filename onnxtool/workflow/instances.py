@@ -21,7 +21,7 @@ _AS_FLOAT = ("float32", "float")
 
 
 @dataclass(frozen=True)
-class Step:
+class StepInstance:
     """One step of an instance: the command, and its options as the file has them."""
 
     command: str
@@ -64,7 +64,7 @@ class Instance:
     axes: Mapping[str, Any]
     source: str | None
     upstream: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[StepInstance, ...]
     output: str
     tags: tuple[str, ...]
     constraints: Constraints
@@ -171,7 +171,7 @@ def _filled(value: Any, axes: Mapping[str, Any], used: set[str], where: str) -> 
     return value
 
 
-def _steps(file: WorkflowFile, table: Mapping[str, Any], where: str) -> list[Step]:
+def _steps(file: WorkflowFile, table: Mapping[str, Any], where: str) -> list[StepInstance]:
     """The steps with their options: of the command's defaults, of the model, of the step itself, the last one wins."""
     listed = table.get("steps") or file.defaults.get("steps") or _usual_steps(table)
     made = []
@@ -185,7 +185,7 @@ def _steps(file: WorkflowFile, table: Mapping[str, Any], where: str) -> list[Ste
             options = {**_quantize_data(file, table, where), **options}
         elif "custom-op-library" in table and "custom-op-library" in options_of(command):
             options.setdefault("custom-op-library", table["custom-op-library"])
-        made.append(Step(command, _with_data_set(file, command, options)))
+        made.append(StepInstance(command, _with_data_set(file, command, options)))
     return made
 
 
@@ -221,7 +221,7 @@ def _with_data_set(file: WorkflowFile, command: str, options: Mapping[str, Any])
     return made
 
 
-def _with_axes(step: Step, axes: Mapping[str, Any], used: set[str]) -> Step | None:
+def _with_axes(step: StepInstance, axes: Mapping[str, Any], used: set[str]) -> StepInstance | None:
     """A step with every axis of the matrix that is called like one of its options; None when it is left out."""
     options = dict(step.options)
     for axis, value in axes.items():
@@ -233,20 +233,20 @@ def _with_axes(step: Step, axes: Mapping[str, Any], used: set[str]) -> Step | No
         elif axis in STEPS[step.command]:
             used.add(axis)
             options[axis] = value
-    return Step(step.command, options)
+    return StepInstance(step.command, options)
 
 
-def _with_constraints(step: Step, constraints: Constraints) -> Step:
+def _with_constraints(step: StepInstance, constraints: Constraints) -> StepInstance:
     if step.command != "quantize" or constraints.max_drop is None:
         return step
-    return Step("quantize", {"max-drop": constraints.max_drop, **step.options})
+    return StepInstance("quantize", {"max-drop": constraints.max_drop, **step.options})
 
 
-def _measured(steps: tuple[Step, ...], constraints: Constraints) -> tuple[Step, ...]:
+def _measured(steps: tuple[StepInstance, ...], constraints: Constraints) -> tuple[StepInstance, ...]:
     """Limits of latency and memory are held by what `bench` measures of the result, on one thread unless it says so."""
     if not (constraints.any_latency or constraints.max_memory is not None) or any(s.command == "bench" for s in steps):
         return steps
-    return (*steps, Step("bench", {"threads": "1"}))
+    return (*steps, StepInstance("bench", {"threads": "1"}))
 
 
 def _texts(value: Any) -> tuple[str, ...]:

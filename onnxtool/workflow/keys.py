@@ -10,7 +10,7 @@ from typing import Any
 from onnxtool.errors import InputError
 from onnxtool.workflow import digests
 from onnxtool.workflow.digests import MEASURE, text_digest
-from onnxtool.workflow.instances import Instance, Step
+from onnxtool.workflow.instances import Instance, StepInstance
 from onnxtool.workflow.run_step import Files, StepTask
 from onnxtool.workflow.step_options import options_of
 from onnxtool.workflow.store import FORMAT
@@ -51,7 +51,7 @@ class _Ingredients:
 
 def make_task(
     instance: Instance,
-    step: Step,
+    step: StepInstance,
     root: Path,
     store: Path,
     known: Digests,
@@ -120,7 +120,7 @@ def files_digest(files: Files) -> str:
     return text_digest({name: file.sha256 for name, file in files.items()})
 
 
-def _options(found: _Ingredients, step: Step, root: Path, known: Digests) -> None:
+def _options(found: _Ingredients, step: StepInstance, root: Path, known: Digests) -> None:
     described = options_of(step.command)
     folders = [root / p for p in _texts(step.options.get("pythonpath", ()))] + [root]
     for name, value in step.options.items():

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError
 from onnxtool.workflow.digests import text_digest
-from onnxtool.workflow.instances import Step
+from onnxtool.workflow.instances import StepInstance
 from onnxtool.workflow.step_options import options_of
 from onnxtool.workflow.store import Entry, Store, StoredFile
 
@@ -71,7 +71,7 @@ class RemoteFiles:
             self._known[place] = target
         return self._known[place]
 
-    def local_step(self, step: Step, root: Path) -> Step:
+    def local_step(self, step: StepInstance, root: Path) -> StepInstance:
         """A step whose options name files of this machine only."""
         known, options = options_of(step.command), dict(step.options)
         for name, value in step.options.items():

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from onnxtool.report.build import CandidatePoint
-from onnxtool.workflow.constraints import Constraints, Measured, excess, pareto_front
+from onnxtool.workflow.constraints import Constraints, MeasuredFile, excess, pareto_front
 
 Plain = Mapping[str, Any]
 
@@ -68,7 +68,7 @@ _LINES = {
 }
 
 
-def with_figures(known: Measured, command: str, report: Plain) -> Measured:
+def with_figures(known: MeasuredFile, command: str, report: Plain) -> MeasuredFile:
     """What is known of a model after one more step."""
     if command == "quantize":
         latency = report.get("latency") or {}

@@ -13,7 +13,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
 from onnxtool.quantization.apply_recipe import apply_conditioned
 from onnxtool.quantization.calibration.cache import CalibrationCache
-from onnxtool.quantization.calibration.range_estimators import Observed
+from onnxtool.quantization.calibration.range_estimators import ObservedRange
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import Fusions, QuantRecipe
@@ -95,7 +95,7 @@ class CandidateEvaluator:
         budget: AccuracyBudget,
         judge: FidelityEvaluator,
         reference: OnnxRunner,
-        seen: Mapping[str, Observed],
+        seen: Mapping[str, ObservedRange],
         estimate: Callable[[QuantRecipe], float] | None = None,
         conditions: CalibrationCache | None = None,
         clock: TimeBudget | None = None,

@@ -17,7 +17,7 @@ from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.apply_recipe import placement_of
 from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.observer import observe
-from onnxtool.quantization.calibration.range_estimators import Observed
+from onnxtool.quantization.calibration.range_estimators import ObservedRange
 from onnxtool.quantization.diagnostics import nothing_to_quantize, quantized_nodes
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import FIDELITY_SAMPLES, QuantizationInputs
@@ -97,7 +97,7 @@ def search(
 
 def _observed(
     job: QuantizationInputs, base: QuantRecipe, nodes: Sequence[ir.Node], data: DataSource
-) -> dict[str, Observed]:
+) -> dict[str, ObservedRange]:
     """What any candidate may need to know of activations, in one pass over the samples.
 
     Products of two activations are tried later; what these need is seen too, and what smoothing goes by.
