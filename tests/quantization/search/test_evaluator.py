@@ -209,7 +209,7 @@ def test_the_noise_of_a_node_is_measured_once_for_all_that_treat_it_alike(
         built.append(recipe)
         return len(built)
 
-    monkeypatch.setattr(module, "build", build)
+    monkeypatch.setattr(evaluator, "build", build)
     evaluator.judge = cast(Any, SimpleNamespace(glance=lambda _: Fidelity(20, 1.0, None, 4, channel_db=20.0)))
     recipe = QuantRecipe(plan={"a": "static", "b": "dynamic"}, fuse="all", bias_correction=True, shifts={"a": (1.0,)})
     assert evaluator.noise_of("a", recipe) == pytest.approx(0.01)
