@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
 from onnxtool.conversion.boosting.patches.equivalent_booster import objective_of
+from onnxtool.conversion.frameworks import Estimator
 
 _LIGHTGBM = {"linear_tree": "\nis_linear=1", "boosting=rf": "\naverage_output"}
 
 
-def dropped_options(estimator: Any) -> list[str]:
+def dropped_options(estimator: Estimator) -> list[str]:
     """Options that the exporters are known to drop, of a booster or an estimator: "linear_tree"."""
     package = type(estimator).__module__.partition(".")[0]
     if package == "lightgbm":
@@ -29,13 +28,13 @@ def dropped_options(estimator: Any) -> list[str]:
     return []
 
 
-def missing_number(estimator: Any) -> float | None:
+def missing_number(estimator: Estimator) -> float | None:
     """The number that an estimator of XGBoost takes for a missing value, besides NaN."""
     missing = getattr(estimator, "missing", None)
     return float(missing) if isinstance(missing, (int, float)) and not np.isnan(missing) else None
 
 
-def category_notes(estimator: Any) -> list[str]:
+def category_notes(estimator: Estimator) -> list[str]:
     """How LightGBM numbers the categories of the table that it was fitted on: the ONNX file takes the numbers."""
     booster = getattr(estimator, "booster_", estimator)
     known = getattr(booster, "pandas_categorical", None) or ()
@@ -43,13 +42,13 @@ def category_notes(estimator: Any) -> list[str]:
     return [f"categories are given to the ONNX file as numbers: {text}" for text in shown]
 
 
-def text_of(estimator: Any) -> str:
+def text_of(estimator: Estimator) -> str:
     """A LightGBM model in its own file format."""
     booster = getattr(estimator, "booster_", estimator)
     return str(booster.model_to_string())
 
 
-def loss_of(estimator: Any) -> str:
+def loss_of(estimator: Estimator) -> str:
     """CatBoost's loss function without its parameters."""
     try:
         return str(estimator.get_all_params().get("loss_function", "")).partition(":")[0]
@@ -57,7 +56,7 @@ def loss_of(estimator: Any) -> str:
         return ""
 
 
-def _xgboost(estimator: Any) -> list[str]:
+def _xgboost(estimator: Estimator) -> list[str]:
     learner = learner_of(booster_of(estimator))
     found = []
     kind = learner["gradient_booster"]["name"]

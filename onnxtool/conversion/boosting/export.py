@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from onnxtool.conversion.boosting.linear_booster import add_as_step, export_line
 from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent
 from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
 from onnxtool.conversion.boosting.several_labels import give_labels, has_several_labels, sums_of
+from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import number_type
@@ -85,7 +85,7 @@ def _onnxmltools(model: SklearnModel, package: str, opset: int) -> onnx.ModelPro
     return proto
 
 
-def _catboost(estimator: Any) -> onnx.ModelProto:
+def _catboost(estimator: Estimator) -> onnx.ModelProto:
     import onnx
 
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +96,7 @@ def _catboost(estimator: Any) -> onnx.ModelProto:
         return onnx.load(path)
 
 
-def _with_integers(estimator: Any, path: Path) -> Any:
+def _with_integers(estimator: Estimator, path: Path) -> Any:
     """The same model with integers for the classes False and True or 0.0 and 1.0, which CatBoost 1.2 does not write."""
     classes = np.asarray(getattr(estimator, "classes_", ()))
     if not classes.size or classes.dtype.kind not in "bf" or not np.all(classes == np.round(classes)):
@@ -244,8 +244,7 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
         operator.outputs = [scope.declare_local_variable("sums", data_types.FloatTensorType())]
     if gap is not None:
         operator.inputs = [_with_nan(NodeWriter(scope, operator, container), gap)]
-        operator.raw_operator = copy.copy(operator.raw_operator)
-        operator.raw_operator.missing = np.nan
+        operator.raw_operator = copy_with(operator.raw_operator, missing=np.nan)
     try:
         convert_xgboost(scope, operator, container)
         if several:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.boosting.ubjson import is_whole
+from onnxtool.conversion.frameworks import Booster
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.model import Compute, SklearnModel
@@ -139,7 +140,7 @@ def _xgboost(source: Source, form: str, options: ConvertOptions) -> SklearnModel
     return _model(model, width, classes, (model.predict, model.predict_proba), form, framework, options)
 
 
-def _xgboost_objective(booster: Any) -> str:
+def _xgboost_objective(booster: Booster) -> str:
     import json
 
     learner = json.loads(booster.save_config())["learner"]

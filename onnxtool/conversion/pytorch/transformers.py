@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -132,7 +133,7 @@ def import_class(source: Source, options: ConvertOptions) -> None:
 
 
 def _class_for(
-    transformers: Any, source: Source, config: Mapping[str, Any], options: ConvertOptions, notes: list[str]
+    transformers: ModuleType, source: Source, config: Mapping[str, Any], options: ConvertOptions, notes: list[str]
 ) -> Any:
     if options.task is not None:
         if options.task not in TASKS:
@@ -152,7 +153,7 @@ def _class_for(
     return cls
 
 
-def _tokenizer_gives(transformers: Any, source: Source) -> Collection[str]:
+def _tokenizer_gives(transformers: ModuleType, source: Source) -> Collection[str]:
     """Names of what the folder's tokenizer makes of a text; none where there is no tokenizer in it."""
     if source.path is None or not (source.path / "tokenizer_config.json").exists():
         return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import onnx_ir as ir
 from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
 from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.model import SklearnModel
@@ -67,14 +69,14 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     return io.from_proto(proto)
 
 
-def has_trees(estimator: Any) -> bool:
+def has_trees(estimator: Estimator) -> bool:
     """Whether trees of any library decide in it."""
     return any(
         _package(s) in _BOOSTED or "HistGradient" in type(s).__name__ or trees_of(s) for s in steps_of(estimator)
     )
 
 
-def _package(estimator: Any) -> str:
+def _package(estimator: Estimator) -> str:
     return type(estimator).__module__.split(".")[0]
 
 
@@ -123,7 +125,7 @@ def _narrow(graph: ir.Model) -> None:
 
 
 def _convert(
-    skl2onnx: Any, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
+    skl2onnx: ModuleType, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
 ) -> onnx.ModelProto:
     estimator, notes = convertible(model.estimator)
     if any(_package(s) in _BOOSTED for s in steps_of(estimator)):

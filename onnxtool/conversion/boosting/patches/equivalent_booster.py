@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
+from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.patches import Patch, substitute
 
 # LightGBM's objectives that onnxmltools 1.16 does not know -> the operator that makes predictions of their sums.
@@ -15,7 +15,7 @@ from onnxtool.conversion.patches import Patch, substitute
 LINKS: Mapping[str, str] = {"mape": "", "fair": "", "cross_entropy": "Sigmoid", "cross_entropy_lambda": "Softplus"}
 
 
-def equivalent(estimator: Any) -> Any:
+def equivalent(estimator: Estimator) -> Any:
     """The same model in a form that onnxmltools takes: a copy, or the estimator itself where it needs no change.
 
     Args:
@@ -24,11 +24,11 @@ def equivalent(estimator: Any) -> Any:
     return substitute(PATCHES, estimator)
 
 
-def _is_of(estimator: Any, package: str) -> bool:
+def _is_of(estimator: Estimator, package: str) -> bool:
     return type(estimator).__module__.partition(".")[0] == package
 
 
-def _without_dropout(estimator: Any) -> Any:
+def _without_dropout(estimator: Estimator) -> Any:
     """XGBoost's DART is a sum of trees of which each has a weight."""
     if not _is_of(estimator, "xgboost"):
         return estimator
@@ -50,12 +50,10 @@ def _without_dropout(estimator: Any) -> Any:
     weighted.feature_names = None
     if booster is estimator:
         return weighted
-    found = copy.copy(estimator)
-    found._Booster, found.booster = weighted, "gbtree"
-    return found
+    return copy_with(estimator, _Booster=weighted, booster="gbtree")
 
 
-def _with_chances(estimator: Any) -> Any:
+def _with_chances(estimator: Estimator) -> Any:
     """A classifier that was to give labels gives probabilities, as `predict_proba` of it does."""
     if not _is_of(estimator, "xgboost"):
         return estimator
@@ -66,13 +64,11 @@ def _with_chances(estimator: Any) -> Any:
         return estimator
     model = json.loads(bytes(booster.save_raw("json")))
     model["learner"]["objective"]["name"] = "multi:softprob"
-    found = copy.copy(estimator)
-    found._Booster = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
-    found.objective = "multi:softprob"
-    return found
+    labelled = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
+    return copy_with(estimator, _Booster=labelled, objective="multi:softprob")
 
 
-def _without_names(estimator: Any) -> Any:
+def _without_names(estimator: Estimator) -> Any:
     if not _is_of(estimator, "xgboost"):
         return estimator
     booster = booster_of(estimator)
@@ -80,12 +76,10 @@ def _without_names(estimator: Any) -> Any:
         return estimator
     numbered = booster.copy()
     numbered.feature_names = None
-    found = copy.copy(estimator)
-    found._Booster = numbered
-    return found
+    return copy_with(estimator, _Booster=numbered)
 
 
-def _with_known_objective(estimator: Any) -> Any:
+def _with_known_objective(estimator: Estimator) -> Any:
     """An objective says nothing of the sums; one of the user's own gives them as they are."""
     if not _is_of(estimator, "lightgbm"):
         return estimator
@@ -98,7 +92,7 @@ def _with_known_objective(estimator: Any) -> Any:
     return estimator
 
 
-def _without_mean(estimator: Any) -> Any:
+def _without_mean(estimator: Estimator) -> Any:
     """A forest, which gives the mean of its trees, as trees that add up to it."""
     if not _is_of(estimator, "lightgbm"):
         return estimator
@@ -108,16 +102,14 @@ def _without_mean(estimator: Any) -> Any:
     return _read_again(estimator, _summed(text))
 
 
-def _read_again(estimator: Any, text: str) -> Any:
+def _read_again(estimator: Estimator, text: str) -> Any:
     """LightGBM's estimator, or Booster, with the model that a text describes."""
     import lightgbm
 
     booster = lightgbm.Booster(model_str=text)
     if not hasattr(estimator, "booster_"):
         return booster
-    found = copy.copy(estimator)
-    found._Booster, found.boosting_type = booster, "gbdt"
-    return found
+    return copy_with(estimator, _Booster=booster, boosting_type="gbdt")
 
 
 def _summed(text: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from onnxtool.conversion.boosting.dropped_options import loss_of, text_of
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
 from onnxtool.conversion.boosting.patches.equivalent_booster import LINKS, objective_of
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import Patch, correct
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
 _EXPONENTIAL = ("Poisson", "Tweedie")
 
 
-def fix_exported_trees(proto: onnx.ModelProto, estimator: Any) -> None:
+def fix_exported_trees(proto: onnx.ModelProto, estimator: Estimator) -> None:
     """Change a graph with one ensemble of trees so that it computes what its booster does; others are left alone.
 
     Args:
@@ -31,12 +32,12 @@ def fix_exported_trees(proto: onnx.ModelProto, estimator: Any) -> None:
         correct(PATCHES, proto, trees[0], estimator)
 
 
-def _package(estimator: Any) -> str:
+def _package(estimator: Estimator) -> str:
     name = type(estimator).__module__.partition(".")[0]
     return "lightgbm" if name == "onnxmltools" else name
 
 
-def _whole_categories(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+def _whole_categories(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) -> None:
     """LightGBM 4 drops the fraction of a category before it looks it up (`CategoricalDecision` of its tree.h)."""
     from onnx import helper, numpy_helper
 
@@ -66,7 +67,7 @@ def _whole_categories(proto: onnx.ModelProto, node: Any, estimator: Any) -> None
         proto.graph.node.insert(place + number, made)
 
 
-def _link(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+def _link(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) -> None:
     """What LightGBM's objectives make of the sums, with the parameters of each."""
     if _package(estimator) != "lightgbm":
         return
@@ -83,7 +84,7 @@ def _link(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
         _append(proto, LINKS[objective.partition(" ")[0]])
 
 
-def _targets(_proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+def _targets(_proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) -> None:
     """Which target or class each tree of XGBoost is for."""
     if _package(estimator) != "xgboost":
         return
@@ -100,7 +101,7 @@ def _targets(_proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
     given[f"{kind}_ids"].ints[:] = [owners[tree] for tree in given[f"{kind}_treeids"].ints]
 
 
-def _labels(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
+def _labels(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) -> None:
     """Labels that are other numbers than 0, 1, 2 are looked up behind the trees."""
     from onnx import helper, numpy_helper
 
@@ -118,30 +119,30 @@ def _labels(proto: onnx.ModelProto, node: Any, estimator: Any) -> None:
     proto.graph.node.append(helper.make_node("Gather", [table, place], [label]))
 
 
-def _drop_zero_base(_proto: onnx.ModelProto, node: Any, _estimator: Any) -> None:
+def _drop_zero_base(_proto: onnx.ModelProto, node: onnx.NodeProto, _estimator: Any) -> None:
     """Sums that begin at zero need no numbers to begin at."""
     for attribute in list(node.attribute):
         if attribute.name == "base_values" and not any(attribute.floats):
             node.attribute.remove(attribute)
 
 
-def _catboost_exponential(proto: onnx.ModelProto, _node: Any, estimator: Any) -> None:
+def _catboost_exponential(proto: onnx.ModelProto, _node: Any, estimator: Estimator) -> None:
     if _package(estimator) == "catboost" and loss_of(estimator) in _EXPONENTIAL:
         _append(proto, "Exp")
 
 
-def _boosting_exponential(proto: onnx.ModelProto, _node: Any, estimator: Any) -> None:
+def _boosting_exponential(proto: onnx.ModelProto, _node: Any, estimator: Estimator) -> None:
     if type(estimator).__name__ == "HistGradientBoostingRegressor" and estimator.loss in ("poisson", "gamma"):
         _append(proto, "Exp")
 
 
-def _scale(node: Any, factor: float) -> None:
+def _scale(node: onnx.NodeProto, factor: float) -> None:
     for attribute in node.attribute:
         if attribute.name in ("class_weights", "base_values") and factor != 1.0:
             attribute.floats[:] = [factor * w for w in attribute.floats]
 
 
-def _set(node: Any, name: str, value: str) -> None:
+def _set(node: onnx.NodeProto, name: str, value: str) -> None:
     for attribute in node.attribute:
         if attribute.name == name:
             attribute.s = value.encode()

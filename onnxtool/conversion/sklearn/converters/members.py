@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.errors import UnsupportedError
 
 
-def classified(write: NodeWriter, estimator: Any, inputs: Sequence[Any], *, raw: bool = False) -> tuple[str, str]:
+def classified(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any], *, raw: bool = False) -> tuple[str, str]:
     """The labels [rows] and the scores [rows, classes] (double) of a classifier.
 
     Args:
@@ -47,13 +48,13 @@ def classified(write: NodeWriter, estimator: Any, inputs: Sequence[Any], *, raw:
     return labels.full_name, write.cast(scores.full_name, DOUBLE)
 
 
-def score_columns(write: NodeWriter, estimator: Any, methods: Sequence[str]) -> str:
+def score_columns(write: NodeWriter, estimator: Estimator, methods: Sequence[str]) -> str:
     """[rows, classes]: what the first method that a classifier has gives, in doubles."""
     method = next(name for name in methods if hasattr(estimator, name))
     return classified(write, estimator, write.inputs, raw=method == "decision_function")[1]
 
 
-def predicted(write: NodeWriter, estimator: Any, inputs: Sequence[Any]) -> str:
+def predicted(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any]) -> str:
     """[rows, 1]: what a regressor predicts, in doubles."""
     inner = member(write, estimator, inputs)
     value = write.variable("member_target", number_type(inputs[0].type)([None, 1]))
@@ -61,7 +62,7 @@ def predicted(write: NodeWriter, estimator: Any, inputs: Sequence[Any]) -> str:
     return write.add("Reshape", write.cast(value.full_name, DOUBLE), np.array([-1, 1]))
 
 
-def member(write: NodeWriter, estimator: Any, inputs: Sequence[Any]) -> Any:
+def member(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any]) -> Any:
     """An operator of skl2onnx's for an estimator inside another.
 
     Raises:

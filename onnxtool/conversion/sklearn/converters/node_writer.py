@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
+
 FLOAT, INT64, DOUBLE = 1, 7, 11  # as onnx.TensorProto counts them
 STRING, BOOL = 8, 9
 _KINDS = {"float32": FLOAT, "float64": DOUBLE, "int64": INT64}
@@ -47,7 +49,9 @@ class NodeWriter:
         return list(self.operator.outputs)
 
     @contextmanager
-    def standing_in(self, estimator: Any, outputs: Sequence[Any] = (), inputs: Sequence[Any] = ()) -> Iterator[None]:
+    def standing_in(
+        self, estimator: Estimator, outputs: Sequence[Any] = (), inputs: Sequence[Any] = ()
+    ) -> Iterator[None]:
         """Inside the block, another converter finds a changed estimator, and other inputs and outputs where given."""
         operator = self.operator
         before = operator.raw_operator, operator.inputs, operator.outputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -168,11 +167,3 @@ def _register(
         convert(NodeWriter(scope, operator, container))
 
     update_registered_converter(cls, alias, shapes, converted, overwrite=True, options=options)
-
-
-def changed(estimator: Any, **attributes: Any) -> Any:
-    """A copy with other attributes."""
-    found = copy.copy(estimator)
-    for name, value in attributes.items():
-        setattr(found, name, value)
-    return found

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.members import classified, predicted
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, number_type, transformer
@@ -38,7 +39,7 @@ def _convert_classifiers(write: NodeWriter) -> None:
     write.give(_ordered(write, chances), write.outputs[1])
 
 
-def _fed(chain: Any, labels: list[str], chances: list[str]) -> str:
+def _fed(chain: Estimator, labels: list[str], chances: list[str]) -> str:
     """What those that come later see of the last one."""
     if chain.chain_method_ not in ("predict", "predict_proba"):
         raise UnsupportedError(f"ClassifierChain: chain_method={chain.chain_method_!r} has no ONNX form here.")

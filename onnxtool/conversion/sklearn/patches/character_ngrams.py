@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 from onnxtool.conversion.sklearn.converters.text_tokens import (
@@ -45,7 +46,7 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
     write.give(counts)
 
 
-def _counted(vectorizer: Any, gram: str) -> bool:
+def _counted(vectorizer: Estimator, gram: str) -> bool:
     """Whether a vectorizer ever finds it: a vocabulary may come from elsewhere."""
     least, most = vectorizer.ngram_range
     if vectorizer.analyzer == "char":

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 
@@ -29,7 +30,7 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
     write.give(value)
 
 
-def _steps(scaler: Any) -> list[tuple[str, np.ndarray]]:
+def _steps(scaler: Estimator) -> list[tuple[str, np.ndarray]]:
     """What a scaler does to each column, in its order: an operator, and numbers in float64 [columns]."""
     found: list[tuple[str, Any]] = []
     kind = type(scaler).__name__

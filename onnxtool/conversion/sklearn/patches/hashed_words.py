@@ -6,10 +6,9 @@ its size is the column, its sign the sign.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import BOOL, FLOAT, INT64, NodeWriter, Operand
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 from onnxtool.conversion.sklearn.converters.text_tokens import characters, is_token, needs_opset, texts_of, tokens
@@ -51,7 +50,7 @@ def _convert(write: NodeWriter) -> None:
     write.give(_normed(write, summed, vectorizer.norm))
 
 
-def _refuse(vectorizer: Any) -> None:
+def _refuse(vectorizer: Estimator) -> None:
     several = tuple(vectorizer.ngram_range) != (1, 1)
     if vectorizer.analyzer not in ("word", "char"):
         raise UnsupportedError(f"HashingVectorizer: analyzer={vectorizer.analyzer!r} has no ONNX form here.")
@@ -83,7 +82,7 @@ def _grams(write: NodeWriter, cut: str, count: int, between: str) -> str:
     return whole
 
 
-def _hashed(write: NodeWriter, vectorizer: Any, grams: str, there: str) -> tuple[str, str]:
+def _hashed(write: NodeWriter, vectorizer: Estimator, grams: str, there: str) -> tuple[str, str]:
     """The column of each text, and what it adds there: 1 or -1, or 0 behind the end."""
     number = write.cast(write.add_of("com.microsoft", 1, "MurmurHash3", grams, seed=0, positive=0), INT64)
     column = write.add("Mod", write.add("Abs", number), np.array([vectorizer.n_features]))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, INT64, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import changed, converter_patch, extension
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
 
 _FLOATS = ("FloatTensorType", "DoubleTensorType")
 
@@ -25,7 +25,7 @@ def _convert_one_hot(write: NodeWriter, original: Callable[[], None]) -> None:
     if not encoder._infrequent_enabled:
         original()
         return
-    plain = changed(
+    plain = copy_with(
         encoder, min_frequency=None, max_categories=None, _infrequent_enabled=False, drop=None, drop_idx_=None,
         handle_unknown="ignore", dtype=np.float32,
     )  # fmt: skip
@@ -67,7 +67,7 @@ def _is_double(write: NodeWriter) -> bool:
     return all(type(given.type).__name__ == "DoubleTensorType" for given in write.inputs)
 
 
-def _groups(encoder: Any) -> tuple[np.ndarray, np.ndarray]:
+def _groups(encoder: Estimator) -> tuple[np.ndarray, np.ndarray]:
     """Two matrices [categories, columns that are given]: what each category gives, and what one that is unknown gives
     in its place.
     """
@@ -104,7 +104,7 @@ def _convert_ordinal(write: NodeWriter, original: Callable[[], None]) -> None:
     write.give(write.columns(columns))
 
 
-def _codes(write: NodeWriter, encoder: Any, column: int, value: str, kind: str) -> str:
+def _codes(write: NodeWriter, encoder: Estimator, column: int, value: str, kind: str) -> str:
     """[rows, 1]: the code of each category of one column, as floats."""
     categories = list(encoder.categories_[column])
     rows = np.array([[c[0] for c in encoder.categories_]] * len(categories), dtype=object)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.members import score_columns
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, transformer
@@ -20,7 +21,7 @@ def _convert_regression(write: NodeWriter) -> None:
     write.give(interpolated(write, write.step, write.joined()))
 
 
-def interpolated(write: NodeWriter, model: Any, value: str) -> str:
+def interpolated(write: NodeWriter, model: Estimator, value: str) -> str:
     """What an isotonic regression makes of doubles [rows, 1]: a line between each two steps."""
     steps = np.asarray(model.X_thresholds_)
     x, y = steps.astype(np.float64), np.asarray(model.y_thresholds_, np.float64)

@@ -5,10 +5,9 @@ Source: scikit-learn, `sklearn.kernel_approximation`, `sklearn.metrics.pairwise`
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.distances import distances
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 from onnxtool.conversion.sklearn.converters.register import classifier, converter_patch, transformer
@@ -29,7 +28,7 @@ def _convert_nystroem(write: NodeWriter) -> None:
     write.give(write.add("MatMul", kernel, np.float64(step.normalization_.T)))
 
 
-def _kernel(write: NodeWriter, step: Any, x: str) -> str:
+def _kernel(write: NodeWriter, step: Estimator, x: str) -> str:
     """[rows, components]."""
     fitted = np.asarray(step.components_, np.float64)
     gamma = 1.0 / fitted.shape[1] if step.gamma is None else float(step.gamma)

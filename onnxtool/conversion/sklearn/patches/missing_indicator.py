@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator, copy_with
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
-from onnxtool.conversion.sklearn.converters.register import changed, converter_patch, extension, transformer
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, transformer
 from onnxtool.errors import UnsupportedError
 
 
-def indicated(write: NodeWriter, indicator: Any, value: str) -> str:
+def indicated(write: NodeWriter, indicator: Estimator, value: str) -> str:
     """[rows, indicated features]: 1 where something is missing, in doubles.
 
     Args:
@@ -33,14 +33,14 @@ def _convert_indicator(write: NodeWriter) -> None:
     write.give(indicated(write, write.step, write.joined()))
 
 
-def _kept(imputer: Any) -> list[int]:
+def _kept(imputer: Estimator) -> list[int]:
     """The columns that are given: one that was empty at the fit is dropped, unless it is to be kept."""
     statistics = np.asarray(imputer.statistics_)
     number = statistics.dtype.kind == "f" and not imputer.keep_empty_features
     return [c for c in range(len(statistics)) if not (number and np.isnan(statistics[c]))]
 
 
-def _width(imputer: Any) -> int:
+def _width(imputer: Estimator) -> int:
     return len(_kept(imputer)) + (len(imputer.indicator_.features_) if imputer.add_indicator else 0)
 
 
@@ -51,7 +51,7 @@ def _convert_imputer(write: NodeWriter, original: Callable[[], None]) -> None:
         original()
         return
     filled = write.variable("filled", type(write.outputs[0].type)())
-    with write.standing_in(changed(imputer, add_indicator=False), [filled]):
+    with write.standing_in(copy_with(imputer, add_indicator=False), [filled]):
         original()
     parts = [write.add("Gather", write.cast(filled.full_name, DOUBLE), np.array(kept), axis=1)]
     if imputer.add_indicator:

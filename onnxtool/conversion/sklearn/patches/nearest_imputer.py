@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 from onnxtool.conversion.sklearn.patches.missing_indicator import indicated
@@ -19,11 +20,11 @@ from onnxtool.errors import UnsupportedError
 _FAR = 1e300  # of rows that share no feature
 
 
-def _width(imputer: Any) -> int:
+def _width(imputer: Estimator) -> int:
     return len(_columns(imputer)) + (len(imputer.indicator_.features_) if imputer.add_indicator else 0)
 
 
-def _columns(imputer: Any) -> list[int]:
+def _columns(imputer: Estimator) -> list[int]:
     """The columns that it gives: one that was empty when it was fitted is dropped, unless it is to be kept."""
     valid = np.asarray(imputer._valid_mask)
     return [c for c in range(len(valid)) if valid[c] or imputer.keep_empty_features]
@@ -78,7 +79,7 @@ def _distances(write: NodeWriter, x: str, missing: str, known: np.ndarray, there
     return write.add("Where", write.add("Less", shared, 1.0), _FAR, scaled)
 
 
-def _mean(write: NodeWriter, imputer: Any, distances: str, values: np.ndarray, there: np.ndarray) -> str:
+def _mean(write: NodeWriter, imputer: Estimator, distances: str, values: np.ndarray, there: np.ndarray) -> str:
     """[rows, 1]: what stands for a missing value of one feature."""
     donors = np.flatnonzero(there)
     near = write.add("Gather", distances, donors, axis=1)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import copy_with
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
-from onnxtool.conversion.sklearn.converters.register import changed, converter_patch, extension, number_type
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
 from onnxtool.errors import UnsupportedError
 
 # Those that are one operator; all have a kernel for doubles.
@@ -84,7 +85,7 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
 def _shapes(operator: Any, known: Callable[[Any], None]) -> None:
     """Those of the identity, of floats where it computes: skl2onnx refuses any function."""
     step = operator.raw_operator
-    operator.raw_operator = changed(step, func=None)
+    operator.raw_operator = copy_with(step, func=None)
     try:
         known(operator)
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import INT64, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
 from onnxtool.errors import UnsupportedError
@@ -24,7 +25,7 @@ def _convert(write: NodeWriter) -> None:
     write.give(write.columns(columns))
 
 
-def _feature(write: NodeWriter, step: Any, spline: Any, x: str, place: int) -> str:
+def _feature(write: NodeWriter, step: Estimator, spline: Any, x: str, place: int) -> str:
     """The basis functions of one feature, [rows, functions]."""
     knots, powers = _polynomials(spline)
     if not step.include_bias:

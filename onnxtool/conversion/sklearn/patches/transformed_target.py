@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.members import member
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import converter_patch, transformer
@@ -22,7 +21,7 @@ def _convert(write: NodeWriter) -> None:
     write.give(_back(write, model.transformer_, wide))
 
 
-def _back(write: NodeWriter, transformer: Any, value: str) -> str:
+def _back(write: NodeWriter, transformer: Estimator, value: str) -> str:
     """What the inverse of a transformer of the target makes of a value.
 
     Raises:

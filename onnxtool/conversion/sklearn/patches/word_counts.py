@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import copy_with
 from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
-from onnxtool.conversion.sklearn.converters.register import changed, converter_patch, extension, number_type
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
 
 
 def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
@@ -23,7 +24,7 @@ def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
     counted = write.add("Less", zero, given.full_name)
     logarithm = write.add("Log", write.add("Where", counted, given.full_name, one))
     write.add("Where", counted, write.add("Add", logarithm, one), zero, name=damped.full_name)
-    with write.standing_in(changed(write.step, sublinear_tf=False), inputs=[damped]):
+    with write.standing_in(copy_with(write.step, sublinear_tf=False), inputs=[damped]):
         original()
 
 
