@@ -74,6 +74,7 @@ class SourceProof:
         self, model: SourceModel, options: ConvertOptions, tolerance: Tolerance, names: tuple[str, str] = ("A", "B")
     ) -> None:
         self.probes: list[Probe] = []
+        self._as_given: list[Probe] = []
         self._model, self._options, self._tolerance, self._names = model, options, tolerance, names
         self.further: FurtherInputs | None = None
 
@@ -88,6 +89,7 @@ class SourceProof:
         """
         domains = input_domains(graph) | dict(self._model.feeds_hint or {})
         self.probes = probe(self._model, self._options, domains)
+        self._as_given = as_given(self._model, self._options.sample)
 
     def compare(self, graph: ir.Model) -> CompareReport:
         """Run the graph on the same inputs as the source.
@@ -112,6 +114,20 @@ class SourceProof:
             report = compare_runners(
                 remembered, runner, feeds, self._tolerance, evidence, names=self._names, data=origin
             )
+            if report.ok and self._as_given:
+                exact = replace(evidence, noise=None)
+                rounded = compare_runners(
+                    Remembered(model, self._as_given),
+                    runner,
+                    [p.feeds for p in self._as_given],
+                    self._tolerance,
+                    exact,
+                    names=self._names,
+                    data="the sample, which the file rounds to float32",
+                )
+                if not rounded.ok:
+                    model.notes.append("the sample is in float64: --float64 makes a file that does not round it")
+                    return rounded
             if report.ok and self.further is not None:
                 report = self.further.hold(report, graph, runner, (self._tolerance, evidence), session)
         except InputError as error:
@@ -127,7 +143,7 @@ class SourceProof:
         Returns:
             None where outputs have no rows, or the graph does not run.
         """
-        first = self.probes[0]
+        first = (self._as_given or self.probes)[0]
         try:
             given = flatten(OnnxRunner.open(graph).run(first.feeds))
         except OnnxToolError:
@@ -287,6 +303,27 @@ def _runs(model: SourceModel, feeds: Sequence[dict[str, np.ndarray]]) -> list[Pr
     if failures:
         model.notes.append(f"the source itself refuses {len(failures)} of {len(feeds)} input sizes: {failures[0]}")
     return probes
+
+
+def as_given(model: SourceModel, sample: Feeds | None) -> list[Probe]:
+    """What the source gives for the sample's rows before they are rounded to the file's inputs.
+
+    A source in doubles sees the user's rows as they are. A file of float32 inputs sees them rounded, and where a tree
+    or another jump lies between the two, it answers with another number.
+
+    Returns:
+        One probe, whose feeds are in the types of the file's inputs; none where nothing is rounded.
+    """
+    if sample is None or not model.in_doubles:
+        return []
+    given = {name: np.asarray(array).dtype for name, array in sample.items()}
+    lone = next(iter(given.values())) if len(given) == len(model.inputs) == 1 else None
+    rounded = [given.get(s.name, lone) == np.float64 and s.dtype == np.float32 for s in model.inputs]
+    if not any(rounded):
+        return []
+    wide = [replace(s, dtype=np.dtype(np.float64)) if r else s for s, r in zip(model.inputs, rounded, strict=True)]
+    whole = model.drop_tied_rows({n: a[:_CHEAP_ROWS] for n, a in adapt(wide, sample).items()})
+    return [Probe(adapt(model.inputs, whole), model.run(whole))]
 
 
 def sample_feeds(model: SourceModel, sample: Feeds) -> list[dict[str, np.ndarray]]:

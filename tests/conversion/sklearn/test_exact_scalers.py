@@ -57,6 +57,18 @@ def test_rows_of_the_sample_that_change_are_counted_and_refused(
     assert report.changed_rows == (int(off.sum()), len(rows)) and off.any()
 
 
+def test_rows_that_change_because_the_file_rounds_them_are_counted_and_refused(tmp_path: Path) -> None:
+    """The source sees the user's rows in float64; what it gives for rounded ones is another question."""
+    model = boosted(StandardScaler())
+    report = convert(model, tmp_path / "out.onnx", sample={"X": X}, effort="quick", keep_failed=tmp_path / "kept.onnx")
+    found = onnxruntime.InferenceSession(tmp_path / "kept.onnx").run(None, {"X": X.astype(np.float32)})[0].reshape(-1)
+    expected = model.predict(X)
+    off = np.abs(found - expected) > 1e-3 * np.abs(expected) + 1e-5 * np.sqrt((expected.astype(np.float64) ** 2).mean())
+    assert off.any() and not report.written and report.changed_rows == (int(off.sum()), len(X))
+    assert any("--float64" in note for note in report.notes)
+    assert convert(model, tmp_path / "out.onnx", sample={"X": X}, float64=True, effort="quick").ok
+
+
 def test_the_verdict_says_that_thresholds_were_not_tested(tmp_path: Path, onnxtool: Callable[..., Any]) -> None:
     tree = DecisionTreeRegressor(max_depth=3, random_state=0)
     skops.io.dump(tree.fit(X, Y), tmp_path / "plain")
