@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -40,6 +41,8 @@ CIRCLES = {
     ("onnxtool.equality.provider_proof", "onnxtool.equality.compare"),
     ("onnxtool.editing.proofs", "onnxtool.editing.operation"),
 }
+# Classes whose name still stands twice.
+TWICE = {"FurtherInputs", "Probe", "Rule", "Stage"}
 # The package's own front door: versions and lazily imported functions.
 FRONT = {"__init__", "__main__"}
 
@@ -115,6 +118,17 @@ def test_notices_a_circle_of_an_import_inside_a_function(tmp_path: Path) -> None
     assert set(import_circle(tmp_path, [one, other])) == {"one", "other"}
     other.write_text("def f():\n    from two import g\n", encoding="utf-8")
     assert import_circle(tmp_path, [one, other]) == []
+
+
+def test_no_class_name_stands_twice() -> None:
+    names = Counter(
+        node.name
+        for path in modules()
+        if "templates" not in path.parts  # other programs
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} <= TWICE
 
 
 def test_notices_an_import_upwards(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import exact_trees
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
+from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, first_line
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 
@@ -54,7 +54,7 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         except OnnxToolError:
             raise
         except Exception as error:
-            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            reason = first_line(error)
             options = dropped_options(model.estimator)
             what = f" ({', '.join(options)})" if options else ""
             raise UnsupportedError(f"{model.form}{what}: cannot be converted: {reason[:300]}") from error

@@ -19,7 +19,7 @@ from onnxtool.conversion.sklearn.model import Compute, SklearnModel
 from onnxtool.conversion.sklearn.schema import BATCH
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError, first_line, one_line
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.worker.isolation import guarded, native_silence
 
@@ -75,7 +75,7 @@ def load_booster(source: Source, options: ConvertOptions) -> SklearnModel:
         try:
             source.model.save_model(str(path))
         except Exception as error:
-            raise UsageError(f"{source}: this booster cannot be saved: {' '.join(str(error).split())[:200]}") from error
+            raise UsageError(f"{source}: this booster cannot be saved: {one_line(error, 200)}") from error
         saved = Source(path)
         form = form_of(saved)
         if form is None:
@@ -209,7 +209,7 @@ def _read(source: Source, reader: Callable[[str], Any]) -> Any:
         with guarded("reading the trees", source.size):
             return reader(os.fspath(source.path or ""))
     except Exception as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        reason = first_line(error)
         raise InputError(f"{source}: damaged, or written by a newer version: {reason[:200]}") from error
 
 

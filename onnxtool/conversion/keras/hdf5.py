@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsafeError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsafeError, one_line
 from onnxtool.runtime.worker.isolation import guarded
 
 WEIGHTS = "model.weights.h5"
@@ -41,7 +41,7 @@ def verify_structure(source: Source, h5py: ModuleType) -> None:
     except OnnxToolError:
         raise
     except Exception as error:  # h5py raises OSError, RuntimeError, KeyError, ValueError, ... on damaged files
-        text = " ".join(str(error).split())[:200]
+        text = one_line(error, 200)
         raise InputError(f"{source}: the HDF5 file is damaged or cut off ({text}).") from error
 
 

@@ -15,7 +15,7 @@ import torch
 
 from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError, one_line
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.model.spec import Dim
 
@@ -73,7 +73,7 @@ def load_pretrained(
                 str(source.path), local_files_only=True, **({"trust_remote_code": True} if options.trust else {})
             )
     except Exception as error:
-        line = " ".join(str(error).split())[:300]
+        line = one_line(error)
         raise InputError(f"{source}: transformers cannot load this folder ({type(error).__name__}: {line}).") from error
     return module, made_ready(module, notes, _tokenizer_gives(transformers, source))
 

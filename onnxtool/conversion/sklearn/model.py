@@ -16,7 +16,7 @@ from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.prepare import gap_of
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text_columns
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec
 
@@ -119,7 +119,7 @@ class SklearnModel(SourceModel):
                 warnings.simplefilter("ignore")
                 return {s.name: compute(data) for s, compute in zip(self.outputs, self.computes, strict=True)}
         except Exception as error:
-            raise InputError(f"the estimator fails to run: {' '.join(str(error).split())[:300]}") from error
+            raise InputError(f"the estimator fails to run: {one_line(error)}") from error
 
     def drop_tied_rows(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Rows on which two classes tie, replaced by rows on which they do not: there, rounding alone picks the label.
