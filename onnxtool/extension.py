@@ -10,7 +10,6 @@
 """
 
 from onnxtool.conversion.adapter import Adapter, LayeredModel, SourceModel
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.editing.operation import EditContext, Operation
 from onnxtool.errors import (
@@ -27,6 +26,7 @@ from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pass_base import FinishingPass, Level, Pass
 from onnxtool.optimization.pass_context import PassContext
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.quantization.calibration.range_estimators import Histogram, Range, RangeEstimator
 from onnxtool.report.base import Report
 from onnxtool.report.edit import Proof

@@ -12,6 +12,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from onnxtool.errors import UsageError
+from onnxtool.options.option import options_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -42,15 +43,20 @@ def options_as_keywords(kind: type[Options]) -> Callable[[Callable[P, R]], Calla
         shown: Any = function
         first = [p for p in own if p.kind is not inspect.Parameter.KEYWORD_ONLY]
         shown.__signature__ = signature.replace(parameters=[*first, *named, *own[len(first) :]])
-        shown.__doc__ = _with_fields(inspect.getdoc(function) or "", inspect.getdoc(kind) or "")
+        shown.__doc__ = _with_fields(inspect.getdoc(function) or "", kind)
         return function
 
     return decorate
 
 
-def _with_fields(doc: str, fields_doc: str) -> str:
-    """A function's docstring, with what the dataclass says of its fields below its line on `settings`."""
-    described = fields_doc.partition("Attributes:\n")[2]
+def _with_fields(doc: str, kind: type[DataclassInstance]) -> str:
+    """A function's docstring, with what is said of the fields below its line on `settings`: by the dataclass, and by
+    the option of a field of which it says nothing.
+    """
+    described = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2]
+    for name, option in options_of(kind).items():
+        if f"    {name}:" not in described and f"    {name}, " not in described:
+            described += f"\n    {name}: {option.help}"
     before, found, after = doc.partition("\n    settings: ")
     own, blank, rest = after.partition("\n\n")
     return f"{before}{found}{own}\n{indent(described, '    ')}{blank}{rest}" if found else doc

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
@@ -11,12 +10,17 @@ from typing import Any
 import pytest
 
 import onnxtool
-from onnxtool.conversion.options import ConvertOptions
-from onnxtool.equality.options import CompareOptions
+from onnxtool.cli.app import COMMANDS as CLI_COMMANDS
+from onnxtool.cli.app import build
+from onnxtool.cli.typer_options import options_class
 from onnxtool.errors import UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
-from onnxtool.optimization.options import OptimizeOptions
-from onnxtool.quantization.options import QuantizeOptions
+from onnxtool.options.compare import CompareOptions
+from onnxtool.options.convert import ConvertOptions
+from onnxtool.options.optimize import OptimizeOptions
+from onnxtool.options.option import option, options_of
+from onnxtool.options.quantize import QuantizeOptions
+from onnxtool.words import read_value
 
 COMMANDS = {
     "compare": CompareOptions,
@@ -24,43 +28,12 @@ COMMANDS = {
     "optimize": OptimizeOptions,
     "quantize": QuantizeOptions,
 }
-# Words of the command line for fields that the Python function calls otherwise; a switch may say the opposite.
-WORDS = {
-    "compare": {"image": "images", "tolerance": "tolerances", "batch_sizes": "batches"},
-    "quantize": {
-        "image": "images",
-        "percentile": "coverage",
-        "recipe": "recipe_file",
-        "op": "op_types",
-        "state": "states",
-        "output_kind": "output_kinds",
-        "round_to_nearest": "search_scale",
-    },
-    "optimize": {
-        "only": "passes",
-        "input_shape": "input_shapes",
-        "max_folded_size": "max_folded_bytes",
-        "upgrade_opset": "opset",
-        "no_verify": "verify",
-        "no_bench": "bench",
-        "compile_to": "compiled",
-    },
-    "convert": {
-        "input_shape": "input_shapes",
-        "input_dtype": "input_dtypes",
-        "factory_arg": "factory_args",
-        "pythonpath": "python_path",
-        "custom_op_library": "custom_op_libraries",
-        "inputs": "frozen_inputs",
-        "outputs": "frozen_outputs",
-    },
-}
-# Fields that have no option of their own: what the command line finds out by itself, or who else sets them.
+# Fields that no option of the command sets: what the command line finds out by itself, or who else sets them.
 UNSAID = {
     "compare": {"names"},  # the paths
     "quantize": {"limits"},  # of a build file
-    "optimize": set(),
-    "convert": set(),
+    "optimize": {"opset"},  # by --upgrade-opset and --downgrade-opset
+    "convert": {"adapter"},  # of a framework; Python alone
 }
 
 
@@ -112,33 +85,64 @@ def test_an_option_that_there_is_not_is_named() -> None:
 def test_public_functions_show_and_describe_every_field(name: str) -> None:
     function: Callable[..., object] = getattr(onnxtool, name)
     shown, doc = inspect.signature(function).parameters, inspect.getdoc(function) or ""
-    for option in fields(COMMANDS[name]):
-        assert f"        {option.name}:" in doc or f"        {option.name}, " in doc, option.name
-        if option.default is not MISSING:
-            assert shown[option.name].default == option.default
-
-
-def options_of(name: str) -> dict[str, inspect.Parameter]:
-    """The command's parameters, by the names of the fields that they set."""
-    command = inspect.signature(importlib.import_module(f"onnxtool.cli.commands.{name}").command)
-    return {WORDS[name].get(word, word): parameter for word, parameter in command.parameters.items()}
+    for field in fields(COMMANDS[name]):
+        assert f"        {field.name}:" in doc or f"        {field.name}, " in doc, field.name
+        if field.default is not MISSING:
+            assert shown[field.name].default == field.default
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_field_is_an_option_of_the_command_line(name: str) -> None:
-    assert {f.name for f in fields(COMMANDS[name])} - set(options_of(name)) == UNSAID[name]
+    declared = options_of(options_class(name))
+    assert issubclass(options_class(name), COMMANDS[name])
+    assert {f.name for f in fields(COMMANDS[name])} - set(declared) == UNSAID[name]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_command_line_has_the_same_defaults(name: str) -> None:
-    options, opposite = options_of(name), {"round_to_nearest", "no_verify", "no_bench"}
+    command = build(name)
+    shown = {p.name: p.get_default(command.make_context(name, [], resilient_parsing=True)) for p in command.params}
+    declared = options_of(options_class(name))
+    plain = COMMANDS[name]()
     compared = 0
     for field in fields(COMMANDS[name]):
-        parameter = options.get(field.name)
-        if parameter is None or parameter.default in (None, inspect.Parameter.empty):
+        if shown.get(field.name) is None:
             continue
-        given = getattr(parameter.default, "value", parameter.default)
-        expected = getattr(field.default, "value", field.default)
-        assert given == (not expected if parameter.name in opposite else expected), field.name
+        written = getattr(shown[field.name], "value", shown[field.name])
+        expected = getattr(plain, field.name)
+        assert read_value(declared[field.name], written, "") == getattr(expected, "value", expected), field.name
         compared += 1
     assert compared > 3
+
+
+@pytest.mark.parametrize("name", CLI_COMMANDS)
+def test_functions_with_keywords_of_their_own_have_the_defaults_of_the_options(name: str) -> None:
+    declared = options_of(options_class(name))
+    for keyword in inspect.signature(getattr(onnxtool, name)).parameters.values():
+        option = declared.get(keyword.name)
+        if keyword.kind is keyword.KEYWORD_ONLY and option is not None and not option.required:
+            there, here = (getattr(value, "value", value) for value in (keyword.default, option.default))
+            assert there == here or not (there or here), keyword.name
+
+
+def test_what_a_docstring_does_not_describe_is_described_by_its_option() -> None:
+    @dataclass(frozen=True)
+    class More(Options):
+        """Three options.
+
+        Attributes:
+            size: how large.
+        """
+
+        fast: bool = option(False, "Do it fast.")
+
+    @options_as_keywords(More)
+    def act(**settings: Any) -> None:
+        """Do it.
+
+        Args:
+            settings: fields of More:
+        """
+
+    doc = inspect.getdoc(act) or ""
+    assert "        size: how large.\n        fast: Do it fast." in doc

@@ -15,6 +15,7 @@ LAYERS = {
     "errors": 0,
     "progress": 0,
     "report": 0,
+    "options": 0,
     "_lazy_imports": 0,
     "bundled_data": 1,
     "user_code": 1,
@@ -30,6 +31,7 @@ LAYERS = {
     "generation": 6,
     "packaging": 7,
     "serving": 7,
+    "words": 7,
     "extension": 8,
     "editing": 5,
     "walkthrough": 8,
@@ -42,7 +44,7 @@ CIRCLES = {
     ("onnxtool.editing.proofs", "onnxtool.editing.operation"),
 }
 # Classes whose name still stands twice.
-TWICE = {"FurtherInputs", "Probe", "Rule", "Stage"}
+TWICE = {"EditStep", "Files", "FurtherInputs", "Probe", "Rule", "Stage", "Step"}
 # The package's own front door: versions and lazily imported functions.
 FRONT = {"__init__", "__main__"}
 

@@ -15,9 +15,9 @@ import onnxruntime as ort
 import pytest
 
 import onnxtool
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model.io.in_memory import LABEL
+from onnxtool.options.convert import ConvertOptions
 
 X = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
 

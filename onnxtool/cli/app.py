@@ -6,8 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -18,9 +17,6 @@ from onnxtool.cli import output, plain_values, streams
 from onnxtool.cli.process_options import LIMIT, NO_ISOLATION, Given, sort
 from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model.safety import limits
-
-if TYPE_CHECKING:
-    from onnxtool.cli.help_pages import Types
 
 plain_values.install()
 
@@ -52,28 +48,26 @@ _LASTING = ("serve", "view")
 
 def build(name: str) -> Any:
     """The command of this name, imported now, with its own help page."""
-    from onnxtool.cli import help_pages  # not for the page of the tool itself, which is to come at once
+    from onnxtool.cli.typer_options import command_class, command_function  # not for the page of the tool itself
 
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    module = import_module(f"onnxtool.cli.commands.{name}")
-    kind = getattr(module, "OrderedCommand", None)
-    single.command(name, cls=kind, no_args_is_help=name not in ("build", "doctor", "quickstart"))(module.command)
+    no_args_is_help = name not in ("build", "doctor", "quickstart")
+    single.command(name, cls=command_class(name), no_args_is_help=no_args_is_help)(command_function(name))
     command: Any = build_command(single)
-    types = help_pages.value_types(module.command)
     command.context_settings["help_option_names"] = ["-h", "--help"]
     for option in command.params:
         # Typer leaves out what click used to call the type of a flag; newer versions of click call it <bool>.
         if getattr(option, "is_flag", False):
             option.metavar = ""
-    command.format_help = lambda ctx, formatter: formatter.write(_page(name, command, types, ctx))
+    command.format_help = lambda ctx, formatter: formatter.write(_page(name, ctx))
     return command
 
 
-def _page(name: str, command: Any, types: Types, ctx: Any) -> str:
+def _page(name: str, ctx: Any) -> str:
     from onnxtool.cli.help_pages import page
 
     given = ctx.find_root().obj
-    return page(name, command, types, _columns(ctx), everything=isinstance(given, Given) and given.help_all)
+    return page(name, _columns(ctx), everything=isinstance(given, Given) and given.help_all)
 
 
 def _columns(ctx: Any) -> int:

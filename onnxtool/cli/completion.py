@@ -1,6 +1,6 @@
 """What the shell offers for the value of an option, after the words that stand on the line already.
 
-Each function is imported with its command, so that what it needs is imported when it is asked.
+An option names its function, which imports what it needs when it is asked.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 
 def _matching(known: Iterable[str], incomplete: str) -> list[str]:
@@ -25,28 +26,28 @@ def passes(incomplete: str) -> list[str]:
 
 def levels(incomplete: str) -> list[str]:
     """Levels of optimization."""
-    from onnxtool.optimization.pass_base import Level
+    from onnxtool.options.optimize import Level
 
     return _matching((level.value for level in Level), incomplete)
 
 
 def exporters(incomplete: str) -> list[str]:
     """PyTorch's exporters."""
-    from onnxtool.cli.convert_options import CHOICES
+    from onnxtool.options.convert import Exporter
 
-    return _matching(filter(None, CHOICES["exporter"]), incomplete)
+    return _matching(get_args(Exporter), incomplete)
 
 
 def layouts(incomplete: str) -> list[str]:
     """Layouts of image inputs."""
-    from onnxtool.cli.convert_options import CHOICES
+    from onnxtool.options.convert import Layout
 
-    return _matching(filter(None, CHOICES["layout"]), incomplete)
+    return _matching(get_args(Layout), incomplete)
 
 
 def targets(incomplete: str) -> list[str]:
     """Kinds of processors that choices are known for."""
-    from onnxtool.runtime.cpu import TARGETS
+    from onnxtool.options.shared import TARGETS
 
     return _matching(TARGETS, incomplete)
 

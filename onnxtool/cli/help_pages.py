@@ -5,13 +5,13 @@ Typer's own page is one list in a table, which cuts names and values that do not
 
 from __future__ import annotations
 
+import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
-from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 
-Types = Mapping[str, frozenset[Any]]
+from onnxtool.cli.typer_options import options_class
+from onnxtool.options.option import GROUPS, SELDOM, Option, options_of
 
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "convert": (
@@ -79,88 +79,26 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "quickstart": ("onnxtool quickstart demo",),
 }
 
-SELDOM = "Seldom used"
-# Group -> options, by their first long name; an option that stands in none is listed under "Options". What is seldom
-# used is shown by --help-all only.
-GROUPS: Mapping[str, Sequence[str]] = {
-    "Input": (
-        *("--factory", "--factory-arg", "--trust", "--input-shape", "--input-dtype", "--sample", "--data", "--image"),
-        *("--samples", "--input", "--batch", "--git", "--source", "--explain", "--select", "--ignore"),
-    ),
-    "Output": (
-        *("--output", "--input-names", "--output-names", "--opset", "--reproducible", "--layout", "--fix", "--sbom"),
-        *("--nodes", "--largest", "--placement", "--external-data"),
-    ),
-    "Accuracy and proof": (
-        *("--rtol", "--atol", "--effort", "--strict", "--keep-counterexample", "--keep-failed", "--max-drop"),
-        *("--eval", "--labels", "--metric", "--no-verify", "--layers", "--reference", "--golden", "--record"),
-        *("--fail-on", "--max-perplexity", "--max-size"),
-    ),
-    "Speed": (
-        *(
-            "--threads",
-            "--time-limit",
-            "--provider",
-            "--require-provider",
-            "--no-bench",
-            "--budget",
-            "--profile",
-            "--baseline",
-        ),
-        *("--max-regression", "--jobs", "--level", "--mode", "--target", "--smallest"),
-    ),
-    "Reports": ("--json", "--junit", "--sarif", "--markdown", "--html", "--report", "--verbose", "--quiet"),
-    SELDOM: (
-        *(
-            "--pythonpath",
-            "--custom-op-library",
-            "--ep-library",
-            "--keep-metadata",
-            "--adapter",
-            "--inputs",
-            "--outputs",
-            "--zipmap",
-        ),
-        *("--float64", "--seed", "--freeze-initializers", "--max-folded-size", "--downgrade-opset", "--per-channel"),
-        *("--activations", "--weights", "--method", "--percentile", "--op", "--exclude", "--keep-io", "--block-size"),
-        *("--symmetric", "--rtn", "--smooth", "--equalize", "--bias-correction", "--compact", "--attention", "--fuse"),
-        *(
-            "--tolerance",
-            "--top-k",
-            "--opt-level",
-            "--batch-sizes",
-            "--bisect",
-            "--trace",
-            "--edge",
-            "--pass",
-            "--skip",
-        ),
-        *("--recipe", "--exporter", "--signature"),
-    ),
-}
-_ORDER = ("Input", "Output", "Options", "Accuracy and proof", "Speed", "Reports", SELDOM)
 _INDENT = 6
 _WIDEST = 100
 
 
-def page(name: str, command: Any, types: Types, width: int, *, everything: bool = False) -> str:
+def page(name: str, width: int, *, everything: bool = False) -> str:
     """The help page of a command.
 
     Args:
         name: the command.
-        command: what Typer built for it.
-        types: of its values, see `value_types`.
         width: columns of the terminal; no line is longer, unless a word is.
         everything: show the seldom used options too.
     """
     width = max(40, min(width, _WIDEST))
-    lines = [usage(name, command, types), ""]
-    for paragraph in paragraphs(command):
+    lines = [usage(name), ""]
+    for paragraph in paragraphs(name):
         lines += [*textwrap.wrap(paragraph, width), ""]
     if name in EXAMPLES:
         lines += ["Examples:", *(line for e in EXAMPLES[name] for line in _example(e, width)), ""]
     hidden = 0
-    for group, members in entries(command, types):
+    for group, members in entries(name):
         if group == SELDOM and not everything:
             hidden = len(members)
             continue
@@ -170,102 +108,69 @@ def page(name: str, command: Any, types: Types, width: int, *, everything: bool 
     return "\n".join(lines).rstrip() + "\n"
 
 
-def usage(name: str, command: Any, types: Types) -> str:
+def usage(name: str) -> str:
     """The line that shows what has to be there."""
-    names = " ".join(_argument(p) for p in command.params if p.param_type_name == "argument")
-    required = " ".join(f"{_short(o)} {_metavar(o, types)}" for o in _shown(command) if o.required)
+    declared = options_of(options_class(name))
+    names = " ".join(_argument(field, o) for field, o in declared.items() if o.argument)
+    required = " ".join(
+        f"{min(o.flags, key=len)} {_metavar(o)}" for o in declared.values() if o.required and not o.argument
+    )
     return " ".join(f"Usage: onnxtool {name} {names} {required} [options]".split())
 
 
-def paragraphs(command: Any) -> list[str]:
+def paragraphs(name: str) -> list[str]:
     """What the command does, a paragraph each."""
-    return [" ".join(p.split()) for p in (command.help or "").replace("\b", "").split("\n\n")]
+    text = inspect.getdoc(import_module(f"onnxtool.cli.commands.{name}").command) or ""
+    return [" ".join(p.split()) for p in text.split("\n\n")]
 
 
-def entries(command: Any, types: Types) -> list[tuple[str, list[tuple[str, str]]]]:
+def entries(name: str) -> list[tuple[str, list[tuple[str, str]]]]:
     """Group -> (heading, text) of its arguments or options, in the order in which they are shown."""
-    described = [a for a in command.params if a.param_type_name == "argument" and getattr(a, "help", None)]
-    found = [("Arguments", [(_argument(a), a.help) for a in described])]
-    groups = _grouped(_shown(command))
-    found += [(group, [(_heading(o, types), _help(o, types)) for o in groups.get(group, ())]) for group in _ORDER]
+    declared = options_of(options_class(name))
+    found = [("Arguments", [(_argument(field, o), o.help) for field, o in declared.items() if o.argument])]
+    options = [o for o in declared.values() if not o.argument]
+    found += [(group, [(_heading(o), _help(o)) for o in options if o.group == group]) for group in GROUPS]
     return [(group, members) for group, members in found if members]
 
 
-def _shown(command: Any) -> list[Any]:
-    return [p for p in command.params if p.param_type_name == "option" and not p.hidden]
+def _argument(field: str, option: Option) -> str:
+    name = (option.metavar or field).upper().strip("{}[]")
+    text = f"{name}..." if option.several and not name.endswith("...") else name
+    return text if option.required else f"[{text}]"
 
 
-def _grouped(options: Iterable[Any]) -> dict[str, list[Any]]:
-    home = {option: group for group, members in GROUPS.items() for option in members}
-    found: dict[str, list[Any]] = {}
-    for option in options:
-        found.setdefault(home.get(_long(option), "Options"), []).append(option)
-    return found
-
-
-def _long(option: Any) -> str:
-    return next((str(o) for o in option.opts if o.startswith("--")), str(option.opts[0]))
-
-
-def _short(option: Any) -> str:
-    return str(min(option.opts, key=len))
-
-
-def _argument(argument: Any) -> str:
-    name = (argument.metavar or argument.name or "").upper().strip("{}[]")
-    many = argument.nargs == -1 and not name.endswith("...")
-    text = f"{name}..." if many else name
-    return text if argument.required else f"[{text}]"
-
-
-def _metavar(option: Any, types: Types) -> str:
+def _metavar(option: Option) -> str:
     """What stands for the value: the option's own word, never the name of a Python type; "" for a flag."""
-    if option.is_flag or option.count:
+    if option.kind in ("flag", "count"):
         return ""
     if option.metavar:
-        return str(option.metavar)
-    if {int, float} & types.get(option.name, frozenset()):
+        return option.metavar
+    if option.kind in ("integer", "number", "numbers"):
         return "N"
-    return "FILE" if Path in types.get(option.name, ()) else "NAME"
+    return "FILE" if option.kind in ("path", "paths", "arrays") else "NAME"
 
 
-def value_types(function: Callable[..., None]) -> Types:
-    """What type of value each argument of a command's function takes: `int | None` is int."""
-    found = {}
-    for name, hint in get_type_hints(function).items():
-        pending, kinds = [hint], set()
-        while pending:
-            one = pending.pop()
-            pending += get_args(one)
-            kinds.add(one)
-        found[name] = frozenset(kinds)
-    return found
+def _heading(option: Option) -> str:
+    first, _, off = option.flags[0].partition("/")
+    names = ", ".join(sorted((first, *option.flags[1:]), key=len))
+    return f"{names}{' / ' + off if off else ''} {_metavar(option)}".rstrip()
 
 
-def _heading(option: Any, types: Types) -> str:
-    names = ", ".join(sorted(option.opts, key=len))
-    off = ", ".join(option.secondary_opts)
-    return f"{names}{' / ' + off if off else ''} {_metavar(option, types)}".rstrip()
-
-
-def _help(option: Any, types: Types) -> str:
+def _help(option: Option) -> str:
     """The option's own text, its values and its default."""
-    parts = [(option.help or "").rstrip()]
-    choices = [k for k in types.get(option.name, ()) if isinstance(k, type) and issubclass(k, Enum)]
-    if choices:
-        parts.append(f"One of {', '.join(str(choice.value) for choice in choices[0])}.")
-    default = option.default
-    if isinstance(default, Enum):
-        default = default.value
-    shown = default is not None and not callable(default) and not isinstance(default, (list, tuple)) and default != ""
-    if shown and not option.count and getattr(option, "show_default", True) is not False:
-        if not option.is_flag:
-            parts.append(f"[default: {default}]")
-        elif option.secondary_opts:
-            parts.append(f"[default: {(option.opts if default else option.secondary_opts)[0]}]")
+    parts = [option.help]
+    if option.kind == "choice":
+        parts.append(f"One of {', '.join(option.choices)}.")
+    default = option.written_default
+    if option.kind == "flag":
+        first, _, off = option.flags[0].partition("/")
+        if off:
+            parts.append(f"[default: {first if default else off}]")
+    elif default is not None and option.kind != "count":
+        parts.append(f"[default: {default}]")
     if option.required:
         parts.append("[required]")
-    return " ".join(p for p in parts if p)
+    return " ".join(parts)
 
 
 def _entry(heading: str, text: str, width: int) -> list[str]:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from onnxtool import __version__
-from onnxtool.cli.app import COMMANDS, build
-from onnxtool.cli.help_pages import EXAMPLES, Types, entries, paragraphs, usage, value_types
+from onnxtool.cli.app import COMMANDS
+from onnxtool.cli.help_pages import EXAMPLES, entries, paragraphs, usage
 
 EXIT_CODES = (
     ("0", "done, and the verdict is good"),
@@ -46,13 +45,11 @@ def overview() -> str:
 
 def of_command(name: str) -> str:
     """The page of one command, seldom used options included."""
-    command: Any = build(name)
-    types: Types = value_types(command.callback)
     lines = [_title(f"onnxtool-{name}"), ".SH NAME", f"onnxtool\\-{name} \\- {_plain(COMMANDS[name])}"]
-    lines += [".SH SYNOPSIS", _plain(usage(name, command, types)), ".SH DESCRIPTION"]
-    for paragraph in paragraphs(command):
+    lines += [".SH SYNOPSIS", _plain(usage(name)), ".SH DESCRIPTION"]
+    for paragraph in paragraphs(name):
         lines += [_plain(paragraph), ".PP"]
-    for group, members in entries(command, types):
+    for group, members in entries(name):
         lines.append(f".SH {group.upper()}")
         for heading, text in members:
             lines += [".TP", f".B {_plain(heading)}", _plain(text)]

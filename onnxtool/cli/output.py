@@ -64,6 +64,7 @@ class Output(AbstractContextManager["Output"]):
         self.json_target = json_target
         self.verbose = verbose
         self.quiet = quiet
+        self.given: Mapping[str, str] = {}  # fields whose options were typed, and how each is called
         self._listening: AbstractContextManager[None] | None = None
         self._consoles: dict[bool, Console] = {}
 

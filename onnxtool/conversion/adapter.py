@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
 from onnxtool.equality.described_runner import DescribedRunner
+from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -16,7 +16,6 @@ from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.export_attempts import SPILL, ExportAttempts, refuse_blamed, release
 from onnxtool.conversion.factory import adapter_for, call_factory, choose_adapter
 from onnxtool.conversion.graph_interface import align, observe_output_dims
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.provenance import record
 from onnxtool.conversion.registry import find_adapter
 from onnxtool.conversion.source import Source
@@ -28,6 +27,7 @@ from onnxtool.model import io
 from onnxtool.model.io.in_memory import as_path, takes_models
 from onnxtool.model.ir.queries import all_nodes, input_specs, output_specs
 from onnxtool.model.spec import parse_dtype
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.worker.isolation import FRAMEWORK, OWN, ResourceAllowance, guarded

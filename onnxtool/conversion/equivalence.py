@@ -12,7 +12,6 @@ import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.further import FurtherInputs
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.rule.evidence import evidence_of_source, ties_of_model
 from onnxtool.equality.rule.ties import ConfirmedTies
@@ -21,6 +20,7 @@ from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, Verdict
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pipeline import optimize_model
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten

@@ -14,12 +14,12 @@ from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.equivalence import SourceProof, cleaned_up
 from onnxtool.conversion.further import FurtherInputs
 from onnxtool.conversion.graph_interface import align
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.supervised_model import declared_bytes, supervised
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
 from onnxtool.model import io
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.tensorflow.environment import (
     prepare_environment,
     quiet,
@@ -18,6 +17,7 @@ from onnxtool.conversion.tensorflow.environment import (
     tensorflow_backend,
 )
 from onnxtool.errors import InputError, UsageError
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.user_code import importable, load_file
 
 # What was built to see what it is, for the adapter that then asks for it: a factory is called once.

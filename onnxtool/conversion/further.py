@@ -11,7 +11,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source_code import read_code
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.equivalence_check import Evidence
@@ -25,6 +24,7 @@ from onnxtool.equality.trials.graph_trials import facts_of, reach_conditions, un
 from onnxtool.equality.trials.observe import Observed, observe
 from onnxtool.equality.trials.trial import EMPTY, Budget, Feeds, Trial
 from onnxtool.errors import OnnxToolError, UnsupportedError
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.runner import OnnxRunner, Runner
 from onnxtool.runtime.session.session import SessionOptions

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.spec import TensorSpec, apply_input_shapes
+from onnxtool.options.convert import ConvertOptions
 
 
 def described(specs: Sequence[TensorSpec], options: ConvertOptions) -> tuple[TensorSpec, ...]:

@@ -9,9 +9,9 @@ from contextlib import suppress
 import onnx
 import onnx_ir as ir
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model.ir.queries import all_nodes
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.session.session import create_session
 
 OLDEST = 9

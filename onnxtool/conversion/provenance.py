@@ -10,10 +10,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.model.spec import dtype_name
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
 
 # Options that say nothing of the file: where code lies on this machine, how talkative to be.

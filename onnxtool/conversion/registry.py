@@ -8,9 +8,9 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from onnxtool.conversion.adapter import Adapter
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.options.convert import ConvertOptions
 
 ENTRY_POINTS = "onnxtool.adapters"
 

@@ -12,13 +12,13 @@ from typing import Any
 from onnxtool.conversion.convert import load_source
 from onnxtool.conversion.equivalence import SourceProof
 from onnxtool.conversion.further import FurtherInputs
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.supervised_model import supervised
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.provenance.metadata import read_history
 from onnxtool.model.spec import parse_dtype
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.worker.isolation import guarded
 

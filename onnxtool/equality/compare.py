@@ -15,7 +15,6 @@ from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.described_runner import known_domains
 from onnxtool.equality.equivalence_check import NOT_COMPARED, match_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
-from onnxtool.equality.options import CompareOptions
 from onnxtool.equality.rule.difference import repeats
 from onnxtool.equality.rule.evidence import evidence_on
 from onnxtool.equality.rule.tolerance import Tolerance
@@ -27,6 +26,7 @@ from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.image_options import parse_options
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.randomness import random_operators
+from onnxtool.options.compare import CompareOptions
 from onnxtool.report.compare import CompareReport, Opinion
 from onnxtool.runtime.corner_case_feeds import edge_feeds
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.convert import convert
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, one_line
 from onnxtool.generation.source import verify_code, verify_unpickled
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.convert import ConvertReport
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
 

@@ -10,9 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from onnxtool.errors import UsageError
+from onnxtool.options.shared import Dim as Dim
 from onnxtool.report.base import TensorInfo
-
-Dim = int | str | None
 
 # ONNX's own names for element types, and what numpy (with ml_dtypes) calls them.
 ONNX_TO_NUMPY: Mapping[str, np.dtype | str] = {

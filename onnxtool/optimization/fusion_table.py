@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from onnxtool.errors import UsageError
 from onnxtool.optimization.fusion_selection import FusionChoice, fusion_passes
+from onnxtool.options.shared import TARGETS
 from onnxtool.report.optimize import FamilyTrial
-from onnxtool.runtime.cpu import TARGETS
 
 # The normalizations with a shortcut took 1.2 to 5.6 times as long as Add and normalization at lengths 16, 128 and 512
 # on AVX-512 (benchmarks/fused_operators.py), and their kernel is the same plain loop for every processor. Grouped
@@ -31,7 +31,7 @@ def by_table(names: Sequence[str], target: str) -> FusionChoice:
 
     Args:
         names: all passes that may run, in order.
-        target: one of `runtime.cpu.TARGETS`.
+        target: one of `options.shared.TARGETS`.
 
     Raises:
         UsageError: no such target.

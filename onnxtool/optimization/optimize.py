@@ -29,12 +29,12 @@ from onnxtool.optimization.fusion_selection import FusionChoice, select_fusions
 from onnxtool.optimization.fusion_table import by_table
 from onnxtool.optimization.normalize import drop_labels
 from onnxtool.optimization.opset import convert_opset
-from onnxtool.optimization.options import OptimizeOptions, PathLike
 from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
 from onnxtool.optimization.pass_bisection import BisectionAttempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.optimization.regression import without_regression
 from onnxtool.optimization.shape_inference.value_facts import distrust_names
+from onnxtool.options.optimize import OptimizeOptions, PathLike
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.report.provider_proof import ProviderProof

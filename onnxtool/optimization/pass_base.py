@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from onnxtool.errors import UsageError
+from onnxtool.options.optimize import Level as Level
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxtool.optimization.pass_context import PassContext
-
-
-class Level(Enum):
-    """How far an optimization may go.
-
-    `basic` changes nothing that is computed; `extended` may round floats differently but uses standard operators only;
-    `all` may also use the runtime's own fused operators (domain com.microsoft).
-    """
-
-    BASIC = "basic"
-    EXTENDED = "extended"
-    ALL = "all"
-
-    @property
-    def rank(self) -> int:
-        """0, 1, 2: a level includes the passes of every lower rank."""
-        return list(Level).index(self)
-
-    def includes(self, other: Level) -> bool:
-        """True when passes of level `other` run at this level."""
-        return other.rank <= self.rank
 
 
 def parse_level(level: Level | str) -> Level:

@@ -9,9 +9,9 @@ from typing import Any
 
 from onnxtool.model.header import read_header
 from onnxtool.model.io import read_proto
+from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import open_inputs
-from onnxtool.quantization.options import QuantizeOptions
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, AccuracyBudget
 from onnxtool.report.compare import CompareReport
 

@@ -16,9 +16,9 @@ from onnxtool.model.domains import input_domains
 from onnxtool.model.image_options import ImageOptions, parse_options
 from onnxtool.model.ir.editing import hold_arrays
 from onnxtool.model.ir.queries import input_specs
+from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.evaluation.output_kind import OutputKind, parse_kinds
 from onnxtool.quantization.evaluation.task_metric import LabelledTask, open_task
-from onnxtool.quantization.options import QuantizeOptions
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.preprocess.prepare import prepare
 from onnxtool.runtime.casting_runner import CastingRunner
@@ -133,7 +133,7 @@ def open_inputs(
         task = open_task(asked.eval_data, labelled, asked.labels, asked.metric)
     elif asked.labels is not None:
         raise UsageError("--labels goes with --eval: the labelled data.")
-    prepared = _prepared(source, original, level, asked.recipe.mode == "float16")
+    prepared = _prepared(source, original, level, asked.mode == "float16")
     timed = replace(session, spinning="runs")
     return QuantizationInputs(source, original, prepared, opened, task, asked.threads, timed, kinds)
 

@@ -15,11 +15,11 @@ from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.apply_recipe import calibrate
 from onnxtool.quantization.inputs import QuantizationInputs, open_inputs
-from onnxtool.quantization.options import QuantizeOptions
 from onnxtool.quantization.preprocess.widen_half import has_half
-from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe
+from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe, requested_recipe
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP
 from onnxtool.quantization.search.limits import choose_within_limits
 from onnxtool.quantization.search.search import search
@@ -59,7 +59,7 @@ def quantize(
     target = find_target(asked.target)
     kept = asked.recipe_file
     replayed = load_recipe(kept) if kept is not None and Path(kept).exists() else None
-    recipe = replayed or asked.recipe
+    recipe = replayed or requested_recipe(asked)
     if asked.target is not None and recipe.mode == "static" and not target.form:
         raise UsageError(f"--target {asked.target} does nothing with --mode static: it goes with auto.")
     if target.form and replayed is None:

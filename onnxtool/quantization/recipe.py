@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from onnxtool.errors import InputError, UsageError
+from onnxtool.options.quantize import ActivationType as ActivationType
+from onnxtool.options.quantize import Fusions as Fusions
+from onnxtool.options.quantize import Mode as Mode
+from onnxtool.options.quantize import QuantizeOptions
+from onnxtool.options.quantize import WeightType as WeightType
 from onnxtool.quantization.calibration.range_estimators import estimators
 
-Mode = Literal["auto", "static", "dynamic", "float16", "int4", "int8"]
-ActivationType = Literal["u8", "s8"]
-WeightType = Literal["s8", "u8"]
-Fusions = Literal["", "attention", "all"]
 # The Q/DQ form that a provider wants: the processor's own, or TensorRT's.
 Form = Literal["", "tensorrt"]
 # How one node runs: static and dynamic integer kernels, or block-quantized weights.
@@ -236,6 +237,17 @@ def load_recipe(path: str | os.PathLike[str]) -> QuantRecipe:
     if not isinstance(data, dict):
         raise InputError(f"{path}: this is not a quantization recipe (schema {SCHEMA}).")
     return from_dict(data, str(path))
+
+
+def requested_recipe(asked: QuantizeOptions) -> QuantRecipe:
+    """How the model is quantized, as far as it was asked for.
+
+    Raises:
+        UsageError: options that do not fit together.
+    """
+    own = {f.name for f in fields(asked)}
+    chosen: dict[str, Any] = {f.name: getattr(asked, f.name) for f in fields(QuantRecipe) if f.name in own}
+    return QuantRecipe(**chosen | {"op_types": tuple(asked.op_types), "exclude": tuple(asked.exclude)})
 
 
 def dump_recipe(recipe: QuantRecipe) -> str:

@@ -12,9 +12,6 @@ from pathlib import Path
 
 from onnxtool.report.doctor import CpuFeature
 
-# Kinds of processor that --target names, in every command that has it.
-TARGETS = ("avx2", "avx512", "vnni", "amx", "arm64", "generic")
-
 # Feature -> (names in /proc/cpuinfo or sysctl, what it means for quantized models).
 _X86 = {
     "AVX2": ({"avx2"}, "fast float kernels; int8 gains little"),

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from onnxtool.equality.compare import compare
 from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.options.serve import Reload
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
-from onnxtool.serving.options import Reload
 
 _CHECK_SECONDS = 600
 

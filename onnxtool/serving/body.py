@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from onnxtool.options.serve import ServeLimits
 from onnxtool.serving.faults import HttpError
-from onnxtool.serving.options import ServeLimits
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 

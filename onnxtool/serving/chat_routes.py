@@ -22,6 +22,7 @@ from onnxtool.generation.proof import PROMPTS, TEXTS
 from onnxtool.generation.sampling import Sampler
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.generation.verify import BUNDLE_RTOL, follow
+from onnxtool.options.serve import Reload, ServeOptions
 from onnxtool.runtime.protocol_v2.tensors import load_json
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.serving.admission import Signature
@@ -37,8 +38,8 @@ from onnxtool.serving.chat_requests import (
 )
 from onnxtool.serving.faults import HttpError, as_http, openai_error
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.options import Reload, ServeOptions, ServeTarget
 from onnxtool.serving.reload import load_at_rest
+from onnxtool.serving.targets import ServeTarget
 
 _EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
 _FINISH = {"end of text": "stop", "stop text": "stop", "max tokens": "length", "context": "length"}

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxtool import __version__
 from onnxtool.errors import InputError
+from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime.protocol_v2 import fast_json
 from onnxtool.runtime.protocol_v2.tensors import (
     HEADER_LENGTH,
@@ -23,7 +24,6 @@ from onnxtool.serving.faults import HttpError
 from onnxtool.serving.forms import read_form
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.openapi import docs_page, openapi
-from onnxtool.serving.options import ServeOptions
 from onnxtool.serving.repository import Repository, Served
 
 _HEADER = HEADER_LENGTH.lower().encode()

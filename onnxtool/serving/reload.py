@@ -10,7 +10,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.serving.admission import Signature, file_signature
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.options import ServeTarget
+from onnxtool.serving.targets import ServeTarget
 
 _TRIES = 3
 Loaded = TypeVar("Loaded")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxtool.benchmark.batching import BatchChoice, choose_batch
+from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime import cpu
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner
@@ -16,8 +17,8 @@ from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.options import ServeOptions, ServeTarget
 from onnxtool.serving.reload import load_at_rest
+from onnxtool.serving.targets import ServeTarget
 
 
 @dataclass

@@ -9,15 +9,16 @@ from typing import IO
 
 from onnxtool.errors import UsageError
 from onnxtool.generation.bundle import is_bundle
+from onnxtool.options.serve import ServeOptions
 from onnxtool.report.serve import ServedModel, ServeReport
 from onnxtool.serving.app import App, State
 from onnxtool.serving.inference_routes import InferenceRoutes
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.options import ServeOptions, parse_targets
 from onnxtool.serving.reload import Models, watch
 from onnxtool.serving.repository import Repository
 from onnxtool.serving.server import bind, run
+from onnxtool.serving.targets import parse_targets
 
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -44,6 +45,8 @@ def serve(
         UsageError: names that clash, or an address that cannot be bound.
         MissingExtraError: the extra "serve" is not installed.
     """
+    if (options.certificate is None) != (options.key is None):
+        raise UsageError("TLS takes both a certificate and its key.")
     targets = parse_targets([str(m) for m in ([models] if isinstance(models, str) else models)])
     if not targets:
         raise UsageError("serve needs at least one model.")

@@ -12,9 +12,9 @@ from types import FrameType
 from typing import Any
 
 from onnxtool.errors import MissingExtraError, UsageError
+from onnxtool.options.serve import ServeOptions
 from onnxtool.serving.app import App, State
 from onnxtool.serving.logs import Log
-from onnxtool.serving.options import ServeOptions
 
 _BACKLOG = 2048
 # So long after SIGTERM new connections are still taken, since what balances load needs a moment to notice; and so long

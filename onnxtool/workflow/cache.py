@@ -8,15 +8,14 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 from onnxtool.errors import UsageError
+from onnxtool.options.cache import Action
 from onnxtool.report.build import CacheReport
 from onnxtool.workflow.constraints import byte_count
 from onnxtool.workflow.digests import file_digest
 from onnxtool.workflow.store import Store, default_folder
 
-Action = Literal["size", "prune", "verify"]
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "w": 604800.0}
 _ABANDONED = 3600.0  # seconds, after which a file that is being written, or a folder of work, belongs to nobody
 

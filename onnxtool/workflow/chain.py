@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onnxtool.errors import OnnxToolError, VerdictError
+from onnxtool.errors import OnnxToolError
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict, ModelOutcome, StepOutcome
+from onnxtool.workflow.candidates import candidates
 from onnxtool.workflow.constraints import MeasuredFile, verdicts
 from onnxtool.workflow.executors import own_processor
 from onnxtool.workflow.instances import Instance
@@ -24,9 +25,8 @@ from onnxtool.workflow.remote import (
     shown,
 )
 from onnxtool.workflow.run_step import MODEL, Files, StepResult, StepTask, key_with_reads
-from onnxtool.workflow.step_options import PRODUCING
+from onnxtool.workflow.steps import STEPS
 from onnxtool.workflow.store import Entry, Store
-from onnxtool.workflow.summaries import candidates, summary, with_figures
 
 
 @dataclass
@@ -124,7 +124,7 @@ class BuildChain:
         assert task is not None
         self.pending = None
         if result.entry is None:
-            if task.command == "quantize" and result.report:
+            if STEPS[task.command].searches and result.report:
                 self._candidates = candidates(result.report, self.instance.constraints)
             self._fail(result.error, result.exit_code)
             return
@@ -202,19 +202,20 @@ class BuildChain:
 
     def _took(self, entry: Entry, state: str, reason: str) -> None:
         limits = self.instance.constraints
-        said = summary(entry.command, entry.report)
-        if entry.command == "quantize" and limits.any_limit:
+        step = self.instance.steps[len(self.steps)]
+        said = step.summary(entry.report)
+        if step.searches and limits.any_limit:
             self._candidates = candidates(entry.report, limits)
-        if entry.command in PRODUCING:
+        if step.produces:
             if entry.files:
                 self.model = entry.files
-                if entry.command == "convert" and self.reference is None:
+                if step.runs_framework and self.reference is None:
                     self.reference = entry.files
             else:
                 said = "the float model is kept: it is within the limits, and no candidate is better"
                 self.notes.append(said)
-        if entry.files or entry.command not in PRODUCING:
-            self._known = with_figures(self._known, entry.command, entry.report)
+        if entry.files or not step.produces:
+            self._known = step.figures(self._known, entry.report)
         self.steps.append(StepOutcome(entry.command, state, reason, entry.key, entry.seconds, said))
         self._made.append(self._as_locked(entry))
         if state == "built":
@@ -240,7 +241,7 @@ class BuildChain:
         self.finished = True
 
     def _has_output(self) -> bool:
-        return any(s.command in PRODUCING for s in self.instance.steps)
+        return any(s.produces for s in self.instance.steps)
 
     def _publish(self) -> None:
         assert self.model is not None
@@ -291,6 +292,7 @@ class BuildChain:
         """With --frozen: nothing may differ from the lock."""
         if not self.lookup.frozen:
             return
+        from onnxtool.errors import VerdictError
 
         locked = self._locked_step()
         if locked is None:

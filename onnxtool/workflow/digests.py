@@ -79,7 +79,7 @@ def tool_digest() -> str:
     for file in sorted(root.rglob("*.py")):
         if file.relative_to(root).parts[0] not in ("cli", "workflow"):  # these do not change what a step gives
             whole.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    for name in ("step_commands.py", "run_step.py"):
+    for name in ("steps.py", "run_step.py"):
         whole.update((root / "workflow" / name).read_bytes())
     return whole.hexdigest()
 

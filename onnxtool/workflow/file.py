@@ -20,7 +20,7 @@ from onnxtool.workflow.file_schema import (
     model_keys,
     step_keys,
 )
-from onnxtool.workflow.step_options import STEPS
+from onnxtool.workflow.steps import STEPS
 
 FILE_NAME = "onnxtool.toml"
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import UsageError
-from onnxtool.workflow.step_options import SOURCE_OPTIONS, STEPS, options_of
+from onnxtool.workflow.steps import SOURCE_OPTIONS, STEPS
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,14 @@ def _fits(value: Any, kind: str) -> bool:
 
 def step_keys(command: str) -> dict[str, Key]:
     """The options of a step, as keys of its table."""
-    return {name: Key(option.kind, f"As of onnxtool {command}.") for name, option in options_of(command).items()}
+    return {
+        name: Key(option.file_type, f"As of onnxtool {command}.") for name, option in STEPS[command].declared().items()
+    }
 
 
 def model_keys() -> dict[str, Key]:
     """Everything that a model's table may hold: its own keys, source options of convert, a table for each command."""
-    source = {name: Key(option.kind, "As of onnxtool convert.") for name, option in SOURCE_OPTIONS.items()}
+    source = {name: Key(option.file_type, "As of onnxtool convert.") for name, option in SOURCE_OPTIONS.items()}
     commands = {name: Key("table", f"Options of this model's {name} steps.") for name in STEPS}
     return {**MODEL, **source, **commands}
 

@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.registry import find_adapter
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.io.atomic import write_atomic
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.build import InitReport
 from onnxtool.workflow.file import FILE_NAME
 

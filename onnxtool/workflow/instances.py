@@ -4,41 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import UsageError
 from onnxtool.model.io import check_model_name
+from onnxtool.words import texts
 from onnxtool.workflow.constraints import Constraints, parse_constraints
 from onnxtool.workflow.file import WorkflowFile
 from onnxtool.workflow.file_schema import CONSTRAINTS
-from onnxtool.workflow.step_options import SOURCE_OPTIONS, STEPS, options_of
+from onnxtool.workflow.steps import SOURCE_OPTIONS, STEPS, BenchStep, Step
 
 _OUTPUT = "build/{name}.onnx"
 _AS_FLOAT = ("float32", "float")
-
-
-@dataclass(frozen=True)
-class StepInstance:
-    """One step of an instance: the command, and its options as the file has them."""
-
-    command: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def measured(self) -> bool:
-        """True when the result depends on times that are measured on this machine."""
-        if self.command == "bench":
-            return True
-        if self.command == "optimize":
-            return self.options.get("level") == "all" and not (
-                self.options.get("target") or self.options.get("no-bench")
-            )
-        return (
-            self.command == "quantize" and self.options.get("mode", "auto") == "auto" and not self.options.get("target")
-        )
 
 
 @dataclass(frozen=True)
@@ -64,7 +44,7 @@ class Instance:
     axes: Mapping[str, Any]
     source: str | None
     upstream: str | None
-    steps: tuple[StepInstance, ...]
+    steps: tuple[Step, ...]
     output: str
     tags: tuple[str, ...]
     constraints: Constraints
@@ -146,10 +126,10 @@ def _instance(file: WorkflowFile, name: str, table: Mapping[str, Any], axes: Map
         upstream=filled.get("from"),
         steps=_measured(tuple(_with_constraints(s, constraints) for s in steps if s is not None), constraints),
         output=output,
-        tags=_texts(filled.get("tags", ())),
+        tags=texts(filled.get("tags", ())),
         constraints=constraints,
-        depends=_texts(filled.get("depends", ())),
-        runs_on=_texts(filled.get("runs-on", file.defaults.get("runs-on", ()))),
+        depends=texts(filled.get("depends", ())),
+        runs_on=texts(filled.get("runs-on", file.defaults.get("runs-on", ()))),
     )
 
 
@@ -171,7 +151,7 @@ def _filled(value: Any, axes: Mapping[str, Any], used: set[str], where: str) -> 
     return value
 
 
-def _steps(file: WorkflowFile, table: Mapping[str, Any], where: str) -> list[StepInstance]:
+def _steps(file: WorkflowFile, table: Mapping[str, Any], where: str) -> list[Step]:
     """The steps with their options: of the command's defaults, of the model, of the step itself, the last one wins."""
     listed = table.get("steps") or file.defaults.get("steps") or _usual_steps(table)
     made = []
@@ -179,13 +159,14 @@ def _steps(file: WorkflowFile, table: Mapping[str, Any], where: str) -> list[Ste
         command = entry if isinstance(entry, str) else entry["step"]
         own = {} if isinstance(entry, str) else {k: v for k, v in entry.items() if k != "step"}
         options = {**file.defaults.get(command, {}), **table.get(command, {}), **own}
-        if command == "convert":
+        kind = STEPS[command]
+        if kind.runs_framework:
             options = {**{k: v for k, v in table.items() if k in SOURCE_OPTIONS}, **options}
-        if command == "quantize":
+        if kind.searches:
             options = {**_quantize_data(file, table, where), **options}
-        elif "custom-op-library" in table and "custom-op-library" in options_of(command):
+        elif "custom-op-library" in table and "custom-op-library" in kind.declared():
             options.setdefault("custom-op-library", table["custom-op-library"])
-        made.append(StepInstance(command, _with_data_set(file, command, options)))
+        made.append(_with_data_set(file, kind(options)))
     return made
 
 
@@ -207,10 +188,10 @@ def _quantize_data(file: WorkflowFile, table: Mapping[str, Any], where: str) -> 
     return found
 
 
-def _with_data_set(file: WorkflowFile, command: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _with_data_set(file: WorkflowFile, step: Step) -> Step:
     """Names of data sets replaced by their paths; what else a set says stands for options that are not given."""
-    known, made = options_of(command), dict(options)
-    for name, value in options.items():
+    known, made = step.declared(), dict(step.options)
+    for name, value in step.options.items():
         if known[name].role == "data" and value in file.data:
             table = file.data[value]
             made[name] = table["path"]
@@ -218,39 +199,37 @@ def _with_data_set(file: WorkflowFile, command: str, options: Mapping[str, Any])
             for key in extra:
                 if key in table and key in known:
                     made.setdefault(key, table[key])
-    return made
+    return replace(step, options=made)
 
 
-def _with_axes(step: StepInstance, axes: Mapping[str, Any], used: set[str]) -> StepInstance | None:
+def _with_axes(step: Step, axes: Mapping[str, Any], used: set[str]) -> Step | None:
     """A step with every axis of the matrix that is called like one of its options; None when it is left out."""
     options = dict(step.options)
     for axis, value in axes.items():
-        if axis == "precision" and step.command == "quantize":
+        if axis == "precision" and step.searches:
             used.add(axis)
             if value in _AS_FLOAT:
                 return None
             options["mode"] = value
-        elif axis in STEPS[step.command]:
+        elif axis in step.declared() and step.declared()[axis].role != "operation":
             used.add(axis)
             options[axis] = value
-    return StepInstance(step.command, options)
+    return replace(step, options=options)
 
 
-def _with_constraints(step: StepInstance, constraints: Constraints) -> StepInstance:
-    if step.command != "quantize" or constraints.max_drop is None:
+def _with_constraints(step: Step, constraints: Constraints) -> Step:
+    if not step.searches or constraints.max_drop is None:
         return step
-    return StepInstance("quantize", {"max-drop": constraints.max_drop, **step.options})
+    return replace(step, options={"max-drop": constraints.max_drop, **step.options})
 
 
-def _measured(steps: tuple[StepInstance, ...], constraints: Constraints) -> tuple[StepInstance, ...]:
+def _measured(steps: tuple[Step, ...], constraints: Constraints) -> tuple[Step, ...]:
     """Limits of latency and memory are held by what `bench` measures of the result, on one thread unless it says so."""
-    if not (constraints.any_latency or constraints.max_memory is not None) or any(s.command == "bench" for s in steps):
+    if not (constraints.any_latency or constraints.max_memory is not None) or any(
+        isinstance(s, BenchStep) for s in steps
+    ):
         return steps
-    return (*steps, StepInstance("bench", {"threads": "1"}))
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+    return (*steps, BenchStep({"threads": "1"}))
 
 
 def _check_outputs(file: WorkflowFile, instances: Mapping[str, Instance]) -> None:

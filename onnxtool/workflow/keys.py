@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError
+from onnxtool.words import texts
 from onnxtool.workflow import digests
 from onnxtool.workflow.digests import MEASURE, text_digest
-from onnxtool.workflow.instances import Instance, StepInstance
+from onnxtool.workflow.instances import Instance
 from onnxtool.workflow.run_step import Files, StepTask
-from onnxtool.workflow.step_options import options_of
+from onnxtool.workflow.steps import Step
 from onnxtool.workflow.store import FORMAT
 from onnxtool.workflow.user_files import code_file, relative_to_any, static_reads
 
@@ -51,7 +52,7 @@ class _Ingredients:
 
 def make_task(
     instance: Instance,
-    step: StepInstance,
+    step: Step,
     root: Path,
     store: Path,
     known: Digests,
@@ -69,8 +70,7 @@ def make_task(
     """
     found = _Ingredients({"format": str(FORMAT), "command": step.command}, [])
     _options(found, step, root, known)
-    framework = step.command == "convert"
-    everything = framework or found.runs_code
+    everything = step.runs_framework or found.runs_code
     uses = found.uses
     uses["tool"] = digests.tool_digest()
     uses["platform"] = digests.platform_name()
@@ -78,7 +78,7 @@ def make_task(
     tags = (MEASURE, *instance.runs_on) if step.measured else instance.runs_on if "provider" in step.options else ()
     if step.measured:
         uses["processor"] = processor(tags)
-    if step.command in ("quantize",):
+    if step.searches:
         uses["limits"] = text_digest(asdict(instance.constraints))
     if model is not None:
         uses["model"] = files_digest(model)
@@ -86,13 +86,13 @@ def make_task(
         uses["source"] = known.of(source)
         uses["source name"] = source.name  # stands in the history that is written into the model
         found.inputs.append((str(source), uses["source"]))
-    if step.command in ("compare", "bench"):
+    if step.uses_reference:
         if reference is not None:
             uses["reference"] = files_digest(reference)
         elif reference_path is not None:
             uses["reference"] = known.of(reference_path)
             found.inputs.append((str(reference_path), uses["reference"]))
-    if framework:
+    if step.runs_framework:
         for pattern in instance.depends:
             for path in _matching(root, pattern, instance.name):
                 _add(found, f"depends {relative_to_any(path, [root])}", path, known)
@@ -104,7 +104,7 @@ def make_task(
         limits=instance.constraints,
         source=instance.source if instance.source is None or "://" not in instance.source else str(source),
         model=model,
-        reference=reference if step.command in ("compare", "bench") else None,
+        reference=reference if step.uses_reference else None,
         reference_path=None if reference_path is None else str(reference_path),
         inputs=tuple(found.inputs),
         root=str(root),
@@ -120,24 +120,24 @@ def files_digest(files: Files) -> str:
     return text_digest({name: file.sha256 for name, file in files.items()})
 
 
-def _options(found: _Ingredients, step: StepInstance, root: Path, known: Digests) -> None:
-    described = options_of(step.command)
-    folders = [root / p for p in _texts(step.options.get("pythonpath", ()))] + [root]
+def _options(found: _Ingredients, step: Step, root: Path, known: Digests) -> None:
+    described = step.declared()
+    folders = [root / p for p in texts(step.options.get("pythonpath", ()))] + [root]
     for name, value in step.options.items():
         use = f"option {name}"
-        if described[name].role in ("", "folders"):
-            found.uses[use] = _plain(found, value, root, known) if described[name].role == "" else "see code"
+        if described[name].role in ("", "operation", "folders"):
+            found.uses[use] = _plain(found, value, root, known) if described[name].role != "folders" else "see code"
             continue
         digests_of = []
-        for text in _texts(value):
+        for text in texts(value):
             if described[name].role == "code" or _CODE_SUFFIX in text:
                 digests_of.append(_code(found, name, text, folders, known))
             else:
-                path = _existing_path(root / text, name)
+                path = _there(root / text, name)
                 found.inputs.append((str(path), known.of(path)))
                 digests_of.append(known.of(path) + path.suffix)
         found.uses[use] = text_digest(digests_of)
-    if step.command == "edit":  # operations apply in their order
+    if step.ordered:
         found.uses["order"] = text_digest(list(step.options))
 
 
@@ -188,7 +188,7 @@ def _add(found: _Ingredients, use: str, path: Path, known: Digests) -> None:
     found.inputs.append((str(path), known.of(path)))
 
 
-def _existing_path(path: Path, name: str) -> Path:
+def _there(path: Path, name: str) -> Path:
     if not path.exists():
         raise InputError(f"{name}: no such file {path.name}.")
     return path
@@ -199,10 +199,6 @@ def _matching(root: Path, pattern: str, name: str) -> Iterator[Path]:
     if not paths:
         raise InputError(f"{name}: depends: no file is called {pattern}.")
     yield from paths
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

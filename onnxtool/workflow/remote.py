@@ -17,8 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError
 from onnxtool.workflow.digests import text_digest
-from onnxtool.workflow.instances import StepInstance
-from onnxtool.workflow.step_options import options_of
+from onnxtool.workflow.steps import Step
 from onnxtool.workflow.store import Entry, Store, StoredFile
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -71,9 +70,9 @@ class RemoteFiles:
             self._known[place] = target
         return self._known[place]
 
-    def local_step(self, step: StepInstance, root: Path) -> StepInstance:
+    def local_step(self, step: Step, root: Path) -> Step:
         """A step whose options name files of this machine only."""
-        known, options = options_of(step.command), dict(step.options)
+        known, options = step.declared(), dict(step.options)
         for name, value in step.options.items():
             if known[name].role in ("file", "data") and isinstance(value, str) and is_remote(value):
                 options[name] = str(self.local(value, root))

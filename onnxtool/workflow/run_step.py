@@ -16,10 +16,12 @@ from typing import Any
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.report.base import Report
+from onnxtool.workflow.candidates import float_suffices
 from onnxtool.workflow.constraints import Constraints
 from onnxtool.workflow.digests import path_digest, text_digest
+from onnxtool.workflow.steps import STEPS, Step
+from onnxtool.workflow.steps import Files as StepFiles
 from onnxtool.workflow.store import Entry, Store, StoredFile
-from onnxtool.workflow.summaries import float_suffices, summary
 from onnxtool.workflow.user_files import recorded, users_files
 
 MODEL = "model.onnx"  # what the model of an entry is called
@@ -60,6 +62,11 @@ class StepTask:
     watched: bool
     measured: bool
     tags: tuple[str, ...] = ()
+
+    @property
+    def step(self) -> Step:
+        """What is done."""
+        return STEPS[self.command](self.options)
 
 
 @dataclass(frozen=True)
@@ -102,8 +109,8 @@ def _run(task: StepTask) -> StepResult:
             report = run_in_place(task, source, reference, output)
         seconds = time.perf_counter() - began
         plain = _named_plainly(report, work, Path(task.root), output)
-        if not report.ok and not (task.command == "quantize" and float_suffices(plain, task.limits)):
-            return StepResult(None, summary(task.command, plain), 1, plain)
+        if not report.ok and not (task.step.searches and float_suffices(plain, task.limits)):
+            return StepResult(None, task.step.summary(plain), 1, plain)
         for name, digest in task.inputs:
             if path_digest(Path(name)) != digest:
                 raise InputError(f"{Path(name).name}: changed while it was read; build once more.")
@@ -122,9 +129,7 @@ def _run(task: StepTask) -> StepResult:
 
 def run_in_place(task: StepTask, source: str | None, reference: str | None, output: Path) -> Report:
     """The command itself. Apart, so that a measurement of the driver alone can replace it."""
-    from onnxtool.workflow.step_commands import run_command
-
-    return run_command(task.command, task.options, source, reference, output, task.limits)
+    return task.step.run(StepFiles(source, output, reference), task.limits)
 
 
 def key_with_reads(key: str, root: Path, names: Sequence[str]) -> str:

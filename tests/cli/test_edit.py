@@ -11,8 +11,9 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxtool.cli.commands import edit as module
 from onnxtool.editing.registry import all_operations
+from onnxtool.options.edit import EditCommand
+from onnxtool.options.option import options_of
 from tests.editing.conftest import write
 
 Tool = Callable[..., "CompletedProcess[str]"]
@@ -91,12 +92,5 @@ def test_lists_the_operations(onnxtool: Tool) -> None:
 
 
 def test_every_operation_is_an_option(onnxtool: Tool) -> None:
-    names = set(module.command.__annotations__)
-    options = {n.replace("_", "-") for n in names - module._PLAIN} - {
-        "context",
-        "model",
-        "operation",
-        "connect",
-        "return",
-    }
-    assert options == set(all_operations())
+    options = {o.word for o in options_of(EditCommand).values() if o.role == "operation"}
+    assert options - {"operation", "connect"} == set(all_operations())

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -14,7 +13,7 @@ import pytest
 
 from onnxtool import __version__
 from onnxtool.cli.app import COMMANDS, build
-from onnxtool.cli.help_pages import EXAMPLES, page, value_types
+from onnxtool.cli.help_pages import EXAMPLES, page
 from onnxtool.cli.process_options import sort
 
 HEAVY = ("onnx", "onnx_ir", "onnxscript", "onnxruntime", "numpy", "torch", "tensorflow", "keras", "sklearn")
@@ -113,8 +112,7 @@ def test_a_wrong_limit_is_exit_2(onnxtool: Tool, digits_onnx: Path, limit: str) 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_help_page_fits_and_cuts_nothing(name: str, width: int) -> None:
     command = build(name)
-    types = value_types(import_module(f"onnxtool.cli.commands.{name}").command)
-    text = page(name, command, types, width, everything=True)
+    text = page(name, width, everything=True)
     assert [line for line in text.splitlines() if len(line) > width] == []
     assert "…" not in text and not re.search(r"<(int|bool|float|path|str)\b", text)
     for option in command.params:
@@ -131,7 +129,7 @@ def test_examples_stand_first_and_name_options_that_exist(name: str) -> None:
         words = example.split()
         assert words[:2] == ["onnxtool", name]
         assert {w for w in words if w.startswith("-")} <= known
-    text = page(name, command, {}, 80)
+    text = page(name, 80)
     assert text.index("Examples:") < text.index("--json")
 
 

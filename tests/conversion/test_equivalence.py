@@ -12,11 +12,11 @@ import pytest
 from onnxtool.conversion import equivalence
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.equivalence import SourceProof, cleaned_up, probe
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UnsupportedError, VerdictError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 
 F32 = np.dtype("float32")
 

@@ -11,11 +11,11 @@ import pytest
 
 import onnxtool
 from onnxtool.conversion.export_attempts import refuse_blamed
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch import export
 from onnxtool.equality.equivalence_check import EquivalenceCheck
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import UnsupportedError
+from onnxtool.options.convert import ConvertOptions
 
 torch = pytest.importorskip("torch")
 

@@ -8,10 +8,10 @@ import onnxruntime as ort
 import pytest
 
 from onnxtool.conversion.graph_interface import align, described, named, observe_output_dims
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 
 F32 = np.dtype("float32")
 

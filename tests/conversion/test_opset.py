@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtool.conversion.opset import newest_runtime_opset, target_opset
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import UsageError
+from onnxtool.options.convert import ConvertOptions
 
 
 def region_pool(opset: int) -> onnx.ModelProto:

@@ -12,10 +12,10 @@ import pytest
 
 from onnxtool.conversion import registry
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.registry import adapters, find_adapter
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.options.convert import ConvertOptions
 
 
 class Toy(Adapter):

@@ -12,9 +12,9 @@ import pytest
 from onnx import numpy_helper
 
 import onnxtool
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.replay import recorded_options, replay
 from onnxtool.errors import UsageError
+from onnxtool.options.convert import ConvertOptions
 from tests.conftest import Result
 
 torch = pytest.importorskip("torch")

@@ -14,12 +14,12 @@ import pytest
 
 from onnxtool.conversion import convert, supervised_model
 from onnxtool.conversion.adapter import LayeredModel, SourceModel
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.adapter import PyTorchAdapter
 from onnxtool.conversion.sklearn.adapter import SklearnAdapter
 from onnxtool.conversion.source import Source
 from onnxtool.equality.rule.evidence import evidence_of_source
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.worker.isolation import FRAMEWORK, OWN
 from tests.conftest import FIXTURES

@@ -15,7 +15,6 @@ from onnx import helper, numpy_helper
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.equivalence import SourceProof
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.equality.compare import compare
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.equivalence_check import (
@@ -32,6 +31,7 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.equivalence import judge
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT, SessionOptions

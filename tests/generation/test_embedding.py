@@ -10,9 +10,9 @@ import pytest
 import torch
 import transformers
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.errors import UnsafeError, UnsupportedError
 from onnxtool.generation.embedding import convert_embedding_model, is_embedding_model
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.runner import OnnxRunner
 from tests.generation import tiny
 

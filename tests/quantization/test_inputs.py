@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import helper
 
+from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.inputs import FIDELITY_SAMPLES, open_inputs
-from onnxtool.quantization.options import QuantizeOptions
 from onnxtool.runtime.data.source import DataSource
 from tests.quantization.quant_models import build, weights
 

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
+from onnxtool.options.serve import ServeOptions
 from onnxtool.serving.app import Answer, App, Request, State
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.options import ServeOptions
 
 
 class Panic(BaseException):

@@ -20,7 +20,7 @@ from onnxtool.errors import InputError, UsageError
 from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.protocol_v2.tensors import HEADER_LENGTH, encode_request
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.serving.options import parse_targets, read_tokens
+from onnxtool.serving.targets import parse_targets, read_tokens
 from tests.serving.conftest import Running
 
 INFER = "/v2/models/digits/infer"

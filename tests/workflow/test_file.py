@@ -14,7 +14,7 @@ from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.workflow.file import read_file
 from onnxtool.workflow.file_schema import json_schema
 from onnxtool.workflow.instances import expand
-from onnxtool.workflow.step_options import EDIT_OPERATIONS, STEPS, options_of
+from onnxtool.workflow.steps import STEPS
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "onnxtool.schema.json"
 # Options of the commands that are none of a step: where results go, how they are shown, what a build does by itself.
@@ -129,10 +129,10 @@ def test_the_options_of_a_step_are_those_of_its_command(command: str) -> None:
     }
     negative = {n for n in names if n.startswith("no-") and n[3:] in names}
     other = {"per-tensor", "asymmetric"}  # the other way round of a flag
-    operations = set(EDIT_OPERATIONS) if command == "edit" else set()
-    missing = names - set(options_of(command)) - SHOWN - NOT_OF_A_STEP[command] - negative - other - operations
+    declared = set(STEPS[command].declared())
+    missing = names - declared - SHOWN - NOT_OF_A_STEP[command] - negative - other
     assert missing == set(), f"steps of {command} lack options of the command"
-    assert set(options_of(command)) - names - operations == set()
+    assert declared - names == set()
 
 
 def test_the_schema_for_editors_is_up_to_date_and_valid() -> None:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from onnxtool.workflow import digests
 from onnxtool.workflow.constraints import Constraints
 from onnxtool.workflow.executors import own_processor
-from onnxtool.workflow.instances import Instance, StepInstance
+from onnxtool.workflow.instances import Instance
 from onnxtool.workflow.keys import Digests, make_task
+from onnxtool.workflow.steps import STEPS
 from onnxtool.workflow.store import StoredFile
 
 QUANTIZE: dict[str, Any] = {
@@ -53,7 +54,7 @@ def key(
     model: dict[str, StoredFile] | None = None,
     depends: tuple[str, ...] = (),
 ) -> str:
-    step = StepInstance(command, options)
+    step = STEPS[command](options)
     made = Instance("a", "a", {}, "a.onnx", None, (step,), "o.onnx", (), limits, depends)
     source = folder / "a.onnx"
     return make_task(made, step, folder, folder / "cache", Digests(), source, model, None, source, own_processor).key

@@ -3,66 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from onnxtool.errors import UsageError
 
-from onnxtool.cli import options as o
-from onnxtool.cli.output import Output
+if TYPE_CHECKING:
+    from onnxtool.cli.output import Output
+    from onnxtool.options.inspect import InspectCommand
 
 
-def command(
-    model: o.ModelArgument,
-    input_shape: o.InputShapeOption = None,
-    nodes: Annotated[bool, typer.Option("--nodes", help="List all nodes.")] = False,
-    largest: Annotated[int, typer.Option("--largest", min=0, help="How many of the largest tensors to list.")] = 5,
-    sbom: Annotated[
-        Path | None,
-        typer.Option(
-            "--sbom", metavar="FILE.json", help="Write a bill of materials (CycloneDX 1.6).", show_default=False
-        ),
-    ] = None,
-    placement: Annotated[
-        bool, typer.Option("--placement", help="Run the model and show which provider runs which node, and why.")
-    ] = False,
-    data: o.DataOption = None,
-    provider: o.ProviderOption = None,
-    ep_library: o.EpLibraryOption = None,
-    require_provider: o.RequireProviderOption = False,
-    threads: o.ThreadsOption = None,
-    custom_op_library: o.CustomOpOption = None,
-    json: o.JsonOption = None,
-    verbose: o.VerboseOption = 0,
-    quiet: o.QuietOption = False,
-) -> None:
+def command(asked: InspectCommand, out: Output) -> None:
     """Show a model's anatomy: inputs, outputs, operators, parameters, compute."""
-    with Output(json, verbose, quiet) as out:
-        from onnxtool.generation.bundle import is_bundle
+    from onnxtool.generation.bundle import is_bundle
+    from onnxtool.words import session_options, taken_by
 
-        if is_bundle(model):
-            from onnxtool.generation.inspect import inspect_bundle
+    if is_bundle(asked.model):
+        from onnxtool.generation.inspect import inspect_bundle
 
-            out.emit(inspect_bundle(model))
-            return
-        if placement:
-            from onnxtool.cli.session import session_options
-            from onnxtool.runtime.providers.place import place
+        out.emit(inspect_bundle(asked.model))
+        return
+    if asked.placement:
+        from onnxtool.runtime.providers.place import place
 
-            options = session_options(provider, threads, custom_op_library, ep_library)
-            out.emit(place(model, data=data, options=options, required=require_provider))
-            return
-        if provider or require_provider or ep_library or data is not None or threads is not None or custom_op_library:
-            from onnxtool.errors import UsageError
+        options = session_options(asked)
+        out.emit(place(asked.model, data=asked.data, options=options, required=asked.require_provider))
+        return
+    if out.given.keys() & {"provider", "require_provider", "ep_library", "data", "threads", "custom_op_library"}:
+        raise UsageError("inspect runs nothing without --placement: give it with --provider, --data and --threads.")
+    from onnxtool.model.inspect import inspect
+    from onnxtool.runtime.worker.isolation import guarded
 
-            raise UsageError("inspect runs nothing without --placement: give it with --provider, --data and --threads.")
-        from onnxtool.model.inspect import inspect
-        from onnxtool.runtime.worker.isolation import guarded
-
-        with guarded("inferring shapes", model.stat().st_size if model.is_file() else 0):
-            report = inspect(model, input_shapes=input_shape or (), nodes=nodes, largest=largest)
-        if sbom is not None:
-            _write_sbom(model, sbom)
-        out.emit(report)
+    with guarded("inferring shapes", asked.model.stat().st_size if asked.model.is_file() else 0):
+        report = inspect(asked.model, **taken_by(inspect, asked))
+    if asked.sbom is not None:
+        _write_sbom(asked.model, asked.sbom)
+    out.emit(report)
 
 
 def _write_sbom(model: Path, path: Path) -> None:

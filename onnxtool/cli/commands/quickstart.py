@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from onnxtool.cli import options as o
-from onnxtool.cli.output import Output
+if TYPE_CHECKING:
+    from onnxtool.cli.output import Output
+    from onnxtool.options.quickstart import QuickstartCommand
 
 
-def command(
-    folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where every file of the job is left; made when missing.")
-    ] = Path("quickstart"),
-    json: o.JsonOption = None,
-    verbose: o.VerboseOption = 0,
-    quiet: o.QuietOption = False,
-) -> None:
+def command(asked: QuickstartCommand, out: Output) -> None:
     """Do the whole job on a bundled real model: convert, check, optimize, quantize, compare, measure.
 
     The model reads handwritten digits. It starts from the PyTorch original where PyTorch is installed, else from its
     ONNX file. Every step is shown as the command that repeats it. Exit 0 when the int8 file's accuracy is within one
     point of float, 1 when not.
     """
-    with Output(json, verbose, quiet) as out:
-        from onnxtool.walkthrough import quickstart
+    from onnxtool.walkthrough import quickstart
 
-        def say(command: str, outcome: str) -> None:
-            if out.for_people:
-                from onnxtool.cli.render.terminal.quickstart import step
+    def say(command: str, outcome: str) -> None:
+        if out.for_people:
+            from onnxtool.cli.render.terminal.quickstart import step
 
-                step(out.console(), command, outcome)
+            step(out.console(), command, outcome)
 
-        out.emit(quickstart(folder, say=say))
+    out.emit(quickstart(asked.folder, say=say))

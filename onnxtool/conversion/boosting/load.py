@@ -14,13 +14,13 @@ import numpy as np
 from onnxtool.conversion.boosting.ubjson import is_whole
 from onnxtool.conversion.frameworks import Booster
 from onnxtool.conversion.graph_interface import described_rows, named
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.model import Compute, SklearnModel
 from onnxtool.conversion.sklearn.schema import BATCH
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError, first_line, one_line
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.isolation import guarded, native_silence
 
 _FLOAT = np.dtype("float32")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.keras import load
 from onnxtool.conversion.keras.model import KerasModel, wrap
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import import_keras
+from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -15,10 +15,10 @@ from typing import Any
 from onnxtool.conversion.factory import call_factory
 from onnxtool.conversion.keras.hdf5 import verify_structure
 from onnxtool.conversion.keras.keras2 import readers
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError, MissingExtraError, OnnxToolError, UnsafeError, UsageError
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.user_code import importable
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"

@@ -15,13 +15,13 @@ from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.keras.layers import See, watched_layers
 from onnxtool.conversion.keras.signature import input_structure, output_names
 from onnxtool.conversion.keras.trace import trace
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.tensorflow.dims import follow_dims, swapped, swaps
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.conversion.tensorflow.model import TO_NCHW, TO_NHWC
 from onnxtool.errors import InputError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec, parse_dtype
+from onnxtool.options.convert import ConvertOptions
 
 # Bytes of inputs from which on a model is run as a graph: eagerly, Keras 3 keeps what every layer gives until the end
 # (21 GB for EfficientNet-B7 on five images of its size).

@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.bare_weights import refuse_bare_weights
 from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError
+from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -10,7 +10,6 @@ import onnx_ir as ir
 import torch
 
 from onnxtool.conversion.opset import target_opset
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch import export_errors as blame
 from onnxtool.conversion.pytorch.cleanup import clean_up
 from onnxtool.conversion.pytorch.custom_operators import Table, with_custom_operators
@@ -23,6 +22,7 @@ from onnxtool.conversion.pytorch.torchscript import ADVICE, TORCHSCRIPT_OPSETS, 
 from onnxtool.conversion.quiet import quiet
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 
 # What torch.export's exporter can write: it begins at the opset its operator library is written in.
 DYNAMO_OPSETS = (18, 23)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from onnxtool.conversion.graph_interface import described
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.inputs import InputPlan
 from onnxtool.conversion.pytorch.tensors import numpy_dtype
 from onnxtool.errors import UsageError
 from onnxtool.model.spec import Dim, TensorSpec
+from onnxtool.options.convert import ConvertOptions
 
 
 def plan_program(program: torch.export.ExportedProgram, options: ConvertOptions) -> InputPlan:

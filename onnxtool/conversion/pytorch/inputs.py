@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from onnxtool.conversion.graph_interface import described
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.tensors import numpy_dtype
 from onnxtool.errors import UsageError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 
 # Arguments with these names hold token numbers or positions in every common model family.
 _INTEGER_NAMES = re.compile(r"(^|_)(ids|indices|tokens|positions)$|^(attention_mask|idx|token_type)$")

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from onnxtool.conversion.factory import call_factory, find_factory
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.bare_weights import needs_factory
 from onnxtool.conversion.pytorch.exported_program import load_exported_program
 from onnxtool.conversion.pytorch.in_float32 import run_in_float32
@@ -26,6 +25,7 @@ from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrai
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError, first_line
 from onnxtool.model.spec import Dim, dtype_name
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.user_code import importable
 
 

@@ -13,7 +13,6 @@ import torch
 
 from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.graph_interface import named
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.decided_sizes import DecidedSizes
 from onnxtool.conversion.pytorch.exported_program_inputs import plan_program
 from onnxtool.conversion.pytorch.float64_reference import Float64Reference, in_float64
@@ -29,6 +28,7 @@ from onnxtool.equality.search.difference import apart
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.feeds import adapt, feeds_bytes, random_feeds
 from onnxtool.runtime.worker.isolation import guarded
 

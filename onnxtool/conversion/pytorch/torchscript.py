@@ -11,7 +11,6 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.pytorch.custom_operators import with_custom_symbolics
 from onnxtool.conversion.pytorch.model import FlatModule, TorchModel
@@ -21,6 +20,7 @@ from onnxtool.conversion.quiet import quiet
 from onnxtool.conversion.source_code import caught_errors
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model import io as model_io
+from onnxtool.options.convert import ConvertOptions
 
 # What it can write.
 TORCHSCRIPT_OPSETS = (9, 20)

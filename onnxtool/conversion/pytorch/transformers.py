@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError, one_line
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.model.spec import Dim
+from onnxtool.options.convert import ConvertOptions
 
 # --task -> the class of transformers that builds the model for it.
 TASKS = {

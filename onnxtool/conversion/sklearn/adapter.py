@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.opset import export_at, newest_runtime_opset, target_opset
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.sklearn import load
 from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError
+from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

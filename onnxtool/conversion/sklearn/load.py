@@ -6,11 +6,11 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import InputError, MissingExtraError, UnsafeError, one_line
 from onnxtool.model.safety.pickle_scan import pickled_imports, unpacked
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.user_code import importable
 
 # Packages whose classes are part of what a fitted estimator is made of. Only classes and numpy ufuncs of theirs are

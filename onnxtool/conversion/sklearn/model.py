@@ -12,13 +12,13 @@ import numpy as np
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.sklearn.prepare import gap_of
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text_columns
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec
+from onnxtool.options.convert import ConvertOptions
 
 Compute = Callable[[Any], Any]
 # Closer scores than this are a tie in float32.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.opset import export_at
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import import_tensorflow
+from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.opset import export_at
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.patches import applied, correct
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
@@ -23,6 +22,7 @@ from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model import io
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import graphs
+from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
     import onnx

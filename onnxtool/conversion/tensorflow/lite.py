@@ -11,7 +11,6 @@ import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.graph_interface import described, named
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.dims import name_dims, unique
@@ -22,6 +21,7 @@ from onnxtool.errors import InputError, one_line
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.isolation import guarded
 
 if TYPE_CHECKING:

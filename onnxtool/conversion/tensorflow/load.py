@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.dims import name_dims, unique
 from onnxtool.conversion.tensorflow.environment import quiet
@@ -17,6 +16,7 @@ from onnxtool.conversion.tensorflow.optimizer_state import accept_optimizer_stat
 from onnxtool.conversion.tensorflow.safety import refuse_unsafe
 from onnxtool.errors import InputError, UnsupportedError, UsageError, first_line
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.isolation import guarded
 
 _MAX_GRAPH = (1 << 31) - 1

@@ -10,12 +10,12 @@ import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.graph_interface import described, named
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.tensorflow.dims import follow_dims, swapped, swaps
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.convert import ConvertOptions
 
 TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.source import Source
 from onnxtool.errors import UnsafeError
+from onnxtool.options.convert import ConvertOptions
 
 _OUTSIDE = re.compile(
     r"""

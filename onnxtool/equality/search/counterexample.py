@@ -23,13 +23,13 @@ from onnxtool.equality.trials.trial import (
     EXACTLY,
     MISSING,
     Budget,
-    Effort,
     Feeds,
     Trial,
     count_elements,
 )
 from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model.spec import TensorSpec
+from onnxtool.options.shared import Effort
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.proof import Branch, Counterexample, Coverage
 from onnxtool.runtime.flatten_outputs import flatten

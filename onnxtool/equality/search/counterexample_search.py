@@ -27,10 +27,11 @@ from onnxtool.equality.trials.graph_trials import (
     unreached_outcomes,
     watch_branches,
 )
-from onnxtool.equality.trials.trial import EMPTY, Budget, Effort, Feeds, Trial
+from onnxtool.equality.trials.trial import EMPTY, Budget, Feeds, Trial
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import distinct_dims
+from onnxtool.options.shared import Effort
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.session.session import SessionOptions

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 
+from onnxtool.options.shared import Effort
+
 Feeds = dict[str, np.ndarray]
-Effort = Literal["quick", "normal", "thorough"]
-EFFORTS: tuple[Effort, ...] = ("quick", "normal", "thorough")
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
 EXACTLY = "values of exactly"  # how labels of inputs of one number begin, which the graphs tell
 BROKEN = "not finite"  # the kind of usual numbers for which the reference gives NaN or infinity
 MISSING = "missing, not finite"  # the kind of NaN, infinity and numbers for which the reference gives no finite numbers

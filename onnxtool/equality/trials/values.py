@@ -160,18 +160,6 @@ def _floats(
         yield from _features(spec, feeds, base[spec.name])
 
 
-def _points(
-    spec: TensorSpec, feeds: Feeds, base: np.ndarray, facts: Facts, generator: np.random.Generator
-) -> Iterator[Changed]:
-    """Rows that lie at what the graph measures against, and beside it."""
-    points = facts.points.get(base.shape[-1]) if base.ndim > 1 else None
-    if points is None:
-        return
-    for label, by in (("at", 0.0), ("beside", _BESIDE)):
-        array = np.resize(generator.permutation(points), base.shape) + by * base
-        yield f"{spec.name}: rows {label} points of the graph", "values", {**feeds, **cast([spec], {spec.name: array})}
-
-
 def _features(spec: TensorSpec, feeds: Feeds, base: np.ndarray) -> Iterator[Changed]:
     """Each of a few features alone far out, on either side."""
     if base.ndim != 2 or not 1 < base.shape[1] <= 16:

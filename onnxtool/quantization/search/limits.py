@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from onnxtool.quantization.result_limits import ResultLimits
+from onnxtool.options.quantize import ResultLimits
 from onnxtool.quantization.search.evaluator import RecipeTrial
 
 _ABOUT_AS_SMALL = 1.05  # of files about as small, the fastest

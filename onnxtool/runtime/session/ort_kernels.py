@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,8 +53,3 @@ def count_kernels(model: ir.Model | bytes | str | Path) -> dict[str, int]:
         InputError, UnsupportedError, ResourceError: as `create_session`.
     """
     return opened_and_counted(lambda path: create_session(model, SessionOptions(optimized_path=path)))[1]
-
-
-def integer_kernels(kernels: Mapping[str, int]) -> int:
-    """Number of compute nodes that run on integers."""
-    return sum(number for name, number in kernels.items() if name in INTEGER)

@@ -24,7 +24,6 @@ from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for
 
 _LEAST_ROUNDS = 3
 _PATIENCE = 3  # times the budget, that the minimum of rounds may take
-DEFAULT_THREADS = 1  # one thread is the least noisy measure, and what services with many workers run
 
 
 def compare_latency(

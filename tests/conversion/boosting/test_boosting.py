@@ -19,10 +19,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from onnxtool.conversion.boosting.ubjson import is_whole
 from onnxtool.conversion.convert import convert, open_source
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.replay import replay
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import InputError, UsageError
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.runner import OnnxRunner
 
 with quiet():

@@ -10,9 +10,9 @@ import torch
 
 import onnxtool
 from onnxtool.conversion.convert import load_source
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.model import TorchModel
 from onnxtool.errors import InputError
+from onnxtool.options.convert import ConvertOptions
 
 ROWS = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
 

@@ -20,12 +20,12 @@ import torch
 from torch import nn
 
 from onnxtool.conversion.convert import convert, open_source
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.adapter import form_of
 from onnxtool.conversion.pytorch.safety import is_outside
 from onnxtool.conversion.pytorch.state_dict import find_weights
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError, UsageError
+from onnxtool.options.convert import ConvertOptions
 from onnxtool.report.convert import ConvertReport
 
 FACTORY = Path(__file__).parents[3] / "fixtures" / "digits_cnn.py"

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from onnxtool.conversion.convert import convert
-from onnxtool.conversion.options import ConvertOptions
 from onnxtool.conversion.pytorch.adapter import form_of
 from onnxtool.conversion.pytorch.transformers import usual_shapes
 from onnxtool.conversion.source import Source
 from onnxtool.errors import MissingExtraError, UnsafeError, UnsupportedError, UsageError
+from onnxtool.options.convert import ConvertOptions
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 31}
 needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")

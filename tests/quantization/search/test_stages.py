@@ -10,8 +10,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from onnxtool.options.quantize import ResultLimits
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.result_limits import ResultLimits
 from onnxtool.quantization.search import stages as module
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.evaluator import RecipeTrial

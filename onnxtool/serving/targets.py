@@ -1,82 +1,12 @@
-"""What a server is told: addresses, limits, and how models are run."""
+"""Which models a server has, and who may ask it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from onnxtool.errors import InputError, UsageError
-from onnxtool.runtime.session.session import DEFAULT, SessionOptions
-
-Batching = Literal["auto", "off"]
-Reload = Literal["equal", "interface", "off"]
-
-
-@dataclass(frozen=True)
-class ServeLimits:
-    """What one request, and all of them together, may take.
-
-    Attributes:
-        request_bytes: of a body.
-        json_bytes: of the JSON in a body; parsed JSON takes many times its size in memory.
-        buffered_bytes: of all bodies that are held at a time.
-        connections: open at a time.
-        queue: requests that may wait for a model while others run; more are refused with 429.
-        header_seconds: from the first byte of a request (or from connecting) to the end of its headers.
-        body_seconds: from there to the end of its body.
-        run_seconds: of waiting and running together; then the run is ended and the answer is 504.
-        drain_seconds: after SIGTERM, for what has been accepted.
-    """
-
-    request_bytes: int = 64 << 20
-    json_bytes: int = 16 << 20
-    buffered_bytes: int = 1 << 30
-    connections: int = 1024
-    queue: int = 64
-    header_seconds: float = 10.0
-    body_seconds: float = 30.0
-    run_seconds: float = 60.0
-    drain_seconds: float = 30.0
-
-
-@dataclass(frozen=True)
-class ServeOptions:
-    """How to serve.
-
-    Attributes:
-        host: address to bind to; localhost unless told otherwise.
-        port: 0 for any free one.
-        tokens: any of these must stand in a request's Authorization header; empty for no such rule.
-        certificate, key: PEM files for TLS.
-        limits: what requests may take.
-        session: how models are run.
-        concurrency: runs of one model at a time; None for what fits the cores.
-        batching: "off" runs every request alone; "auto" joins requests that wait, for models on which that was measured
-            to gain. That no request then changes the answer to another was tried on a few random inputs, not shown.
-        reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
-            ("equal"), or after `check` and when its inputs and outputs are the same ("interface"), or never ("off").
-        reload_seconds: between two looks at the files.
-        access_log: a line for every request.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    tokens: tuple[str, ...] = ()
-    certificate: Path | None = None
-    key: Path | None = None
-    limits: ServeLimits = ServeLimits()
-    session: SessionOptions = DEFAULT
-    concurrency: int | None = None
-    batching: Batching = "off"
-    reload: Reload = "equal"
-    reload_seconds: float = 1.0
-    access_log: bool = False
-
-    def __post_init__(self) -> None:
-        if (self.certificate is None) != (self.key is None):
-            raise UsageError("TLS takes both a certificate and its key.")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What each command takes: every option declared once. Imports nothing but the standard library."""

@@ -1,0 +1,127 @@
+"""The options of `convert`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from onnxtool.options import shared
+from onnxtool.options.option import input_option, option, output_option, proof_option, seldom_option
+from onnxtool.options.shared import Dim, Effort, Shown
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Exporter = Literal["auto", "dynamo", "torchscript"]
+Layout = Literal["nhwc", "nchw"]
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """What the user asked for. An adapter reads what concerns it and leaves the rest alone.
+
+    Attributes:
+        input_shapes: input name -> dims; the key "" stands for the only input. str = dynamic dim with that name,
+            None = unnamed dynamic dim.
+        input_dtypes: input name -> dtype, "" likewise.
+        sample: real inputs, by name; used in place of random ones. Its shapes and dtypes describe the inputs.
+        opset: the ONNX opset to write; None = the newest that the embedded runtime fully supports.
+        input_names: names for the inputs, in order; () = the model's own.
+        output_names: likewise.
+        factory: "file.py:function" or "package.module:Class".
+        factory_args: keyword arguments for the factory.
+        python_path: folders to import from while loading.
+        trust: may load formats that run code.
+        seed: of random inputs.
+        verbose: 2 or more lets the exporters chatter.
+        custom_op_libraries: shared libraries with the runtime's side of custom operators.
+        adapter: name of the adapter to use; None = the first that recognises the source.
+        exporter: PyTorch: which exporter; auto = torch.export's, then TorchScript's.
+        keep_metadata: keep what exporters write into node metadata (PyTorch: stack traces with file paths).
+        task: Hugging Face: what the model is for; None = from config.json.
+        signature: SavedModel: which signature; None = serving_default or the only one.
+        frozen_inputs: frozen .pb graph: names of the input tensors.
+        frozen_outputs: frozen .pb graph: names of the output tensors.
+        layout: "nchw" transposes a channels-last interface; None leaves it.
+        zipmap: classifiers: probabilities as a list of maps instead of a tensor.
+        float64: scikit-learn: keep doubles where the runtime can.
+        effort: how long inputs are sought on which source and graph differ.
+        strict: branches that no input reached make the verdict bad.
+        keep_counterexample: .npz file for an input that shows a difference.
+    """
+
+    factory: str | None = shared.FACTORY(of_source=True)
+    factory_args: Mapping[str, Any] = shared.FACTORY_ARG(of_source=True)
+    python_path: tuple[Path, ...] = shared.PYTHON_PATH(of_source=True)
+    trust: bool = shared.TRUST(of_source=True)
+    input_shapes: Mapping[str, tuple[Dim, ...]] = shared.INPUT_SHAPE(default={}, kind="shapes by name", of_source=True)
+    input_dtypes: Mapping[str, np.dtype | str] = shared.INPUT_DTYPE(of_source=True)
+    sample: Mapping[str, np.ndarray] | None = input_option(
+        None,
+        "Real inputs to verify on, in place of random ones; they give shapes and dtypes too.",
+        kind="arrays",
+        metavar="FILE.npz",
+        role="data",
+        of_source=True,
+    )
+    input_names: tuple[str, ...] = output_option(
+        (), "Names for the inputs.", kind="names", metavar="A,B,...", of_source=True
+    )
+    output_names: tuple[str, ...] = output_option(
+        (), "Names for the outputs.", kind="names", metavar="A,B,...", of_source=True
+    )
+    opset: int | None = output_option(None, "Opset to write; the newest that the runtime fully has unless given.")
+    effort: Effort = shared.EFFORT()
+    strict: bool = shared.STRICT()
+    keep_counterexample: Path | None = shared.KEEP_COUNTEREXAMPLE()
+    seed: int = shared.SEED()
+    verbose: int = shared.VERBOSE()
+    custom_op_libraries: tuple[Path, ...] = shared.CUSTOM_OPS(of_source=True, place=0)
+    exporter: Exporter = seldom_option(
+        "auto", "auto, dynamo or torchscript.", kind="text", choices=Exporter, complete="exporters"
+    )
+    keep_metadata: bool = seldom_option(False, "Keep torch's stack traces in the file.")
+    task: str | None = option(None, "Hugging Face: what the model is for.")
+    adapter: str | None = None
+    signature: str | None = seldom_option(None, "SavedModel: which one.", place=2)
+    frozen_inputs: tuple[str, ...] = seldom_option(
+        (), "Frozen graph: its inputs.", "--inputs", kind="names", metavar="A,B,...", place=2
+    )
+    frozen_outputs: tuple[str, ...] = seldom_option(
+        (), "Frozen graph: its outputs.", "--outputs", kind="names", metavar="A,B,...", place=2
+    )
+    layout: Layout | None = output_option(
+        None, "nchw turns image inputs channels-first.", kind="text", choices=Layout, complete="layouts", place=2
+    )
+    zipmap: bool = seldom_option(False, "Probabilities as a map, not a tensor.", "--zipmap/--no-zipmap", place=2)
+    float64: bool = seldom_option(False, "Keep doubles where the runtime can.", place=2)
+
+
+@dataclass(frozen=True)
+class ConvertCommand(ConvertOptions, Shown):
+    """What the command takes besides."""
+
+    provider: tuple[str, ...] = shared.PROVIDER(step=False)
+    ep_library: tuple[str, ...] = shared.EP_LIBRARY(step=False)
+    output: Path = shared.WRITTEN(place=-1)
+    source: Path | None = option(
+        None, "The model: a file or folder. None with --factory alone.", argument=True, metavar="SOURCE"
+    )
+    rtol: float = shared.RTOL(place=-1)
+    atol: float = shared.ATOL(place=-1)
+    verify_result: bool = proof_option(True, "Write without comparing; the file's metadata says so.", "--no-verify")
+    keep_failed: Path | None = proof_option(None, "Keep a file that fails the comparison.", metavar="FILE", step=False)
+    reproducible: bool = output_option(
+        False, "The same bytes from run to run: no measured values in the metadata.", step=False, place=1
+    )
+    lora: Path | None = seldom_option(
+        None, "Language model: merge the LoRA adapter in this folder.", "--adapter", metavar="DIR", step=False, place=1
+    )
+    separate_adapter: bool = option(
+        False, "Keep the LoRA weights of --adapter apart, as a file for run --adapter.", step=False
+    )
+    eval_text: Path | None = proof_option(
+        None, "Language model: measure the perplexity on this text.", "--eval", metavar="FILE.txt", step=False
+    )

@@ -1,0 +1,108 @@
+"""The options of `serve`: addresses, limits, and how models are run."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import Literal
+
+from onnxtool.options.option import option
+from onnxtool.options.session import DEFAULT, SessionOptions
+from onnxtool.options.shared import CUSTOM_OPS, Runtime, Shown
+
+Batching = Literal["auto", "off"]
+Reload = Literal["equal", "interface", "off"]
+
+
+@dataclass(frozen=True)
+class ServeLimits:
+    """What one request, and all of them together, may take.
+
+    Attributes:
+        request_bytes: of a body.
+        json_bytes: of the JSON in a body; parsed JSON takes many times its size in memory.
+        buffered_bytes: of all bodies that are held at a time.
+        connections: open at a time.
+        queue: requests that may wait for a model while others run; more are refused with 429.
+        header_seconds: from the first byte of a request (or from connecting) to the end of its headers.
+        body_seconds: from there to the end of its body.
+        run_seconds: of waiting and running together; then the run is ended and the answer is 504.
+        drain_seconds: after SIGTERM, for what has been accepted.
+    """
+
+    request_bytes: int = option(
+        64 << 20, "Largest request, such as 64MB.", "--max-request", kind="size", metavar="SIZE", shown="64MB", place=3
+    )
+    json_bytes: int = 16 << 20
+    buffered_bytes: int = 1 << 30
+    connections: int = 1024
+    queue: int = option(64, "Requests of one model that may wait; more get status 429.", "--max-queue", low=1, place=3)
+    header_seconds: float = 10.0
+    run_seconds: float = option(
+        60.0, "For waiting and running together.", "--timeout", low=0.001, metavar="SECONDS", place=3
+    )
+    body_seconds: float = option(
+        30.0, "For a client to send its request.", "--body-timeout", low=0.001, metavar="SECONDS", place=3
+    )
+    drain_seconds: float = option(
+        30.0, "For accepted requests after SIGTERM.", "--drain", low=1.0, metavar="SECONDS", place=3
+    )
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """How to serve.
+
+    Attributes:
+        host: address to bind to; localhost unless told otherwise.
+        port: 0 for any free one.
+        tokens: any of these must stand in a request's Authorization header; empty for no such rule.
+        certificate, key: PEM files for TLS.
+        limits: what requests may take.
+        session: how models are run.
+        concurrency: runs of one model at a time; None for what fits the cores.
+        batching: "off" runs every request alone; "auto" joins requests that wait, for models on which that was measured
+            to gain. That no request then changes the answer to another was tried on a few random inputs, not shown.
+        reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
+            ("equal"), or after `check` and when its inputs and outputs are the same ("interface"), or never ("off").
+        reload_seconds: between two looks at the files.
+        access_log: a line for every request.
+    """
+
+    host: str = option("127.0.0.1", "Address to bind to.", metavar="ADDRESS")
+    port: int = option(8000, "Port; 0 takes any free one.", low=0, high=65535)
+    tokens: tuple[str, ...] = ()
+    certificate: Path | None = option(None, "TLS certificate.", "--tls-cert", metavar="FILE.pem", place=2)
+    key: Path | None = option(None, "Its private key.", "--tls-key", metavar="FILE.pem", place=2)
+    limits: ServeLimits = ServeLimits()
+    session: SessionOptions = DEFAULT
+    concurrency: int | None = option(None, "Runs of one model at a time.", low=1, place=2)
+    batching: Batching = option(
+        "off",
+        "auto joins waiting requests where that was measured to gain; that they do not change each other's answers is "
+        "tried on random inputs, not shown.",
+        choices=Batching,
+        place=2,
+    )
+    reload: Reload = option(
+        "equal",
+        "Take a changed file that passes check and gives equal answers, or has the same interface.",
+        choices=Reload,
+        place=2,
+    )
+    reload_seconds: float = 1.0
+    access_log: bool = option(False, "Log every request.", place=4)
+
+
+@dataclass(frozen=True)
+class ServeCommand(ServeOptions, ServeLimits, Runtime, Shown):
+    """What the command takes besides."""
+
+    models: tuple[str, ...] = option(
+        MISSING,
+        "PATH, NAME=PATH or NAME:VERSION=PATH of an .onnx file, a bundle, or a folder with 1/model.onnx.",
+        argument=True,
+        metavar="MODEL...",
+    )
+    token_file: Path | None = option(None, "Requests must bear one of the tokens in this file, one a line.", place=1)
+    custom_op_library: tuple[Path, ...] = CUSTOM_OPS(place=80)
