@@ -1,7 +1,7 @@
 """Libraries that are imported by others but seldom used: loaded when somebody first asks them for something.
 
 onnx_ir imports sympy for arithmetic on symbolic dims. That takes 33 MB and a third of the time in which a command
-starts, and our own shape inference does without (`optimization.shape_inference.symbolic_dims`).
+starts, and our own shape inference does without (`model.operators.symbolic_dims`).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def shout(report: extension.Report) -> str:
 
 
 def test_a_report_format_of_another_package_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from onnxtool.cli.render import registry
+    from onnxtool.cli.forms import registry
     from onnxtool.report.check import RulesReport
 
     point = EntryPoint("shout", f"{__name__}:shout", registry.ENTRY_POINTS)

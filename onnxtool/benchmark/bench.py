@@ -16,8 +16,8 @@ from onnxtool.benchmark.baseline import against_baseline
 from onnxtool.benchmark.blocks import session_call, timed_blocks
 from onnxtool.equality.equivalence_check import match_names
 from onnxtool.errors import InputError, UsageError
-from onnxtool.model import io
-from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.file import ModelFile
+from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.measurement.bench import BenchedModel, BenchReport, Latency
 from onnxtool.report.measurement.placement import Placement
@@ -86,11 +86,12 @@ def bench(
         InputError: a model or the data cannot be used, or the models do not take the same inputs.
         UsageError: a batch size that a model with a fixed batch cannot take.
     """
-    paths = [as_path(m) for m in (models if isinstance(models, Sequence) and not isinstance(models, str) else [models])]
-    if not paths:
+    several = models if isinstance(models, Sequence) and not isinstance(models, str) else [models]
+    files = [ModelFile.of(model) for model in several]
+    if not files:
         raise UsageError("bench needs at least one model.")
-    for path in paths:
-        io.read_proto(path)  # refuses what is unsafe or damaged before the runtime sees it
+    for file in files:
+        file.verify()
     settings = [Setting(b, t) for t in (threads or (options.threads,)) for b in (batches or (None,))]
     arrays: dict[str, np.ndarray] | None = None
     notes: tuple[str, ...] = ()
@@ -100,26 +101,26 @@ def bench(
     placements: list[Placement] = []
     elsewhere = requested_providers(options) != (CPU,)
     peaks: Peaks | None = None
-    with progress.task("measuring", len(settings) + len(paths)) as task:
-        for path in paths:
-            runner = OnnxRunner.open(path, _quiet(options, settings[0].threads))
+    with progress.task("measuring", len(settings) + len(files)) as task:
+        for file in files:
+            runner = OnnxRunner.open(file, _quiet(options, settings[0].threads))
             if data is not None and arrays is None:
                 given = read_feeds(data, runner.inputs)
                 arrays, notes = given.joined(), given.notes
-            feeds = bench_feeds(path, runner, arrays, settings[0].batch, seed)
+            feeds = bench_feeds(file, runner, arrays, settings[0].batch, seed)
             runner.run(feeds)  # a model that fails is reported from here, with the runtime's own words
-            cost = load_cost(path, feeds, options)
-            benched.append(BenchedModel(str(path), io.total_bytes(path), cost))
+            cost = load_cost(file, feeds, options)
+            benched.append(BenchedModel(str(file), file.bytes, cost))
             if profiled or trace is not None:
-                place = Path(trace) if trace is not None and path is paths[0] else None
+                place = Path(trace) if trace is not None and file is files[0] else None
                 own = replace(options, threads=settings[0].threads)
                 peaks = measure_peaks(own) if peaks is None else peaks
-                profiles.append(profile(path, feeds, own, trace=place, peaks=peaks))
+                profiles.append(profile(file, feeds, own, trace=place, peaks=peaks))
             if require_provider or (profiled and elsewhere):
-                placements.append(placement(path, feeds, replace(options, threads=settings[0].threads)))
+                placements.append(placement(file, feeds, replace(options, threads=settings[0].threads)))
             task.advance()
         for setting in settings:
-            latencies += _setting(paths, arrays, setting, budget, seed, options)
+            latencies += _setting(files, arrays, setting, budget, seed, options)
             task.advance()
     report = BenchReport(
         models=tuple(benched),
@@ -143,7 +144,7 @@ def _quiet(options: SessionOptions, threads: int | None) -> SessionOptions:
 
 
 def _setting(
-    paths: Sequence[Path],
+    files: Sequence[ModelFile],
     arrays: Mapping[str, np.ndarray] | None,
     setting: Setting,
     budget: float,
@@ -155,19 +156,19 @@ def _setting(
 
     def open_all() -> list[Callable[[], object]]:
         nonlocal feeds
-        calls, feeds = _open_all(paths, arrays, setting, seed, options, feeds)
+        calls, feeds = _open_all(files, arrays, setting, seed, options, feeds)
         return calls
 
-    by_model = timed_blocks(open_all, budget * len(paths), alone=len(paths) == 1)
+    by_model = timed_blocks(open_all, budget * len(files), alone=len(files) == 1)
     size = next((a.shape[0] for a in feeds.values() if a.ndim), 1)
     return [
         _latency(p, size, setting, own, by_model[0] if i else None)
-        for i, (p, own) in enumerate(zip(paths, by_model, strict=True))
+        for i, (p, own) in enumerate(zip(files, by_model, strict=True))
     ]
 
 
 def _open_all(
-    paths: Sequence[Path],
+    files: Sequence[ModelFile],
     arrays: Mapping[str, np.ndarray] | None,
     setting: Setting,
     seed: int,
@@ -176,35 +177,35 @@ def _open_all(
 ) -> tuple[list[Callable[[], object]], Feeds]:
     """Fresh sessions, each run once, on the feeds of earlier ones (`shared`), or on new ones. Also these feeds."""
     calls: list[Callable[[], object]] = []
-    for path in paths:
-        runner = OnnxRunner.open(path, _quiet(options, setting.threads))
+    for file in files:
+        runner = OnnxRunner.open(file, _quiet(options, setting.threads))
         if not shared:
-            shared = feeds = bench_feeds(path, runner, arrays, setting.batch, seed)
+            shared = feeds = bench_feeds(file, runner, arrays, setting.batch, seed)
         else:
-            feeds = _same_feeds(path, runner.inputs, shared)
+            feeds = _same_feeds(file, runner.inputs, shared)
         runner.run(feeds)
         calls.append(session_call(runner, feeds))
     return calls, shared
 
 
-def _same_feeds(path: Path, specs: Sequence[TensorSpec], shared: Feeds) -> Feeds:
+def _same_feeds(file: ModelFile, specs: Sequence[TensorSpec], shared: Feeds) -> Feeds:
     try:
         names = match_names(list(shared), [s.name for s in specs], "inputs")
         feeds = adapt(specs, {names[name]: array for name, array in shared.items()})
         check_feeds(specs, feeds)
     except InputError as error:
-        raise InputError(f"{path}: does not take the first model's inputs: {error}") from error
+        raise InputError(f"{file}: does not take the first model's inputs: {error}") from error
     return feeds
 
 
 def _latency(
-    path: Path, batch: int, setting: Setting, blocks: Sequence[Timing], baseline: Sequence[Timing] | None
+    file: ModelFile, batch: int, setting: Setting, blocks: Sequence[Timing], baseline: Sequence[Timing] | None
 ) -> Latency:
     timing = Timing(tuple(s for block in blocks for s in block.samples))
     low, high = median_interval(timing)
     relation = None if baseline is None else block_ratio(blocks, baseline)
     return Latency(
-        model=str(path),
+        model=str(file),
         batch=batch,
         threads=setting.threads,
         runs=len(timing.samples),
@@ -243,22 +244,22 @@ def median_interval(timing: Timing, *, confidence: float = 0.95, seed: int = 0) 
 
 
 def bench_feeds(
-    path: Path, runner: OnnxRunner, arrays: Mapping[str, np.ndarray] | None, batch: int | None, seed: int
+    file: os.PathLike[str], runner: OnnxRunner, arrays: Mapping[str, np.ndarray] | None, batch: int | None, seed: int
 ) -> Feeds:
     """Inputs of one batch size: the first rows of `arrays`, repeated when there are too few, or seeded random ones."""
     specs = runner.inputs
     fixed = {s.shape[0] for s in specs if s.shape and isinstance(s.shape[0], int)}
     if batch is not None and fixed and batch not in fixed and all(s.shape for s in specs):
-        raise UsageError(f"--batch {batch}: {path} has a fixed batch of {min(fixed)}.")
+        raise UsageError(f"--batch {batch}: {file} has a fixed batch of {min(fixed)}.")
     if arrays is None:
         try:
             return runnable_feeds(runner, specs, seed, batch=batch or 1)[0]
         except InputError as error:
-            raise InputError(f"{path}: {error}") from error
+            raise InputError(f"{file}: {error}") from error
     try:
         feeds = adapt(specs, arrays)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{file}: {error}") from error
     wanted = batch or (next(iter(fixed)) if len(fixed) == 1 else 1)
     return {s.name: _rows(feeds[s.name], _own_batch(s, wanted)) if s.shape else feeds[s.name] for s in specs}
 

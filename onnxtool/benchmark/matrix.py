@@ -20,7 +20,8 @@ from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
-from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.file import ModelFile
+from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.report.measurement.bench import LoadCost
 from onnxtool.report.measurement.bench_matrix import BenchMatrixReport, BestSetting, MeasuredSetting
 from onnxtool.report.provider_proof import ProviderProof
@@ -112,8 +113,9 @@ def bench_matrix(
         InputError: the model or the data cannot be used on the CPU.
         UsageError: a provider is not there.
     """
-    path = as_path(model)
-    io.read_proto(path)  # refuses what is unsafe or damaged before the runtime sees it
+    file = ModelFile.of(model)
+    file.verify()
+    path = file.path
     for text in providers:
         resolved_providers(replace(options, provider=text))  # one that is not there is no result
     default = replace(options, provider="cpu", threads=None)

@@ -20,8 +20,8 @@ import typer
 
 from onnxtool import progress
 from onnxtool.cli import streams
-from onnxtool.cli.render.registry import find_renderer, parse_reports
-from onnxtool.cli.render.text import clean
+from onnxtool.cli.forms.registry import find_renderer, parse_reports
+from onnxtool.cli.text import clean
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -110,13 +110,13 @@ class Output(AbstractContextManager["Output"]):
                 except BrokenPipeError:
                     streams.discard(1)
             else:
-                _write_text(Path(self.json_target), text + "\n")
+                write_text(Path(self.json_target), text + "\n")
         if os.environ.get("GITHUB_ACTIONS") == "true":
             self._annotate(report)
         for form, path in self.files.items():
-            _write_text(path, find_renderer(form)(report))
+            write_text(path, find_renderer(form)(report))
         if self.for_people:
-            from onnxtool.cli.render import terminal
+            from onnxtool.cli.forms import terminal
 
             terminal.render(report, self.console(), verbose=self.verbose)
         if not self.quiet:
@@ -136,7 +136,7 @@ class Output(AbstractContextManager["Output"]):
 
     def _annotate(self, report: Report) -> None:
         """Tell GitHub's runner what to show beside the files; it reads both streams."""
-        from onnxtool.cli.render import github
+        from onnxtool.cli.forms import github
 
         stream = sys.stderr if self.json_target == "-" else sys.stdout
         stream.write(github.render(report))
@@ -189,9 +189,13 @@ def _patient(console: type[Console]) -> type[Console]:
     return PatientConsole
 
 
-def _write_text(path: Path, text: str) -> None:
-    from onnxtool.errors import UsageError
+def write_text(path: Path, text: str) -> None:
+    """Write a report's file.
 
+    Raises:
+        ResourceError: there is no room for it.
+        UsageError: it cannot be written there.
+    """
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -17,6 +17,7 @@ from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.diff import diff
+from onnxtool.model.file import ModelFile
 from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.ir.queries import input_specs, output_specs
 from onnxtool.model.provenance.digest import DIGEST_KEY
@@ -64,7 +65,7 @@ def edit(
         VerdictError: a proof fails. Nothing was written.
         InputError, UnsafeError, ResourceError: as of `io.load` and `io.save`.
     """
-    source = Path(source)
+    file = ModelFile.of(source)
     if output is None and not dry_run:
         raise UsageError("edit needs -o OUT.onnx (or --dry-run).")
     if output is not None:
@@ -72,7 +73,7 @@ def edit(
     todo = _parsed(operations)
     if not todo:
         raise UsageError("edit needs at least one operation. To see all of them: onnxtool edit --list-operations")
-    model = io.load(source, in_place=True)
+    model = file.graph()
     context = EditContext(
         options=options,
         tolerance=Tolerance(rtol, atol),
@@ -85,18 +86,18 @@ def edit(
     steps = []
     with progress.task("editing", len(todo)) as task:
         for operation in todo:
-            model, step = _apply(operation, model, context, source)
+            model, step = _apply(operation, model, context, file.path)
             steps.append(step)
             task.advance()
-    size_before = io.total_bytes(source)
-    _record(model, todo, source)
+    size_before = file.bytes
+    _record(model, todo, file)
     changes = None
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="onnxtool-") as folder:
             scratch = Path(folder) / "edited.onnx"
             _save(model, scratch, context)
             kept = (HISTORY_KEY, DIGEST_KEY)  # these change with every run
-            changes = tuple(c for c in diff(source, scratch).changes if c.what != "metadata" or c.name not in kept)
+            changes = tuple(c for c in diff(file, scratch).changes if c.what != "metadata" or c.name not in kept)
             size_after = io.total_bytes(scratch)
     else:
         assert output is not None
@@ -105,7 +106,7 @@ def edit(
         _save(model, Path(output), context)
         size_after = io.total_bytes(output)
     return EditReport(
-        source=str(source),
+        source=str(file),
         output=None if dry_run else str(output),
         inputs=tuple(s.info() for s in input_specs(model)),
         outputs=tuple(s.info() for s in output_specs(model)),
@@ -153,13 +154,13 @@ def _apply(operation: Operation, model: ir.Model, context: EditContext, source: 
     return after, EditStep(operation.name, operation.text, operation.done, proof)
 
 
-def _record(model: ir.Model, todo: Sequence[Operation], source: Path) -> None:
+def _record(model: ir.Model, todo: Sequence[Operation], file: ModelFile) -> None:
     """Add the step to the model's history, which a user who has cleared the metadata does not want."""
     model.metadata_props.pop(DIGEST_KEY, None)  # of the source
     if any(o.name == "clear-metadata" for o in todo) and HISTORY_KEY not in model.metadata_props:
         return
     told = [f"{o.name}={o.text}" if o.text else o.name for o in todo]
-    details = {"source_sha256": io.sha256(source), "operations": told, "versions": versions("onnx", "onnx-ir")}
+    details = {"source_sha256": file.sha256, "operations": told, "versions": versions("onnx", "onnx-ir")}
     add_history(model, "edit", details)
 
 

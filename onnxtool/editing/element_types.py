@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnxtool.errors import UnsupportedError
-from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.inference import infer_shapes, infer_types
-from onnxtool.optimization.shape_inference.value_facts import sizes_of
+from onnxtool.model.operators.shape_inference import infer_shapes
+from onnxtool.model.operators.value_facts import sizes_of
+from onnxtool.optimization.type_inference import infer_types
 
 
 def inferred(model: ir.Model) -> ir.Model:
@@ -23,7 +23,7 @@ def inferred(model: ir.Model) -> ir.Model:
                 if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
                     value.const_value = ir.convenience.get_const_tensor(value)
     infer_types(copied)
-    infer_shapes(copied, PassContext(copied))
+    infer_shapes(copied)
     return copied
 
 

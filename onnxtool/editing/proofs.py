@@ -16,7 +16,7 @@ from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, Verdict
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.randomness import random_operators
-from onnxtool.optimization.shape_inference.inference import light_proto
+from onnxtool.optimization.type_inference import light_proto
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.corner_case_feeds import edge_feeds
 from onnxtool.runtime.flatten_outputs import flatten

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from onnxtool.lint.catalog import RULES, rule, selected, static_findings
 from onnxtool.lint.stages import examine
-from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
-from onnxtool.model.model_view import ModelView
+from onnxtool.model.file import ModelFile
+from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.report.check import (
     CheckReport,
     Finding,
@@ -53,13 +52,12 @@ def check(
         ResourceError: beyond the limits of size, time or memory.
         UsageError: `select` or `ignore` name nothing.
     """
-    path = as_path(model)
+    file = ModelFile.of(model)
     wanted = selected(select, ignore)
     requested_providers(options)
-    view = ModelView.read(path)
     outcome = examine(
-        str(path),
-        view.proto,
+        str(file),
+        file.proto,
         provider=options.provider,
         threads=options.threads,
         custom_op_libraries=[str(p) for p in options.custom_op_libraries],
@@ -68,13 +66,13 @@ def check(
         seed=seed,
     )
     findings = [rule(f["id"]).finding(f["message"], f["where"]) for f in outcome["findings"]]
-    findings += static_findings(view, sound=outcome["stages"][0]["state"] == "passed")
+    findings += static_findings(file.view, sound=outcome["stages"][0]["state"] == "passed")
     if outcome["stages"][-1]["state"] == "passed" and requested_providers(options) != (CPU,):
-        findings += _fallbacks(path, data, seed, options, require_provider)
-    header = view.header
+        findings += _fallbacks(file, data, seed, options, require_provider)
+    header = file.header
     return CheckReport(
-        model=str(path),
-        bytes=view.bytes,
+        model=str(file),
+        bytes=file.bytes,
         ir_version=header.ir_version,
         opsets=header.opsets,
         producer=header.producer,
@@ -88,13 +86,13 @@ def check(
 
 
 def _fallbacks(
-    path: Path, data: str | os.PathLike[str] | None, seed: int, options: SessionOptions, required: bool
+    file: ModelFile, data: str | os.PathLike[str] | None, seed: int, options: SessionOptions, required: bool
 ) -> list[Finding]:
     """One finding for each operator and reason."""
     from onnxtool.runtime.providers.place import place  # not for every check: it takes as long as the rules
 
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for node in place(path, data=data, seed=seed, options=options).placement.fallbacks:
+    for node in place(file, data=data, seed=seed, options=options).placement.fallbacks:
         groups.setdefault((node.operator, node.provider, node.reason), []).append(node.node)
     severity = Severity.ERROR if required else RULES["OT116"].severity
     return [

@@ -17,10 +17,10 @@ import onnx
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model.header import specs
-from onnxtool.model.io import native_path, read_proto
+from onnxtool.model.io import native_path
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import all_tensors, external_ref
-from onnxtool.model.shapes import skeleton
+from onnxtool.model.shapes import light_copy
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.worker.isolation import crashed_before, guarded
 
@@ -68,7 +68,6 @@ _UNKNOWN_OPSET = "is under development and support for this is limited"
 _IMPOSSIBLE = ("division by zero",)
 _SIZES = ((1, None), (2, None), (1, 64), (1, 224))  # batch and length of random inputs
 _AFTER_CRASH = ((1, 1024), (1, 16000))  # sound shorter than a window can crash the runtime
-_COPIED = 1 << 20
 # Findings of the stages that are errors; severities and texts are in check_catalog.
 FATAL = {"OT001", "OT002", "OT101", "OT103", "OT104", "OT111", "OT114", "OT115"}
 
@@ -131,7 +130,7 @@ _RUNTIMES_OWN = ("SimplifiedLayerNormalization", "Affine", "Crop", "ImageScaler"
 def _specification(work: _Examination) -> str:
     try:
         if _has_runtimes_own(work.proto):
-            onnx.checker.check_model(skeleton(_own_copy(work)), full_check=False)
+            onnx.checker.check_model(_own_copy(work), full_check=False)
         else:
             # By path: the checker then looks at external data itself, and models over 2 GB work.
             onnx.checker.check_model(native_path(work.path), full_check=False)
@@ -151,12 +150,8 @@ def _shapes(work: _Examination) -> str:
 
 
 def _own_copy(work: _Examination) -> onnx.ModelProto:
-    """The model to be changed at will: read anew where a copy would hold all weights twice."""
-    if work.path.stat().st_size > _COPIED:
-        copy = read_proto(work.path)
-    else:
-        copy = onnx.ModelProto()
-        copy.CopyFrom(work.proto)
+    """The model without its large weights, to be changed at will."""
+    copy = light_copy(work.proto)
     if _has_runtimes_own(copy):  # in the runtime's own domain nobody takes them for the standard's
         for node in copy.graph.node:
             if not node.domain and node.op_type in _RUNTIMES_OWN:
@@ -173,7 +168,7 @@ def _has_runtimes_own(proto: onnx.ModelProto) -> bool:
 
 def _inference_failure(model: onnx.ModelProto, *, data_prop: bool) -> str | None:
     try:
-        onnx.shape_inference.infer_shapes(skeleton(model), check_type=True, strict_mode=True, data_prop=data_prop)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=data_prop)
     except Exception as error:
         return one_line(error)
     return None

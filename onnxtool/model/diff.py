@@ -10,9 +10,10 @@ from pathlib import Path
 
 import onnx
 
+from onnxtool.model.file import ModelFile
 from onnxtool.model.header import ModelHeader, operator_name, read_header
 from onnxtool.model.io import read_proto
-from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import external_ref, graphs
 from onnxtool.model.spec import ONNX_TO_NUMPY, dtype_name
@@ -37,15 +38,16 @@ def diff(a: ModelLike, b: ModelLike, *, external: bool = True) -> DiffReport:
         InputError: a file cannot be read as an ONNX model.
         UnsafeError: external data outside a model's folder.
     """
-    a, b = as_path(a), as_path(b)
-    left, right = _read(a, external), _read(b, external)
+    files = ModelFile.of(a), ModelFile.of(b)
+    left, right = (_read(file, external) for file in files)
     headers = read_header(left), read_header(right)
+    folders = [file.path.parent if external else None for file in files]
     changes = [
         *_mapping("header", _header(headers[0]), _header(headers[1])),
         *_mapping("metadata", headers[0].metadata, headers[1].metadata),
         *_mapping("input", _specs(headers[0], "inputs"), _specs(headers[1], "inputs")),
         *_mapping("output", _specs(headers[0], "outputs"), _specs(headers[1], "outputs")),
-        *_renames(*(_initializers(m, Path(p).parent if external else None) for m, p in ((left, a), (right, b)))),
+        *_renames(_initializers(left, folders[0]), _initializers(right, folders[1])),
         *_mapping("function", _functions(left), _functions(right)),
         *_nodes(left, right),
     ]
@@ -55,11 +57,13 @@ def diff(a: ModelLike, b: ModelLike, *, external: bool = True) -> DiffReport:
         for name in sorted(counts[0].keys() | counts[1].keys())
         if counts[0].get(name, 0) != counts[1].get(name, 0)
     }
-    return DiffReport(str(a), str(b), tuple(changes), operators)
+    return DiffReport(str(files[0]), str(files[1]), tuple(changes), operators)
 
 
-def _read(path: str | os.PathLike[str], external: bool) -> onnx.ModelProto:
-    return onnx.ModelProto() if os.fspath(path) == os.devnull else read_proto(path, external=external)
+def _read(file: ModelFile, external: bool) -> onnx.ModelProto:
+    if str(file) == os.devnull:
+        return onnx.ModelProto()
+    return file.proto if external else read_proto(file, external=False)
 
 
 def _mapping(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:

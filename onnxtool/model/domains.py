@@ -8,35 +8,12 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import constant_array
+from onnxtool.model.ir.queries import attribute, constant_array
+from onnxtool.model.operators.table import operator_of
 
-# Operators that hand integer values on unchanged (or nearly: Clip, Add of a small offset).
-_CARRIERS = {
-    "Cast",
-    "Identity",
-    "Unsqueeze",
-    "Squeeze",
-    "Reshape",
-    "Flatten",
-    "Transpose",
-    "Expand",
-    "Slice",
-    "Concat",
-    "Split",
-    "Tile",
-    "Gather",
-}
-# Operators whose results are positive where their (first) input is.
-_SIGN_KEEPERS = {
-    *_CARRIERS - {"Gather"},
-    "Relu",
-    "ReduceSum",
-    "ReduceMean",
-    "ReduceMax",
-    "ReduceMin",
-    "MaxPool",
-    "AveragePool",
-}
+# Besides what moves data about: what gives results above zero where its (first) input is. A Gather picks some of many
+# columns, and the others need not be positive.
+_KEEP_SIGN = frozenset(["Cast", "Relu", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "MaxPool", "AveragePool"])
 # Operator -> the input with the lengths of sequences.
 _SEQUENCES = {"LSTM": 4, "GRU": 4, "RNN": 4, "ReverseSequence": 1}
 # What texts hold that are read as numbers.
@@ -104,7 +81,7 @@ def _integers(value: ir.Value) -> Domain | None:
 def _longest_sequence(value: ir.Value) -> int | None:
     """The longest sequence that `value` may tell the length of: 1 when the size of the time axis is not known."""
     limits = []
-    for node, index in _uses_behind(value, lambda node, index: index == 0 and node.op_type in _CARRIERS):
+    for node, index in uses_behind(value, _carries_indices):
         if node.op_type in _SEQUENCES and index == _SEQUENCES[node.op_type]:
             axis = node.attributes.get("time_axis")
             batch_first = node.attributes.get("layout")
@@ -115,7 +92,7 @@ def _longest_sequence(value: ir.Value) -> int | None:
 
 def _written_numbers(value: ir.Value) -> tuple[str, ...]:
     """What a text may hold that reaches a Cast to a number; empty where none does."""
-    behind = _uses_behind(value, lambda node, index: index == 0 and node.op_type in _CARRIERS - {"Cast"})
+    behind = uses_behind(value, _moves)
     casts = [node.attributes["to"] for node, _ in behind if node.op_type == "Cast" and "to" in node.attributes]
     kinds = [ir.DataType(to.as_int()) for to in casts if not to.is_ref()]
     kinds = [kind for kind in kinds if kind != ir.DataType.STRING]
@@ -126,16 +103,21 @@ def _written_numbers(value: ir.Value) -> tuple[str, ...]:
 
 def _needs_positive(value: ir.Value) -> bool:
     """Does it reach a Sqrt or Log through operators that leave its sign alone?"""
-    behind = _uses_behind(value, lambda node, index: index == 0 and node.op_type in _SIGN_KEEPERS)
+
+    def keeps(node: ir.Node, index: int) -> bool:
+        moved = _moves(node, index) and node.op_type != "Gather"
+        return moved or (index == 0 and node.op_type in _KEEP_SIGN)
+
+    behind = uses_behind(value, keeps)
     return any(node.op_type in ("Sqrt", "Log") and node.domain in ("", "ai.onnx") for node, _ in behind)
 
 
 def _index_limit(value: ir.Value) -> int | None:
     limits = []
-    for node, index in _uses_behind(value, _carries_indices):
+    for node, index in uses_behind(value, _carries_indices):
         limit = None
         if node.op_type in ("Gather", "GatherElements") and index == 1:
-            limit = _dim(node.inputs[0], _axis(node))
+            limit = _dim(node.inputs[0], attribute(node, "axis", 0))
         elif node.op_type == "OneHot" and index == 0:
             depth = constant_array(node.inputs[1])
             limit = int(depth.reshape(-1)[0]) if depth is not None and depth.size else None
@@ -145,10 +127,15 @@ def _index_limit(value: ir.Value) -> int | None:
 
 
 def _carries_indices(node: ir.Node, index: int) -> bool:
-    return (node.op_type in _CARRIERS and index == 0) or node.op_type == "Concat"
+    return _moves(node, index) or (index == 0 and node.op_type == "Cast")
 
 
-def _uses_behind(value: ir.Value, carries: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:
+def _moves(node: ir.Node, index: int) -> bool:
+    row = operator_of(node)
+    return row.moves and row.carries(index)
+
+
+def uses_behind(value: ir.Value, carries: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:
     """The uses of a value, and of what nodes make that hand it on.
 
     Args:
@@ -163,11 +150,6 @@ def _uses_behind(value: ir.Value, carries: Callable[[ir.Node, int], bool]) -> It
                 new = [o for o in use.node.outputs if o not in seen]
                 seen.update(new)
                 pending += new
-
-
-def _axis(node: ir.Node) -> int:
-    attribute = node.attributes.get("axis")
-    return attribute.as_int() if attribute is not None else 0
 
 
 def _dim(value: ir.Value | None, axis: int) -> int | None:

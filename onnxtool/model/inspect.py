@@ -9,15 +9,15 @@ from typing import Any
 
 import onnx
 
-from onnxtool.model.cost import COUNTED, Shape, macs
-from onnxtool.model.header import operator_name, read_header
-from onnxtool.model.io import read_proto, sha256, total_bytes
-from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.file import ModelFile
+from onnxtool.model.header import operator_name
+from onnxtool.model.io.in_memory import ModelLike, takes_models
+from onnxtool.model.operators.cost import Shape, has_products, macs
 from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.shape_folding import complete
-from onnxtool.model.shapes import ASSUMED_LENGTH, Infer, bind_inputs, infer, known_shapes, skeleton
+from onnxtool.model.shapes import ASSUMED_LENGTH, Infer, bind_inputs, infer, known_shapes, light_copy
 from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, apply_input_shapes, dtype_name, parse_input_shapes
 from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
 
@@ -49,9 +49,8 @@ def inspect(
         UnsafeError: external data outside the model's folder.
         UsageError: `input_shapes` do not fit the model.
     """
-    path = as_path(model)
-    proto = read_proto(path)
-    header = read_header(proto)
+    file = ModelFile.of(model)
+    proto, header = file.proto, file.header
     weights = sorted(_weights(proto), key=lambda w: (-w.bytes, w.name))
     shaped = apply_input_shapes(header.inputs, parse_input_shapes(input_shapes))
     report_facts = {
@@ -59,7 +58,6 @@ def inspect(
         "domain": proto.domain,
         "graph_name": proto.graph.name,
     }
-    skeleton(proto)
     given = {s.name: s.shape for s in shaped if s.shape is not None}
     warnings: list[str] = []
     listed, assumed = _listed(proto, given, ASSUMED_LENGTH, infer_shapes, warnings)
@@ -73,9 +71,9 @@ def inspect(
     if uncounted:
         warnings.append(f"{uncounted} nodes with unknown shapes are not in the count of compute")
     return InspectReport(
-        model=str(path),
-        bytes=total_bytes(path),
-        sha256=sha256(path),
+        model=str(file),
+        bytes=file.bytes,
+        sha256=file.sha256,
         ir_version=header.ir_version,
         opsets=header.opsets,
         producer=header.producer,
@@ -161,7 +159,7 @@ def _listed(
     warnings: list[str],
 ) -> tuple[list[NodeInfo], dict[str, int]]:
     """All nodes with their shapes, and the numbers that were assumed for dims; what fails goes into `warnings`."""
-    bound = _copy(proto)
+    bound = light_copy(proto)
     assumed = bind_inputs(bound, given, length)
     shapes = known_shapes(bound)
     try:
@@ -173,13 +171,7 @@ def _listed(
 
 def _uncounted(listed: Iterable[NodeInfo]) -> int:
     """How many nodes that multiply matrices have unknown shapes."""
-    return sum(n.macs is None and n.operator.rpartition(".")[2] in COUNTED for n in listed)
-
-
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
+    return sum(n.macs is None and has_products(n.operator) for n in listed)
 
 
 def _nodes(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -> Iterator[NodeInfo]:

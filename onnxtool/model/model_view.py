@@ -13,10 +13,9 @@ import onnx
 from onnx import numpy_helper
 
 from onnxtool.model.header import ModelHeader, operator_name, read_header
-from onnxtool.model.io import read_proto
 from onnxtool.model.randomness import is_random_proto
 from onnxtool.model.safety.limits import DEFAULT
-from onnxtool.model.safety.tensors import all_tensors, external_ref, graphs
+from onnxtool.model.safety.tensors import external_ref, graphs
 from onnxtool.model.spec import ONNX_TO_NUMPY
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
@@ -30,20 +29,10 @@ class ModelView:
     Attributes:
         path: the file.
         proto: its content, external data left where it is.
-        bytes: size on disk, external data included.
     """
 
     path: Path
     proto: onnx.ModelProto
-    bytes: int
-
-    @classmethod
-    def read(cls, path: Path) -> ModelView:
-        """Read a file; raises as `read_proto`."""
-        proto = read_proto(path)
-        places = {r.location for t in all_tensors(proto, DEFAULT) if (r := external_ref(t)) is not None}
-        sizes = (f.stat().st_size for f in (path, *(path.parent / place for place in places)))
-        return cls(path, proto, sum(sizes))
 
     @cached_property
     def header(self) -> ModelHeader:

@@ -8,13 +8,9 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import STANDARD, all_nodes, constant_array
+from onnxtool.model.ir.queries import all_nodes, constant_array
+from onnxtool.model.operators.table import lookup
 
-_ALWAYS = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
-# The runtime's own. What they take for a training mode is not looked at: they are made by training alone.
-_OF_THE_RUNTIME = frozenset({"BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling"})
 _TRAINING_MODE = 2  # its place among the inputs of Dropout
 
 
@@ -49,11 +45,8 @@ def is_random_proto(node: onnx.NodeProto, constant: Callable[[str], np.ndarray |
 
 
 def _draws(domain: str, op_type: str, has_mode: bool, mode: Callable[[], np.ndarray | None]) -> bool:
-    if domain == "com.microsoft":
-        return op_type in _OF_THE_RUNTIME
-    if domain not in STANDARD:
-        return False
-    if op_type != "Dropout":
-        return op_type in _ALWAYS
+    row = lookup(op_type, domain)
+    if row.name != "Dropout" or not row.random:
+        return row.random
     training = mode() if has_mode else np.zeros(1, bool)
     return training is None or bool(training.any())

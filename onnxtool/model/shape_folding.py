@@ -9,21 +9,13 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from onnxtool.model.operators.table import operator_of
 from onnxtool.model.shapes import Infer, known_shapes
 from onnxtool.model.spec import Dim
 
 _SMALL = 1024
 _MOST = 20_000  # evaluations; a model with more computed shapes than this is left as it is
 Constants = dict[str, np.ndarray]
-
-# Operators whose outputs are no larger than their inputs together (or than their broadcast).
-_BOUNDED = frozenset(
-    """
-    Constant Identity Gather Concat Slice Squeeze Unsqueeze Add Sub Mul Div Mod Neg Abs Cast CastLike Reshape Flatten
-    Floor Ceil Round Sqrt Pow ReduceProd ReduceMax ReduceMin ReduceSum Where Equal Greater Less GreaterOrEqual
-    LessOrEqual Not And Or Min Max Transpose Split
-    """.split()  # noqa: SIM905  (forty quoted names would be harder to read)
-)
 
 
 def _range_size(inputs: Sequence[np.ndarray]) -> float:
@@ -37,6 +29,7 @@ _SIZED: Mapping[str, Callable[[Sequence[np.ndarray]], float]] = {
     "Expand": lambda inputs: inputs[0].size * float(np.prod(np.maximum(inputs[1].astype(np.float64), 1))),
     "Tile": lambda inputs: inputs[0].size * float(np.prod(inputs[1].astype(np.float64))),
     "Range": _range_size,
+    "OneHot": lambda inputs: inputs[0].size * float(inputs[1].reshape(-1)[0]),
 }
 
 
@@ -103,7 +96,7 @@ def _evaluate(
     try:
         if size is not None and not size([constants[n] for n in names]) <= _SMALL:
             return None
-        if size is None and node.op_type not in _BOUNDED:
+        if size is None and not _is_bounded(node):
             return None
         if any(a.HasField("t") and not _is_small(a.t) for a in node.attribute):
             return None
@@ -111,6 +104,12 @@ def _evaluate(
     except Exception:  # whatever a stranger's node does to the reference implementation: it stays as it is
         return None
     return values if all(v.size <= _SMALL and v.dtype.kind in "biuf" for v in values.values()) else None
+
+
+def _is_bounded(node: onnx.NodeProto) -> bool:
+    """Whether the outputs are no larger than the inputs together, or than what these broadcast to."""
+    row = operator_of(node)
+    return row.elementwise or row.moves or row.shape == "reduce" or row.name == "Constant"
 
 
 def _measure(node: onnx.NodeProto, shape: tuple[Dim, ...] | None) -> Constants | None:

@@ -24,37 +24,13 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     return inferred
 
 
-def skeleton(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
-    """Drop the values of large initializers, in place: shape inference only needs their types and shapes.
+def light_copy(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
+    """The model without the values of large initializers: shape inference only needs their types and shapes.
 
     Args:
-        model: its main graph's initializers of more than `keep` elements become inputs of the same type.
-        keep: smaller ones stay; they may hold shapes, axes or sizes.
+        model: left as it is; its large initializers are never copied.
+        keep: initializers of more elements become inputs of the same type; smaller ones may hold shapes, axes or sizes.
     """
-    graph = model.graph
-    declared = {v.name for v in graph.input}
-    kept = []
-    for tensor in graph.initializer:
-        count = 1
-        for dim in tensor.dims:
-            count *= dim
-        if count <= keep and tensor.data_location != onnx.TensorProto.EXTERNAL:
-            kept.append(tensor.SerializeToString())
-        elif tensor.name not in declared:
-            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
-    for sparse in graph.sparse_initializer:  # what reads it sees an array like any other
-        name, kind = sparse.values.name, sparse.values.data_type
-        if name not in declared:
-            graph.input.append(onnx.helper.make_tensor_value_info(name, kind, list(sparse.dims)))
-    del graph.sparse_initializer[:]
-    if len(kept) != len(graph.initializer):
-        del graph.initializer[:]
-        graph.initializer.extend(onnx.TensorProto.FromString(data) for data in kept)
-    return model
-
-
-def light_copy(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
-    """A `skeleton` that leaves the model as it is, and never copies its large initializers."""
     copy = onnx.ModelProto(ir_version=model.ir_version)
     copy.opset_import.extend(model.opset_import)
     copy.functions.extend(model.functions)
@@ -63,12 +39,17 @@ def light_copy(model: onnx.ModelProto, keep: int = 1024) -> onnx.ModelProto:
     graph.node.extend(source.node)
     graph.input.extend(source.input)
     graph.output.extend(source.output)
-    declared = {v.name for v in source.input}
+    graph.value_info.extend(source.value_info)
+    large = []
     for tensor in source.initializer:
         if math.prod(tensor.dims) <= keep and tensor.data_location != onnx.TensorProto.EXTERNAL:
             graph.initializer.append(tensor)
-        elif tensor.name not in declared:
-            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+        else:
+            large.append((tensor.name, tensor.data_type, list(tensor.dims)))
+    # What reads a sparse tensor sees an array like any other.
+    large += [(s.values.name, s.values.data_type, list(s.dims)) for s in source.sparse_initializer]
+    declared = {v.name for v in source.input}
+    graph.input.extend(onnx.helper.make_tensor_value_info(*form) for form in large if form[0] not in declared)
     return copy
 
 

@@ -9,7 +9,9 @@ import onnx
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
-from onnxtool.model.ir.queries import STANDARD, attribute, has_subgraph
+from onnxtool.model.ir.constants import filled
+from onnxtool.model.ir.queries import attribute, has_subgraph
+from onnxtool.model.operators.table import STANDARD
 from onnxtool.model.randomness import is_random
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
@@ -174,29 +176,25 @@ def _expand(node: ir.Node, arrays: Arrays) -> np.ndarray:  # noqa: ARG001  (one 
 
 
 def _constant_of_shape(node: ir.Node, arrays: Arrays) -> np.ndarray:
-    fill = attribute(node, "value")
-    one = np.zeros(1, np.float32) if fill is None else fill.numpy().reshape(-1)[:1]
     shape = tuple(_ints(arrays[0]))
     if any(d < 0 for d in shape):
         raise CannotEvaluateError("negative dim")
-    return np.broadcast_to(one.reshape((1,) * len(shape)), shape) if shape else one.reshape(())
+    return filled(node, shape)
 
 
 def _cast(node: ir.Node, arrays: Arrays) -> np.ndarray:
-    data, target = _need(arrays[0]), ir.DataType(attribute(node, "to"))
-    wanted = target.numpy()
-    if data.dtype.kind not in "biu" or wanted.kind not in "biuf" or wanted.itemsize < 4:
-        raise CannotEvaluateError("rounding and overflow are the runtime's business")
-    return data.astype(wanted)
+    return _converted(_need(arrays[0]), ir.DataType(attribute(node, "to")).numpy())
 
 
 def _cast_like(node: ir.Node, arrays: Arrays) -> np.ndarray:  # noqa: ARG001
     data, like = _need(arrays[0]), _need(arrays[1])
-    if data.dtype == like.dtype:
-        return data
-    if data.dtype.kind not in "biu" or like.dtype.kind not in "biuf" or like.dtype.itemsize < 4:
+    return data if data.dtype == like.dtype else _converted(data, like.dtype)
+
+
+def _converted(data: np.ndarray, wanted: np.dtype) -> np.ndarray:
+    if data.dtype.kind not in "biu" or wanted.kind not in "biuf" or wanted.itemsize < 4:
         raise CannotEvaluateError("rounding and overflow are the runtime's business")
-    return data.astype(like.dtype)
+    return data.astype(wanted)
 
 
 def _concat(node: ir.Node, arrays: Arrays) -> np.ndarray:

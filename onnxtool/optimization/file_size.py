@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op, walk
-from onnxtool.optimization.shape_inference.inference import light_proto
+from onnxtool.optimization.type_inference import light_proto
 
 _REPEATING = ("ConstantOfShape", "Expand")
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import STANDARD, all_nodes
+from onnxtool.model.ir.queries import all_nodes
+from onnxtool.model.operators.table import STANDARD
 
 # What exporters leave on every node and value for debugging; it can outweigh the graph itself.
 _DEBUG_PREFIXES = ("pkg.torch.", "pkg.onnxscript.", "namespace", "pkg.onnx_ir.")

@@ -15,10 +15,12 @@ from onnxtool.errors import UsageError, VerdictError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.file import ModelFile
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.io.protobuf_stream import serialized_size
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
+from onnxtool.model.operators.value_facts import distrust_names
 from onnxtool.model.provenance.digest import DIGEST_BYTES, DIGEST_KEY
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.model.spec import TensorSpec
@@ -33,7 +35,6 @@ from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
 from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.optimization.regression import without_regression
-from onnxtool.optimization.shape_inference.value_facts import distrust_names
 from onnxtool.options.optimize import OptimizeOptions, PathLike
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport
@@ -72,7 +73,8 @@ def optimize(
         UsageError: options that do not fit.
         UnsupportedError: the model cannot be converted to `opset`.
     """
-    source, output = as_path(source), as_path(output)
+    file = ModelFile.of(source)
+    output = as_path(output)
     io.check_model_output(output)
     asked = with_settings(OptimizeOptions(), settings, "optimize")
     level = parse_level(asked.level)
@@ -87,7 +89,7 @@ def optimize(
     def fresh() -> ir.Model:
         if loaded:
             return loaded.pop()  # so far it has only been looked at
-        model = io.load(source, in_place=True)
+        model = file.graph()
         freeze_inputs(model, asked.input_shapes or {})
         if asked.freeze_initializers:
             freeze_weights(model)
@@ -98,13 +100,13 @@ def optimize(
 
     model = fresh()
     loaded.append(model)
-    before = _size(model, io.total_bytes(source))
+    before = _size(model, file.bytes)
     inputs, outputs, domains = input_specs(model), output_specs(model), input_domains(model)
-    digest = io.sha256(source)
+    digest = file.sha256
     judgement = None
     if asked.verify:
         tolerance = Tolerance(asked.rtol, asked.atol)
-        judgement = OptimizationProof(source, model, asked.data, tolerance, asked.seed, options, exact=exact)
+        judgement = OptimizationProof(file.path, model, asked.data, tolerance, asked.seed, options, exact=exact)
     untrue_names = judgement is not None and judgement.further.untrue_names
     if untrue_names:
         distrust_names(model.graph.inputs)
@@ -114,7 +116,7 @@ def optimize(
     if attempt.fault is not None and judgement is not None and judgement.relax():
         attempt, dropped = drop_faulty_passes(fresh, judgement, level, names, asked.max_folded_bytes)
     if attempt.fault is not None:
-        raise VerdictError(f"{source}: even without any pass, {attempt.fault}. Nothing was written.")
+        raise VerdictError(f"{file}: even without any pass, {attempt.fault}. Nothing was written.")
     warnings = list(judgement.warnings) if judgement is not None else []
     warnings += [f"{d.name} was left out: {d.reason}" for d in dropped]
     latency = None
@@ -127,20 +129,20 @@ def optimize(
             return drop_faulty_passes(fresh, judgement, Level.BASIC, basic, asked.max_folded_bytes)[0]
 
         timed = judgement.probes[0].feeds
-        latency = measure_ratio(source, attempt.model, timed, options)
-        attempt, latency, slower = without_regression(source, attempt, latency, timed, options, simpler)
+        latency = measure_ratio(file, attempt.model, timed, options)
+        attempt, latency, slower = without_regression(file, attempt, latency, timed, options, simpler)
         warnings += [slower] if slower else []
     as_asked = asked.opset is None and not asked.freeze_initializers and not asked.input_shapes
-    verdict = _no_gain(attempt, latency, source, output) if as_asked else ""
+    verdict = _no_gain(attempt, latency, file, output) if as_asked else ""
     if verdict:
-        io.copy_model(source, output)
+        io.copy_model(file.path, output)
         latency = _as_its_source(latency)
     else:
         _write(attempt, output, before, level, digest, dropped)
     form = None if asked.compiled is None else write_compiled(output, Path(asked.compiled), options)
     slow = (DroppedPass(t.name, t.reason, fault=False) for t in choice.trials if not t.kept)
     return OptimizeReport(
-        source=str(source),
+        source=str(file),
         output=str(output),
         level=level.value,
         inputs=tuple(s.info() for s in inputs),
@@ -203,7 +205,7 @@ def _as_its_source(latency: LatencyRatio | None) -> LatencyRatio | None:
     return replace(latency, value=1.0, low=1.0, high=1.0, after=latency.before)
 
 
-def _no_gain(attempt: Attempt, latency: LatencyRatio | None, source: Path, output: Path) -> str:
+def _no_gain(attempt: Attempt, latency: LatencyRatio | None, source: ModelFile, output: Path) -> str:
     """Why the source is better left as it is; "" where the result is worth writing."""
     if not any(p.rewrites for p in attempt.result.passes):
         return f"nothing to gain: {output} is {source} unchanged"

@@ -8,13 +8,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.constants import distinct, expanded, splat
-from onnxtool.model.ir.queries import STANDARD, constant_array, is_op, walk
+from onnxtool.model.ir.queries import constant_array, is_op, walk
+from onnxtool.model.operators.table import STANDARD, operator_of
 
 _SPLAT_DTYPES = "biuf"
 _ROW = 16_384  # bytes; a bias that happens to be uniform is not worth a node, as long as there is room
 _SMALL = 256  # bytes; a constant of this size costs about as much as the node that computes it
-# Operator -> operands that the runtime packs when they are constants, whereupon the product rounds differently.
-_PACKED = {"MatMul": (1,), "Gemm": (1,), "LSTM": (1, 2), "GRU": (1, 2), "RNN": (1, 2), "Attention": (1, 2)}
 
 
 class PassContext:
@@ -106,7 +105,7 @@ class PassContext:
         """Whether results may round differently once this computed value is a constant, and must not."""
         if not self.exact or (value.dtype is not None and not value.dtype.is_floating_point()):
             return False
-        return any(u.node.domain not in STANDARD or u.idx in _PACKED.get(u.node.op_type, ()) for u in value.uses())
+        return any(u.node.domain not in STANDARD or u.idx in operator_of(u.node).packed for u in value.uses())
 
     # -- editing -------------------------------------------------------------------------------------------
 
@@ -259,8 +258,20 @@ class PassContext:
         for item in kept:
             node.attributes.add(ir.Attr(item.name, item.type, item.value))
 
-    def redirect_uses(self, old: ir.Value, new: ir.Value) -> bool:
-        """Let every use of `old` read `new`; `old`'s node is then dead. A graph output keeps its name.
+    def bypass(self, node: ir.Node, value: ir.Value) -> bool:
+        """Let every use of a node's first output read `value`, and remove the node. A graph output keeps its name.
+
+        Returns:
+            False when that cannot be done, for one of the reasons of `replace_uses`: then nothing was changed.
+        """
+        if not self.replace_uses(node.outputs[0], value):
+            return False
+        if node.graph is not None and not any(o.uses() or o.is_graph_output() for o in node.outputs):
+            node.graph.remove(node, safe=True)
+        return True
+
+    def replace_uses(self, old: ir.Value, new: ir.Value) -> bool:
+        """Let every use of one of a node's several outputs read `new`; the caller removes the node (see `bypass`).
 
         Returns:
             False when that cannot be done (nothing was changed): `old` is a graph output, and `new` is an input,

@@ -9,12 +9,13 @@ import onnx_ir as ir
 
 from onnxtool import progress
 from onnxtool.errors import OnnxToolError
+from onnxtool.model.operators.shape_inference import infer_shapes
 from onnxtool.optimization.file_size import may_repeat, message_bytes
 from onnxtool.optimization.normalize import prepare
 from onnxtool.optimization.pass_base import FaultyPassError, FinishingPass, Level, Pass, parse_level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.registry import select
-from onnxtool.optimization.shape_inference.inference import infer_shapes, infer_types
+from onnxtool.optimization.type_inference import infer_types
 from onnxtool.report.optimize import PassResult, PipelineResult
 
 __all__ = ["Level", "Pass", "optimize_model", "run_passes"]
@@ -89,7 +90,7 @@ def run_passes(model: ir.Model, passes: Collection[Pass], context: PassContext, 
                 rounds += 1
                 changed = False
                 if stale:
-                    infer_shapes(model, context)
+                    infer_shapes(model)
                 for one in current:
                     start = time.perf_counter()
                     count = _guarded(one, one.apply, model, context)
@@ -101,7 +102,7 @@ def run_passes(model: ir.Model, passes: Collection[Pass], context: PassContext, 
     for one in passes:
         if isinstance(one, FinishingPass):
             rewrites[one.name] += _guarded(one, one.finish, model, context)
-    infer_shapes(model, context)
+    infer_shapes(model)
     results = tuple(PassResult(p.name, p.level.value, rewrites[p.name], seconds[p.name]) for p in passes)
     return PipelineResult(level.value, results, rounds, time.perf_counter() - began, settled)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -15,7 +15,7 @@ from onnxtool.runtime.timing.latency import confirmed_ratio
 
 
 def without_regression(
-    source: Path | ir.Model,
+    source: os.PathLike[str] | ir.Model,
     attempt: Attempt,
     measured: LatencyRatio,
     feeds: dict[str, np.ndarray],

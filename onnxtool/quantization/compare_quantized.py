@@ -7,24 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnxtool.model.header import read_header
-from onnxtool.model.io import read_proto
+from onnxtool.model.file import ModelFile
+from onnxtool.model.operators.table import lookup_full
 from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import open_inputs
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
 from onnxtool.report.compare import CompareReport
 
-_INTEGER = ("QuantizeLinear", "DequantizeLinear", "QLinear", "ConvInteger", "MatMulInteger", "DynamicQuantize")
-_IN_RUNTIME = ("MatMulNBits", "GatherBlockQuantized", "QGemm", "QAttention", "DynamicQuantizeLSTM", "MatMulBnb4")
-
 
 def integer_operators(model: Path) -> int:
     """How many operators of a file compute with integers in place of floats, or convert to them."""
-    counts = read_header(read_proto(model)).operators
-    return sum(
-        n for name, n in counts.items() if name.rpartition(".")[2].startswith(_INTEGER) or name.endswith(_IN_RUNTIME)
-    )
+    counts = ModelFile(model).header.operators
+    return sum(n for name, n in counts.items() if lookup_full(name).integer != "no")
 
 
 def with_hint(report: CompareReport, a: Path, b: Path) -> CompareReport:
@@ -65,7 +60,7 @@ def judged_by_budget(
         InputError: a model or the data cannot be used.
     """
     asked = QuantizeOptions(data=data, samples=samples, threads=threads, images=images)
-    job = open_inputs(Path(a), asked, "basic")
+    job = open_inputs(ModelFile(a), asked, "basic")
     judge = FidelityEvaluator(job.original, job.runner(job.source), job.probes(), batch=1)
     fidelity = judge.judge(job.runner(Path(b)), detailed=True)
     budget = Budget(DEFAULT_DROP)

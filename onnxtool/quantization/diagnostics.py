@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import all_nodes, inner_nodes, is_op
+from onnxtool.model.operators.table import operator_of
 from onnxtool.quantization.algorithms.qdq_placement import COMPUTE
 from onnxtool.quantization.data_fit import misfit
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
@@ -17,23 +18,6 @@ from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.report.quantize import TaskMetric
 from onnxtool.runtime.data.source import DataSource
 
-_INTEGER = (
-    "QuantizeLinear",
-    "DequantizeLinear",
-    "DynamicQuantizeLinear",
-    "MatMulInteger",
-    "ConvInteger",
-    "QLinearConv",
-    "QLinearMatMul",
-)
-_INTEGER_HERE = (
-    "MatMulNBits",
-    "QGemm",
-    "QAttention",
-    "DynamicQuantizeLSTM",
-    "DynamicQuantizeMatMul",
-    "GatherBlockQuantized",
-)
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 _FLOATS = ("float32", "float16", "float64", "bfloat16")
 _ENOUGH = 8  # samples
@@ -119,9 +103,7 @@ def nothing_to_quantize(model: ir.Model, kinds: str = "Conv, Gemm or MatMul") ->
 
 def quantized_nodes(model: ir.Model) -> int:
     """Number of nodes that are quantized in a model as it comes."""
-    return sum(
-        is_op(n, *_INTEGER) or (n.domain == "com.microsoft" and n.op_type in _INTEGER_HERE) for n in all_nodes(model)
-    )
+    return sum(operator_of(n).integer != "no" for n in all_nodes(model))
 
 
 def _counts_in_subgraphs(model: ir.Model, planned: Collection[str] = ()) -> Counter[str]:

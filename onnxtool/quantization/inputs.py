@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from onnxtool.equality.compare_runners import probe_feeds
 from onnxtool.errors import OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.domains import input_domains
+from onnxtool.model.file import ModelFile
 from onnxtool.model.image_options import ImageOptions, parse_options
 from onnxtool.model.ir.editing import hold_arrays
 from onnxtool.model.ir.queries import input_specs
@@ -40,7 +42,7 @@ class QuantizationInputs:
     """What a quantization works on.
 
     Attributes:
-        source: the float model's path.
+        source: the float model.
         original: the float model as it came.
         prepared: optimized and named.
         data: calibration samples; None without.
@@ -50,7 +52,7 @@ class QuantizationInputs:
         kinds: what outputs are for, where the user says so.
     """
 
-    source: Path
+    source: ModelFile
     original: ir.Model
     prepared: ir.Model
     data: DataSource | None
@@ -64,7 +66,7 @@ class QuantizationInputs:
         """True when float model and result should not be in memory together."""
         return io.weight_bytes(self.original) > LARGE
 
-    def runner(self, model: ir.Model | Path | bytes, optimized_path: Path | None = None) -> OnnxRunner:
+    def runner(self, model: ir.Model | os.PathLike[str] | bytes, optimized_path: Path | None = None) -> OnnxRunner:
         """A session as latency is measured with; the runtime's own graph goes to `optimized_path`."""
         with loading(self.prepared):
             options = replace(self.session, threads=self.threads)
@@ -103,12 +105,12 @@ class QuantizationInputs:
 
 
 def open_inputs(
-    source: Path, asked: QuantizeOptions, level: str, session: SessionOptions = DEFAULT
+    source: ModelFile, asked: QuantizeOptions, level: str, session: SessionOptions = DEFAULT
 ) -> QuantizationInputs:
     """Load the model and open the data; all that can be wrong with either is said here.
 
     Args:
-        source: an .onnx file.
+        source: the float model.
         asked: which data, labels, metric, kinds of outputs, states, threads.
         level: of the graph optimization before quantizing.
         session: how models are run.
@@ -117,7 +119,7 @@ def open_inputs(
         InputError: model or data cannot be used.
         UsageError: labels without data or the other way round.
     """
-    original = io.load(source)
+    original = source.graph(in_place=False)
     if io.weight_bytes(original) <= LARGE:
         hold_arrays(original)
     kinds = parse_kinds(asked.output_kinds, [v.name or "" for v in original.graph.outputs])
@@ -138,7 +140,7 @@ def open_inputs(
     return QuantizationInputs(source, original, prepared, opened, task, asked.threads, timed, kinds)
 
 
-def _open(source: Path, original: ir.Model, asked: QuantizeOptions, images: ImageOptions) -> DataSource | None:
+def _open(source: ModelFile, original: ir.Model, asked: QuantizeOptions, images: ImageOptions) -> DataSource | None:
     """The calibration samples; with `steps`, those of a model whose outputs are fed back into its states."""
     specs = input_specs(original)
     if asked.steps is None:
@@ -156,7 +158,7 @@ def _open(source: Path, original: ir.Model, asked: QuantizeOptions, images: Imag
     return walked if asked.samples is None else replace(walked, count=None).limited(asked.samples)
 
 
-def _prepared(source: Path, original: ir.Model, level: str, half: bool) -> ir.Model:
+def _prepared(source: ModelFile, original: ir.Model, level: str, half: bool) -> ir.Model:
     try:
         return prepare(original, level, half=half)
     except OnnxToolError:

@@ -13,6 +13,7 @@ from typing import Any
 from onnxtool.errors import InputError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
+from onnxtool.model.file import ModelFile
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.options.quantize import QuantizeOptions
@@ -53,7 +54,8 @@ def quantize(
         UnsupportedError: nothing to quantize.
     """
     began = time.perf_counter()
-    source, path = as_path(source), as_path(output)
+    file = ModelFile.of(source)
+    path = as_path(output)
     io.check_model_output(path)
     asked = with_settings(QuantizeOptions(), settings, "quantize")
     target = find_target(asked.target)
@@ -74,7 +76,7 @@ def quantize(
             "--mode static needs --data: the ranges of activations have to be measured on real inputs. Random inputs "
             "have other ranges than real ones, so that the file would look fine and predict badly."
         )
-    job = open_inputs(source, asked, recipe.optimize, options)
+    job = open_inputs(file, asked, recipe.optimize, options)
     with _ids_located(job):
         if job.is_large:
             if asked.max_drop is not None:

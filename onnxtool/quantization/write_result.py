@@ -15,7 +15,7 @@ from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.errors import UsageError, VerdictError
 from onnxtool.lint.rules.quantized_forms import tensorrt_faults
 from onnxtool.model import io
-from onnxtool.model.model_view import ModelView
+from onnxtool.model.file import ModelFile
 from onnxtool.model.provenance.metadata import add_history, versions
 from onnxtool.quantization.algorithms.qdq_placement import counts
 from onnxtool.quantization.apply_recipe import apply, select
@@ -44,23 +44,13 @@ _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup"
 
 def written_nothing(job: QuantizationInputs, outcome: Outcome, began: float) -> QuantizeReport:
     """The report of a search that wrote nothing."""
-    size = io.total_bytes(job.source)
     hint = " The smallest one within the budget: --smallest." if outcome.smallest is not None else ""
-    return QuantizeReport(
-        source=str(job.source),
-        output=None,
-        mode="auto",
+    return replace(
+        _report(job, QuantRecipe(mode="auto"), {}, job.source.bytes, began),
         summary="",
         recipe={},
-        bytes_before=size,
-        bytes_after=size,
-        quantized={},
-        kernels={},
-        latency=None,
-        fidelity=None,
         budget=outcome.budget.words,
         frontier=tuple(t.candidate(outcome.budget, False) for t in outcome.trials),
-        seconds=time.perf_counter() - began,
         verdict=f"{outcome.verdict}; nothing was written.{hint}",
         warnings=remarks(job, QuantRecipe(mode="auto")),
     )
@@ -132,7 +122,7 @@ def finish(
     latency = None if known is None else known.latency
     if latency is None and not recipe.form:
         (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
-    before = io.total_bytes(job.source)
+    before = job.source.bytes
     plan = set(select(job.prepared.graph, recipe))
     budget = Budget(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
     kept = outcome is not None or budget.allows(fidelity, metric)
@@ -140,7 +130,7 @@ def finish(
         io.save(model, target)
         report = _in_its_form(_written(job, recipe, target, plan, before, began), recipe)
     else:
-        report = _over_budget(job, recipe, plan, before, began)
+        report = _report(job, recipe, counts(job.prepared.graph, plan), before, began)
     return replace(
         report,
         kernels=kernels,
@@ -162,7 +152,7 @@ def _in_its_form(report: QuantizeReport, recipe: QuantRecipe) -> QuantizeReport:
     """Hold a file that was written for a provider against what that takes; it need not be on this machine."""
     if not recipe.form or report.output is None:
         return report
-    faults = tensorrt_faults(ModelView.read(Path(report.output)))
+    faults = tensorrt_faults(ModelFile(report.output).view)
     left = [f"TensorRT does not take {text}: {places[0]}" for text, places in faults.items()]
     checked = (
         "checked as structure: TensorRT was not run. Accuracy was measured on this processor; latency was not, because "
@@ -182,27 +172,6 @@ def _shortfalls(report: QuantizeReport, kept: bool, latency: LatencyRatio | None
     if latency is not None and latency.low > 1:
         found.append(f"runs slower than float here: {latency.value:.3g} times its latency.")
     return found
-
-
-def _over_budget(
-    job: QuantizationInputs, recipe: QuantRecipe, plan: set[str], before: int, began: float
-) -> QuantizeReport:
-    """The report of a recipe that loses more than was allowed."""
-    return QuantizeReport(
-        source=str(job.source),
-        output=None,
-        mode=recipe.mode,
-        summary=recipe.summary,
-        recipe=recipe.without_measurements().to_dict(),
-        bytes_before=before,
-        bytes_after=before,
-        quantized=counts(job.prepared.graph, plan),
-        kernels={},
-        latency=None,
-        fidelity=None,
-        seconds=time.perf_counter() - began,
-        verdict="more is lost than --max-drop allows; nothing was written.",
-    )
 
 
 def finish_large(job: QuantizationInputs, recipe: QuantRecipe, target: Path, began: float) -> QuantizeReport:
@@ -231,7 +200,7 @@ def finish_large(job: QuantizationInputs, recipe: QuantRecipe, target: Path, beg
         for output in runner.run(job.probes().first()).values():
             if np.asarray(output).dtype.kind == "f" and not np.isfinite(output).all():
                 raise VerdictError(f"{job.source}: not written, because the quantized model's outputs are not finite.")
-        before = io.total_bytes(job.source)
+        before = job.source.bytes
         io.save(io.load(draft), target, external=True)
     report = _written(job, recipe, target, set(select(job.prepared.graph, recipe)), before, began)
     unknown = "the float model was not run, for its size: neither error nor latency are known."
@@ -244,27 +213,35 @@ def _written(
     """The report of a file that was written, without what was measured; `before`: bytes of the source, which may have
     been replaced.
     """
+    report = _report(job, recipe, counts(job.prepared.graph, plan), before, began)
+    return replace(report, output=str(target), bytes_after=io.total_bytes(target), verdict="written")
+
+
+def _report(
+    job: QuantizationInputs, recipe: QuantRecipe, quantized: dict[str, tuple[int, int]], before: int, began: float
+) -> QuantizeReport:
+    """The report of a recipe that loses more than was allowed, so that nothing was written."""
     return QuantizeReport(
         source=str(job.source),
-        output=str(target),
+        output=None,
         mode=recipe.mode,
         summary=recipe.summary,
         recipe=recipe.without_measurements().to_dict(),
         bytes_before=before,
-        bytes_after=io.total_bytes(target),
-        quantized=counts(job.prepared.graph, plan),
+        bytes_after=before,
+        quantized=quantized,
         kernels={},
         latency=None,
         fidelity=None,
         seconds=time.perf_counter() - began,
-        verdict="written",
+        verdict="more is lost than --max-drop allows; nothing was written.",
     )
 
 
 def stamp(model: ir.Model, job: QuantizationInputs, recipe: QuantRecipe) -> None:
     """Write provenance into the model: the recipe (ranges are in the graph itself) and what it was made from."""
     details = {
-        "source_sha256": io.sha256(job.source),
+        "source_sha256": job.source.sha256,
         "recipe": recipe.without_measurements().to_dict(),
         "versions": versions("onnx", "onnx-ir", "onnxruntime"),
     }

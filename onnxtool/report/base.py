@@ -37,12 +37,17 @@ class TensorInfo:
 class Report:
     """Base of every report.
 
-    Subclasses set `kind` and `version` (together the JSON schema's name, "onnxtool/check/1") and define `ok`.
-    A field is added freely; removing one or changing its meaning raises `version`.
+    `class CheckReport(Report, kind="check")` names the JSON schema, with `version`: "onnxtool/check/1". A field is
+    added freely; removing one or changing its meaning raises `version`.
     """
 
     kind: ClassVar[str] = "report"
     version: ClassVar[int] = 1
+
+    def __init_subclass__(cls, kind: str = "", version: int = 1) -> None:
+        super().__init_subclass__()
+        if kind:
+            cls.kind, cls.version = kind, version
 
     @property
     def ok(self) -> bool:

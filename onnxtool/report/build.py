@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
@@ -110,7 +109,7 @@ class ModelOutcome:
 
 
 @dataclass(frozen=True, repr=False)
-class BuildReport(Report):
+class BuildReport(Report, kind="build"):
     """One build, or with `dry_run` what one would do.
 
     Attributes:
@@ -124,8 +123,6 @@ class BuildReport(Report):
         cache: where results are kept, without credentials.
         lock: "written", "unchanged", or "frozen".
     """
-
-    kind: ClassVar[str] = "build"
 
     file: str
     models: tuple[ModelOutcome, ...]
@@ -172,17 +169,15 @@ class PastBuild:
 
 
 @dataclass(frozen=True, repr=False)
-class BuildHistoryReport(Report):
+class BuildHistoryReport(Report, kind="build_history"):
     """The builds of a file, the latest last."""
-
-    kind: ClassVar[str] = "build_history"
 
     file: str
     builds: tuple[PastBuild, ...]
 
 
 @dataclass(frozen=True, repr=False)
-class CacheReport(Report):
+class CacheReport(Report, kind="cache"):
     """What is in the cache.
 
     Attributes:
@@ -196,8 +191,6 @@ class CacheReport(Report):
         removed_bytes: likewise.
         damaged: what `verify` found damaged, and removed.
     """
-
-    kind: ClassVar[str] = "cache"
 
     action: str
     place: str
@@ -216,7 +209,7 @@ class CacheReport(Report):
 
 
 @dataclass(frozen=True, repr=False)
-class InitReport(Report):
+class InitReport(Report, kind="init"):
     """The first build file.
 
     Attributes:
@@ -224,8 +217,6 @@ class InitReport(Report):
         models: name -> what was recognised.
         unknown: sources that nobody recognises.
     """
-
-    kind: ClassVar[str] = "init"
 
     output: str
     models: Mapping[str, str]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
 
 from onnxtool.report.base import Report, TensorInfo
 
@@ -60,7 +59,7 @@ class Stage:
 
 
 @dataclass(frozen=True, repr=False)
-class CheckReport(Report):
+class CheckReport(Report, kind="check"):
     """One model under inspection.
 
     Attributes:
@@ -72,8 +71,6 @@ class CheckReport(Report):
         findings: worst first.
         fail_on: the mildest severity that makes the verdict bad.
     """
-
-    kind: ClassVar[str] = "check"
 
     model: str
     bytes: int
@@ -112,15 +109,13 @@ class Unreadable:
 
 
 @dataclass(frozen=True, repr=False)
-class ChecksReport(Report):
+class ChecksReport(Report, kind="checks"):
     """Several models under inspection.
 
     Attributes:
         reports: one for each model that could be read.
         unreadable: the others.
     """
-
-    kind: ClassVar[str] = "checks"
 
     reports: tuple[CheckReport, ...]
     unreadable: tuple[Unreadable, ...] = ()
@@ -144,9 +139,7 @@ class RuleInfo:
 
 
 @dataclass(frozen=True, repr=False)
-class RulesReport(Report):
+class RulesReport(Report, kind="rules"):
     """Explanations of findings."""
-
-    kind: ClassVar[str] = "rules"
 
     rules: tuple[RuleInfo, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from onnxtool.report.base import Report
 from onnxtool.report.layers import Layers
@@ -100,7 +100,7 @@ class Opinion:
 
 
 @dataclass(frozen=True, repr=False)
-class CompareReport(Report):
+class CompareReport(Report, kind="compare"):
     """Two models on the same inputs.
 
     Attributes:
@@ -119,8 +119,6 @@ class CompareReport(Report):
         budget: what decided in place of equality, where B was said to be a quantized form of A; else "".
         rule: when two outputs count as equal, as it was applied, in a line (docs/equality.md).
     """
-
-    kind: ClassVar[str] = "compare"
 
     a: str
     b: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport
@@ -12,7 +12,7 @@ from onnxtool.report.provider_proof import ProviderProof
 
 
 @dataclass(frozen=True, repr=False)
-class ConvertReport(Report):
+class ConvertReport(Report, kind="convert"):
     """A framework model turned into an ONNX file.
 
     Attributes:
@@ -37,8 +37,6 @@ class ConvertReport(Report):
         providers: the file on the other providers that were asked for, held against the CPU.
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
-
-    kind: ClassVar[str] = "convert"
 
     source: str
     output: str

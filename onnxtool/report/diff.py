@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
@@ -29,7 +28,7 @@ class Change:
 
 
 @dataclass(frozen=True, repr=False)
-class DiffReport(Report):
+class DiffReport(Report, kind="diff"):
     """The structural difference of two models. Nothing is run.
 
     Attributes:
@@ -37,8 +36,6 @@ class DiffReport(Report):
         changes: in the order header, metadata, inputs, outputs, initializers, functions, nodes.
         operators: operator -> (nodes in A, nodes in B), where the numbers differ.
     """
-
-    kind: ClassVar[str] = "diff"
 
     a: str
     b: str

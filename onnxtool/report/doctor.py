@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
@@ -67,7 +66,7 @@ class ProviderInfo:
 
 
 @dataclass(frozen=True, repr=False)
-class DoctorReport(Report):
+class DoctorReport(Report, kind="doctor"):
     """The machine and the installation.
 
     Attributes:
@@ -84,8 +83,6 @@ class DoctorReport(Report):
         advice: what follows from the above, one sentence each.
         problems: what keeps onnxtool from working; empty when all is well.
     """
-
-    kind: ClassVar[str] = "doctor"
 
     python: str
     platform: str

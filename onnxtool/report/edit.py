@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report, TensorInfo
 from onnxtool.report.diff import Change
@@ -26,11 +25,9 @@ class OperationSummary:
     origin: str = "onnxtool"
 
 
-@dataclass(frozen=True)
-class OperationListReport(Report):
+@dataclass(frozen=True, repr=False)
+class OperationListReport(Report, kind="operations"):
     """All operations of `edit`."""
-
-    kind: ClassVar[str] = "operations"
 
     operations: tuple[OperationSummary, ...]
 
@@ -73,8 +70,8 @@ class EditStep:
     proof: Proof | None
 
 
-@dataclass(frozen=True)
-class EditReport(Report):
+@dataclass(frozen=True, repr=False)
+class EditReport(Report, kind="edit"):
     """What editing did. A proof that fails is an error, and nothing is written; so a report is always good.
 
     Attributes:
@@ -88,8 +85,6 @@ class EditReport(Report):
         changes: what differs from the source, as `diff` shows it; None unless it was a dry run.
         warnings: one line each.
     """
-
-    kind: ClassVar[str] = "edit"
 
     source: str
     output: str | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from onnxtool.report.base import Report, TensorInfo
 
@@ -62,7 +62,7 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, repr=False)
-class InspectReport(Report):
+class InspectReport(Report, kind="inspect"):
     """A model's anatomy.
 
     Attributes:
@@ -84,8 +84,6 @@ class InspectReport(Report):
         largest: the largest initializers.
         nodes: all nodes, when asked for.
     """
-
-    kind: ClassVar[str] = "inspect"
 
     model: str
     bytes: int

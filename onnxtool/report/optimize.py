@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport
@@ -30,10 +30,8 @@ class PassSummary:
 
 
 @dataclass(frozen=True, repr=False)
-class PassListReport(Report):
+class PassListReport(Report, kind="passes"):
     """All passes, in the order in which they run."""
-
-    kind: ClassVar[str] = "passes"
 
     passes: tuple[PassSummary, ...]
 
@@ -148,7 +146,7 @@ class FamilyTrial:
 
 
 @dataclass(frozen=True, repr=False)
-class OptimizeReport(Report):
+class OptimizeReport(Report, kind="optimize"):
     """What optimizing did.
 
     Attributes:
@@ -176,8 +174,6 @@ class OptimizeReport(Report):
         providers: the result on the other providers that were asked for, held against the CPU.
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
-
-    kind: ClassVar[str] = "optimize"
 
     source: str
     output: str

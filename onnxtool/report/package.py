@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 from onnxtool.report.compare import TensorDifference
@@ -61,7 +60,7 @@ class WrittenPackage:
 
 
 @dataclass(frozen=True, repr=False)
-class PackageReport(Report):
+class PackageReport(Report, kind="package"):
     """A model and the folders that run it.
 
     Attributes:
@@ -70,8 +69,6 @@ class PackageReport(Report):
         workers, threads: processes, and threads of a run in each, that gave the best throughput here.
         warnings: what was not proven, and why.
     """
-
-    kind: ClassVar[str] = "package"
 
     model: str
     packages: tuple[WrittenPackage, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from onnxtool.report.base import NOT_IN_JSON, Report
 from onnxtool.report.compare import TensorDifference
@@ -118,7 +118,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, repr=False)
-class QuantizeReport(Report):
+class QuantizeReport(Report, kind="quantize"):
     """One quantization.
 
     Attributes:
@@ -144,8 +144,6 @@ class QuantizeReport(Report):
             as quantizing it took.
         result: the written model as an `onnx_ir.Model` where no output path was named; not part of the JSON form.
     """
-
-    kind: ClassVar[str] = "quantize"
 
     source: str
     output: str | None

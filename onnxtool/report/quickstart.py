@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
@@ -38,7 +37,7 @@ class Stage:
 
 
 @dataclass(frozen=True, repr=False)
-class QuickstartReport(Report):
+class QuickstartReport(Report, kind="quickstart"):
     """The whole job on the bundled real model.
 
     Attributes:
@@ -51,8 +50,6 @@ class QuickstartReport(Report):
         accuracy_drop: accuracy of the float file minus that of the int8 file.
         max_drop: what it may be.
     """
-
-    kind: ClassVar[str] = "quickstart"
 
     folder: str
     original: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from onnxtool.report.base import NOT_IN_JSON, Report
 
@@ -31,7 +31,7 @@ class ArraySummary:
 
 
 @dataclass(frozen=True, repr=False)
-class RunReport(Report):
+class RunReport(Report, kind="run"):
     """One run of one model.
 
     Attributes:
@@ -44,8 +44,6 @@ class RunReport(Report):
         fallbacks: nodes that do not run on the provider asked for, when that is required; each makes the verdict bad.
         values: the output arrays themselves, by name; not part of the JSON form.
     """
-
-    kind: ClassVar[str] = "run"
 
     model: str
     data: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
@@ -18,7 +17,7 @@ class ServedModel:
 
 
 @dataclass(frozen=True, repr=False)
-class ServeReport(Report):
+class ServeReport(Report, kind="serve"):
     """A server that has ended in order.
 
     Attributes:
@@ -28,8 +27,6 @@ class ServeReport(Report):
         failures: those that were errors.
         seconds: from listening to the end.
     """
-
-    kind: ClassVar[str] = "serve"
 
     url: str
     models: tuple[ServedModel, ...]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from onnxtool.report.base import Report
 from onnxtool.report.compare import CompareReport
 
 
 @dataclass(frozen=True, repr=False)
-class VerifyReport(Report):
+class VerifyReport(Report, kind="verify"):
     """Whether a file is as onnxtool wrote it, and from what.
 
     Attributes:
@@ -31,8 +31,6 @@ class VerifyReport(Report):
         signature_fault: why it is not good for this model; None when it is, or none was asked for.
         replay: the proof that the history records, run again; None when it was not asked for.
     """
-
-    kind: ClassVar[str] = "verify"
 
     model: str
     recorded: str | None

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
 
 @dataclass(frozen=True, repr=False)
-class ViewReport(Report):
+class ViewReport(Report, kind="view"):
     """A page that is being served.
 
     Attributes:
         model: the file.
         url: what a browser opens; of this machine alone.
     """
-
-    kind: ClassVar[str] = "view"
 
     model: str
     url: str

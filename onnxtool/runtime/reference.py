@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxtool.errors import UnsupportedError
-from onnxtool.model import io
-from onnxtool.model.header import read_header
+from onnxtool.model.file import ModelFile
 
 _LARGEST = 1 << 30
 
@@ -28,12 +26,13 @@ class ReferenceRunner:
         """
         from onnx.reference import ReferenceEvaluator
 
-        header = read_header(io.read_proto(path))
-        if io.total_bytes(path) > _LARGEST:
+        file = ModelFile(path)
+        file.verify()
+        if file.bytes > _LARGEST:
             raise UnsupportedError(f"{path}: larger than 1 GB, which the reference implementation cannot handle.")
-        self.inputs, self.outputs = header.inputs, header.outputs
+        self.inputs, self.outputs = file.inputs, file.outputs
         try:
-            self._evaluator = ReferenceEvaluator(str(Path(path)))
+            self._evaluator = ReferenceEvaluator(str(file))
         except Exception as error:
             raise _lacking(path, error) from error
         self._path = path

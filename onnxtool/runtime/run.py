@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from onnxtool.errors import InputError, UsageError
-from onnxtool.model import io
+from onnxtool.model.file import ModelFile
 from onnxtool.model.image_options import parse_options
-from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.report.run import ArraySummary, RunReport
 from onnxtool.runtime.data.archive import read_npz
 from onnxtool.runtime.data.read_feeds import GivenInputs, read_feeds
@@ -64,12 +64,12 @@ def run(
         UnsupportedError: the runtime does not have an operator.
         UsageError: the output cannot be a file, or not one of this format.
     """
-    model = as_path(model)
+    file = ModelFile.of(model)
     if output is not None:
         check_output_file(Path(output))
-    io.read_proto(model)  # refuses what is unsafe or damaged before the runtime sees it
+    file.verify()
     began = time.perf_counter()
-    runner = OnnxRunner.open(model, replace(options, spinning="always"))
+    runner = OnnxRunner.open(file, replace(options, spinning="always"))
     loaded = time.perf_counter()
     given = chosen_feeds(runner, data, inputs, batch, seed, images)
     started = time.perf_counter()
@@ -82,7 +82,7 @@ def run(
         write_outputs(Path(output), values)
     summaries = tuple(summarise(name, value) for name, value in values.items())
     return RunReport(
-        model=str(model),
+        model=str(file),
         data=given.origin,
         provider=provider_names(options),
         inputs=tuple(summarise(name, value) for name, value in given.joined().items()),
@@ -92,7 +92,7 @@ def run(
         written=None if output is None else str(output),
         warnings=(*given.notes, *_complaints(summaries)),
         values=values,
-        fallbacks=_fallbacks(model, given.feeds[0], options) if require_provider else (),
+        fallbacks=_fallbacks(file, given.feeds[0], options) if require_provider else (),
     )
 
 
@@ -103,10 +103,10 @@ def _joined(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: np.concatenate([np.atleast_1d(r[name]) for r in runs]) for name in runs[0]}
 
 
-def _fallbacks(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> tuple[str, ...]:
+def _fallbacks(file: ModelFile, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> tuple[str, ...]:
     from onnxtool.runtime.providers.placement import placement
 
-    found = placement(model, feeds, options).fallbacks
+    found = placement(file, feeds, options).fallbacks
     return tuple(f"{n.node} ({n.operator}) runs on {n.provider}: {n.reason}" for n in found)
 
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from urllib.parse import quote, unquote, urlsplit
 
 from onnxtool.errors import InputError, MissingExtraError, UsageError
-from onnxtool.model import io
+from onnxtool.model.file import ModelFile
 
 _POLICY = (
     "default-src 'self'; connect-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -64,8 +64,9 @@ class View:
         found = find_spec("netron")
         if found is None or not found.submodule_search_locations:
             raise MissingExtraError(str(model), "Netron", "view")
-        io.read_proto(model)
-        shown = {f.relative_to(model.parent).as_posix(): f for f in (model, *io.external_files(model))}
+        file = ModelFile(model)
+        file.verify()
+        shown = {f.relative_to(model.parent).as_posix(): f for f in (model, *file.external_files)}
         page = Path(next(iter(found.submodule_search_locations)))
         if not (page / "index.html").is_file():
             raise InputError(f"{page}: this Netron has no index.html; install another version of it.")

@@ -106,11 +106,11 @@ def test_the_latency_is_said_in_words_that_its_interval_allows() -> None:
     from types import SimpleNamespace
     from typing import Any, cast
 
-    from onnxtool.cli.render.terminal.optimize import _summary
+    from onnxtool.cli.views.optimize import summary
     from onnxtool.report.measurement.latency import LatencyRatio
 
     size = SimpleNamespace(nodes=3)
     for low, high, said in ((0.4, 0.6, "faster"), (1.01, 1.03, "slower"), (0.98, 1.02, "as fast")):
         latency = LatencyRatio((low + high) / 2, low, high, 1.0, 1.0, 1)
         report = SimpleNamespace(before=size, after=size, latency=latency, comparison=None, dropped=())
-        assert f"x ({low:g} to {high:.3g}), {said}" in _summary(cast(Any, report))
+        assert f"x ({low:g} to {high:.3g}), {said}" in summary(cast(Any, report))

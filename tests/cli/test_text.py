@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxtool.cli.render.text import cosine, plural
+from onnxtool.cli.text import cosine, plural
 
 
 @pytest.mark.parametrize(

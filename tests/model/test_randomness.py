@@ -60,5 +60,5 @@ def test_what_draws_is_found_wherever_it_stands(
 ) -> None:
     proto = model(*nodes, functions=functions)
     assert random_operators(ir.from_proto(proto)) == found
-    view = ModelView(Path("m.onnx"), proto, 0)
+    view = ModelView(Path("m.onnx"), proto)
     assert tuple(n.op_type for n in view.random_nodes) == found

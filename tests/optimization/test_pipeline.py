@@ -14,7 +14,7 @@ from onnxtool.errors import UsageError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
 from onnxtool.optimization.pipeline import Level, optimize_model
-from onnxtool.optimization.shape_inference.inference import infer_types
+from onnxtool.optimization.type_inference import infer_types
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT
 

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from onnxtool.model.file import ModelFile
 from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.inputs import FIDELITY_SAMPLES, open_inputs
 from onnxtool.runtime.data.source import DataSource
@@ -26,7 +27,7 @@ def test_held_out_samples_come_first_and_others_follow_where_they_are_few(count:
     )
     onnx.save(proto, tmp_path / "m.onnx")
     samples = np.repeat(np.arange(count, dtype=np.float32)[:, None], 4, axis=1)
-    job = open_inputs(tmp_path / "m.onnx", QuantizeOptions(data={"x": samples}), "none")
+    job = open_inputs(ModelFile(tmp_path / "m.onnx"), QuantizeOptions(data={"x": samples}), "none")
     measured, judged = job.split()
     held_out = [i for i in range(count) if i % 4 == 3] if count >= 8 else []
     assert numbers(measured) == [i for i in range(count) if i not in held_out]

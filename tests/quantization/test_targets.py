@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import UsageError
 from onnxtool.lint.rules.quantized_forms import tensorrt_faults
-from onnxtool.model.model_view import ModelView
+from onnxtool.model.file import ModelFile
 from onnxtool.quantization.quantize import quantize
 from tests.quantization.quant_models import build, weights
 
@@ -41,7 +41,7 @@ def test_tensorrt_gets_zero_points_of_zero_and_float_biases(
     source = save(residual if kind == "residual" else hard_swish_proto())
     report = quantize(source, tmp_path / "q.onnx", mode=mode, data=residual_data, target="tensorrt")
     assert report.ok and report.output is not None and report.latency is None
-    view = ModelView.read(Path(report.output))
+    view = ModelFile(report.output).view
     assert tensorrt_faults(view) == {}
     stored = [t for t in view.proto.graph.initializer if t.data_type in (TensorProto.INT8, TensorProto.UINT8)]
     assert stored and not any(numpy_helper.to_array(t).any() for t in stored if t.name.endswith("zero_point"))

@@ -19,5 +19,5 @@ class RemoveDoubleNegation:
         for node in context.nodes(model, "Neg"):
             before = node.inputs[0].producer() if node.inputs[0] is not None else None
             if before is not None and before.op_type == "Neg" and before.domain == "" and before.inputs[0] is not None:
-                count += context.redirect_uses(node.outputs[0], before.inputs[0])
+                count += context.bypass(node, before.inputs[0])
         return count

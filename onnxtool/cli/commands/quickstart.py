@@ -20,8 +20,8 @@ def command(asked: QuickstartCommand, out: Output) -> None:
 
     def say(command: str, outcome: str) -> None:
         if out.for_people:
-            from onnxtool.cli.render.terminal.quickstart import step
+            from onnxtool.cli.forms.terminal import print_step
 
-            step(out.console(), command, outcome)
+            print_step(out.console(), command, outcome)
 
     out.emit(quickstart(asked.folder, say=say))

@@ -50,7 +50,7 @@ def _write(stream: TextIO) -> Callable[[str], None]:
     """Writes a piece of text at once, control characters but line ends and tabs made visible."""
 
     def write(text: str) -> None:
-        from onnxtool.cli.render.text import clean
+        from onnxtool.cli.text import clean
 
         if text:
             stream.write("".join(c if c in "\n\t" else clean(c) for c in text))

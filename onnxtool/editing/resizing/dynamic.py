@@ -15,9 +15,10 @@ from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, n
 from onnxtool.editing.resizing.rewrite import Dims, rewrite
 from onnxtool.errors import OnnxToolError, UnsupportedError
 from onnxtool.model.domains import input_domains
-from onnxtool.model.ir.queries import STANDARD, constant_array, input_specs, walk
+from onnxtool.model.ir.queries import constant_array, input_specs, walk
+from onnxtool.model.operators.table import STANDARD
+from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.value_facts import sizes_of
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.runner import OnnxRunner
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import prod
 
 from onnxtool.editing.resizing.sizes import OldSizes
-from onnxtool.optimization.shape_inference.symbolic_dims import exact_divide, multiply
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes
+from onnxtool.model.operators.symbolic_dims import exact_divide, multiply
+from onnxtool.model.operators.value_facts import Size, Sizes
 
 
 def placements(

@@ -11,10 +11,10 @@ import onnx_ir as ir
 from onnxtool.editing.resizing.sizes import OldSizes
 from onnxtool.errors import UnsupportedError
 from onnxtool.model.ir.queries import constant_array
+from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.value_facts import KnownElements as Elements
+from onnxtool.model.operators.value_facts import Size, set_elements, set_sizes, sizes_of
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr
-from onnxtool.optimization.shape_inference.value_facts import KnownElements as Elements
-from onnxtool.optimization.shape_inference.value_facts import Size, set_elements, set_sizes, sizes_of
 
 
 def node_label(node: ir.Node) -> str:

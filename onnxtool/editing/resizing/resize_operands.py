@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from onnxtool.editing.resizing.resize_context import BakedSizeError, Resizing, node_label
 from onnxtool.model.ir.queries import constant_array, producer
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr
-from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, set_sizes, sizes_of
+from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.value_facts import Size, elements_of, set_sizes, sizes_of
 
 _MOST = 1 << 24  # elements of a constant that is searched for repetition
 

@@ -13,18 +13,18 @@ from onnxtool.editing.resizing.resize_operands import enlarge
 from onnxtool.editing.resizing.rules import RULES
 from onnxtool.editing.resizing.sizes import OldSizes
 from onnxtool.model.ir.editing import remove_unused
-from onnxtool.model.ir.queries import STANDARD, attribute
-from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.inference import infer_node
-from onnxtool.optimization.shape_inference.shape_rules import RULES as SHAPE_RULES
-from onnxtool.optimization.shape_inference.symbolic_dims import symbol
-from onnxtool.optimization.shape_inference.value_facts import (
+from onnxtool.model.ir.queries import attribute
+from onnxtool.model.operators.shape_inference import infer_node
+from onnxtool.model.operators.symbolic_dims import symbol
+from onnxtool.model.operators.table import STANDARD, operator_of
+from onnxtool.model.operators.value_facts import (
     Size,
     declared_sizes,
     set_elements,
     set_sizes,
     sizes_of,
 )
+from onnxtool.optimization.pass_context import PassContext
 
 Dims = Mapping[str, Mapping[int, str]]  # input -> axis -> symbol
 
@@ -110,11 +110,11 @@ def _visit(state: Resizing, node: ir.Node) -> None:
         # An input is missing or odd: the node stays as it is, and the proof tells.
         with suppress(ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, AttributeError):
             rule(state, node)
-    if node.op_type in ("If", "Loop", "Scan") and node.domain in STANDARD:
+    if operator_of(node).has_bodies:
         _bodies(state, node)
         return
     infer_node(node, state.opset)
-    if node.op_type not in SHAPE_RULES or node.domain not in STANDARD or sizes_of(node.outputs[0]) is None:
+    if not operator_of(node).shape or sizes_of(node.outputs[0]) is None:
         for value in node.outputs:
             _follow(state, node, value)
 

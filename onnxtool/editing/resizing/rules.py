@@ -11,10 +11,10 @@ from onnxtool.editing.resizing import targets
 from onnxtool.editing.resizing.resize_context import Resizing
 from onnxtool.editing.resizing.resize_operands import enlarge, shrink
 from onnxtool.model.ir.queries import attribute, constant_array
-from onnxtool.optimization.shape_inference.layout_rules import axes_of
-from onnxtool.optimization.shape_inference.shape_rules import _BROADCAST, _REDUCE
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr
-from onnxtool.optimization.shape_inference.value_facts import Size, integers, set_sizes, sizes_of
+from onnxtool.model.operators.layout_rules import axes_of
+from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.table import named
+from onnxtool.model.operators.value_facts import Size, integers, set_sizes, sizes_of
 
 Rule = Callable[[Resizing, ir.Node], None]
 
@@ -265,9 +265,9 @@ def _mixes(state: Resizing, node: ir.Node) -> None:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_BROADCAST.split(), _broadcast),
-    **{f"Reduce{name}": _reduces for name in _REDUCE.split()},
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(named(shape="broadcast"), _broadcast),
+    **dict.fromkeys(named(shape="reduce"), _reduces),
+    **dict.fromkeys(named(shape="recurrent"), _recurrent),
     "Reshape": targets.reshape,
     "Flatten": targets.flatten,
     "Expand": targets.expand,

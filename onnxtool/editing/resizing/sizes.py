@@ -7,8 +7,8 @@ from math import prod
 
 import onnx_ir as ir
 
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr, exact_divide
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, sizes_of
+from onnxtool.model.operators.symbolic_dims import Expr, exact_divide
+from onnxtool.model.operators.value_facts import Size, Sizes, sizes_of
 
 # Numbers that stand for dims which are dynamic already: no size of a real model is a multiple of one.
 _STAND_INS = (100_003, 100_019, 100_043, 100_049, 100_057, 100_069, 100_103, 100_109, 100_129, 100_151)

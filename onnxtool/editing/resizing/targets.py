@@ -11,9 +11,9 @@ from onnxtool.editing.resizing.reshape_targets import moved_batch, placements, t
 from onnxtool.editing.resizing.resize_context import Resizing
 from onnxtool.editing.resizing.resize_operands import shrink
 from onnxtool.model.ir.queries import attribute
-from onnxtool.optimization.shape_inference.layout_rules import reshaped
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr, exact_divide, floor_divide, multiply
-from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, integers, set_sizes, sizes_of
+from onnxtool.model.operators.layout_rules import reshaped
+from onnxtool.model.operators.symbolic_dims import Expr, exact_divide, floor_divide, multiply
+from onnxtool.model.operators.value_facts import Size, elements_of, integers, set_sizes, sizes_of
 
 _TO_THE_END = 2**63 - 1
 _HUGE = 1 << 30

@@ -15,6 +15,7 @@ from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.layers.compare_layers import Sides
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import ResourceError, UsageError
+from onnxtool.model.file import ModelFile
 from onnxtool.model.io.atomic import write_atomic
 from onnxtool.model.model_view import ModelView
 from onnxtool.report.layers import Layers, Reproducer
@@ -96,7 +97,7 @@ def _part(
         names: A's name -> this model's name of each of them.
         result: the one output.
     """
-    view = ModelView.read(path)
+    view = ModelFile(path).view
     source = view.proto
     wanted = set(tensors)
     nodes = [n for n in source.graph.node if wanted & set(n.output)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, float_constant
+from onnxtool.model.operators.table import operator_of
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,6 @@ _SIGMOID = _Kernel(2.0**-22, 18.0)
 # Float32's step at one, and where Erf is -1 to its last bit.
 _ONE_PLUS_ERF = _Kernel(2.0**-23, 4.0)
 _GELU_SLOPE = 2.0**-0.5  # Gelu is x / 2 * (1 + Erf(x / sqrt(2)))
-# What hands on numbers of its first input as they are, and what those of all its inputs.
-_MOVES = {
-    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Split", "Gather", "GatherElements",
-    "GatherND", "Expand", "Pad", "TopK", "MaxPool", "ReduceMax", "ReduceMin", "Clip",
-}  # fmt: skip
-_JOINS = {"Concat", "Max", "Min", "Where"}
 _STEPS = 8  # of scaling between an input and what it is multiplied by
 
 
@@ -63,7 +58,7 @@ def kernel_errors(model: ir.Model) -> dict[str, float]:
             gates[node.outputs[0]] = gate
         error = gate.error if gate is not None else _handed_on(node, off, gates)
         if error:
-            outputs = node.outputs[:1] if node.op_type == "TopK" else node.outputs
+            outputs = node.outputs if node.op_type == "Split" else node.outputs[:1]
             off.update((value, error) for value in outputs)
     return {v.name: off[v] for v in model.graph.outputs if v in off and v.name is not None}
 
@@ -101,9 +96,11 @@ def _handed_on(node: ir.Node, off: dict[ir.Value, float], gates: dict[ir.Value, 
     if node.op_type == "Mul":  # of two probabilities, as detectors score boxes; or a constant times SiLU
         numbers = [abs(n) for _, other in _pairs(node) if (n := _number(other)) is not None]
         return sum(own) * numbers[0] if numbers else (sum(own) if all(own) else 0.0)
-    if node.op_type in _JOINS:
-        return max(own)
-    return own[0] if node.op_type in _MOVES else 0.0
+    row = operator_of(node)
+    if row.passes_through == "no" and node.op_type != "Pad":  # the numbers that Pad adds are exact
+        return 0.0
+    carried = [v for i, v in enumerate(node.inputs) if row.carries(i) or i == 0]
+    return max((off.get(v, 0.0) for v in carried if v is not None), default=0.0)
 
 
 def _pairs(node: ir.Node) -> Iterator[tuple[ir.Value, ir.Value]]:

@@ -14,13 +14,11 @@ from itertools import count
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import STANDARD
+from onnxtool.model.operators.table import STANDARD, named, operator_of
 
 _LESS = ("Less", "LessOrEqual")
-COMPARISONS = ("Greater", "GreaterOrEqual", *_LESS, "Equal")
+COMPARISONS = named(compares=True)
 LOGIC = ("And", "Or", "Xor", "Not")
-# Operators that hand booleans on in another shape.
-_THROUGH = frozenset(["Unsqueeze", "Squeeze", "Reshape", "Expand", "Transpose", "Identity", "Slice", "Flatten"])
 _DOUBLE = ir.DataType.DOUBLE
 # Added to the distance of an outcome that has not come about: strict comparisons of equal numbers are not there yet.
 NOT_YET = 1e-6
@@ -100,7 +98,7 @@ class Fields:
             return self._plain(value) if value.dtype in (None, ir.DataType.BOOL) else None
         if node.op_type == "Not":
             return known[0][1], known[0][0]
-        if node.op_type in _THROUGH:
+        if _moves(node):
             return self._reshaped(node, known[0][0]), self._reshaped(node, known[0][1])
         (t1, f1), (t2, f2) = known
         if node.op_type == "And":
@@ -168,4 +166,10 @@ def _parents(node: ir.Node | None) -> list[ir.Value]:
         return []
     if node.op_type in LOGIC:
         return [v for v in node.inputs if v is not None]
-    return [v for v in node.inputs[:1] if v is not None] if node.op_type in _THROUGH else []
+    return [v for v in node.inputs[:1] if v is not None] if _moves(node) else []
+
+
+def _moves(node: ir.Node) -> bool:
+    """Whether a node hands the booleans of its first input on in another shape or order."""
+    row = operator_of(node)
+    return row.moves and row.carried == (0,) and len(node.outputs) == 1

@@ -12,16 +12,14 @@ import onnx_ir as ir
 from onnxtool.equality.trials.trial import Feeds
 from onnxtool.errors import OnnxToolError
 from onnxtool.model.ir.queries import walk
+from onnxtool.model.operators.table import operator_of
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 
 _PREFIX = "onnxtool.ran."
 _OPERANDS = "onnxtool.compared."
 _BRANCHES = {"then_branch": "then branch", "else_branch": "else branch"}
-_COMPARISONS = ("Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal")
-_THROUGH = frozenset(
-    ["Cast", "Squeeze", "Unsqueeze", "Reshape", "Identity", "Not", "And", "Or", "ReduceMax", "ReduceMin", "Gather"]
-)
+_LOGIC = ("Cast", "Not", "And", "Or")
 
 
 @dataclass(frozen=True)
@@ -263,9 +261,9 @@ def _comparisons(value: ir.Value | None) -> list[ir.Node]:
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        if node.op_type in _COMPARISONS:
+        if operator_of(node).compares:
             found.append(node)
-        elif node.op_type in _THROUGH:
+        elif node.op_type in _LOGIC or operator_of(node).passes_through != "no":
             stack.extend(node.inputs)
     return found
 

@@ -14,7 +14,8 @@ from onnxtool.equality.search.subgraph_outputs import Body, HandedOut, bodies, i
 from onnxtool.equality.structure import digests
 from onnxtool.equality.trials.trial import Feeds
 from onnxtool.errors import OnnxToolError
-from onnxtool.model.ir.queries import STANDARD, attribute, constant_array, walk
+from onnxtool.model.ir.queries import attribute, constant_array, walk
+from onnxtool.model.operators.table import STANDARD
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.memory import bounded_memory, giving_back
 from onnxtool.runtime.session.session import SessionOptions

@@ -9,7 +9,7 @@ from itertools import count
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import STANDARD
+from onnxtool.model.operators.table import STANDARD
 
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
 _DOUBLE = ir.DataType.DOUBLE

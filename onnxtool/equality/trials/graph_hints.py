@@ -17,26 +17,16 @@ from onnxtool.equality.trials.operator_hints import (
     rounds_to_integers,
     takes_no_rows,
 )
-from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.domains import Domain, input_domains, uses_behind
 from onnxtool.model.ir.queries import all_nodes, attribute, constant_array
+from onnxtool.model.operators.table import named, operator_of
 
 # Constants beside which a dim, or a number computed from dims, is likely to stand.
-_SIZE_READERS = frozenset(
-    ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Min", "Max", "Mod", "Range", "Slice", "Where"]
-)
+_COMPARING = named(compares=True)
+_SIZE_READERS = _COMPARING | {"Min", "Max", "Mod", "Range", "Slice", "Where"}
 _SHAPE_READERS = {"Reshape": 1, "Expand": 1, "Tile": 1}
-_VALUE_READERS = frozenset(["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Clip", "Min", "Max", "Where"])
-_TREES = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
-# Which input of an operator says how large something is: a number there is not a value like others.
-_STRUCTURE = {
-    "Reshape": (1,), "Expand": (1,), "Range": (0, 1, 2), "Tile": (1,), "ConstantOfShape": (0,), "Resize": (2, 3),
-    "OneHot": (1,), "TopK": (1,), "Pad": (1,), "Loop": (0,), "Slice": (1, 2, 3, 4), "Split": (1,), "Unsqueeze": (1,),
-    "Squeeze": (1,), "Upsample": (1,), "CenterCropPad": (1,), "RandomNormalLike": (0,), "BlackmanWindow": (0,),
-    "HannWindow": (0,), "HammingWindow": (0,), "NonMaxSuppression": (2,), "DFT": (1,), "STFT": (1, 3),
-}  # fmt: skip
-_CARRIERS = frozenset(
-    ["Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Concat", "Add", "Sub", "Mul", "Div", "Flatten", "Gather"]
-)
+_VALUE_READERS = _COMPARING | {"Clip", "Min", "Max", "Where"}
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 # Attributes that hold the texts which an operator knows.
 _VOCABULARIES = ("keys_strings", "cats_strings", "classlabels_strings", "pool_strings", "classes_strings", "stopwords")
 _MOST_TEXTS = 4096
@@ -155,7 +145,7 @@ def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> 
         facts.rows_needed |= not takes_no_rows(node)
         facts.missing |= node.op_type == "IsNaN"
         facts.endless |= node.op_type == "Loop" and _is_endless(node)
-        if node.op_type in _TREES:
+        if node.op_type.startswith("TreeEnsemble"):
             _add_trees(node, facts)
     facts.sizes = sorted(sizes, key=lambda s: (-sizes[s], s))
     facts.values = list(dict.fromkeys(facts.values))[:_MOST_VALUES]
@@ -296,18 +286,11 @@ def _add_trees(node: ir.Node, facts: Facts) -> None:
 
 def _is_structural(value: ir.Value) -> bool:
     """Does it reach, through what keeps integers, an input that says how large something is?"""
-    stack, seen = [value], {id(value)}
-    while stack:
-        for node, place in stack.pop().uses():
-            if place in _STRUCTURE.get(node.op_type, ()):
-                return True
-            if node.op_type == "Cast" and attribute(node, "to") == ir.DataType.FLOAT:
-                continue
-            if node.op_type in _CARRIERS:
-                if node.op_type == "Gather" and place == 1:
-                    continue
-                for output in node.outputs:
-                    if id(output) not in seen:
-                        seen.add(id(output))
-                        stack.append(output)
-    return False
+    return any(place in operator_of(node).sizes for node, place in uses_behind(value, _carries_integers))
+
+
+def _carries_integers(node: ir.Node, place: int) -> bool:
+    if node.op_type == "Cast":
+        return bool(attribute(node, "to") != ir.DataType.FLOAT)
+    row = operator_of(node)
+    return node.op_type in _ARITHMETIC or (row.moves and row.carries(place))

@@ -7,7 +7,8 @@ from math import frexp
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import STANDARD, attribute, constant_array
+from onnxtool.model.ir.queries import attribute, constant_array
+from onnxtool.model.operators.table import STANDARD, operator_of
 
 # Attributes that list the numbers which an operator knows, or acts beyond.
 _LISTS = (
@@ -15,27 +16,7 @@ _LISTS = (
     "replaced_value_float",
 )  # fmt: skip
 _LIMITS = {"ThresholdedRelu": ("alpha", 1.0), "Shrink": ("lambd", 0.5), "Binarizer": ("threshold", 0.0)}
-_RECURRENT = ("RNN", "GRU", "LSTM")
 _ROUNDING = ("Round", "Floor", "Ceil", "Cast")
-# Operators that ONNX Runtime 1.31 was seen to run without a row; a recurrence of none ends its process.
-_WITHOUT_ROWS = frozenset(
-    [
-        "Abs", "Add", "And", "ArgMax", "ArgMin", "AveragePool", "BatchNormalization", "BitwiseAnd",
-        "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Compress",
-        "Concat", "Constant", "ConstantOfShape", "Conv", "ConvTranspose", "Cos", "CumSum", "DequantizeLinear",
-        "Div", "DynamicQuantizeLinear", "Einsum", "Elu", "Equal", "Erf", "Exp", "Expand", "Flatten", "Floor",
-        "Gather", "GatherElements", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Greater",
-        "GreaterOrEqual", "HardSigmoid", "HardSwish", "Hardmax", "Identity", "If", "InstanceNormalization",
-        "IsInf", "IsNaN", "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "Loop",
-        "LpNormalization", "MatMul", "Max", "MaxPool", "Min", "Mish", "Mod", "Mul", "Neg", "NonZero", "Not",
-        "OneHot", "Or", "PRelu", "Pad", "Pow", "QuantizeLinear", "Range", "Reciprocal", "ReduceL1", "ReduceL2",
-        "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
-        "ReduceSumSquare", "Relu", "Reshape", "Resize", "Round", "ScatterElements", "ScatterND", "Selu",
-        "Shape", "Shrink", "Sigmoid", "Sign", "Sin", "Size", "Slice", "Softmax", "Softplus", "Softsign",
-        "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Tan", "Tanh", "ThresholdedRelu", "Tile", "TopK",
-        "Transpose", "Trilu", "Unique", "Unsqueeze", "Where", "Xor",
-    ]
-)  # fmt: skip
 _MOST = 4096
 _MOST_NUMBERS = 1 << 20  # of a table of points
 _SMALL = 16  # elements of a scale that is read
@@ -45,7 +26,7 @@ def limits(node: ir.Node) -> list[float]:
     """Numbers in attributes on either side of which an operator does something else."""
     if node.op_type in _LIMITS:
         return [float(attribute(node, *_LIMITS[node.op_type]))]
-    if node.op_type in _RECURRENT and (clip := attribute(node, "clip", None)):
+    if operator_of(node).shape == "recurrent" and (clip := attribute(node, "clip", None)):
         return [float(clip), -float(clip)]
     return []
 
@@ -133,4 +114,4 @@ def rounds_to_integers(node: ir.Node) -> bool:
 
 def takes_no_rows(node: ir.Node) -> bool:
     """Whether an operator is known to take inputs without a row; others may end the process."""
-    return node.domain in STANDARD and node.op_type in _WITHOUT_ROWS
+    return operator_of(node).runs_empty

@@ -8,7 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.equality.trials.graph_hints import Facts
-from onnxtool.model.ir.queries import STANDARD, attribute, constant_array, walk
+from onnxtool.model.ir.queries import attribute, constant_array, walk
+from onnxtool.model.operators.table import STANDARD
 
 _MOST = 8  # rows of a table that are sought
 _MOST_ROWS = 512  # of a table that an input reads

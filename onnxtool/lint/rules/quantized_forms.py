@@ -16,6 +16,7 @@ import onnx
 
 from onnxtool.lint.rule import Rule
 from onnxtool.model.model_view import ModelView, label
+from onnxtool.model.operators.table import operator_of
 from onnxtool.report.check import Finding, Severity
 
 TENSORRT_REFUSES = Rule(
@@ -37,8 +38,6 @@ QNN_REFUSES = Rule(
 RULES = (TENSORRT_REFUSES, QNN_REFUSES)
 
 _Q, _DQ = "QuantizeLinear", "DequantizeLinear"
-# Integer operators by which runtimes had their kernels before Q/DQ, and those of ONNX Runtime.
-_OPERATORS = ("DynamicQuantizeLinear", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")
 _SPLIT_BY_CHANNEL = ("Conv", "ConvTranspose")
 _PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 # What computes with sizes and indices, or moves values about: no arithmetic that has to be quantized.
@@ -99,9 +98,7 @@ def qnn_faults(view: ModelView) -> Mapping[str, list[str]]:
 
 def _is_quantized(node: onnx.NodeProto) -> bool:
     """True for Q and DQ, and for the operators that compute in integers without them."""
-    if node.op_type in (_Q, _DQ, *_OPERATORS):
-        return True
-    return node.domain == "com.microsoft" and any(word in node.op_type for word in ("QLinear", "Quant", "NBits"))
+    return operator_of(node).integer != "no"
 
 
 def _stored(view: ModelView, node: onnx.NodeProto) -> tuple[int, np.ndarray | None]:

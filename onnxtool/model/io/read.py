@@ -75,20 +75,28 @@ def load(path: str | os.PathLike[str], limits: Limits = DEFAULT, *, in_place: bo
     Raises:
         InputError, UnsafeError, ResourceError: as `read_proto`.
     """
-    proto = read_proto(path, limits, in_place=in_place)
+    return lift(read_proto(path, limits, in_place=in_place), Path(path), in_place=in_place)
+
+
+def lift(proto: onnx.ModelProto, path: Path, *, in_place: bool = False) -> ir.Model:
+    """The model of a message that `read_proto` read from a file, with `in_place` likewise; the message is used up.
+
+    Raises:
+        InputError: its graph is not valid.
+    """
     try:
         verify_structure(proto)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    _load_attribute_tensors(proto, Path(path).parent)
+    _load_attribute_tensors(proto, path.parent)
     try:
         make_dense(proto)
     except OnnxToolError as error:
         raise type(error)(f"{path}: {error}") from error
     _forget_negative_dims(proto)
-    model = from_proto(proto, Path(path).parent)
+    model = from_proto(proto, path.parent)
     if in_place:
-        mark_inside(model, Path(path).name)
+        mark_inside(model, path.name)
     return model
 
 

@@ -11,12 +11,14 @@ from onnxtool.model.ir.queries import attribute, constant_array
 def splat(node: ir.Node) -> np.ndarray | None:
     """What a ConstantOfShape with a constant shape gives, as a view of its one number."""
     shape = constant_array(node.inputs[0])
-    if shape is None or (shape < 0).any():
-        return None
+    return None if shape is None or (shape < 0).any() else filled(node, tuple(int(d) for d in shape))
+
+
+def filled(node: ir.Node, shape: tuple[int, ...]) -> np.ndarray:
+    """What a ConstantOfShape gives for a shape: a view of one element, which takes no memory of the full size."""
     fill = attribute(node, "value")
     one = np.zeros(1, np.float32) if fill is None else fill.numpy().reshape(-1)[:1]
-    # A view of one element: nothing of the full size is allocated until somebody computes with it.
-    return np.broadcast_to(one.reshape((1,) * len(shape)), tuple(int(d) for d in shape)) if len(shape) else one[0]
+    return np.broadcast_to(one.reshape((1,) * len(shape)), shape)
 
 
 def expanded(node: ir.Node) -> np.ndarray | None:

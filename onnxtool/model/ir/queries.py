@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxtool.model.header import operator_name
 from onnxtool.model.io import map_types
 from onnxtool.model.io.lazy_read import is_external
+from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec
 
 
@@ -85,8 +86,6 @@ def inner_nodes(graph: ir.Graph) -> list[ir.Node]:
     return [n for n in graph.all_nodes() if n not in outer]
 
 
-STANDARD = ("", "ai.onnx")
-_WITH_BODIES = frozenset(["If", "Loop", "Scan", "SequenceMap"])
 _KEPT_ON_DISK = 1 << 22  # bytes
 
 
@@ -94,7 +93,7 @@ def walk(graph: ir.Graph) -> Iterator[ir.Node]:
     """Every node of a graph and its subgraphs (onnx_ir's own traversal looks at each attribute, and is far slower)."""
     for node in graph:
         yield node
-        if node.op_type in _WITH_BODIES or node.domain not in STANDARD:
+        if node.domain not in STANDARD or operator_of(node).has_bodies:
             for item in node.attributes.values():
                 if item.type == ir.AttributeType.GRAPH and not item.is_ref():
                     yield from walk(item.as_graph())

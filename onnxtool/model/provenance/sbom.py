@@ -12,11 +12,10 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from onnxtool.model.header import ModelHeader, read_header
-from onnxtool.model.io import external_files, read_proto, sha256
+from onnxtool.model.file import ModelFile
+from onnxtool.model.io import sha256
 from onnxtool.model.provenance.metadata import read_history
 
 _NAMESPACE = uuid.UUID("0f3f5c0e-6a0c-5c1e-9d2d-3d1f6f0a7b11")
@@ -37,10 +36,9 @@ def sbom(model: str | os.PathLike[str]) -> dict[str, Any]:
     """
     from onnxtool import __version__
 
-    path = Path(model)
-    header = read_header(read_proto(path))
-    digest = sha256(path)
-    history = read_history(header.metadata)
+    file = ModelFile(model)
+    digest = file.sha256
+    history = read_history(file.header.metadata)
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -48,13 +46,14 @@ def sbom(model: str | os.PathLike[str]) -> dict[str, Any]:
         "version": 1,
         "metadata": {
             "tools": {"components": [{"type": "application", "name": "onnxtool", "version": __version__}]},
-            "component": _model(path, header, digest, history),
+            "component": _model(file, history),
         },
-        "components": [*_data_files(path), *_libraries(history)],
+        "components": [*_data_files(file), *_libraries(history)],
     }
 
 
-def _model(path: Path, header: ModelHeader, digest: str, history: list[dict[str, Any]]) -> dict[str, Any]:
+def _model(file: ModelFile, history: list[dict[str, Any]]) -> dict[str, Any]:
+    header, digest = file.header, file.sha256
     properties = {
         "onnx:irVersion": header.ir_version,
         "onnx:producer": header.producer,
@@ -64,7 +63,7 @@ def _model(path: Path, header: ModelHeader, digest: str, history: list[dict[str,
     component: dict[str, Any] = {
         "type": "machine-learning-model",
         "bom-ref": f"model:{digest}",
-        "name": path.name,
+        "name": file.path.name,
         "hashes": [{"alg": "SHA-256", "content": digest}],
         "modelCard": {
             "modelParameters": {
@@ -80,7 +79,7 @@ def _model(path: Path, header: ModelHeader, digest: str, history: list[dict[str,
     return component
 
 
-def _data_files(path: Path) -> list[dict[str, Any]]:
+def _data_files(file: ModelFile) -> list[dict[str, Any]]:
     return [
         {
             "type": "file",
@@ -88,7 +87,7 @@ def _data_files(path: Path) -> list[dict[str, Any]]:
             "name": f.name,
             "hashes": [{"alg": "SHA-256", "content": sha256(f)}],
         }
-        for f in external_files(path)
+        for f in file.external_files
     ]
 
 

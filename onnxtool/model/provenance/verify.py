@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxtool.errors import InputError, ResourceError, UsageError
-from onnxtool.model.io import check_output, external_files, read_proto, sha256
+from onnxtool.model.file import ModelFile
+from onnxtool.model.io import check_output, sha256
 from onnxtool.model.provenance import signing
 from onnxtool.model.provenance.digest import check_seal
 from onnxtool.model.provenance.metadata import COMPILE_STEP, read_history, versions
@@ -44,11 +45,11 @@ def verify(
     """
     if signature is not None and sign is None and public_key is None:
         raise UsageError("--signature needs --public-key KEY.pem (to verify it) or --sign KEY.pem (to make it).")
-    path = Path(model)
-    proto = read_proto(path)
-    files = external_files(path)
+    file = ModelFile(model)
+    file.verify()
+    path, files = file.path, file.external_files
     recorded, actual = check_seal(path.read_bytes(), files)
-    history = read_history({entry.key: entry.value for entry in proto.metadata_props})
+    history = read_history(file.header.metadata)
     digest = step = None
     if source is not None:
         if not Path(source).is_file():

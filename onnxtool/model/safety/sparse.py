@@ -9,6 +9,8 @@ import onnx
 from onnx import numpy_helper
 
 from onnxtool.errors import InputError, ResourceError
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import graphs
 
 _MOST_BYTES = 1 << 30
 
@@ -21,19 +23,12 @@ def make_dense(proto: onnx.ModelProto) -> None:
         ResourceError: they would take more than a gigabyte.
     """
     left = _MOST_BYTES
-    pending = [proto.graph]
-    while pending:
-        graph = pending.pop()
+    for graph in graphs(proto, DEFAULT):
         for sparse in graph.sparse_initializer:
             dense = _dense(sparse, left)
             left -= dense.nbytes
             graph.initializer.append(numpy_helper.from_array(dense, sparse.values.name))
         graph.ClearField("sparse_initializer")
-        for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    pending.append(attribute.g)
-                pending += attribute.graphs
 
 
 def _dense(sparse: onnx.SparseTensorProto, limit: int) -> np.ndarray:

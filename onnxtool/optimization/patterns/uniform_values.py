@@ -5,13 +5,11 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op
+from onnxtool.model.operators.table import operator_of
 from onnxtool.optimization.pass_context import PassContext
 
 _UNIFORM = "onnxtool.uniform"
 _MOST_COMPARED = 1 << 22
-_KEEPERS = (
-    "ConstantOfShape", "Where", "Expand", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Tile"
-)  # fmt: skip
 
 
 def uniform_value(value: ir.Value | None, context: PassContext, deepest: int = 8) -> float | None:
@@ -24,7 +22,8 @@ def uniform_value(value: ir.Value | None, context: PassContext, deepest: int = 8
     """
     while value is not None and not context.is_constant(value):
         node = value.producer()
-        if node is None or not is_op(node, *_KEEPERS) or node.op_type in ("ConstantOfShape", "Where"):
+        row = operator_of(node)
+        if node is None or not row.moves or row.carried != (0,):
             break
         value = node.inputs[0]
     if value is None:
@@ -32,7 +31,7 @@ def uniform_value(value: ir.Value | None, context: PassContext, deepest: int = 8
     if context.is_constant(value):
         return _uniform_constant(value, context)
     node = value.producer()
-    if node is None or not is_op(node, *_KEEPERS):
+    if node is None or not is_op(node, "ConstantOfShape", "Where"):
         return None
     if node.op_type == "ConstantOfShape":
         fill = attribute(node, "value")

@@ -10,14 +10,15 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.editing import lazy_initializer, remove_unused
 from onnxtool.model.ir.queries import attribute, constant_array, is_op
+from onnxtool.model.operators.table import operator_of
+from onnxtool.model.randomness import is_random
 
 _LARGEST = 65504.0  # the largest float16
 _HEADROOM = 0.5  # activations on other data may be larger than the ones observed
-# Operators whose float inputs are sizes, scales, thresholds or seeds, or that float16 is not defined for.
+# Operators whose float inputs are sizes, scales or thresholds, or that float16 is not defined for.
 _STAY = (
-    *("Range", "Resize", "Upsample", "NonMaxSuppression", "RoiAlign", "CumSum", "RandomNormal", "RandomUniform"),
-    *("RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "If", "Loop", "Scan", "TopK", "GridSample"),
-    *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "StringNormalizer", "TfIdfVectorizer"),
+    *("Range", "Resize", "Upsample", "NonMaxSuppression", "RoiAlign", "CumSum", "TopK", "GridSample"),
+    *("StringNormalizer", "TfIdfVectorizer"),
 )
 _DTYPES = ("Cast", "ConstantOfShape", "EyeLike")
 
@@ -58,7 +59,8 @@ def make_float16(model: ir.Model, *, keep_io: bool = False, too_large: Collectio
 
 
 def _stays(node: ir.Node, too_large: set[str]) -> bool:
-    if node.domain not in ("", "ai.onnx") or node.op_type in _STAY:
+    row = operator_of(node)
+    if row.domain or row.name in _STAY or row.has_bodies or row.integer == "converts" or is_random(node):
         return True
     if any(v is not None and v.name in too_large for v in (*node.inputs, *node.outputs)):
         return True

@@ -16,7 +16,8 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, float_constant, is_constant, is_op, sole_use
 
 COMPUTE = ("Conv", "Gemm", "MatMul")
-# Values pass unchanged: input and output share scale and zero point, and the runtime runs them on integers.
+# Values pass unchanged, so that input and output share scale and zero point, and the runtime has integer kernels for
+# them: of what the table of operators says passes through, it has not all.
 MOVERS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather", "MaxPool", "Split", "Resize")
 # Integer kernels with scales of their own.
 CARRIERS = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu", "HardSigmoid")

@@ -21,6 +21,7 @@ from onnxtool.errors import InputError
 from onnxtool.model import io
 from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import float_constant, is_op
+from onnxtool.model.operators.table import operator_of
 from onnxtool.quantization.calibration.channel_ranges import ObservedChannels
 from onnxtool.quantization.calibration.range_estimators import Observed, Range
 from onnxtool.quantization.preprocess.constant_fills import loading
@@ -35,7 +36,6 @@ _PER_SAMPLE = (1024, 8192)  # the least and the most of one sample
 _UNKNOWN_COUNT = 128  # samples to expect where the number is not known
 _WORTH_THREADS = 2.0  # seconds; for less, threads that wait for one another cost more than they save
 _LARGE = 5_000_000  # bytes of weights from which on all threads begin: the memory is then the same for any data
-_NEVER_NEGATIVE = ("Relu", "Sigmoid", "HardSigmoid", "Softmax", "Exp", "Sqrt", "Abs", "Softplus", "ReduceL2")
 _START = "onnxtool_start_"
 AXES_ARE_INPUTS = 18  # of ReduceMax and ReduceMin, from this opset
 Feeds = Mapping[str, np.ndarray]
@@ -281,7 +281,7 @@ def _never_negative(value: ir.Value) -> bool:
     node = value.producer()
     if node is None:
         return False
-    if is_op(node, *_NEVER_NEGATIVE):
+    if operator_of(node).never_negative:
         return True
     low = float_constant(node.inputs[1]) if is_op(node, "Clip") and len(node.inputs) > 1 else None
     return low is not None and low.size == 1 and float(low.reshape(-1)[0]) >= 0

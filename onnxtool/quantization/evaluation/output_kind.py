@@ -11,6 +11,8 @@ import onnx_ir as ir
 from onnxtool.errors import UsageError
 from onnxtool.model.ir.queries import constant_array, is_op
 
+# Behind these the last axis is still that of the classes or the vector, which a Transpose would change: not all that
+# moves values does.
 _PASSED_ON = ("Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze", "Slice", "Add", "Flatten", "Mul", "Div", "Gather")
 _STEPS = 8
 _MOST_STEPS = 12

@@ -12,8 +12,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model import io
+from onnxtool.model.ir.constants import splat
 from onnxtool.model.ir.editing import new_initializer
-from onnxtool.model.ir.queries import attribute, constant_array, is_op
+from onnxtool.model.ir.queries import is_op
 from onnxtool.runtime.worker.isolation import guarded
 
 _WORTH = 1024  # elements; smaller arrays stay as they are
@@ -28,15 +29,11 @@ def note_filled(model: ir.Model) -> None:
     for node in model.graph:
         if not is_op(node, "ConstantOfShape"):
             continue
-        shape = constant_array(node.inputs[0])
-        if shape is None or (shape < 0).any():
+        array, result = splat(node), node.outputs[0]
+        if array is None:
             continue
-        fill = attribute(node, "value")
-        number = np.zeros((), np.float32) if fill is None else fill.numpy().reshape(())
-        dims = tuple(int(d) for d in shape)
-        result = node.outputs[0]
-        result.const_value = ir.Tensor(np.broadcast_to(number, dims), name=result.name)
-        result.shape, result.type = ir.Shape(dims), ir.TensorType(result.const_value.dtype)
+        result.const_value = ir.Tensor(array, name=result.name)
+        result.shape, result.type = ir.Shape(array.shape), ir.TensorType(result.const_value.dtype)
 
 
 def has_filled(model: ir.Model) -> bool:

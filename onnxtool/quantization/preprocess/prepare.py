@@ -10,8 +10,9 @@ import onnx_ir.passes.common as common
 from onnxtool.model import io
 from onnxtool.model.ir.editing import insert, new_initializer, remove_unused, replace_value
 from onnxtool.model.ir.queries import attribute, constant_array, float_constant, inner_nodes, is_op
+from onnxtool.optimization.constant_evaluation import CannotEvaluateError, evaluate
 from onnxtool.optimization.pipeline import optimize_model
-from onnxtool.optimization.shape_inference.inference import light_proto
+from onnxtool.optimization.type_inference import light_proto
 from onnxtool.quantization.preprocess.constant_fills import note_filled
 from onnxtool.quantization.preprocess.fold_affine import fold_affine
 from onnxtool.quantization.preprocess.loop_constants import lift_loop_constants
@@ -19,6 +20,7 @@ from onnxtool.quantization.preprocess.widen_half import widen_half
 from onnxtool.runtime.worker.isolation import guarded
 
 MINIMUM_OPSET = 13  # QuantizeLinear and DequantizeLinear with an axis
+# What exporters put between a weight and its layer, and what does not make it larger.
 _MOVERS = ("Identity", "Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Concat")
 
 
@@ -104,56 +106,18 @@ def _fold_moved_weights(model: ir.Model) -> None:
         for node in list(graph):
             if not is_op(node, *_MOVERS) or node.outputs[0].is_graph_output():
                 continue
-            arrays = [constant_array(v) for v in node.inputs if v is not None]
-            if not arrays or any(a is None for a in arrays):
+            arrays = [None if v is None else constant_array(v) for v in node.inputs]
+            if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
                 continue
-            moved = _moved(node, [a for a in arrays if a is not None])
+            try:
+                (moved,) = evaluate(node, arrays, model.opset_imports)
+            except CannotEvaluateError:
+                continue
             if moved is None:
                 continue
             value = new_initializer(graph, f"{node.outputs[0].name}_folded", moved)
             ir.convenience.replace_all_uses_with(node.outputs[0], value)
             graph.remove(node, safe=True)
-
-
-def _moved(node: ir.Node, arrays: list[np.ndarray]) -> np.ndarray | None:
-    data = arrays[0]
-    if node.op_type == "Identity":
-        return data
-    if node.op_type == "Transpose":
-        return np.transpose(data, attribute(node, "perm"))
-    if node.op_type == "Cast":
-        target = ir.DataType(attribute(node, "to"))
-        numpy_types = (ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32, ir.DataType.DOUBLE)
-        return data.astype(target.numpy()) if target in numpy_types else None
-    if node.op_type == "Reshape" and not attribute(node, "allowzero", 0) and len(arrays) == 2:
-        dims = [data.shape[i] if d == 0 and i < data.ndim else int(d) for i, d in enumerate(arrays[1])]
-        return data.reshape(dims)
-    if node.op_type == "Unsqueeze" and len(arrays) == 2:
-        return np.expand_dims(data, tuple(int(a) for a in arrays[1]))
-    if node.op_type == "Squeeze" and len(arrays) == 2:
-        return np.squeeze(data, tuple(int(a) for a in arrays[1]))
-    if node.op_type == "Concat":
-        return np.concatenate(arrays, axis=attribute(node, "axis"))
-    if node.op_type == "Slice" and len(arrays) == len(node.inputs) >= 3:
-        return _sliced(data, *(a.reshape(-1).tolist() for a in arrays[1:]))
-    return None
-
-
-def _sliced(
-    data: np.ndarray,
-    starts: list[int],
-    ends: list[int],
-    axes: list[int] | None = None,
-    steps: list[int] | None = None,
-) -> np.ndarray | None:
-    """What a Slice gives; None for steps backwards, whose ends Python counts otherwise."""
-    steps = steps or [1] * len(starts)
-    if min(steps) < 1:
-        return None
-    window = [slice(None)] * data.ndim
-    for axis, start, end, step in zip(axes or range(len(starts)), starts, ends, steps, strict=True):
-        window[axis] = slice(start, end, step)
-    return data[tuple(window)]
 
 
 def _absorb_gemm_factors(model: ir.Model) -> None:

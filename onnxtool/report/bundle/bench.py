@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
@@ -50,8 +49,8 @@ class GeneratorSpeed:
     threads: int | None = None
 
 
-@dataclass(frozen=True)
-class BundleBenchReport(Report):
+@dataclass(frozen=True, repr=False)
+class BundleBenchReport(Report, kind="bundle_bench"):
     """Bundles and peers, measured one after the other; ratios are to the first.
 
     Attributes:
@@ -61,8 +60,6 @@ class BundleBenchReport(Report):
         cpu: what the processor calls itself.
         cores: that this process may use.
     """
-
-    kind: ClassVar[str] = "bundle_bench"
 
     generators: tuple[GeneratorSpeed, ...]
     cache_bytes_per_token: int

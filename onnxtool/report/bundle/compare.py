@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 from onnxtool.report.bundle.convert import Perplexity
@@ -30,8 +29,8 @@ class PromptComparison:
         return self.equal == self.tokens and self.error <= rtol
 
 
-@dataclass(frozen=True)
-class BundleCompareReport(Report):
+@dataclass(frozen=True, repr=False)
+class BundleCompareReport(Report, kind="bundle_compare"):
     """Two bundles beside one another.
 
     Attributes:
@@ -41,8 +40,6 @@ class BundleCompareReport(Report):
         perplexities: of A and of B, on the same text.
         ratio: B's perplexity as a multiple of A's, and its 95 % interval.
     """
-
-    kind: ClassVar[str] = "bundle_compare"
 
     a: str
     b: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
@@ -97,8 +96,8 @@ class Perplexity:
     high: float
 
 
-@dataclass(frozen=True)
-class BundleReport(Report):
+@dataclass(frozen=True, repr=False)
+class BundleReport(Report, kind="bundle"):
     """A language model turned into a bundle that generates.
 
     Attributes:
@@ -120,8 +119,6 @@ class BundleReport(Report):
         seconds: time for each stage.
         written: the bundle is there.
     """
-
-    kind: ClassVar[str] = "bundle"
 
     source: str
     output: str

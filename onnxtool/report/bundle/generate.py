@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
 
-@dataclass(frozen=True)
-class GenerateReport(Report):
+@dataclass(frozen=True, repr=False)
+class GenerateReport(Report, kind="generate"):
     """The answer of a bundle to one prompt.
 
     Attributes:
@@ -22,8 +21,6 @@ class GenerateReport(Report):
         first_token_seconds: from the prompt to the first new token.
         tokens_per_second: of the tokens after the first; 0 when there is none.
     """
-
-    kind: ClassVar[str] = "generate"
 
     bundle: str
     prompt_tokens: int

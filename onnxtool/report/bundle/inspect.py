@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
 
-@dataclass(frozen=True)
-class BundleInspectReport(Report):
+@dataclass(frozen=True, repr=False)
+class BundleInspectReport(Report, kind="bundle_inspect"):
     """A bundle's anatomy.
 
     Attributes:
@@ -26,8 +25,6 @@ class BundleInspectReport(Report):
         cache_bytes_per_token: what one token adds to the keys and values of all layers.
         memory: context -> bytes of model and cache together.
     """
-
-    kind: ClassVar[str] = "bundle_inspect"
 
     bundle: str
     type: str

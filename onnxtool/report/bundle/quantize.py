@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 from onnxtool.report.bundle.convert import Perplexity, RuntimeProof
@@ -48,8 +47,8 @@ class GroupSensitivity:
     loss: float
 
 
-@dataclass(frozen=True)
-class BundleQuantizeReport(Report):
+@dataclass(frozen=True, repr=False)
+class BundleQuantizeReport(Report, kind="bundle_quantize"):
     """A bundle with its weights in 8 or 4 bits, within a budget of perplexity.
 
     Attributes:
@@ -69,8 +68,6 @@ class BundleQuantizeReport(Report):
         seconds: time taken for all of it.
         written: the bundle is there.
     """
-
-    kind: ClassVar[str] = "bundle_quantize"
 
     source: str
     output: str

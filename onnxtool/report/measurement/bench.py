@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 from onnxtool.report.measurement.placement import Placement
@@ -70,7 +69,7 @@ class BenchedModel:
 
 
 @dataclass(frozen=True, repr=False)
-class BenchReport(Report):
+class BenchReport(Report, kind="bench"):
     """Models measured side by side.
 
     Attributes:
@@ -85,8 +84,6 @@ class BenchReport(Report):
         provider_required: whether a node that does not run on the provider asked for makes the verdict bad.
         regressions: what got slower than a baseline allows; empty without a baseline.
     """
-
-    kind: ClassVar[str] = "bench"
 
     models: tuple[BenchedModel, ...]
     latencies: tuple[Latency, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from onnxtool.report.base import Report
 from onnxtool.report.measurement.bench import LoadCost
@@ -65,7 +65,7 @@ class BestSetting:
 
 
 @dataclass(frozen=True, repr=False)
-class BenchMatrixReport(Report):
+class BenchMatrixReport(Report, kind="bench_matrix"):
     """One model in several settings, measured in one alternation.
 
     Attributes:
@@ -80,8 +80,6 @@ class BenchMatrixReport(Report):
         warnings: one line each.
         show_code: whether the terminal shows the code.
     """
-
-    kind: ClassVar[str] = "bench_matrix"
 
     model: str
     rows: tuple[MeasuredSetting, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
@@ -40,7 +39,7 @@ class LoadResult:
 
 
 @dataclass(frozen=True, repr=False)
-class EndpointBenchReport(Report):
+class EndpointBenchReport(Report, kind="endpoint_bench"):
     """An endpoint under load, beside the file in this process where one was given.
 
     Attributes:
@@ -53,8 +52,6 @@ class EndpointBenchReport(Report):
         overhead: their difference in seconds.
         throughput_ratio: best throughput of a closed loop over that of the file.
     """
-
-    kind: ClassVar[str] = "endpoint_bench"
 
     url: str
     model: str | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from onnxtool.report.base import Report
 
@@ -81,7 +80,7 @@ class Placement:
 
 
 @dataclass(frozen=True, repr=False)
-class PlacementReport(Report):
+class PlacementReport(Report, kind="placement"):
     """What `inspect --placement` gives.
 
     Attributes:
@@ -90,8 +89,6 @@ class PlacementReport(Report):
         runtime: "onnxruntime 1.31.1".
         required: whether a fallback makes the verdict bad.
     """
-
-    kind: ClassVar[str] = "placement"
 
     placement: Placement
     data: str

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import onnxruntime
 
-from onnxtool.model import io
-from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
+from onnxtool.model.file import ModelFile
+from onnxtool.model.io.in_memory import ModelLike, takes_models
 from onnxtool.report.measurement.placement import PlacementReport
 from onnxtool.runtime.providers.placement import placement
 from onnxtool.runtime.run import chosen_feeds
@@ -40,12 +40,12 @@ def place(
     Raises:
         InputError, UnsupportedError, UsageError: as `run`.
     """
-    path = as_path(model)
-    io.read_proto(path)  # refuses what is unsafe or damaged before the runtime sees it
+    file = ModelFile.of(model)
+    file.verify()
     plain = SessionOptions(threads=options.threads, custom_op_libraries=options.custom_op_libraries)
-    given = chosen_feeds(OnnxRunner.open(path, plain), data, None, batch, seed, "")
+    given = chosen_feeds(OnnxRunner.open(file, plain), data, None, batch, seed, "")
     return PlacementReport(
-        placement=placement(path, given.feeds[0], options),
+        placement=placement(file, given.feeds[0], options),
         data=given.origin,
         runtime=f"onnxruntime {onnxruntime.__version__}",
         required=required,

@@ -8,6 +8,7 @@ provider compiled by a name of its own). What neither names was folded or fused;
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 from collections import defaultdict
@@ -20,6 +21,7 @@ import numpy as np
 import onnx
 
 from onnxtool.model import io
+from onnxtool.model.file import ModelFile
 from onnxtool.report.measurement.placement import NodePlacement, Placement, ProviderShare
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.providers.why_not import why_not
@@ -58,7 +60,7 @@ class _Found:
             self.provider[name], self.state[name] = provider, state
 
 
-def placement(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Placement:
+def placement(model: str | os.PathLike[str], feeds: Mapping[str, np.ndarray], options: SessionOptions) -> Placement:
     """Run a model under the profiler and account for every node of the file.
 
     Args:
@@ -69,10 +71,11 @@ def placement(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOpti
     Raises:
         InputError, UnsupportedError, UsageError: as `OnnxRunner.open` and `run`.
     """
+    file = ModelFile.of(model)
     requested = requested_providers(options)
-    source = _named(io.read_proto(model))
-    ran = _run(model, source, feeds, options)
-    macs = macs_by_label(model, feeds)
+    source = _named(file.proto)
+    ran = _run(file, source, feeds, options)
+    macs = macs_by_label(file, feeds)
     nodes = list(all_nodes(source.graph))
     found = _locate(source, ran, feeds, macs)
     _absorb(source, nodes, found)
@@ -80,11 +83,11 @@ def placement(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOpti
     astray = [n for n in nodes if _elsewhere(found, label(n), requested)]
     if astray and requested[0] != CPU:
         plain = replace(options, provider="cpu", optimization="off")
-        reasons = why_not(source, astray, _run(model, source, feeds, plain).events, options)
+        reasons = why_not(source, astray, _run(file, source, feeds, plain).events, options)
     placed = tuple(_placed(n, found, reasons, macs) for n in nodes)
     copies, copy_seconds = _copies(ran.events)
     return Placement(
-        model=str(model),
+        model=str(file),
         requested=requested,
         nodes=placed,
         shares=_shares(placed, ran.events, requested),
@@ -94,8 +97,10 @@ def placement(model: Path, feeds: Mapping[str, np.ndarray], options: SessionOpti
     )
 
 
-def _named(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Names for nodes that have none, and other ones where several share one, so that each can be told apart."""
+def _named(source: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which every node has a name of its own."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source)
     seen: set[str] = set()
     for node in all_nodes(proto.graph):
         wanted = node.name or label(node)
@@ -106,10 +111,10 @@ def _named(proto: onnx.ModelProto) -> onnx.ModelProto:
     return proto
 
 
-def _run(model: Path, source: onnx.ModelProto, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> _Ran:
+def _run(file: ModelFile, source: onnx.ModelProto, feeds: Mapping[str, np.ndarray], options: SessionOptions) -> _Ran:
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         prefix = str(Path(scratch) / "profile")
-        runner = _open(model, source, replace(options, profile_prefix=prefix, record_placement=True))
+        runner = _open(file, source, replace(options, profile_prefix=prefix, record_placement=True))
         for _ in range(1 + _RUNS):
             runner.run(feeds)
         written = Path(runner.session.end_profiling())
@@ -118,16 +123,16 @@ def _run(model: Path, source: onnx.ModelProto, feeds: Mapping[str, np.ndarray], 
         graph = None
         if not compiled and not any(_is_compiled(e) for e in events):
             path = Path(scratch) / "graph.onnx"
-            _open(model, source, replace(options, optimized_path=path))
+            _open(file, source, replace(options, optimized_path=path))
             graph = onnx.load(path, load_external_data=False) if path.exists() else None
     return _Ran(events, taken, compiled, graph)
 
 
-def _open(model: Path, source: onnx.ModelProto, options: SessionOptions) -> OnnxRunner:
-    if io.total_bytes(model) >= _LARGEST:
-        return OnnxRunner.open(model, replace(options, optimized_path=None))
+def _open(file: ModelFile, source: onnx.ModelProto, options: SessionOptions) -> OnnxRunner:
+    if file.bytes >= _LARGEST:
+        return OnnxRunner.open(file, replace(options, optimized_path=None))
     if any(t.data_location == onnx.TensorProto.EXTERNAL for t in source.graph.initializer):
-        folder = ("session.model_external_initializers_file_folder_path", io.native_path(model.parent))
+        folder = ("session.model_external_initializers_file_folder_path", io.native_path(file.path.parent))
         options = replace(options, settings=(*options.settings, folder))
     return OnnxRunner.open(source, options)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -100,7 +100,7 @@ def timing_feeds(
 
 
 def measure_ratio(
-    source: Path | ir.Model, result: ir.Model, feeds: dict[str, np.ndarray], options: SessionOptions
+    source: os.PathLike[str] | ir.Model, result: ir.Model, feeds: dict[str, np.ndarray], options: SessionOptions
 ) -> LatencyRatio:
     """Latency of the result over that of the source, with the runtime's own optimizations on for both."""
     # Unless asked otherwise one thread: the steadiest measure on a machine that does other things too.
@@ -121,7 +121,7 @@ def measure_ratio(
 
 
 def confirmed_ratio(
-    source: Path | ir.Model, result: ir.Model, feeds: dict[str, np.ndarray], options: SessionOptions
+    source: os.PathLike[str] | ir.Model, result: ir.Model, feeds: dict[str, np.ndarray], options: SessionOptions
 ) -> LatencyRatio:
     """The same, measured longer with fresh sessions several times: two sessions of one file differ by chance."""
     options = dataclasses.replace(options, threads=options.threads or 1, spinning="runs")

@@ -30,7 +30,7 @@ _LIMIT = 600.0
 
 
 def load_cost(
-    model: Path, feeds: Mapping[str, np.ndarray], options: SessionOptions, *, limit: float = _LIMIT
+    model: str | os.PathLike[str], feeds: Mapping[str, np.ndarray], options: SessionOptions, *, limit: float = _LIMIT
 ) -> LoadCost:
     """Measure a model in a fresh process.
 

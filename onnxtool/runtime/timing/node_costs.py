@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxtool.model.cost import Shape, elementwise, macs
+from onnxtool.model.operators.cost import Shape, elementwise, macs
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.runtime.session.fused_node_names import all_nodes, label, original_nodes
 

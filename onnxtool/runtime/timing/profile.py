@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,21 +15,21 @@ import numpy as np
 import onnx
 
 from onnxtool.errors import OnnxToolError, UsageError
-from onnxtool.model import io
+from onnxtool.model.file import ModelFile
 from onnxtool.model.inspect import inspect
+from onnxtool.model.operators.table import lookup
 from onnxtool.report.measurement.profile import NodeTime, OperatorTime, Peaks, Profile
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions
 from onnxtool.runtime.timing.node_costs import Key, NodeCost, event_key, node_costs
 
 _WARMUP = 3
-_HOLDERS = ("If", "Loop", "Scan", "SequenceMap")
 # The runtime writes its own graph as one protobuf message, which cannot be larger than 2 GB.
 _LARGEST = 1_800_000_000
 
 
 def profile(
-    model: Path,
+    model: str | os.PathLike[str],
     feeds: Mapping[str, np.ndarray],
     options: SessionOptions = DEFAULT,
     *,
@@ -51,25 +52,26 @@ def profile(
         InputError: the model does not load or run.
         UsageError: `trace` cannot be written.
     """
+    file = ModelFile.of(model)
     options = replace(options, spinning="always")
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
-        graph = Path(scratch) / "graph.onnx" if io.total_bytes(model) < _LARGEST else None
+        graph = Path(scratch) / "graph.onnx" if file.bytes < _LARGEST else None
         prefix = str(Path(scratch) / "profile")
         try:
-            runner = OnnxRunner.open(model, replace(options, profile_prefix=prefix, optimized_path=graph))
+            runner = OnnxRunner.open(file, replace(options, profile_prefix=prefix, optimized_path=graph))
         except OnnxToolError as error:
             if "compiled nodes" not in str(error):
                 raise
-            runner = OnnxRunner.open(model, replace(options, profile_prefix=prefix))  # it has no graph to write
+            runner = OnnxRunner.open(file, replace(options, profile_prefix=prefix))  # it has no graph to write
         for _ in range(_WARMUP + runs):
             runner.run(feeds)
         written = Path(runner.session.end_profiling())
         events: list[dict[str, Any]] = json.loads(written.read_text(encoding="utf-8", errors="replace"))
         run = onnx.load(graph, load_external_data=False) if graph is not None and graph.exists() else None
-    costs = {} if run is None else node_costs(io.read_proto(model), run, events, feeds, macs_by_label(model, feeds))
+    costs = {} if run is None else node_costs(file.proto, run, events, feeds, macs_by_label(file, feeds))
     if trace is not None:
         _write_trace(trace, events, costs)
-    return summarise_events(str(model), events, costs, peaks)
+    return summarise_events(str(file), events, costs, peaks)
 
 
 def summarise_events(
@@ -126,7 +128,7 @@ def _inside(events: Sequence[Mapping[str, Any]]) -> dict[int, float]:
             open_.pop()
         if open_:
             found[id(open_[-1])] = found.get(id(open_[-1]), 0.0) + float(event.get("dur", 0))
-        if str(event.get("args", {}).get("op_name", "")) in _HOLDERS:
+        if lookup(str(event.get("args", {}).get("op_name", ""))).has_bodies:
             open_.append(event)
     return found
 
@@ -201,7 +203,7 @@ def _per_run(durations: Sequence[float], runs: int) -> float:
     return statistics.median(sums[_WARMUP:] or sums)
 
 
-def macs_by_label(model: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
+def macs_by_label(model: ModelFile, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Multiply-accumulates of the file's nodes by their labels."""
     shapes = [f"{name}:{','.join(map(str, array.shape))}" for name, array in feeds.items() if ":" not in name]
     report = inspect(model, input_shapes=shapes, nodes=True)

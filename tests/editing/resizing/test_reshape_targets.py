@@ -7,7 +7,7 @@ import pytest
 
 from onnxtool.editing.resizing.reshape_targets import placements
 from onnxtool.editing.resizing.sizes import OldSizes
-from onnxtool.optimization.shape_inference.symbolic_dims import multiply, symbol
+from onnxtool.model.operators.symbolic_dims import multiply, symbol
 
 B = symbol("batch")
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from onnxtool.cli.render.terminal import render
+from onnxtool.cli.forms.terminal import render
 from onnxtool.runtime.doctor import doctor
 from onnxtool.runtime.providers import survey
 from onnxtool.runtime.providers.plugins import Plugin

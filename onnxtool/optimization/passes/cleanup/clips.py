@@ -14,7 +14,7 @@ from onnxtool.optimization.patterns.operands import scalar
 
 
 class CollapseClips:
-    """Clip and Relu that follow each other become one."""
+    """Clip(Clip(x, a, b), c, d) -> Clip(x, max(a, c), min(b, d)), and Relu(Relu(x)) -> Relu(x)."""
 
     # onnxscript's rules take the inner Relu for granted when the outer Clip starts below zero.
     name = "collapse-clips"

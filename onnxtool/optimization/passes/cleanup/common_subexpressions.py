@@ -18,7 +18,7 @@ _END = 512  # bytes
 
 
 class EliminateCommonSubexpressions:
-    """Nodes with the same operator, attributes and inputs are computed once."""
+    """a = f(x), b = f(x) -> a = f(x), b = a."""
 
     # onnx_ir's own pass looks at the main graph only and adds an Identity for outputs that share a value.
     name = "eliminate-common-subexpressions"
@@ -56,7 +56,7 @@ def _merge(graph: ir.Graph, outer: dict[Any, ir.Node], context: PassContext) -> 
 
 def _redirect(old: ir.Value, new: ir.Value, context: PassContext) -> int:
     """Serve users of `old` from `new`; when both are graph outputs `old` itself has to stay."""
-    if context.redirect_uses(old, new):
+    if context.replace_uses(old, new):
         return 0
     uses = old.uses()
     for user, index in uses:
@@ -91,7 +91,7 @@ def _key(node: ir.Node) -> Any:
 
 
 class MergeDuplicateInitializers:
-    """Initializers with the same type, shape and bytes are stored once."""
+    """W1 = W2 (type, shape and bytes) -> one W."""
 
     name = "merge-duplicate-initializers"
     level = Level.BASIC

@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op
+from onnxtool.model.operators.value_facts import static_shape
 from onnxtool.optimization.constant_evaluation import CannotEvaluateError, evaluate, foldable
 from onnxtool.optimization.file_size import message_bytes, repeated_constants
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
-from onnxtool.optimization.shape_inference.value_facts import static_shape
 
 _HEADER = 32  # bytes around the values of an initializer
 _MAX_COMPUTED_BYTES = 1 << 28
@@ -22,7 +22,7 @@ _PROVENANCE = 640  # bytes that the record of what was done, and the digest, tak
 
 
 class FoldConstants:
-    """Nodes with constant inputs become constants, computed by the runtime; the file never grows by it."""
+    """f(constants) -> a constant, computed by the runtime; the file never grows by it."""
 
     name = "fold-constants"
     level = Level.BASIC

@@ -13,7 +13,7 @@ _OPTIONAL_OUTPUTS = {"Dropout": 1, "MaxPool": 1, "LayerNormalization": 1}
 
 
 class EliminateDeadCode:
-    """Nodes and initializers that no output depends on are removed; graph inputs always stay."""
+    """y = f(x) that no output depends on -> nothing; graph inputs always stay."""
 
     name = "eliminate-dead-code"
     level = Level.BASIC

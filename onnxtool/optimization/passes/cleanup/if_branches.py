@@ -9,20 +9,17 @@ from itertools import islice
 
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import STANDARD, attribute
+from onnxtool.model.ir.queries import attribute
+from onnxtool.model.operators.layout_rules import axes_of
+from onnxtool.model.operators.table import STANDARD, operator_of
+from onnxtool.model.operators.value_facts import integers, rank_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.inlining import inline_branch
-from onnxtool.optimization.shape_inference.layout_rules import axes_of
-from onnxtool.optimization.shape_inference.value_facts import integers, rank_of
 
 _BRANCHES = ("then_branch", "else_branch")
 _FOLLOWED = 2000  # nodes behind an If
 _DEEPEST = 3  # Ifs in each other whose condition is open
-_ELEMENTWISE = frozenset(
-    ["Identity", "Cast", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Sqrt", "Exp", "Log", "Neg", "Abs", "Clip", "Softmax"]
-)
-_BROADCASTING = frozenset(["Add", "Sub", "Mul", "Div", "Pow", "Where", "Max", "Min"])
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
     "Equal": lambda a, b: a == b,
     "Less": lambda a, b: a < b,
@@ -33,7 +30,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 
 
 class InlinePossibleBranch:
-    """If of whose branches one gives a rank with which a later operator fails is replaced by the other."""
+    """If(c, A, B) -> A, where what B gives has a rank with which a later operator fails."""
 
     name = "inline-possible-branch"
     level = Level.BASIC
@@ -152,11 +149,11 @@ class _Trial:
         first = ranks[0]
         if first is None:
             return
-        kind = node.op_type
+        kind, shape = node.op_type, operator_of(node).shape
         known = [r for r in ranks if r is not None]
         perm = attribute(node, "perm")
         if (
-            (kind in ("LSTM", "GRU", "RNN") and first != 3)
+            (shape == "recurrent" and first != 3)
             or (kind in ("Conv", "ConvTranspose") and len(ranks) > 1 and ranks[1] not in (None, first))
             or (kind == "Gemm" and first != 2)
             or (kind == "MatMul" and 0 in known)
@@ -168,13 +165,14 @@ class _Trial:
 
     def _result(self, node: ir.Node) -> None:
         kind, out, first = node.op_type, node.outputs[0], self.rank(node.inputs[0])
+        shape = operator_of(node).shape
         if kind in ("Squeeze", "Unsqueeze"):
             axes = axes_of(node)
             if axes is not None and first is not None:
                 self.note(out, first + len(axes) * (1 if kind == "Unsqueeze" else -1))
-        elif kind in _ELEMENTWISE or kind in ("Conv", "ConvTranspose", "Transpose", "Concat"):
+        elif shape == "same" or kind in ("Conv", "ConvTranspose", "Transpose", "Concat"):
             self.note(out, first)
-        elif kind in _BROADCASTING:
+        elif shape == "broadcast":
             ranks = [self.rank(v) for v in node.inputs if v is not None]
             self.note(out, max((r for r in ranks if r is not None), default=None) if None not in ranks else None)
 

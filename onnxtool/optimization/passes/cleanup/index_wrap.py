@@ -5,15 +5,15 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import producer
+from onnxtool.model.operators.layout_rules import axis_of
+from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import pairs
-from onnxtool.optimization.shape_inference.layout_rules import axis_of
-from onnxtool.optimization.shape_inference.value_facts import sizes_of
 
 
 class DropIndexWrap:
-    """Adding the dim's size to negative indices of a Gather is left out: Gather counts from the end by itself."""
+    """Gather(x, Where(i < 0, i + n, i)) -> Gather(x, i): Gather counts from the end by itself."""
 
     # Keras writes it for each embedding; tf2onnx makes nine nodes of it. Level extended: an index from -2n to -n - 1 is
     # out of range to begin with; it was wrapped twice and is an error now.

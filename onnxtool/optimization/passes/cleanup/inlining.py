@@ -11,7 +11,7 @@ from onnxtool.optimization.passes.cleanup.dead_code import detach_subgraphs
 
 
 class InlineFunctions:
-    """Calls of model-local functions are replaced by their bodies."""
+    """f(x) -> the body of the model-local function f."""
 
     name = "inline-functions"
     level = Level.BASIC
@@ -41,7 +41,7 @@ def _opsets_differ(model: ir.Model) -> bool:
 
 
 class InlineConstantIf:
-    """If with a constant condition is replaced by the branch that is always taken."""
+    """If(true, A, B) -> A, If(false, A, B) -> B."""
 
     name = "inline-constant-if"
     level = Level.BASIC
@@ -80,10 +80,10 @@ def inline_branch(node: ir.Node, body: ir.Graph, context: PassContext) -> int:
         body.remove(inner)
     graph.insert_before(node, moved)
     for old, new in zip(node.outputs, results, strict=True):
-        if not context.redirect_uses(old, new):
+        if not context.replace_uses(old, new):
             copy = context.insert(node, "Identity", [new], base=f"{old.name}_copy")
             copy.type, copy.shape = old.type, old.shape
-            context.redirect_uses(old, copy)
+            context.replace_uses(old, copy)
     detach_subgraphs(node)
     graph.remove(node, safe=True)
     return 1

@@ -10,7 +10,7 @@ from onnxtool.optimization.pass_context import PassContext
 
 
 class LiftConstants:
-    """Constant nodes and subgraph initializers become initializers of the main graph."""
+    """y = Constant(c) -> the initializer y of the main graph; initializers of subgraphs likewise."""
 
     name = "lift-constants"
     level = Level.BASIC

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import is_op
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.passes.cleanup.no_ops import remove, same_shape
+from onnxtool.optimization.passes.cleanup.no_ops import same_shape
 from onnxtool.optimization.patterns.uniform_values import uniform_value
 
 # Operator -> (neutral number, whether it may stand on the left too).
@@ -18,7 +18,7 @@ _ADDITIVE = {"Add": (0.0, True), "Sub": (0.0, False)}
 
 
 class EliminateNeutral:
-    """x * 1, x / 1, x ** 1, x and true, x or false, integer x + 0, a selection that is always the same, zero states."""
+    """x * 1, x / 1, x ** 1, x and true, x or false, integer x + 0, Where(true, x, y) -> x; zero states -> none."""
 
     name = "eliminate-neutral"
     level = Level.BASIC
@@ -36,14 +36,14 @@ class EliminateNeutral:
             condition = uniform_value(node.inputs[0], context)
             chosen = None if condition is None else node.inputs[1 if condition else 2]
             if chosen is not None and same_shape(chosen, node.outputs[0]):
-                count += remove(node, chosen, context)
+                count += context.bypass(node, chosen)
         for node in context.nodes(model, *_ZEROS_IF_ABSENT):
             count += _leave_out(node, _ZEROS_IF_ABSENT[node.op_type], context)
         return count
 
 
 class EliminateAddZero:
-    """x + 0 and x - 0 for floats: only the sign of a zero may change."""
+    """x + 0, x - 0 -> x for floats: only the sign of a zero may change."""
 
     name = "eliminate-add-zero"
     level = Level.EXTENDED
@@ -76,7 +76,7 @@ def _eliminate(node: ir.Node, number: float, either_side: bool, context: PassCon
             continue
         # Pow takes an exponent of another type.
         if uniform_value(node.inputs[index], context) == number and (is_op(node, "Pow") or _same_type(node)):
-            return remove(node, source, context)
+            return context.bypass(node, source)
     return 0
 
 

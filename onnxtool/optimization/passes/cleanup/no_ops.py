@@ -9,15 +9,15 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
+from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
 
 _HUGE = 1 << 31  # exporters write an end past every real dim as INT64_MAX, INT32_MAX or so
 
 
 class EliminateIdentity:
-    """Identity, inference Dropout and one-input Concat, Sum, Max, Min, Mean hand their input on."""
+    """Identity(x), inference Dropout(x), Concat, Sum, Max, Min, Mean of x alone -> x."""
 
     name = "eliminate-identity"
     level = Level.BASIC
@@ -34,7 +34,7 @@ class EliminateIdentity:
             else:
                 passes = node.op_type == "Identity" or len(node.inputs) == 1
             if passes:
-                count += remove(node, source, context)
+                count += context.bypass(node, source)
         return count
 
 
@@ -50,7 +50,7 @@ def _inactive_dropout(node: ir.Node, context: PassContext) -> bool:
 
 
 class EliminateNoOps:
-    """Casts, reshapes, transposes, slices, pads, expands and the like that change nothing are removed."""
+    """f(x) -> x for a Cast, Reshape, Transpose, Slice, Pad, Expand and the like that changes nothing."""
 
     name = "eliminate-no-ops"
     level = Level.BASIC
@@ -61,17 +61,8 @@ class EliminateNoOps:
         for node in context.nodes(model, *_CHECKS):
             source = node.inputs[0] if node.inputs else None
             if node.graph is not None and source is not None and _CHECKS[node.op_type](node, source, context):
-                count += remove(node, source, context)
+                count += context.bypass(node, source)
         return count
-
-
-def remove(node: ir.Node, source: ir.Value, context: PassContext) -> int:
-    """Bypass and remove a node whose (only used) first output equals `source`; 0 when names forbid it."""
-    if not context.redirect_uses(node.outputs[0], source):
-        return 0
-    if node.graph is not None and not any(o.uses() or o.is_graph_output() for o in node.outputs):
-        node.graph.remove(node, safe=True)
-    return 1
 
 
 def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
@@ -108,8 +99,8 @@ def _reshape(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     return open_dims <= 1 and not (open_dims and any(d == 0 for d in given))
 
 
-def _flatten(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
-    return rank_of(source) == 2 and attribute(node, "axis", 1) in (1, -1)
+def _same(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
+    return same_shape(source, node.outputs[0])
 
 
 def _transpose(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
@@ -118,13 +109,6 @@ def _transpose(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
         rank = rank_of(source)
         return rank is not None and rank < 2
     return list(perm) == list(range(len(perm)))
-
-
-def _expand(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
-    if same_shape(source, node.outputs[0]):
-        return True
-    wanted, rank = context.array(node.inputs[1], limit=64), rank_of(source)
-    return wanted is not None and rank is not None and wanted.size <= rank and bool((wanted == 1).all())
 
 
 def _tile(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
@@ -158,10 +142,6 @@ def _slice(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     return all(e >= _HUGE - 1 for e in ends) or same_shape(source, node.outputs[0])
 
 
-def _split(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
-    return len(node.outputs) == 1 and same_shape(source, node.outputs[0])
-
-
 def _squeeze(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     if rank_of(source) == 0 and node.op_type == "Squeeze":
         return True
@@ -184,13 +164,13 @@ _CHECKS: dict[str, Callable[[ir.Node, ir.Value, PassContext], bool]] = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "Reshape": _reshape,
-    "Flatten": _flatten,
+    "Flatten": _same,
     "Transpose": _transpose,
-    "Expand": _expand,
+    "Expand": _same,
     "Tile": _tile,
     "Pad": _pad,
     "Slice": _slice,
-    "Split": _split,
+    "Split": _same,
     "Squeeze": _squeeze,
     "Unsqueeze": _squeeze,
     "ReduceSum": _reduce,

@@ -6,10 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
+from onnxtool.model.operators.value_facts import integers, rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.passes.cleanup.no_ops import remove
-from onnxtool.optimization.shape_inference.value_facts import integers, rank_of, sizes_of
 
 # Type -> types that hold each of its values exactly.
 _WIDER = {
@@ -27,7 +26,7 @@ _WIDER = {
 
 
 class CollapseTransposes:
-    """Transposes that follow each other become one, or none when they cancel."""
+    """Transpose(Transpose(x, p), q) -> Transpose(x, p[q]), or x."""
 
     name = "collapse-transposes"
     level = Level.BASIC
@@ -45,7 +44,7 @@ class CollapseTransposes:
             perm = [first[p] for p in second]
             if perm[-1:] != [len(perm) - 1] and _turns_an_operand(node, second):
                 continue
-            if perm == list(range(len(perm))) and remove(node, before.inputs[0], context):
+            if perm == list(range(len(perm))) and context.bypass(node, before.inputs[0]):
                 count += 1
                 continue
             context.replace_op(node, "Transpose", [before.inputs[0]], [ir.AttrInt64s("perm", perm)])
@@ -75,7 +74,7 @@ def permutation(node: ir.Node) -> list[int] | None:
 
 
 class CollapseCasts:
-    """A cast to a wider type and on to another is one cast; back to where it came from, none."""
+    """Cast(Cast(x, wider), t) -> Cast(x, t), or x where it has type t."""
 
     name = "collapse-casts"
     level = Level.BASIC
@@ -92,7 +91,7 @@ class CollapseCasts:
             if middle.name not in _WIDER.get(source.dtype.name, ()):
                 continue
             if ir.DataType(attribute(node, "to")) == source.dtype:
-                count += remove(node, source, context)
+                count += context.bypass(node, source)
             else:
                 node.replace_input_with(0, source)
                 count += 1
@@ -100,7 +99,7 @@ class CollapseCasts:
 
 
 class CollapseSlices:
-    """Slices of different axes that follow each other become one; one index sliced and squeezed becomes a Gather."""
+    """Slice(Slice(x, axis 0), axis 1) -> one Slice; Squeeze(Slice(x, i, i + 1)) -> Gather(x, i)."""
 
     name = "collapse-slices"
     level = Level.BASIC
@@ -178,7 +177,7 @@ def _gather_one(node: ir.Node, context: PassContext) -> int:
 
 
 class FlattenConcats:
-    """A Concat that only feeds another Concat along the same axis is merged into it."""
+    """Concat(Concat(a, b), c) -> Concat(a, b, c) along one axis, where nobody else reads the inner one."""
 
     name = "flatten-concats"
     level = Level.BASIC

@@ -8,15 +8,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op
+from onnxtool.model.operators.broadcasting import broadcast
+from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.table import operator_of
+from onnxtool.model.operators.value_facts import Size, elements_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.broadcasting import broadcast
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr
-from onnxtool.optimization.shape_inference.value_facts import Size, elements_of, sizes_of
 
 
 class FoldShapes:
-    """Shape arithmetic whose result is the same for every size of the dynamic dims becomes a constant."""
+    """f(Shape(x)) -> a constant, where it is the same for every size of the dynamic dims."""
 
     name = "fold-shapes"
     level = Level.BASIC
@@ -40,7 +41,7 @@ class FoldShapes:
 
 
 class ShareSizes:
-    """Two ways to compute the same sizes become one; a run of an input's dims is read with one Shape."""
+    """f(Shape(x)) = g(Shape(y)) -> one of them; dims of one input that follow each other -> one Shape."""
 
     name = "share-sizes"
     level = Level.BASIC
@@ -113,14 +114,10 @@ def _read_directly(node: ir.Node, value: ir.Value, dims: _Dims, context: PassCon
 
 
 class EliminateExpand:
-    """Expand is left out where the operator that reads it broadcasts to the same shape by itself."""
+    """f(Expand(x, s), y) -> f(x, y), where f broadcasts to the same shape by itself."""
 
     name = "eliminate-expand"
     level = Level.BASIC
-
-    _READERS = frozenset(
-        ["Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Less", "Greater", "Where", "Max", "Min", "Sum"]
-    )
 
     def apply(self, model: ir.Model, context: PassContext) -> int:
         """Check each use: the result's shape must not depend on the Expand."""
@@ -130,7 +127,8 @@ class EliminateExpand:
             if source is None:
                 continue
             for user, index in output.uses():
-                if not is_op(user, *self._READERS) or len(user.inputs) < 2:
+                # The runtime computes powers of one number in another way.
+                if operator_of(user).shape != "broadcast" or is_op(user, "Pow") or len(user.inputs) < 2:
                     continue
                 operands = [source if i == index else v for i, v in enumerate(user.inputs)]
                 if any(v is output for v in operands):

@@ -15,7 +15,7 @@ from onnxtool.optimization.patterns.operands import factors, near, operand, scal
 
 
 class FuseGelu:
-    """x * 0.5 * (1 + erf(x / sqrt(2))), and the tanh form, become Gelu; below opset 20, parts in the usual order."""
+    """x * 0.5 * (1 + erf(x / sqrt(2))), and the tanh form -> Gelu(x); below opset 20, parts in the usual order."""
 
     # torch's newer exporter writes x * (0.5 * (1 + erf)), of which the runtime makes no single operator at load.
     name = "fuse-gelu"
@@ -125,7 +125,7 @@ def _is_cube(value: ir.Value | None, source: ir.Value, context: PassContext) -> 
 
 
 class FuseHardSwish:
-    """Clip(x + 3, 0, 6) / 6 becomes HardSigmoid; times x, HardSwish (opset 14 and newer)."""
+    """Clip(x + 3, 0, 6) / 6 -> HardSigmoid(x); times x -> HardSwish(x) (opset 14 and newer)."""
 
     name = "fuse-hardswish"
     level = Level.EXTENDED

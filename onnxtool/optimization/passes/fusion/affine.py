@@ -6,18 +6,18 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op, on_disk, producer, sole_use
+from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.activations import gelu_of
 from onnxtool.optimization.passes.fusion.batchnorm import Affine, absorb_after, batchnorm_affine
 from onnxtool.optimization.passes.fusion.normalization import rms_norm
-from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
 
 ARITHMETIC = ("Mul", "Add", "Sub", "Div")
 
 
 class FuseConvAffine:
-    """Conv, ConvTranspose or Gemm followed by Mul, Add, Sub or Div with a per-channel constant: one operator."""
+    """Conv(x, W, b) * s + t -> Conv(x, W * s, b * s + t) for each channel; ConvTranspose and Gemm likewise."""
 
     # onnxscript's rule takes any constant of the right size, and so fuses one that broadcasts over the last axis.
     name = "fuse-conv-affine"
@@ -40,7 +40,7 @@ class FuseConvAffine:
 
 
 class FuseBatchNormAffine:
-    """BatchNormalization followed by Mul, Add, Sub, Div with a per-channel constant, or by another one: one."""
+    """BatchNormalization(x) * s + t, or another one behind it -> one BatchNormalization(x)."""
 
     name = "fuse-batchnorm-affine"
     level = Level.EXTENDED
@@ -87,7 +87,7 @@ def _absorb_into_batchnorm(first: ir.Node, node: ir.Node, second: Affine, contex
 
 
 class FuseMatMulScale:
-    """MatMul with a constant weight, scaled by a constant before or after (a bias in between): scaled weights."""
+    """MatMul(x, W) * s, (MatMul(x, W) + b) * s, MatMul(x * s, W) -> MatMul with scaled W (and b)."""
 
     name = "fuse-matmul-scale"
     level = Level.EXTENDED

@@ -21,7 +21,7 @@ class Affine:
 
 
 class FuseConvBatchNorm:
-    """Conv, ConvTranspose, Gemm or MatMul followed by BatchNormalization: one operator with scaled weights."""
+    """BatchNormalization(Conv(x, W, b)) -> Conv(x, W * s, b * s + t); ConvTranspose, Gemm, MatMul likewise."""
 
     # onnxscript's rule wants all BatchNormalization inputs to be initializers with one user, and rounds in float32.
     name = "fuse-conv-batchnorm"

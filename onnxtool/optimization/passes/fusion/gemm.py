@@ -5,14 +5,14 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
 
 
 class FuseMatMulAdd:
-    """MatMul of two matrices followed by Add of a row becomes Gemm."""
+    """MatMul(x, W) + b -> Gemm(x, W, b) for two matrices and a row."""
 
     name = "fuse-matmul-add"
     level = Level.EXTENDED
@@ -46,7 +46,7 @@ class FuseMatMulAdd:
 
 
 class FuseTransposeGemm:
-    """Transpose of a matrix in front of Gemm becomes its transA or transB."""
+    """Gemm(Transpose(a), b) -> Gemm(a, b, transA=1); b likewise."""
 
     # Not bit-exact: the runtime's kernel for a transposed operand adds up in another order.
     name = "fuse-transpose-gemm"

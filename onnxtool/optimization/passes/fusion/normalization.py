@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import integers, rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import near, pairs, scalar
-from onnxtool.optimization.shape_inference.value_facts import integers, rank_of, sizes_of
 
 _MEANS = ("ReduceMean", "GlobalAveragePool")
 _TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
@@ -46,7 +46,7 @@ class Norm:
 
 
 class FuseLayerNorm:
-    """Mean, deviation, variance, root and quotient become LayerNormalization (opset 17 and newer)."""
+    """(x - mean(x)) / sqrt(var(x) + e) * s + b -> LayerNormalization(x, s, b) (opset 17 and newer)."""
 
     name = "fuse-layernorm"
     level = Level.EXTENDED
@@ -58,7 +58,7 @@ class FuseLayerNorm:
 
 
 class FuseRMSNorm:
-    """x over the root of its mean square becomes RMSNormalization (opset 23 and newer)."""
+    """x / sqrt(mean(x * x) + e) * s -> RMSNormalization(x, s) (opset 23 and newer)."""
 
     name = "fuse-rmsnorm"
     level = Level.EXTENDED

@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, producer
+from onnxtool.model.operators.value_facts import rank_of, static_shape
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.value_facts import rank_of, static_shape
 
 # Taps along one dim, from which on the Pad stays: it costs next to nothing beside such a kernel, and the runtime's
 # blocked kernels take 1.5 to 2 times as long over padded edges (onnxruntime 1.31, 64 taps; on integers: 1.1).
@@ -15,7 +15,7 @@ _LONG = 16
 
 
 class FusePadConv:
-    """Pad with zeros in front of Conv becomes part of the Conv's own padding, unless the kernel is long."""
+    """Conv(Pad(x, 0)) -> Conv(x, pads), unless the kernel is long."""
 
     # Not for MaxPool, whose own padding is minus infinity: the runtime fuses that at load and gives wrong values.
     name = "fuse-pad-conv"

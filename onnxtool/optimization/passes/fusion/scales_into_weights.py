@@ -8,17 +8,17 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, on_disk, sole_use
+from onnxtool.model.operators.table import operator_of
+from onnxtool.model.operators.value_facts import rank_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import scalar
-from onnxtool.optimization.shape_inference.value_facts import rank_of
 
-_CARRIERS = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten")
 Change = Callable[[], None]
 
 
 class MoveScalesIntoWeights:
-    """x * number, where x comes from constant weights through reshapes or products: the weights are scaled instead."""
+    """MatMul(x, W) * number -> MatMul(x, W * number), through what only moves data."""
 
     # The runtime turns the scale of attention scores into a parameter of the product; in the weights it costs nothing.
     name = "move-scales-into-weights"
@@ -35,7 +35,7 @@ class MoveScalesIntoWeights:
                 if data is None or number is None or not number or rank_of(data) != rank_of(node.outputs[0]):
                     continue
                 changes = _plan(data, node, number if node.op_type == "Mul" else 1.0 / number, context)
-                if changes and data.dtype == ir.DataType.FLOAT and context.redirect_uses(node.outputs[0], data):
+                if changes and data.dtype == ir.DataType.FLOAT and context.bypass(node, data):
                     for change in changes:
                         change()
                     count += 1
@@ -55,7 +55,8 @@ def _plan(value: ir.Value | None, reader: ir.Node, factor: float, context: PassC
         node = value.producer() if value is not None else None
         if value is None or node is None or sole_use(value) is not reader:
             continue
-        if is_op(node, *_CARRIERS):
+        row = operator_of(node)
+        if row.moves and row.carried == (0,) and len(node.outputs) == 1:
             alternatives.append((node.inputs[0], node, changes))
         elif is_op(node, "MatMul"):
             if weight := _weight(node, 1, factor, context):

@@ -6,16 +6,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import rank_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import unscaled
-from onnxtool.optimization.shape_inference.value_facts import rank_of
 
 _CONSTANT_MASK = 1 << 20  # elements that are worth looking at
 
 
 class SimplifySoftmaxGuard:
-    """Where(IsNaN(softmax), 0, softmax) in attention: gone where no row is masked as a whole, else one test a row."""
+    """Where(IsNaN(p), 0, p) -> p for p = Softmax(s + mask) without rows of mask alone, else one test a row."""
 
     # torch's exporters guard scaled_dot_product_attention this way: a row whose keys are all masked with -inf gives
     # NaN, and torch gives zeros. Two passes over [batch, heads, queries, keys] took a quarter of attention at length
@@ -42,7 +42,7 @@ class SimplifySoftmaxGuard:
             if not found:
                 continue
             if mask is None or _never_empty(mask, context):
-                count += context.redirect_uses(guard.outputs[0], softmax.outputs[0])
+                count += context.bypass(guard, softmax.outputs[0])
             elif 1 <= (rank_of(mask) or 0) <= (rank_of(softmax.outputs[0]) or 0):
                 key = (mask, id(mixing.graph))
                 if key not in empty_rows:

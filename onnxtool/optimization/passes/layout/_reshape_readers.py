@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op
+from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, sizes_of
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.layout.reshapes import RESHAPES, become_reshape, reshape_target
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, elements_of, sizes_of
 
 
 def can_read(reader: ir.Node, old: ir.Value, sizes: Sizes) -> bool:

@@ -11,6 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, on_disk, producer, sole_use
+from onnxtool.model.operators.symbolic_dims import product
+from onnxtool.model.operators.value_facts import Size, Sizes, rank_of, set_sizes, sizes_of, static_shape
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
@@ -18,8 +20,6 @@ from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.layout._reshape_readers import can_read, let_read
 from onnxtool.optimization.passes.layout.reshapes import RESHAPES, become_reshape, reshape_target, sources
 from onnxtool.optimization.patterns.operands import pairs
-from onnxtool.optimization.shape_inference.symbolic_dims import product
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, rank_of, set_sizes, sizes_of, static_shape
 
 
 def _each(rewrite: Callable[[ir.Node, PassContext], int], model: ir.Model, context: PassContext, *op_types: str) -> int:
@@ -31,7 +31,7 @@ def _each(rewrite: Callable[[ir.Node, PassContext], int], model: ir.Model, conte
 
 
 class DropUnitDims:
-    """Dims of size 1 that are only added for a Transpose, and taken away after it, are left out."""
+    """Squeeze(Transpose(Unsqueeze(x))) -> Transpose(x): dims of size 1 that were only added for it."""
 
     name = "drop-unit-dims"
     level = Level.BASIC
@@ -72,7 +72,7 @@ def _without_units(node: ir.Node, context: PassContext) -> int:
 
 
 class SplitMergedBatches:
-    """A MatMul of matrices whose batch dims were merged into one for it, and are split after it, keeps them apart."""
+    """Reshape(MatMul(Reshape(a), Reshape(b))) -> MatMul(a, b): batch dims merged only for the product."""
 
     name = "split-merged-batches"
     level = Level.BASIC
@@ -128,7 +128,7 @@ def _turned(value: ir.Value, swap: bool, sizes: Sizes, before: ir.Node, context:
 
 
 class UnflattenProducts:
-    """A product by a weight whose rows were flattened for it, and are unflattened after it, keeps its dims."""
+    """Reshape(MatMul(Reshape(x), W)) -> MatMul(x, W): rows flattened only for the product."""
 
     # Level extended: Gemm and MatMul may add up in another order.
     name = "unflatten-products"
@@ -206,7 +206,7 @@ def _made(value: ir.Value, sizes: Sizes, like: ir.Value) -> ir.Value:
 
 
 class MoveBiasBeforeReshape:
-    """An Add of a constant right behind a Reshape that splits the last dim goes in front of it."""
+    """Reshape(x) + b -> Reshape(x + b), where the Reshape splits the last dim."""
 
     # So it is the bias of the product again, and can be merged with those of other projections.
     name = "move-bias-before-reshape"

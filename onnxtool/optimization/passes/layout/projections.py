@@ -6,15 +6,15 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import on_disk, producer, sole_use
+from onnxtool.model.operators.symbolic_dims import multiply
+from onnxtool.model.operators.value_facts import Size, Sizes, rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.shape_inference.symbolic_dims import multiply
-from onnxtool.optimization.shape_inference.value_facts import Size, Sizes, rank_of, sizes_of
 
 
 class CollapseBatchedTransposes:
-    """Reshape, Transpose, Reshape that merge leading dims, turn the rest and split again: one Transpose."""
+    """Reshape(Transpose(Reshape(x))) -> Transpose(x): leading dims merged only for the turn."""
 
     # torch's exporter writes the transposed keys of scaled_dot_product_attention this way, with computed shapes.
     name = "collapse-batched-transposes"
@@ -63,7 +63,7 @@ def _groups(source: Sizes, merged: Sizes) -> list[list[int]] | None:
 
 
 class MergeProjections:
-    """MatMuls of one input by constant weights (with biases) become one wide MatMul and a Split."""
+    """MatMul(x, W1) + b1, MatMul(x, W2) + b2 -> Split(MatMul(x, [W1 W2]) + [b1 b2])."""
 
     name = "merge-projections"
     level = Level.EXTENDED
@@ -104,7 +104,7 @@ def _merge(source: ir.Value, nodes: list[ir.Node], context: PassContext) -> int:
     split = ir.Node("", "Split", [last, sizes], [ir.AttrInt64("axis", rank - 1)], outputs=outputs, name=outputs[0].name)
     graph.insert_before(first, split)
     for (end, _), part in zip(ends, outputs, strict=True):
-        if not context.redirect_uses(end.outputs[0], part):  # pragma: no cover  (the part is a fresh node output)
+        if not context.bypass(end, part):  # pragma: no cover  (the part is a fresh node output)
             raise AssertionError("a fresh value can always take over")
     return 1
 

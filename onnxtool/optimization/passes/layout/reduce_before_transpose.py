@@ -6,27 +6,15 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer
+from onnxtool.model.operators.table import named
+from onnxtool.model.operators.value_facts import integers
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.shape_inference.value_facts import integers
-
-_REDUCTIONS = (
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceSumSquare",
-)
 
 
 class ReduceBeforeTranspose:
-    """A Transpose in front of a reduction goes where the dims that remain are in their old order."""
+    """Reduce(Transpose(x, p), a) -> Reduce(x, p[a]), where the kept axes stay in order."""
 
     # tf2onnx writes the global pooling of each Keras model so. Level extended: the sum is taken in another order.
     name = "reduce-before-transpose"
@@ -35,7 +23,7 @@ class ReduceBeforeTranspose:
     def apply(self, model: ir.Model, context: PassContext) -> int:
         """Reductions that drop the dims they reduce, with constant axes."""
         count = 0
-        for node in context.nodes(model, *_REDUCTIONS):
+        for node in context.nodes(model, *named(shape="reduce")):
             turn = producer(node.inputs[0], "Transpose")
             perm = permutation(turn) if turn is not None else None
             if turn is None or perm is None or attribute(node, "keepdims", 1) != 0:

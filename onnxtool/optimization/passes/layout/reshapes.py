@@ -8,16 +8,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op
+from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.value_facts import Sizes, integers, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.symbolic_dims import Expr
-from onnxtool.optimization.shape_inference.value_facts import Sizes, integers, sizes_of
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
 class SimplifyReshapes:
-    """A chain of reshapes becomes one or none, and a computed target shape a constant one."""
+    """Reshape(Reshape(x, s), t) -> Reshape(x, t), or x; a computed t -> a constant one."""
 
     # onnxscript merges two Reshapes only, and sets allowzero below opset 14, where it does not exist.
     name = "simplify-reshapes"
@@ -36,7 +36,7 @@ def _simplify(node: ir.Node, context: PassContext) -> int:
         return 0
     chain = list(sources(node))
     for source in reversed(chain):
-        if sizes_of(source) == wanted and context.redirect_uses(node.outputs[0], source):
+        if sizes_of(source) == wanted and context.bypass(node, source):
             return 1
     fixed = not is_op(node, "Reshape") or integers(node.inputs[1]) is not None
     refuses_empty = any(_refuses_empty(n) for n in _reshaping(node))

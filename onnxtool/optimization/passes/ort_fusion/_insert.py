@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from onnxtool.model.operators.value_facts import Sizes, set_sizes
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.shape_inference.value_facts import Sizes, set_sizes
 
 MICROSOFT = "com.microsoft"
 

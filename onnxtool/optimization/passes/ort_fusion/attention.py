@@ -9,13 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import Sizes, elements_of, rank_of, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT, insert_fused
 from onnxtool.optimization.patterns.operands import unscaled
-from onnxtool.optimization.shape_inference.value_facts import Sizes, elements_of, rank_of, set_sizes, sizes_of
 
 _TO_HEADS = [0, 2, 1, 3]  # [batch, length, heads, width] -> [batch, heads, length, width]
 _TO_KEYS = [0, 2, 3, 1]  # ... -> [batch, heads, width, length]
@@ -53,7 +53,7 @@ class Attention:
 
 
 class FuseAttention:
-    """Scaled dot-product attention with its transposes becomes the runtime's MultiHeadAttention."""
+    """MatMul(Softmax(Q * K^T * s + mask), V) with its transposes -> the runtime's MultiHeadAttention(Q, K, V)."""
 
     # A softmax that is itself guarded against rows without any key (IsNaN, Where) is left alone: the runtime's operator
     # gives NaN for such rows, and no random mask would show it. Usually simplify-softmax-guard has moved the guard

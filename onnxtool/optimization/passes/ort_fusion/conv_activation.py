@@ -7,15 +7,15 @@ import math
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
+from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.clips import clip_bounds
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
-from onnxtool.optimization.shape_inference.value_facts import sizes_of
 
 
 class FuseConvActivation:
-    """Conv, an added shortcut and the activation after it become the runtime's FusedConv."""
+    """Relu(Conv(x, W, b) + z) -> the runtime's FusedConv(x, W, b, z), with or without z; other activations too."""
 
     name = "fuse-conv-activation"
     level = Level.ALL

@@ -5,16 +5,16 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.activations import gelu_of
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.patterns.operands import pairs, scalar
-from onnxtool.optimization.shape_inference.value_facts import sizes_of
 
 
 class FuseBiasGelu:
-    """Gelu, whole or in parts, and the row added before it become the runtime's BiasGelu, FastGelu or Gelu."""
+    """Gelu(x + b) -> the runtime's BiasGelu(x, b); Gelu in parts -> its FastGelu or Gelu."""
 
     name = "fuse-bias-gelu"
     level = Level.ALL
@@ -59,7 +59,7 @@ def _biased(source: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Value 
 
 
 class FuseQuickGelu:
-    """x * sigmoid(number * x), SiLU included, becomes the runtime's QuickGelu."""
+    """x * Sigmoid(number * x), SiLU included -> the runtime's QuickGelu(x)."""
 
     name = "fuse-quick-gelu"
     level = Level.ALL

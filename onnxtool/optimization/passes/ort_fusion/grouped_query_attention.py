@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import producer, sole_use
+from onnxtool.model.operators.value_facts import Sizes, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
@@ -23,13 +24,12 @@ from onnxtool.optimization.passes.ort_fusion.attention import (
 from onnxtool.optimization.patterns.causal_mask import HIDDEN, Causal, added, covers, hides, shows
 from onnxtool.optimization.patterns.operands import unscaled
 from onnxtool.optimization.patterns.uniform_values import uniform_value
-from onnxtool.optimization.shape_inference.value_facts import Sizes, set_sizes, sizes_of
 
 _Lengths = tuple[ir.Value, ir.Value]
 
 
 class FuseGroupedAttention:
-    """Causal attention, its heads sharing keys and values or not, becomes the runtime's GroupQueryAttention."""
+    """Causal MatMul(Softmax(Q * K^T), V), heads sharing K and V or not -> the runtime's GroupQueryAttention."""
 
     # The operator always hides later positions; a mask that does nothing else is not needed any more.
     name = "fuse-grouped-attention"
@@ -42,7 +42,7 @@ class FuseGroupedAttention:
 
 
 class FuseMaskedGroupedAttention:
-    """Causal attention with shared keys and values and a mask, of padding say, becomes GroupQueryAttention."""
+    """Causal attention with shared K and V and a mask, of padding say -> the runtime's GroupQueryAttention."""
 
     # Equal only where the mask hides with minus infinity: with the lowest finite number instead, a row without any key
     # is the mean over all positions, and the operator's is the mean over the earlier ones. Without shared heads

@@ -5,17 +5,17 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import producer, sole_use
+from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.fusion.activations import gelu_of
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.patterns.operands import pairs, scalar, unscaled
-from onnxtool.optimization.shape_inference.value_facts import rank_of, sizes_of
 
 
 class FuseMatMulTransposes:
-    """MatMul with transposes of the last two dims and numbers around it becomes the runtime's FusedMatMul."""
+    """MatMul(Transpose(a), b) * number -> the runtime's FusedMatMul(a, b, transA=1, alpha=number); b likewise."""
 
     name = "fuse-matmul-transposes"
     level = Level.ALL

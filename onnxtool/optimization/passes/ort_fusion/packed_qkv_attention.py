@@ -8,11 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, on_disk, producer, sole_use
+from onnxtool.model.operators.value_facts import sizes_of, static_shape
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.patterns.operands import pairs
-from onnxtool.optimization.shape_inference.value_facts import sizes_of, static_shape
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class _Projection:
 
 
 class FusePackedAttention:
-    """MultiHeadAttention of the three parts of one projection takes the projection in: the runtime's Attention."""
+    """MultiHeadAttention(Split(MatMul(x, W) + b)) -> the runtime's Attention(x, W, b)."""
 
     name = "fuse-packed-attention"
     level = Level.ALL

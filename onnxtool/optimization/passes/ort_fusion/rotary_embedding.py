@@ -8,13 +8,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.symbolic_dims import multiply
+from onnxtool.model.operators.value_facts import Sizes, integers, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT, insert_fused
 from onnxtool.optimization.patterns.operands import pairs
-from onnxtool.optimization.shape_inference.symbolic_dims import multiply
-from onnxtool.optimization.shape_inference.value_facts import Sizes, integers, set_sizes, sizes_of
 
 _TO_HEADS = [0, 2, 1, 3]
 _HALVES_STAY = ("Cos", "Sin", "Unsqueeze", "Reshape", "Cast", "Mul", "Div")
@@ -30,7 +30,7 @@ class _Rotation:
 
 
 class FuseRotaryEmbedding:
-    """x * cos + rotate_half(x) * sin, as LLaMA's exports have it, becomes the runtime's RotaryEmbedding."""
+    """x * cos + rotate_half(x) * sin, as LLaMA's exports have it -> the runtime's RotaryEmbedding(x)."""
 
     # The operator takes one half of the angles only, so that both halves must be the same value for certain.
     name = "fuse-rotary-embedding"

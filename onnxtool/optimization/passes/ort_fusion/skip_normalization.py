@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.normalization import rms_norm
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
-from onnxtool.optimization.shape_inference.value_facts import set_sizes, sizes_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class _Normalized:
 
 
 class FuseSkipLayerNorm:
-    """Add and LayerNormalization become the runtime's SkipLayerNormalization."""
+    """LayerNormalization(a + b) -> the runtime's SkipLayerNormalization(a, b)."""
 
     name = "fuse-skip-layernorm"
     level = Level.ALL
@@ -43,7 +43,7 @@ class FuseSkipLayerNorm:
 
 
 class FuseSkipRMSNorm:
-    """Add and normalization by the root mean square become the runtime's SkipSimplifiedLayerNormalization."""
+    """RMSNormalization(a + b), or its parts -> the runtime's SkipSimplifiedLayerNormalization(a, b)."""
 
     name = "fuse-skip-rmsnorm"
     level = Level.ALL
@@ -113,8 +113,8 @@ def _build(found: _Normalized, op_type: str, context: PassContext) -> None:
     settings = [ir.AttrFloat32("epsilon", found.epsilon)]
     # In front of the Add, because others that read the sum may come before the normalization.
     add.graph.insert_before(add, ir.Node(MICROSOFT, op_type, inputs, settings, outputs=results, name=name))
-    context.redirect_uses(found.last.outputs[0], results[0])
-    context.redirect_uses(total, results[3])
+    context.bypass(found.last, results[0])
+    context.bypass(add, results[3])
 
 
 def _rows_taken_along(add: ir.Node, context: PassContext) -> tuple[ir.Value | None, ir.Value | None, ir.Value | None]:

@@ -6,16 +6,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.value_facts import Sizes, integers, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.shape_inference.value_facts import Sizes, integers, set_sizes, sizes_of
 
 _STACKED = [2, 0, 3, 1, 4]  # [batch, length, 3, heads, width] -> [3, batch, heads, length, width]
 
 
 class SplitStackedHeads:
-    """Reshape to [.., 3, heads, width], Transpose and three Gathers become Split, then heads: attention finds them."""
+    """Gather(Transpose(Reshape(x, [.., 3, heads, width])), i) -> heads of Split(x)[i]: attention finds them."""
 
     # timm's and PaddleOCR's transformers have their projections so. By itself this is two nodes more and no faster.
     name = "split-stacked-heads"

@@ -93,6 +93,16 @@ def test_an_expand_before_a_broadcast_is_left_out(optimized) -> None:
     assert result.after == {"Add": 1}
 
 
+def test_an_expand_of_an_exponent_stays(optimized) -> None:
+    # The runtime raises to one number in another way than to many.
+    result = optimized(
+        """g (float[b, 4] x, float[b, 1] e) => (float[b, 4] y) {
+            d = Shape (x) w = Expand (e, d) y = Pow (x, w)
+        }"""
+    )
+    assert result.after == {"Shape": 1, "Expand": 1, "Pow": 1}
+
+
 def test_an_expand_that_decides_the_shape_stays(optimized) -> None:
     result = optimized(
         """g (float[b, 1, s] x, float[b, 4, s] z) => (float[b, 4, s] y) {

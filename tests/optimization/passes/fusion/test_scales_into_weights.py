@@ -52,6 +52,28 @@ def test_what_cannot_be_moved_stays(optimized, rest: str) -> None:
     assert result.after.get("Mul", 0) + result.after.get("Div", 0) == 1
 
 
+def test_through_a_part_that_is_sliced_out(optimized) -> None:
+    result = optimized(
+        """g (float[b0, 8] x) => (float[b0, 4] y) {
+            m = MatMul (x, w) s = Slice (m, from, to, axis) c = Mul (s, scale) y = Relu (c)
+        }""",
+        weights=WEIGHTS | {"from": np.array([2]), "to": np.array([6]), "axis": np.array([1])},
+        exact=False,
+    )
+    assert result.after == {"MatMul": 1, "Slice": 1, "Relu": 1}
+
+
+def test_not_through_a_split_whose_other_part_is_read(optimized) -> None:
+    result = optimized(
+        """g (float[b0, 8] x) => (float[b0, 4] y, float[b0, 4] z) {
+            m = MatMul (x, w) s, z = Split <axis = 1, num_outputs = 2> (m) c = Mul (s, scale) y = Relu (c)
+        }""",
+        weights=WEIGHTS,
+        exact=False,
+    )
+    assert result.after == {"MatMul": 1, "Split": 1, "Mul": 1, "Relu": 1}
+
+
 def test_never_at_level_basic(optimized) -> None:
     result = optimized(f"{HEAD} c = Mul (t0, scale) y = Relu (c) }}", weights=WEIGHTS, level="basic")
     assert result.after["Mul"] == 1

@@ -1,0 +1,316 @@
+"""The dims that moving data about gives: Reshape, Slice, Concat, Split, Expand and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import attribute
+from onnxtool.model.operators.broadcasting import broadcast, smaller_of
+from onnxtool.model.operators.symbolic_dims import (
+    Expr,
+    add,
+    exact_divide,
+    floor_divide,
+    multiply,
+    product,
+    subtract,
+    symbol,
+)
+from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, integers, sizes_of
+
+_HUGE = 1 << 30
+
+
+def axis_of(node: ir.Node, rank: int, default: int) -> int:
+    """The attribute `axis`, counted from the first dim."""
+    axis = int(attribute(node, "axis", default))
+    return axis + rank if axis < 0 else axis
+
+
+def axes_of(node: ir.Node, index: int = 1) -> tuple[int, ...] | None:
+    """The axes of Squeeze, Unsqueeze and reductions, from the attribute or the input; None when absent or unknown."""
+    axes = attribute(node, "axes")
+    if axes is not None:
+        return tuple(int(a) for a in axes)
+    return integers(node.inputs[index]) if len(node.inputs) > index else None
+
+
+def named(node: ir.Node, sizes: Sequence[Size | None] | None) -> Sizes | None:
+    """Dims that could not be worked out become symbols of this node's output."""
+    if sizes is None:
+        return None
+    return tuple(s if s is not None else symbol(f"?{node.outputs[0].name}.{i}") for i, s in enumerate(sizes))
+
+
+def reshaped(data: Sizes, wanted: tuple[Size | None, ...], zero_copies: bool) -> Sizes | None:
+    """The dims that Reshape gives."""
+    result: list[Size | None] = []
+    open_at = None
+    for index, size in enumerate(wanted):
+        if size is None:
+            return None
+        if size == 0 and zero_copies:
+            if index >= len(data):
+                return None
+            result.append(data[index])
+        elif size == -1:
+            if open_at is not None:
+                return None
+            open_at = index
+            result.append(None)
+        else:
+            result.append(size)
+    if open_at is not None:
+        rest = product([s for s in result if s is not None])
+        missing = exact_divide(_without(data, result), _without(tuple(s for s in result if s is not None), data))
+        if missing is None:
+            missing = exact_divide(product(data), rest) if rest != 0 else None
+        if missing is None:
+            return None
+        result[open_at] = missing
+    return tuple(s for s in result if s is not None)
+
+
+def _without(sizes: Sizes, others: Sizes | list[Size | None]) -> Size:
+    """The product of `sizes` after taking out, once each, those that also stand in `others`."""
+    rest, spare = [], list(others)
+    for size in sizes:
+        if size in spare and isinstance(size, Expr):
+            spare.remove(size)
+        else:
+            rest.append(size)
+    return product(rest)
+
+
+def _reshape(node: ir.Node) -> Sizes | None:
+    data = sizes_of(node.inputs[0])
+    if len(node.inputs) < 2:
+        wanted: tuple[Size | None, ...] = tuple(attribute(node, "shape", ()))
+    else:
+        items = elements_of(node.inputs[1])
+        if items is None:
+            return None
+        wanted = items.elements
+    if data is None:
+        numbers = [s for s in wanted if s is not None and (isinstance(s, Expr) or s > 0)]
+        return tuple(numbers) if len(numbers) == len(wanted) else None
+    return reshaped(data, wanted, not attribute(node, "allowzero", 0))
+
+
+def _flatten(node: ir.Node) -> Sizes | None:
+    data = sizes_of(node.inputs[0])
+    if data is None:
+        return None
+    axis = axis_of(node, len(data), 1)
+    return (product(data[:axis]), product(data[axis:]))
+
+
+def _squeeze(node: ir.Node) -> Sizes | None:
+    data, axes = sizes_of(node.inputs[0]), axes_of(node)
+    if data is None:
+        return None
+    if axes is None:
+        if len(node.inputs) > 1 and node.inputs[1] is not None:
+            return None
+        return tuple(d for d in data if d != 1) if all(isinstance(d, int) for d in data) else None
+    gone = {a % len(data) for a in axes} if data else set()
+    return tuple(d for i, d in enumerate(data) if i not in gone)
+
+
+def _unsqueeze(node: ir.Node) -> Sizes | None:
+    data, axes = sizes_of(node.inputs[0]), axes_of(node)
+    if data is None or axes is None:
+        return None
+    rank = len(data) + len(axes)
+    new, rest = {a % rank for a in axes}, iter(data)
+    return tuple(1 if i in new else next(rest) for i in range(rank)) if len(new) == len(axes) else None
+
+
+def _transpose(node: ir.Node) -> Sizes | None:
+    data = sizes_of(node.inputs[0])
+    if data is None:
+        return None
+    perm = attribute(node, "perm", tuple(reversed(range(len(data)))))
+    return tuple(data[p] for p in perm) if len(perm) == len(data) else None
+
+
+def _concat(node: ir.Node) -> Sizes | None:
+    shapes = [sizes_of(v) for v in node.inputs]
+    if any(s is None for s in shapes) or not shapes[0]:
+        return None
+    known = [s for s in shapes if s is not None]
+    axis = axis_of(node, len(known[0]), 1)
+    total: Size = 0
+    result = list(known[0])
+    for shape in known:
+        if len(shape) != len(result):
+            return None
+        total = add(total, shape[axis])
+        for i, dim in enumerate(shape):
+            if isinstance(dim, int):
+                result[i] = dim  # the inputs agree in every other dim, so a number is as good as a symbol
+    result[axis] = total
+    return tuple(result)
+
+
+def _split(node: ir.Node) -> list[Sizes | None] | None:
+    data = sizes_of(node.inputs[0])
+    if data is None:
+        return None
+    axis = axis_of(node, len(data), 0)
+    parts = attribute(node, "split")
+    if parts is None and len(node.inputs) > 1 and node.inputs[1] is not None:
+        parts = integers(node.inputs[1])
+        if parts is None:
+            return None
+    if parts is None:
+        dim, count = data[axis], len(node.outputs)
+        share = exact_divide(dim, count)
+        if share is not None:
+            parts = (share,) * count
+        elif isinstance(dim, int):
+            chunk = -(-dim // count)
+            parts = (*(chunk,) * (count - 1), dim - chunk * (count - 1))
+        else:
+            return None
+    if len(parts) != len(node.outputs):
+        return None
+    return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
+
+
+def _gather(node: ir.Node) -> Sizes | None:
+    data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+    if data is None or indices is None:
+        return None
+    axis = axis_of(node, len(data), 0)
+    return (*data[:axis], *indices, *data[axis + 1 :])
+
+
+def slice_size(dim: Size, start: Size | None, end: Size | None, step: int) -> Size | None:
+    """Elements that a forward slice keeps of a dim; None when that cannot be said."""
+    if start is None or end is None or step <= 0:
+        return None
+    low, high = _bound(dim, start), _bound(dim, end)
+    if low is None or high is None:
+        return None
+    length = subtract(high, low)
+    if isinstance(length, int):
+        length = max(length, 0)
+    elif not length.non_negative:
+        return None
+    return length if step == 1 else floor_divide(add(length, step - 1), step)
+
+
+def _bound(dim: Size, index: Size) -> Size | None:
+    """Where a slice bound really lies, between 0 and dim."""
+    if isinstance(index, int) and isinstance(dim, int):
+        return min(max(index + dim if index < 0 else index, 0), dim)
+    if isinstance(index, int):
+        if index == 0:
+            return 0
+        if index >= _HUGE:
+            return dim
+        return smaller_of(index, dim) if index > 0 else None
+    if index == dim:
+        return dim
+    rest = subtract(index, dim)
+    if (isinstance(rest, int) and rest >= 0) or (isinstance(rest, Expr) and rest.non_negative):
+        return dim
+    rest = subtract(dim, index)
+    inside = (isinstance(rest, int) and rest >= 0) or (isinstance(rest, Expr) and rest.non_negative)
+    if inside:
+        return index if index.non_negative else None
+    return smaller_of(index, dim) if index.non_negative else None
+
+
+def _slice(node: ir.Node) -> Sizes | None:
+    data = sizes_of(node.inputs[0])
+    if data is None:
+        return None
+    if len(node.inputs) == 1:
+        starts, ends = tuple(attribute(node, "starts", ())), tuple(attribute(node, "ends", ()))
+        axes: tuple[int, ...] | None = tuple(attribute(node, "axes", range(len(starts))))
+        steps: tuple[int, ...] | None = (1,) * len(starts)
+    else:
+        first, last = elements_of(node.inputs[1]), elements_of(node.inputs[2])
+        count = sizes_of(node.inputs[1])
+        number = count[0] if count and isinstance(count[0], int) else None
+        if number is None:
+            return None
+        starts = first.elements if first is not None else (None,) * number
+        ends = last.elements if last is not None else (None,) * number
+        has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
+        has_steps = len(node.inputs) > 4 and node.inputs[4] is not None
+        axes = integers(node.inputs[3]) if has_axes else tuple(range(number))
+        steps = integers(node.inputs[4]) if has_steps else (1,) * number
+    if axes is None or steps is None or not len(starts) == len(ends) == len(axes) == len(steps):
+        return None
+    result: list[Size | None] = list(data)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        result[axis % len(data)] = slice_size(data[axis % len(data)], start, end, step)
+    return named(node, result)
+
+
+def _expand(node: ir.Node) -> Sizes | None:
+    data, items = sizes_of(node.inputs[0]), elements_of(node.inputs[1])
+    if data is None or items is None or not items.complete:
+        return None
+    return named(node, broadcast(data, tuple(e for e in items.elements if e is not None)))
+
+
+def _constant_of_shape(node: ir.Node) -> Sizes | None:
+    items = elements_of(node.inputs[0])
+    if items is None:
+        sizes = sizes_of(node.inputs[0])
+        return () if sizes == (0,) else None
+    return named(node, list(items.elements))
+
+
+def _tile(node: ir.Node) -> Sizes | None:
+    data, items = sizes_of(node.inputs[0]), elements_of(node.inputs[1])
+    if data is None or items is None or not items.complete or len(items.elements) != len(data):
+        return None
+    return tuple(multiply(d, e) for d, e in zip(data, items.elements, strict=True) if e is not None)
+
+
+def _pad(node: ir.Node) -> Sizes | None:
+    data = sizes_of(node.inputs[0])
+    pads = attribute(node, "pads", attribute(node, "paddings"))
+    if pads is None and len(node.inputs) > 1:
+        pads = integers(node.inputs[1])
+    if data is None or pads is None or len(pads) != 2 * len(data) or (len(node.inputs) > 3 and node.inputs[3]):
+        return None
+    return tuple(add(d, pads[i] + pads[i + len(data)]) for i, d in enumerate(data))
+
+
+def _range(node: ir.Node) -> Sizes | None:
+    bounds = [elements_of(v) for v in node.inputs]
+    if any(b is None or b.elements[0] is None for b in bounds):
+        return None
+    start, limit, delta = (b.elements[0] for b in bounds if b is not None)
+    if not isinstance(start, int) or not isinstance(delta, int) or delta <= 0 or limit is None:
+        return None
+    length = subtract(limit, start)
+    if isinstance(length, int):
+        return (max(-(-length // delta), 0),)
+    return (length,) if delta == 1 and length.non_negative else None
+
+
+LAYOUT_RULES = {
+    "range": _range,
+    "reshape": _reshape,
+    "flatten": _flatten,
+    "squeeze": _squeeze,
+    "unsqueeze": _unsqueeze,
+    "transpose": _transpose,
+    "concat": _concat,
+    "split": _split,
+    "gather": _gather,
+    "slice": _slice,
+    "expand": _expand,
+    "constant_of_shape": _constant_of_shape,
+    "tile": _tile,
+    "pad": _pad,
+}

@@ -1,0 +1,191 @@
+"""The dims of each operator's outputs, as numbers or expressions.
+
+A rule gives the sizes of the first output, or a list with those of all outputs, or None when it cannot tell. What
+no rule knows is left to ONNX's own inference, which keeps no relation between dynamic dims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import attribute
+from onnxtool.model.operators.broadcasting import broadcast
+from onnxtool.model.operators.layout_rules import LAYOUT_RULES, axes_of, axis_of, named
+from onnxtool.model.operators.symbolic_dims import add, floor_divide
+from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, sizes_of
+
+Rule = Callable[[ir.Node], "Sizes | list[Sizes | None] | None"]
+
+
+def _same(node: ir.Node) -> Sizes | None:
+    return sizes_of(node.inputs[0])
+
+
+def _broadcast(node: ir.Node) -> Sizes | None:
+    return named(node, broadcast(*(sizes_of(v) for v in node.inputs)))
+
+
+def _matmul(node: ir.Node) -> Sizes | None:
+    a, b = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+    if not a or not b:
+        return None
+    left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
+    batch = broadcast(left[:-2], right[:-2])
+    if batch is None:
+        return None
+    batch = named(node, batch) or ()
+    return (*batch, *(() if len(a) == 1 else (left[-2],)), *(() if len(b) == 1 else (right[-1],)))
+
+
+def _gemm(node: ir.Node) -> Sizes | None:
+    a, b = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+    if a is None or b is None or len(a) != 2 or len(b) != 2:
+        return None
+    return (a[1] if attribute(node, "transA", 0) else a[0], b[0] if attribute(node, "transB", 0) else b[1])
+
+
+def _window(node: ir.Node, data: Sizes, kernel: list[int]) -> list[Size] | None:
+    spatial = data[2:]
+    count = len(spatial)
+    strides = attribute(node, "strides", (1,) * count)
+    dilations = attribute(node, "dilations", (1,) * count)
+    pads = attribute(node, "pads", (0,) * (2 * count))
+    auto = attribute(node, "auto_pad", "NOTSET")
+    if len(kernel) != count or len(pads) != 2 * count:
+        return None
+    result: list[Size] = []
+    for i, dim in enumerate(spatial):
+        reach = (kernel[i] - 1) * dilations[i] + 1
+        if auto in ("SAME_UPPER", "SAME_LOWER"):
+            steps = floor_divide(add(dim, strides[i] - 1), strides[i])
+        else:
+            free = add(dim, (pads[i] + pads[i + count] if auto != "VALID" else 0) - reach)
+            if attribute(node, "ceil_mode", 0):
+                if not isinstance(free, int):
+                    return None
+                # The last window must start inside the data or the left padding.
+                steps = -(-free // strides[i]) + 1
+                if isinstance(dim, int) and (steps - 1) * strides[i] >= dim + pads[i]:
+                    steps -= 1
+                result.append(steps)
+                continue
+            quotient = floor_divide(free, strides[i])
+            steps = None if quotient is None else add(quotient, 1)
+        if steps is None:
+            return None
+        result.append(steps)
+    return result
+
+
+def _conv(node: ir.Node) -> Sizes | None:
+    data, weight = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+    if data is None or weight is None or not all(isinstance(d, int) for d in weight):
+        return None
+    spatial = _window(node, data, [int(d) for d in weight[2:] if isinstance(d, int)])
+    return None if spatial is None else (data[0], weight[0], *spatial)
+
+
+def _pool(node: ir.Node) -> Sizes | list[Sizes | None] | None:
+    data, kernel = sizes_of(node.inputs[0]), attribute(node, "kernel_shape")
+    if data is None or kernel is None:
+        return None
+    spatial = _window(node, data, list(kernel))
+    if spatial is None:
+        return None
+    sizes = (*data[:2], *spatial)
+    return [sizes for _ in node.outputs]
+
+
+def _global_pool(node: ir.Node) -> Sizes | None:
+    data = sizes_of(node.inputs[0])
+    return None if data is None else (*data[:2], *(1 for _ in data[2:]))
+
+
+def _first(node: ir.Node) -> list[Sizes | None]:
+    return [sizes_of(node.inputs[0]), *(None for _ in node.outputs[1:])]
+
+
+def _reduce(node: ir.Node) -> Sizes | None:
+    data, axes = sizes_of(node.inputs[0]), axes_of(node)
+    if data is None:
+        return None
+    given = len(node.inputs) > 1 and node.inputs[1] is not None
+    if axes is None and given:
+        return None
+    if not axes:
+        if attribute(node, "noop_with_empty_axes", 0):
+            return data
+        axes = tuple(range(len(data)))
+    gone = {a % len(data) for a in axes} if data else set()
+    if attribute(node, "keepdims", 1):
+        return tuple(1 if i in gone else d for i, d in enumerate(data))
+    return tuple(d for i, d in enumerate(data) if i not in gone)
+
+
+def _arg(node: ir.Node) -> Sizes | None:
+    data = sizes_of(node.inputs[0])
+    if data is None:
+        return None
+    axis = axis_of(node, len(data), 0)
+    return (*data[:axis], *((1,) if attribute(node, "keepdims", 1) else ()), *data[axis + 1 :])
+
+
+def _topk(node: ir.Node) -> list[Sizes | None] | None:
+    data, k = sizes_of(node.inputs[0]), elements_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    if data is None or k is None or k.elements[0] is None:
+        return None
+    axis = axis_of(node, len(data), -1)
+    sizes = (*data[:axis], k.elements[0], *data[axis + 1 :])
+    return [sizes for _ in node.outputs]
+
+
+def _shape(node: ir.Node) -> Sizes | None:
+    data = sizes_of(node.inputs[0])
+    if data is None:
+        return None
+    return (len(data[attribute(node, "start", 0) : attribute(node, "end", len(data))]),)
+
+
+def _indices(node: ir.Node) -> Sizes | None:
+    return sizes_of(node.inputs[1])
+
+
+def _gather_nd(node: ir.Node) -> Sizes | None:
+    data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+    if data is None or not indices or not isinstance(indices[-1], int):
+        return None
+    return (*indices[:-1], *data[attribute(node, "batch_dims", 0) + indices[-1] :])
+
+
+def _recurrent(node: ir.Node) -> list[Sizes | None] | None:
+    data, weights = sizes_of(node.inputs[0]), sizes_of(node.inputs[2])
+    if data is None or weights is None or len(data) != 3 or len(weights) != 3:
+        return None
+    directions, hidden = weights[0], weights[2]
+    if attribute(node, "layout", 0):
+        return [(data[0], data[1], directions, hidden), *[(data[0], directions, hidden)] * 2]
+    return [(data[0], directions, data[1], hidden), *[(directions, data[1], hidden)] * 2]
+
+
+# By the names that the rows of operators have in `Operator.shape`.
+RULES: dict[str, Rule] = {
+    "same": _same,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "matmul": _matmul,
+    "gemm": _gemm,
+    "conv": _conv,
+    "pool": _pool,
+    "global_pool": _global_pool,
+    "first": _first,
+    "recurrent": _recurrent,
+    "indices": _indices,
+    "gather_nd": _gather_nd,
+    "arg": _arg,
+    "topk": _topk,
+    "shape": _shape,
+    "scalar": lambda _: (),
+    **LAYOUT_RULES,
+}

@@ -1,0 +1,282 @@
+"""The elements of small integer tensors: shapes on their way from Shape to Reshape, Expand or Slice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx_ir as ir
+
+from onnxtool.model.ir.queries import attribute
+from onnxtool.model.operators.layout_rules import axes_of
+from onnxtool.model.operators.symbolic_dims import Expr, add, floor_divide, multiply, product, subtract
+from onnxtool.model.operators.value_facts import (
+    MAX_ITEMS,
+    KnownElements,
+    Size,
+    elements_of,
+    integers,
+    sizes_of,
+)
+
+# A size fits any integer type of 32 bits or more; narrower ones and booleans may change it.
+_HOLDS_SIZES = (ir.DataType.INT64, ir.DataType.INT32)
+Rule = Callable[[ir.Node], "KnownElements | list[KnownElements | None] | None"]
+
+
+def _shape(node: ir.Node) -> KnownElements | None:
+    data = sizes_of(node.inputs[0])
+    if data is None:
+        return None
+    return KnownElements(data[attribute(node, "start", 0) : attribute(node, "end", len(data))], False)
+
+
+def _size(node: ir.Node) -> KnownElements | None:
+    data = sizes_of(node.inputs[0])
+    return None if data is None else KnownElements((product(data),), True)
+
+
+def _same(node: ir.Node) -> KnownElements | None:
+    return elements_of(node.inputs[0])
+
+
+def _cast(node: ir.Node) -> KnownElements | None:
+    kept = attribute(node, "to") in _HOLDS_SIZES
+    return elements_of(node.inputs[0]) if kept and _is_integer(node.inputs[0]) else None
+
+
+def _cast_like(node: ir.Node) -> KnownElements | None:
+    like = node.inputs[1]
+    kept = like is not None and like.dtype in _HOLDS_SIZES and _is_integer(node.inputs[0])
+    return elements_of(node.inputs[0]) if kept else None
+
+
+def _is_integer(value: ir.Value | None) -> bool:
+    return value is not None and value.dtype is not None and value.dtype.is_integer()
+
+
+def _gather(node: ir.Node) -> KnownElements | None:
+    data, indices = elements_of(node.inputs[0]), elements_of(node.inputs[1])
+    if data is None or indices is None or data.scalar:
+        return None
+    picked = []
+    for index in indices.elements:
+        if not isinstance(index, int) or not -len(data.elements) <= index < len(data.elements):
+            return None
+        picked.append(data.elements[index])
+    return KnownElements(tuple(picked), indices.scalar)
+
+
+def _slice(node: ir.Node) -> KnownElements | None:
+    data = elements_of(node.inputs[0])
+    if data is None or data.scalar:
+        return None
+    if len(node.inputs) == 1:
+        bounds = [attribute(node, "starts"), attribute(node, "ends"), (1,)]
+    else:
+        bounds = [integers(v) for v in node.inputs[1:3]]
+        bounds.append(integers(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else (1,))
+    if any(b is None or len(b) != 1 for b in bounds) or bounds[2][0] <= 0:
+        return None
+    return KnownElements(data.elements[slice(bounds[0][0], bounds[1][0], bounds[2][0])], False)
+
+
+def _concat(node: ir.Node) -> KnownElements | None:
+    elements: list[Size | None] = []
+    for value in node.inputs:
+        items, sizes = elements_of(value), sizes_of(value)
+        if items is not None and not items.scalar:
+            elements.extend(items.elements)
+        elif sizes is not None and len(sizes) == 1 and isinstance(sizes[0], int) and sizes[0] <= MAX_ITEMS:
+            elements.extend([None] * sizes[0])
+        else:
+            return None
+    return KnownElements(tuple(elements), False)
+
+
+def _split(node: ir.Node) -> list[KnownElements | None] | None:
+    data = elements_of(node.inputs[0])
+    if data is None or data.scalar:
+        return None
+    result: list[KnownElements | None] = []
+    at = 0
+    for value in node.outputs:
+        sizes = sizes_of(value)
+        if sizes is None or not isinstance(sizes[0], int):
+            return None
+        result.append(KnownElements(data.elements[at : at + sizes[0]], False))
+        at += sizes[0]
+    return result
+
+
+def _rank_change(node: ir.Node) -> KnownElements | None:
+    """Squeeze, Unsqueeze and Reshape between rank 0 and 1."""
+    data, sizes = elements_of(node.inputs[0]), sizes_of(node.outputs[0])
+    if data is None:
+        return None
+    rank = len(sizes) if sizes is not None else None
+    if rank is None and node.op_type == "Squeeze" and len(data.elements) == 1:
+        rank = 0 if axes_of(node) is not None or len(node.inputs) == 1 else None
+    if rank == 1:
+        return KnownElements(data.elements, False)
+    return KnownElements(data.elements, True) if rank == 0 and len(data.elements) == 1 else None
+
+
+def _expand(node: ir.Node) -> KnownElements | None:
+    data, sizes = elements_of(node.inputs[0]), sizes_of(node.outputs[0])
+    if data is None or sizes is None or len(sizes) > 1 or len(data.elements) != 1:
+        return None
+    if not sizes:
+        return data
+    return (
+        KnownElements(data.elements * sizes[0], False) if isinstance(sizes[0], int) and sizes[0] <= MAX_ITEMS else None
+    )
+
+
+def _constant_of_shape(node: ir.Node) -> KnownElements | None:
+    sizes, fill = sizes_of(node.outputs[0]), attribute(node, "value")
+    if fill is None or not fill.dtype.is_integer() or sizes is None or len(sizes) > 1:
+        return None
+    if sizes and (not isinstance(sizes[0], int) or sizes[0] > MAX_ITEMS):
+        return None
+    count = sizes[0] if sizes and isinstance(sizes[0], int) else 1
+    return KnownElements((int(fill.numpy().reshape(-1)[0]),) * count, not sizes)
+
+
+def _binary(function: Callable[[Size, Size], Size | None]) -> Rule:
+    def rule(node: ir.Node) -> KnownElements | None:
+        left, right = elements_of(node.inputs[0]), elements_of(node.inputs[1])
+        if left is None or right is None or not _is_integer(node.inputs[0]):
+            return None
+        count = max(len(left.elements), len(right.elements))
+        if any(len(i.elements) not in (1, count) for i in (left, right)) or count == 0:
+            return None
+        wide = [i.elements * (count // len(i.elements)) for i in (left, right)]
+        found = tuple(None if a is None or b is None else function(a, b) for a, b in zip(*wide, strict=True))
+        return KnownElements(found, left.scalar and right.scalar)
+
+    return rule
+
+
+def _divide(a: Size, b: Size) -> Size | None:
+    # Integer division rounds towards zero, which is floor only when nothing is negative.
+    if not _non_negative(a):
+        return None
+    return floor_divide(a, b)
+
+
+def _modulo(a: Size, b: Size) -> Size | None:
+    if not _non_negative(a):
+        return None
+    quotient = floor_divide(a, b)
+    if quotient is None or (isinstance(quotient, Expr) and not isinstance(subtract(a, multiply(quotient, b)), int)):
+        return None
+    return subtract(a, multiply(quotient, b))
+
+
+def _non_negative(a: Size) -> bool:
+    return a >= 0 if isinstance(a, int) else a.non_negative
+
+
+def _extreme(largest: bool) -> Callable[[Size, Size], Size | None]:
+    def function(a: Size, b: Size) -> Size | None:
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b) if largest else min(a, b)
+        rest = subtract(a, b)
+        if _non_negative(rest):
+            return a if largest else b
+        return (b if largest else a) if _non_negative(multiply(rest, -1)) else None
+
+    return function
+
+
+def _equal(a: Size, b: Size) -> Size | None:
+    rest = subtract(a, b)
+    if isinstance(rest, int):
+        return int(rest == 0)
+    # A size is never negative: size == -1 is false, which is how exporters test for "keep this dim".
+    if (isinstance(a, int) and a < 0 and _non_negative(b)) or (isinstance(b, int) and b < 0 and _non_negative(a)):
+        return 0
+    return None
+
+
+def _where(node: ir.Node) -> KnownElements | None:
+    parts = [elements_of(v) for v in node.inputs]
+    if any(p is None for p in parts) or not _is_integer(node.inputs[1]):
+        return None
+    condition, yes, no = (p for p in parts if p is not None)
+    count = max(len(p.elements) for p in (condition, yes, no))
+    if any(len(p.elements) not in (1, count) for p in (condition, yes, no)) or count == 0:
+        return None
+    wide = [p.elements * (count // len(p.elements)) for p in (condition, yes, no)]
+    chosen: list[Size | None] = []
+    for test, left, right in zip(*wide, strict=True):
+        same = left if left == right else None
+        chosen.append((left if test else right) if isinstance(test, int) else same)
+    return KnownElements(tuple(chosen), condition.scalar and yes.scalar and no.scalar)
+
+
+def _prod(node: ir.Node) -> KnownElements | None:
+    data = elements_of(node.inputs[0])
+    if data is None or not data.complete or data.scalar or not _is_integer(node.inputs[0]):
+        return None
+    axes = axes_of(node)
+    if axes not in (None, (0,), (-1,)) or attribute(node, "noop_with_empty_axes", 0):
+        return None
+    total = product([e for e in data.elements if e is not None])
+    return KnownElements((total,), not attribute(node, "keepdims", 1))
+
+
+def _range(node: ir.Node) -> KnownElements | None:
+    bounds = [integers(v) for v in node.inputs]
+    if any(b is None for b in bounds):
+        return None
+    start, limit, delta = (b[0] for b in bounds if b is not None)
+    if delta == 0 or abs(limit - start) > MAX_ITEMS * abs(delta):
+        return None
+    return KnownElements(tuple(range(start, limit, delta)), False)
+
+
+def _neg(node: ir.Node) -> KnownElements | None:
+    data = elements_of(node.inputs[0])
+    if data is None or not _is_integer(node.inputs[0]):
+        return None
+    return KnownElements(tuple(None if e is None else multiply(e, -1) for e in data.elements), data.scalar)
+
+
+def _abs(node: ir.Node) -> KnownElements | None:
+    data = elements_of(node.inputs[0])
+    if data is None or not all(e is not None and _non_negative(e) for e in data.elements):
+        return None
+    return data
+
+
+RULES: dict[str, Rule] = {
+    "Shape": _shape,
+    "Size": _size,
+    "Identity": _same,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Concat": _concat,
+    "Split": _split,
+    "Squeeze": _rank_change,
+    "Unsqueeze": _rank_change,
+    "Reshape": _rank_change,
+    "Flatten": _rank_change,
+    "Expand": _expand,
+    "ConstantOfShape": _constant_of_shape,
+    "Add": _binary(add),
+    "Sub": _binary(subtract),
+    "Mul": _binary(multiply),
+    "Div": _binary(_divide),
+    "Mod": _binary(_modulo),
+    "Max": _binary(_extreme(True)),
+    "Min": _binary(_extreme(False)),
+    "Equal": _binary(_equal),
+    "Where": _where,
+    "ReduceProd": _prod,
+    "Range": _range,
+    "Neg": _neg,
+    "Abs": _abs,
+}

@@ -1,1 +1,0 @@
-"""Shapes, symbolic dims and the values of shape tensors, as far as a graph determines them."""
