@@ -87,11 +87,11 @@ PARTS: dict[str, tuple[str, ...]] = {
         "equality/trials/test_whole_numbers.py",
         "equality/trials/test_values.py",
     ),
-    "conversion/pytorch/floor_division.py": ("conversion/pytorch/test_floor_division.py",),
+    "conversion/pytorch/patches/floor_division.py": ("conversion/pytorch/test_floor_division.py",),
     "conversion/source_code.py": ("conversion/test_source_code.py",),
     "conversion/pytorch/dynamic_quantized.py": ("conversion/pytorch/test_dynamic_quantized.py",),
     "conversion/pytorch/decided_sizes.py": ("conversion/pytorch/test_decided_sizes.py",),
-    "conversion/sklearn/exact_trees.py": ("conversion/sklearn/test_exact_trees.py",),
+    "conversion/sklearn/patches/exact_trees.py": ("conversion/sklearn/test_exact_trees.py",),
     "quantization/search/accuracy_budget.py": (
         "quantization/evaluation",
         "quantization/search/test_accuracy_budget.py",

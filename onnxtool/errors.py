@@ -59,3 +59,13 @@ class ResourceError(OnnxToolError):
     """Out of memory, time or disk, or a size beyond the limits."""
 
     exit_code = 6
+
+
+def one_line(error: object, limit: int = 300) -> str:
+    """What an error of another library says, in one line."""
+    return " ".join(str(error).split())[:limit]
+
+
+def first_line(error: BaseException, limit: int = 300) -> str:
+    """The first line of what an error of another library says; its class where it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:limit]

@@ -80,15 +80,15 @@ def warm(kind: str = "") -> None:
         main(["verify", "no-such-file.onnx"])  # what Typer imports when it is used
     if kind:
         from onnxtool.conversion import quiet
+        from onnxtool.conversion.registry import adapters
 
         frameworks = {
             "pytorch": ("pytorch",),
             "tensorflow": ("keras", "tensorflow"),
             "trees": ("sklearn", "boosting"),
         }[kind]
-        adapters = [import_module(f"onnxtool.conversion.{framework}.adapter") for framework in frameworks]
-        for adapter in adapters:
-            quiet.import_all([*getattr(adapter, "_LOADING", ()), *adapter._EXPORTING])
+        for adapter in (a for a in adapters() if a.name in frameworks):
+            quiet.import_all([*adapter.loading, *adapter.exporting])
         quiet.import_all(
             {"pytorch": ["transformers", "safetensors.torch"], "trees": ["xgboost", "lightgbm"]}.get(kind, ())
         )

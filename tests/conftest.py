@@ -36,15 +36,23 @@ GROUPS = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of a file run in one worker, and so do those of a framework, with `--dist loadgroup`."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        file = item.path.relative_to(ROOT / "tests").as_posix()
-        group = next((name for part, name in GROUPS.items() if file == part or file.startswith(f"{part}/")), file)
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """With `--dist loadgroup`, tests of a file run in one worker, and so do those of a framework.
+
+    By a scheduler of our own: xdist 3.8 writes the groups of marks into an attribute of tests that pytest 9.2 no longer
+    has, and spreads the tests of a group over all workers.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0].removeprefix("tests/")
+            return next((name for part, name in GROUPS.items() if file == part or file.startswith(f"{part}/")), file)
+
+    return ByGroup(config, log)
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 from onnxtool import extension
 from onnxtool.errors import UsageError
 from onnxtool.quantization.calibration import range_estimators
-from onnxtool.quantization.calibration.range_estimators import Histogram, Observed
+from onnxtool.quantization.calibration.range_estimators import Histogram, ObservedRange
 from onnxtool.quantization.recipe import QuantRecipe
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -47,7 +47,7 @@ def test_examples_import_from_the_documented_module_only() -> None:
 
 def test_a_range_estimator_of_another_package_is_used(with_half: None) -> None:
     assert QuantRecipe(method="half").method == "half"
-    seen = Observed(histogram=True)
+    seen = ObservedRange(histogram=True)
     seen.add(-3.0, 4.0, np.linspace(-3, 4, 100, dtype=np.float32))
     assert seen.range("half") == (-0.5, 0.5)
     assert seen.range("minmax") == (-3.0, 4.0)

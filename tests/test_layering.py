@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "onnxtool"
@@ -35,6 +37,25 @@ LAYERS = {
     "workflow": 8,
     "cli": 9,
 }
+# (importer, imported) of circles that are still there.
+CIRCLES: set[tuple[str, str]] = set()
+# Classes whose name still stands twice.
+TWICE = {
+    "EditStep",
+    "Excuse",
+    "Facts",
+    "Files",
+    "Findings",
+    "Histogram",
+    "Part",
+    "Proof",
+    "Reference",
+    "Rule",
+    "Stage",
+    "Step",
+    "Table",
+    "View",
+}
 # The package's own front door: versions and lazily imported functions.
 FRONT = {"__init__", "__main__"}
 
@@ -62,6 +83,30 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "onnxtool")
 
 
+def imported_modules(path: Path, known: Container[str]) -> Iterator[str]:
+    """Which of the known modules a file imports anywhere; a name of a package may be one of them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in known else node.module for name in inside)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def import_circle(root: Path, files: Iterable[Path]) -> list[str]:
+    """Modules of which each is imported by the next, imports inside functions and of types included; [] for none."""
+    found = {".".join(p.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): p for p in files}
+    graph = {
+        name: {m for m in imported_modules(path, found) if m in found and m != name and (name, m) not in CIRCLES}
+        for name, path in found.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
 def modules() -> list[Path]:
     return sorted(p for p in ROOT.rglob("*.py") if p.relative_to(ROOT).parts[0].removesuffix(".py") not in FRONT)
 
@@ -85,6 +130,30 @@ def test_never_uses_relative_imports() -> None:
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert import_circle(ROOT.parent, modules()) == []
+
+
+def test_notices_a_circle_of_an_import_inside_a_function(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.write_text("import other\n", encoding="utf-8")
+    other.write_text("def f():\n    from one import g\n", encoding="utf-8")
+    assert set(import_circle(tmp_path, [one, other])) == {"one", "other"}
+    other.write_text("def f():\n    from two import g\n", encoding="utf-8")
+    assert import_circle(tmp_path, [one, other]) == []
+
+
+def test_no_class_name_stands_twice() -> None:
+    names = Counter(
+        node.name
+        for path in modules()
+        if "templates" not in path.parts  # other programs
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} <= TWICE
 
 
 def test_notices_an_import_upwards(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from onnxtool.benchmark.session_code import code_of, settings_of
 from onnxtool.benchmark.session_settings import CHANGES, SAVED, changed, combined
 from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.errors import OnnxToolError, UsageError
+from onnxtool.errors import InputError, OnnxToolError, UsageError
 from onnxtool.model import io
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.in_memory import ModelLike, takes_models
@@ -217,8 +217,6 @@ def _measuring(setting: _Setting) -> str:
 
 def _refuse_failed(default: _Setting) -> None:
     if default.failure:
-        from onnxtool.errors import InputError
-
         raise InputError(f"{default.path}: does not run on the CPU: {default.failure}")
 
 

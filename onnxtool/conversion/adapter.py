@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
 from onnxtool.equality.described_runner import DescribedRunner
 from onnxtool.options.convert import ConvertOptions
@@ -90,18 +91,23 @@ class Adapter(ABC):
         extra: the extra of onnxtool, or the package, that installs the framework.
         imports_in_prepare: True where `prepare` imports all that `load` and `export` use, so that a file's limits of
             time and memory need not leave room for imports.
+        loading: modules that `load` uses, for `prepare`.
+        exporting: likewise, that `export` uses.
     """
 
     name: str
     extra: str
     imports_in_prepare: ClassVar[bool] = False
+    loading: ClassVar[Sequence[str]] = ()
+    exporting: ClassVar[Sequence[str]] = ()
 
     @abstractmethod
     def recognises(self, source: Source, options: ConvertOptions) -> bool:
         """By content, not by suffix alone; works with no framework installed and executes nothing."""
 
-    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:  # noqa: B027
+    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:  # noqa: ARG002
         """Import what `load` (`export` False) or `export` (True) will use; do nothing with the file."""
+        import_all(self.exporting if export else self.loading, options.verbose)
 
     @abstractmethod
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:

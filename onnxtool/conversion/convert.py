@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.export_attempts import SPILL, Routes, refuse_blamed, release
+from onnxtool.conversion.export_attempts import SPILL, ExportAttempts, refuse_blamed, release
 from onnxtool.conversion.factory import adapter_for, call_factory, choose_adapter
 from onnxtool.conversion.graph_interface import align, observe_output_dims
 from onnxtool.conversion.provenance import record
@@ -90,14 +90,14 @@ def convert(
         task.advance()
         comparison = None
         names = (str(opened), str(output))
-        routes = Routes(opened, adapter, model, options, Tolerance(rtol, atol), names, pace)
-        proof = routes.observed(graph) if verify_result else None
-        stays = proof is not None and routes.stays
+        attempts = ExportAttempts(opened, adapter, model, options, Tolerance(rtol, atol), names, pace)
+        proof = attempts.observed(graph) if verify_result else None
+        stays = proof is not None and attempts.stays
         if not stays:
             release(model)
         with io.spilled(graph, output) if io.weight_bytes(graph) > SPILL else nullcontext() as spill:
             if proof is not None:
-                graph, comparison, proof = routes.proven(graph, proof)
+                graph, comparison, proof = attempts.proven(graph, proof)
                 release(model)
                 if comparison.differs and model.dropped:
                     model.notes.append(f"options that the exporter may leave out: {', '.join(model.dropped)}")

@@ -28,7 +28,7 @@ _LITTLE = 60.0  # dB: a difference of a thousandth of the output is no other bra
 
 
 @dataclass
-class Routes:
+class ExportAttempts:
     """The ways from one source to a proven graph.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import onnx
@@ -35,6 +35,19 @@ def target_opset(options: ConvertOptions, newest_of_exporter: int) -> int:
     if not OLDEST <= options.opset <= limit:
         raise UsageError(f"--opset {options.opset}: this exporter and the embedded runtime have {OLDEST} to {limit}.")
     return options.opset
+
+
+def export_at(options: ConvertOptions, newest: int, notes: list[str], export: Callable[[int], ir.Model]) -> ir.Model:
+    """What an exporter writes, at the opset that is wanted even where it does not reach that itself.
+
+    Args:
+        options: the opset that was asked for, if one was.
+        newest: opset of the exporter.
+        notes: told when an opset that was asked for could not be reached.
+        export: given an opset.
+    """
+    wanted = target_opset(options, newest_runtime_opset())
+    return raise_opset(export(min(wanted, newest)), wanted, notes if options.opset else None)
 
 
 @functools.cache

@@ -33,7 +33,7 @@ _MOST_RANK = 64
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """One tensor of a file.
 
     Attributes:
@@ -51,7 +51,7 @@ class Entry:
     size: int
 
     @classmethod
-    def of(cls, name: str, tensor: ir.TensorProtocol) -> Entry:
+    def of(cls, name: str, tensor: ir.TensorProtocol) -> TensorEntry:
         """A model's own weight."""
         return cls(name, tensor, tuple(int(d) for d in tensor.shape if isinstance(d, int)), tensor.dtype, tensor.nbytes)
 
@@ -63,7 +63,7 @@ class Entry:
         return found.hexdigest()
 
 
-def write_file(path: Path, entries: Sequence[Entry]) -> None:
+def write_file(path: Path, entries: Sequence[TensorEntry]) -> None:
     """Write tensors as a whole or not at all.
 
     Raises:
@@ -95,7 +95,7 @@ def write_file(path: Path, entries: Sequence[Entry]) -> None:
         raise ResourceError(f"{path}: cannot be written ({error.strerror}).") from error
 
 
-def open_file(path: Path) -> dict[str, Entry]:
+def open_file(path: Path) -> dict[str, TensorEntry]:
     """The tensors of a file, by name; their values stay on the disk.
 
     Raises:
@@ -119,7 +119,7 @@ def open_file(path: Path) -> dict[str, Entry]:
     return {name: _entry(path, name, item, start, total) for name, item in header.items() if name != "__metadata__"}
 
 
-def _entry(path: Path, name: str, item: Any, start: int, total: int) -> Entry:
+def _entry(path: Path, name: str, item: Any, start: int, total: int) -> TensorEntry:
     wrong = InputError(f"{path}: the entry {name[:80]!r} is damaged.")
     if not isinstance(item, dict):
         raise wrong
@@ -134,7 +134,7 @@ def _entry(path: Path, name: str, item: Any, start: int, total: int) -> Entry:
     tensor = ir.ExternalTensor(
         place.name, start + offsets[0], size, dtype, shape=ir.Shape(shape), name=name, base_dir=place.parent
     )
-    return Entry(name, tensor, tuple(shape), dtype, size)
+    return TensorEntry(name, tensor, tuple(shape), dtype, size)
 
 
 def _whole(numbers: Any) -> list[int] | None:

@@ -19,7 +19,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 
-from onnxtool.errors import InputError, UnsupportedError
+from onnxtool.errors import InputError, UnsupportedError, one_line
 from onnxtool.model import io
 from onnxtool.runtime.worker.isolation import guarded
 
@@ -92,7 +92,7 @@ def read_adapter(path: Path, inputs: Mapping[str, Sequence[int | str]]) -> dict[
         with guarded("reading the adapter", path.stat().st_size):
             weights: dict[str, ort.OrtValue] = ort.AdapterFormat.read_adapter(str(path)).get_parameters()
     except Exception as error:
-        line = " ".join(str(error).split())[:200]
+        line = one_line(error, 200)
         raise InputError(f"{path}: not an adapter of ONNX Runtime ({line}).") from error
     for name, value in weights.items():
         if name not in inputs:

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtool.conversion.convert import convert
 from onnxtool.conversion.quiet import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError
+from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, one_line
 from onnxtool.generation.source import verify_code, verify_unpickled
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.options.convert import ConvertOptions
@@ -86,7 +86,7 @@ def _load(folder: Path, trust: bool) -> tuple[Any, dict[str, np.ndarray], list[s
             model = transformers.AutoModel.from_pretrained(str(main), local_files_only=True, dtype=torch.float32)
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(main), local_files_only=True)
     except Exception as error:
-        line = " ".join(str(error).split())[:250]
+        line = one_line(error, 250)
         raise InputError(f"{folder}: transformers cannot load this ({type(error).__name__}: {line}).") from error
     after: list[Any] = []
     names = ["transformer"]
@@ -187,7 +187,7 @@ def _linear(place: Path, config: dict[str, Any]) -> Any:
     try:
         linear.load_state_dict(weights)
     except RuntimeError as error:
-        raise InputError(f"{path}: {' '.join(str(error).split())[:200]}") from error
+        raise InputError(f"{path}: {one_line(error, 200)}") from error
     return linear
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from onnxtool import progress
 from onnxtool.conversion.quiet import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
 from onnxtool.generation.bundle import read_json
 from onnxtool.generation.folder import check_output, staged_folder
 from onnxtool.generation.merged_decoder import MERGED
@@ -95,7 +95,7 @@ def convert_encoder_decoder(
         try:
             export_graphs(model, staged, _inputs(model, source, 9))
         except Exception as error:
-            line = " ".join(str(error).split())[:200]
+            line = one_line(error, 200)
             raise UnsupportedError(f"{source}: PyTorch cannot export it ({type(error).__name__}: {line}).") from error
         seconds["build"] = time.perf_counter() - began - seconds["load"]
         steps.advance()
@@ -131,7 +131,7 @@ def _load(source: Path, task: str | None, trust: bool) -> Any:
             return model.eval()
         except Exception as error:
             fault = fault or error
-    line = " ".join(str(fault).split())[:250]
+    line = one_line(fault, 250)
     raise InputError(f"{source}: transformers cannot load this ({type(fault).__name__}: {line}).") from fault
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from onnxtool import progress
-from onnxtool.errors import OnnxToolError
+from onnxtool.errors import OnnxToolError, one_line
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.quantization.perplexity import load_text
@@ -234,7 +234,7 @@ def prove_runtime(decoder: Decoder, ids: Sequence[int], tokens: int = NEW_TOKENS
     try:
         other = runtime_tokens(bundle, ids, tokens, decoder.adapter)
     except Exception as error:
-        return RuntimeProof(len(own), 0, False, " ".join(str(error).split())[:200])
+        return RuntimeProof(len(own), 0, False, one_line(error, 200))
     equal = sum(a == b for a, b in zip(own, other, strict=False))
     return RuntimeProof(len(own), equal, len(own) == len(other))
 

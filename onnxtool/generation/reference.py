@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.quiet import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
 from onnxtool.generation.source import TextModelSource
 from onnxtool.generation.tokenizer import Message
 
@@ -175,7 +175,7 @@ def _verify_complete(source: TextModelSource, info: dict[str, Any]) -> None:
 
 
 def _failure(source: TextModelSource, error: Exception) -> Exception:
-    line = " ".join(str(error).split())[:250]
+    line = one_line(error, 250)
     text = line.lower()
     if isinstance(error, MemoryError):
         return error
@@ -200,6 +200,6 @@ def _merged(model: Any, adapter: Path) -> Any:
         wrapped = peft.PeftModel.from_pretrained(model, str(adapter), local_files_only=True)
         merged = wrapped.merge_and_unload()
     except Exception as error:
-        line = " ".join(str(error).split())[:250]
+        line = one_line(error, 250)
         raise InputError(f"{adapter}: this adapter does not fit the model ({type(error).__name__}: {line}).") from error
     return merged

@@ -92,7 +92,7 @@ def _decoder(model: Any, text: bool) -> Any:
     from transformers.cache_utils import DynamicCache, EncoderDecoderCache
     from transformers.modeling_outputs import BaseModelOutput
 
-    class Decoder(torch.nn.Module):  # type: ignore[misc]
+    class DecoderGraph(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.model = model
@@ -119,7 +119,7 @@ def _decoder(model: Any, text: bool) -> Any:
                     values += [encoders.keys, encoders.values]
             return tuple(values)
 
-    return Decoder().eval()
+    return DecoderGraph().eval()
 
 
 def _export(

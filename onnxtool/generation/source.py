@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError
+from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, one_line
 from onnxtool.generation.bundle import read_json
 from onnxtool.model.safety.declared_sizes import verify_counts, verify_declared_sizes
 
@@ -151,7 +151,7 @@ def _verify_safetensors(path: Path) -> None:
         with safe_open(path, "np"):
             pass
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: damaged or cut off ({' '.join(str(error).split())[:200]}).") from error
+        raise InputError(f"{path}: damaged or cut off ({one_line(error, 200)}).") from error
 
 
 def _verify_gguf(path: Path) -> None:
@@ -178,7 +178,7 @@ def _verify_gguf(path: Path) -> None:
         end = max(int(t.data_offset) + int(t.n_bytes) for t in reader.tensors)
         declared = {name: field.contents() for name, field in reader.fields.items() if name.endswith("_count")}
     except Exception as error:
-        line = " ".join(str(error).split())[:150]
+        line = one_line(error, 150)
         raise InputError(f"{path}: damaged or cut off (gguf: {line}).") from error
     if end > size:
         raise InputError(f"{path}: cut off: its tensors end at byte {end}, the file at {size}.")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.errors import InputError, MissingExtraError
+from onnxtool.errors import InputError, MissingExtraError, one_line
 from onnxtool.generation.bundle import TOKENIZER, read_json
 from onnxtool.runtime.worker.isolation import guarded
 
@@ -28,7 +28,7 @@ def _panics_told(what: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
         raise
     except BaseException as error:
-        raise InputError(f"{what} ({' '.join(str(error).split())[:200]}).") from error
+        raise InputError(f"{what} ({one_line(error, 200)}).") from error
 
 
 class BundleTokenizer:
@@ -163,7 +163,7 @@ def render_chat(
     except MemoryError:
         raise
     except Exception as error:
-        line = " ".join(str(error).split())[:200]
+        line = one_line(error, 200)
         raise InputError(f"{where}: its chat template fails ({type(error).__name__}: {line}).") from error
     return "".join(parts)
 

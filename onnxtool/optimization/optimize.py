@@ -32,7 +32,7 @@ from onnxtool.optimization.fusion_table import by_table
 from onnxtool.optimization.normalize import drop_labels
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
-from onnxtool.optimization.pass_bisection import Attempt, drop_faulty_passes
+from onnxtool.optimization.pass_bisection import BisectionAttempt, drop_faulty_passes
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.optimization.regression import without_regression
 from onnxtool.options.optimize import OptimizeOptions, PathLike
@@ -122,7 +122,7 @@ def optimize(
     latency = None
     if asked.bench and judgement is not None:
 
-        def simpler() -> Attempt | None:
+        def simpler() -> BisectionAttempt | None:
             if level is Level.BASIC or asked.passes:
                 return None
             basic = [p.name for p in chosen if p.level is Level.BASIC]
@@ -205,7 +205,7 @@ def _as_its_source(latency: LatencyRatio | None) -> LatencyRatio | None:
     return replace(latency, value=1.0, low=1.0, high=1.0, after=latency.before)
 
 
-def _no_gain(attempt: Attempt, latency: LatencyRatio | None, source: ModelFile, output: Path) -> str:
+def _no_gain(attempt: BisectionAttempt, latency: LatencyRatio | None, source: ModelFile, output: Path) -> str:
     """Why the source is better left as it is; "" where the result is worth writing."""
     if not any(p.rewrites for p in attempt.result.passes):
         return f"nothing to gain: {output} is {source} unchanged"
@@ -244,7 +244,12 @@ def _unjudged(model: ir.Model) -> str | None:  # noqa: ARG001  (the signature of
 
 
 def _write(
-    attempt: Attempt, output: Path, before: ModelSize, level: Level, digest: str, dropped: Sequence[DroppedPass]
+    attempt: BisectionAttempt,
+    output: Path,
+    before: ModelSize,
+    level: Level,
+    digest: str,
+    dropped: Sequence[DroppedPass],
 ) -> None:
     """Write the result with its provenance, which goes without saying where it would make the file larger."""
     model = attempt.model

@@ -17,7 +17,7 @@ Verdict = Callable[[ir.Model], str | None]
 
 
 @dataclass
-class Attempt:
+class BisectionAttempt:
     """One run of the pipeline and what became of it.
 
     Attributes:
@@ -37,7 +37,7 @@ def drop_faulty_passes(
     level: Level,
     names: Sequence[str],
     max_folded_bytes: int | None,
-) -> tuple[Attempt, tuple[DroppedPass, ...]]:
+) -> tuple[BisectionAttempt, tuple[DroppedPass, ...]]:
     """Optimize; while the result is wrong, find the pass that is to blame, drop it, and start again.
 
     Args:
@@ -69,12 +69,12 @@ def drop_faulty_passes(
 
 def _attempt(
     fresh: Callable[[], ir.Model], verdict: Verdict, level: Level, names: Sequence[str], max_folded_bytes: int | None
-) -> Attempt:
+) -> BisectionAttempt:
     model = fresh()
     result = optimize_model(model, level, only=names, max_folded_bytes=max_folded_bytes)
     drop_shapes(model)
     unmap(model)
-    return Attempt(model, result, verdict(model))
+    return BisectionAttempt(model, result, verdict(model))
 
 
 def _find(
@@ -83,7 +83,7 @@ def _find(
     level: Level,
     names: Sequence[str],
     max_folded_bytes: int | None,
-    failed: Attempt,
+    failed: BisectionAttempt,
 ) -> tuple[str, str]:
     """The first pass, in order, with which the model goes wrong when all before it run too."""
     fired = [p.name for p in failed.result.passes if p.rewrites]

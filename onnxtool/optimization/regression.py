@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from onnxtool.optimization.pass_bisection import Attempt
+from onnxtool.optimization.pass_bisection import BisectionAttempt
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.session.session import SessionOptions
@@ -16,12 +16,12 @@ from onnxtool.runtime.timing.latency import confirmed_ratio
 
 def without_regression(
     source: os.PathLike[str] | ir.Model,
-    attempt: Attempt,
+    attempt: BisectionAttempt,
     measured: LatencyRatio,
     feeds: Feeds,
     options: SessionOptions,
-    simpler: Callable[[], Attempt | None],
-) -> tuple[Attempt, LatencyRatio, str]:
+    simpler: Callable[[], BisectionAttempt | None],
+) -> tuple[BisectionAttempt, LatencyRatio, str]:
     """What to write: the attempt, or a simpler one where the attempt is surely slower than its source.
 
     Args:

@@ -43,7 +43,7 @@ class _Talk:
         self.told: queue.Queue[tuple[str, bytes, int]] = queue.Queue()
 
 
-class _Handler(SimpleHTTPRequestHandler):
+class _PageHandler(SimpleHTTPRequestHandler):
     """The package's files, the page that drives them, and the talk; on localhost, for one browser."""
 
     extensions_map = SimpleHTTPRequestHandler.extensions_map | _TYPES
@@ -111,7 +111,9 @@ class BrowserRunner:
         """
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self._talk = _Talk()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder), talk=self._talk))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), partial(_PageHandler, directory=str(folder), talk=self._talk)
+        )
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()

@@ -20,7 +20,7 @@ from onnxtool.packaging.kind import constants, filled
 from onnxtool.packaging.kinds.fastapi import application_command, slug
 from onnxtool.packaging.kinds.kserve import KServe
 from onnxtool.packaging.manifest import Manifest, write_manifest
-from onnxtool.packaging.package import package_name, verify_output
+from onnxtool.packaging.output_folder import package_name, verify_output
 from onnxtool.packaging.server_process import ServerProcess
 from onnxtool.report.package import PackageProof, PackageReport, Started, WrittenPackage
 from onnxtool.runtime import cpu

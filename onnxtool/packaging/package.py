@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,7 +25,8 @@ from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.provenance.sbom import sbom
 from onnxtool.packaging.figures import measure_figures
 from onnxtool.packaging.kind import PackageKind, Subject, filled
-from onnxtool.packaging.manifest import Manifest, is_package, write_manifest
+from onnxtool.packaging.manifest import Manifest, write_manifest
+from onnxtool.packaging.output_folder import package_name, verify_output
 from onnxtool.packaging.registry import find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
@@ -101,28 +101,6 @@ def package(
         threads=subject.figures.threads,
         warnings=tuple(f"{w.kind}: {w.proof.started.how}" for w in written if not w.proof.started.complete),
     )
-
-
-def package_name(path: Path, given: str | None) -> str:
-    """What a package calls its model.
-
-    Raises:
-        UsageError: a name that does not fit into URLs and file names.
-    """
-    called = given or re.sub(r"[^A-Za-z0-9_-]+", "_", path.stem).strip("_") or "model"
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", called):
-        raise UsageError(f"--name {called}: letters, digits, - and _ only, at most 64.")
-    return called
-
-
-def verify_output(folder: Path) -> None:
-    """Raises UsageError for a folder that must not be replaced."""
-    if folder.is_file():
-        raise UsageError(f"{folder}: is a file; a package is a folder.")
-    if folder.is_symlink() and not folder.exists():
-        raise UsageError(f"{folder}: is a link that leads nowhere.")
-    if folder.is_dir() and any(folder.iterdir()) and not is_package(folder):
-        raise UsageError(f"{folder}: is not empty and not a package; choose another folder.")
 
 
 def _subject(

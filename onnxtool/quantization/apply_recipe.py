@@ -15,7 +15,7 @@ from onnxtool.quantization.algorithms.dynamic_lstm import is_recurrent, make_rec
 from onnxtool.quantization.algorithms.float16 import make_float16, overflowing
 from onnxtool.quantization.algorithms.float_fusions import fuse_floats, fuse_gelus
 from onnxtool.quantization.algorithms.preprocessing import conditioned, with_channels
-from onnxtool.quantization.algorithms.qdq_placement import COMPUTE, Placement, eligible, is_product, place
+from onnxtool.quantization.algorithms.qdq_placement import COMPUTE, QdqPlacement, eligible, is_product, place
 from onnxtool.quantization.algorithms.static_qdq import insert_qdq
 from onnxtool.quantization.algorithms.weight_only import blockable, make_blocks
 from onnxtool.quantization.algorithms.weight_storage import compactable, store_compactly
@@ -89,7 +89,7 @@ def _check_patterns(graph: ir.Graph, recipe: QuantRecipe) -> None:
             raise UsageError(f"--exclude {pattern}: no node has that name or such an output after optimization.")
 
 
-def placement_of(graph: ir.Graph, recipe: QuantRecipe) -> Placement:
+def placement_of(graph: ir.Graph, recipe: QuantRecipe) -> QdqPlacement:
     """Where the recipe's static part puts Q/DQ pairs."""
     plan = select(graph, recipe)
     chosen = [node for node in graph if plan.get(node.name or "") == "static"]

@@ -12,7 +12,7 @@ from onnxtool.model.operators.table import lookup_full
 from onnxtool.options.quantize import QuantizeOptions
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import open_inputs
-from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
+from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, AccuracyBudget
 from onnxtool.report.compare import CompareReport
 
 
@@ -63,7 +63,7 @@ def judged_by_budget(
     job = open_inputs(ModelFile(a), asked, "basic")
     judge = FidelityEvaluator(job.original, job.runner(job.source), job.probes(), batch=1)
     fidelity = judge.judge(job.runner(Path(b)), detailed=True)
-    budget = Budget(DEFAULT_DROP)
+    budget = AccuracyBudget(DEFAULT_DROP)
     kept = budget.allows(fidelity)
     note = "beyond equality, within the budget of quantize"
     outputs = tuple(replace(o, ok=True, note=note) if kept and not o.ok else o for o in report.outputs)

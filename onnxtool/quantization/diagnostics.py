@@ -11,8 +11,8 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import all_nodes, inner_nodes, is_op
 from onnxtool.model.operators.table import operator_of
 from onnxtool.quantization.algorithms.qdq_placement import COMPUTE
-from onnxtool.quantization.data_fit import misfit
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
+from onnxtool.quantization.input_scaling import input_scaling_warning
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.report.quantize import TaskMetric
@@ -40,7 +40,7 @@ def remarks(job: QuantizationInputs, recipe: QuantRecipe, planned: Collection[st
             *job.data.notes,
             *_few(job.data),
             *_unscaled(job.data),
-            *filter(None, [misfit(job.original, job.data)]),
+            *filter(None, [input_scaling_warning(job.original, job.data)]),
         ]
     return tuple(found)
 

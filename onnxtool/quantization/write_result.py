@@ -23,9 +23,9 @@ from onnxtool.quantization.diagnostics import remarks, remarks_on_metric
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, outputs_fit
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, Budget
-from onnxtool.quantization.search.evaluator import Trial
-from onnxtool.quantization.search.stages import Outcome
+from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP, AccuracyBudget
+from onnxtool.quantization.search.evaluator import RecipeTrial
+from onnxtool.quantization.search.stages import SearchOutcome
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import QuantizeReport, TaskMetric
 from onnxtool.runtime.casting_runner import CastingRunner
@@ -43,7 +43,7 @@ _PROBES_OF_KNOWN = 8  # samples that a file is held to, whose recipe the search 
 _TIMING: dict[str, Any] = {"budget": 0.3, "minimum": 7, "maximum": 100, "warmup": 1}
 
 
-def written_nothing(job: QuantizationInputs, outcome: Outcome, began: float) -> QuantizeReport:
+def written_nothing(job: QuantizationInputs, outcome: SearchOutcome, began: float) -> QuantizeReport:
     """The report of a search that wrote nothing."""
     hint = " The smallest one within the budget: --smallest." if outcome.smallest is not None else ""
     return replace(
@@ -74,8 +74,8 @@ def finish(
     recipe: QuantRecipe,
     target: Path,
     began: float,
-    known: Trial | None = None,
-    outcome: Outcome | None = None,
+    known: RecipeTrial | None = None,
+    outcome: SearchOutcome | None = None,
     max_drop: float | None = None,
 ) -> QuantizeReport:
     """Apply a calibrated recipe, verify, measure, write, report.
@@ -125,7 +125,7 @@ def finish(
         (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
     before = job.source.bytes
     plan = set(select(job.prepared.graph, recipe))
-    budget = Budget(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
+    budget = AccuracyBudget(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
     kept = outcome is not None or budget.allows(fidelity, metric)
     if kept or max_drop is None:
         io.save(model, target)

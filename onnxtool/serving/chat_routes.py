@@ -39,7 +39,7 @@ from onnxtool.serving.chat_requests import (
 from onnxtool.serving.faults import HttpError, as_http, openai_error
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.reload import load_at_rest
-from onnxtool.serving.targets import Target
+from onnxtool.serving.targets import ServeTarget
 
 _EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
 _FINISH = {"end of text": "stop", "stop text": "stop", "max tokens": "length", "context": "length"}
@@ -49,7 +49,7 @@ _TRIAL_SECONDS = 600
 class _Loaded:
     """A bundle in memory: what a request begins with, it ends with."""
 
-    def __init__(self, target: Target, session: SessionOptions) -> None:
+    def __init__(self, target: ServeTarget, session: SessionOptions) -> None:
         self.bundle = Bundle.open(target.path)
         _try_alone(target)
         self.tokenizer = BundleTokenizer(self.bundle.folder)
@@ -59,7 +59,7 @@ class _Loaded:
 class _ServedBundle:
     """One bundle: its decoder has one cache, so texts are generated one after the other."""
 
-    def __init__(self, target: Target, session: SessionOptions) -> None:
+    def __init__(self, target: ServeTarget, session: SessionOptions) -> None:
         self.target = target
         self.loaded, self.signature = load_at_rest(target, lambda: _Loaded(target, session))
         self.refused: Signature | None = None
@@ -70,7 +70,7 @@ class _ServedBundle:
 class ChatRoutes:
     """The routes of bundles; `add_to` an application."""
 
-    def __init__(self, targets: Sequence[Target], options: ServeOptions, metrics: Metrics) -> None:
+    def __init__(self, targets: Sequence[ServeTarget], options: ServeOptions, metrics: Metrics) -> None:
         """Load the bundles.
 
         Raises:
@@ -202,7 +202,12 @@ class ChatRoutes:
             served.turn.release()
 
     async def _run(
-        self, request: Request, target: Target, loaded: _Loaded, ask: ChatRequest, pieces: asyncio.Queue[str] | None
+        self,
+        request: Request,
+        target: ServeTarget,
+        loaded: _Loaded,
+        ask: ChatRequest,
+        pieces: asyncio.Queue[str] | None,
     ) -> tuple[str, int, str]:
         """Generate on a thread; ends early when the client goes."""
         loop, gone = asyncio.get_running_loop(), threading.Event()
@@ -307,7 +312,7 @@ def _succeed(old: _Loaded, new: _Loaded, rule: Reload) -> None:
             )
 
 
-def _try_alone(target: Target) -> None:
+def _try_alone(target: ServeTarget) -> None:
     """Generate a token in a process of its own, where a malformed bundle can crash or hang alone."""
     command = [sys.executable, "-m", "onnxtool", "run", str(target.path), "--prompt", "a", "--max-tokens", "1", "-q"]
     try:

@@ -22,7 +22,7 @@ from onnxtool.serving.metrics import Metrics
 
 
 @dataclass(eq=False)
-class _Job:
+class _EngineJob:
     """A request that waits for its run, or is in it; equal to itself alone.
 
     Attributes:
@@ -69,7 +69,7 @@ class Engine:
         self.runner, self.max_batch = runner, max_batch
         self._concurrency, self._queue = concurrency, queue
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="run")
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[_EngineJob] = deque()
         self._running = 0
         self._tasks = set[asyncio.Task[None]]()  # the loop itself holds them weakly
         self._inference = metrics.inference.labels(*labels)
@@ -101,7 +101,7 @@ class Engine:
         sizes = {a.shape[0] if a.ndim else -1 for a in feeds.values()}
         rows = max(sizes.pop(), 0) if len(sizes) == 1 else 0
         shapes = tuple((name, a.shape[1:]) for name, a in feeds.items()) if self.max_batch > 1 else ()
-        job = _Job(feeds, rows, shapes, asyncio.get_running_loop().create_future())
+        job = _EngineJob(feeds, rows, shapes, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
         self._next()
         try:
@@ -134,9 +134,9 @@ class Engine:
             _fail(lost, error)
         self._length.set(len(self._waiting))
 
-    def _joined(self) -> list[_Job]:
+    def _joined(self) -> list[_EngineJob]:
         """The first that waits, and those behind it that can share its run; whose client has gone is left out."""
-        jobs, others, rows = list[_Job](), deque[_Job](), 0
+        jobs, others, rows = list[_EngineJob](), deque[_EngineJob](), 0
         for job in self._waiting:
             if job.answer.done():
                 continue
@@ -148,7 +148,7 @@ class Engine:
         self._waiting = others
         return jobs
 
-    async def _run(self, jobs: list[_Job]) -> None:
+    async def _run(self, jobs: list[_EngineJob]) -> None:
         """One run; whatever happens in it, each of the jobs gets an answer and the next run begins."""
         began = time.perf_counter()
         try:
@@ -163,7 +163,7 @@ class Engine:
             self._batch.observe(len(jobs))
             self._next()
 
-    async def _answer(self, jobs: list[_Job], began: float) -> None:
+    async def _answer(self, jobs: list[_EngineJob], began: float) -> None:
         options = ort.RunOptions()
         options.log_severity_level = 4  # what a client sends wrong is an answer, not a line of the runtime's
         loop = asyncio.get_running_loop()
@@ -180,7 +180,7 @@ class Engine:
                 if not job.answer.done():
                     job.answer.set_result(result)
 
-    async def _apart(self, jobs: list[_Job], error: Exception) -> None:
+    async def _apart(self, jobs: list[_EngineJob], error: Exception) -> None:
         """A batch has failed: the fault of one request is not that of the others."""
         if len(jobs) == 1:
             if not jobs[0].answer.done():
@@ -211,7 +211,7 @@ class Engine:
         return [{name: parts[i] for name, parts in split.items()} for i in range(len(feeds))]
 
 
-def _fail(jobs: Sequence[_Job], error: BaseException) -> None:
+def _fail(jobs: Sequence[_EngineJob], error: BaseException) -> None:
     """Answer jobs that a fault of ours has left without one: status 500, and a line of the log for each."""
     for job in jobs:
         if not job.answer.done():
@@ -220,7 +220,7 @@ def _fail(jobs: Sequence[_Job], error: BaseException) -> None:
             job.answer.set_exception(fault)
 
 
-def _end_when_all_gone(jobs: list[_Job], options: ort.RunOptions, run: asyncio.Future[Any]) -> None:
+def _end_when_all_gone(jobs: list[_EngineJob], options: ort.RunOptions, run: asyncio.Future[Any]) -> None:
     """End a run that nobody waits for any more."""
     if not run.done() and all(j.answer.done() for j in jobs):
         options.terminate = True

@@ -10,7 +10,7 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.serving.admission import Signature, file_signature
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.targets import Target
+from onnxtool.serving.targets import ServeTarget
 
 _TRIES = 3
 Loaded = TypeVar("Loaded")
@@ -25,7 +25,7 @@ class Reloadable(Protocol):
         refused: of a change that was not taken; it is not tried again until there is another one.
     """
 
-    target: Target
+    target: ServeTarget
     signature: Signature
     refused: Signature | None
 
@@ -84,7 +84,7 @@ async def _take(group: Models, served: Reloadable, now: Signature, metrics: Metr
     await group.end(old)
 
 
-def load_at_rest(target: Target, load: Callable[[], Loaded]) -> tuple[Loaded, Signature]:
+def load_at_rest(target: ServeTarget, load: Callable[[], Loaded]) -> tuple[Loaded, Signature]:
     """What has been checked must be what is loaded: again, when the file changed in between.
 
     Raises:

@@ -18,7 +18,7 @@ from onnxtool.serving.faults import HttpError
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.reload import load_at_rest
-from onnxtool.serving.targets import Target
+from onnxtool.serving.targets import ServeTarget
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Served:
         refused: of a changed file that was not taken; it is not tried again until it changes once more.
     """
 
-    target: Target
+    target: ServeTarget
     engine: Engine
     signature: Signature
     refused: Signature | None = None
@@ -56,7 +56,7 @@ class Repository:
         self._options, self._metrics, self._log = options, metrics, log
         self.models: dict[str, dict[str, Served]] = {}
 
-    def load(self, targets: Sequence[Target]) -> None:
+    def load(self, targets: Sequence[ServeTarget]) -> None:
         """Load all models.
 
         Raises:
@@ -113,10 +113,10 @@ class Repository:
         succeed(served.engine.runner, runner, served.target.path, self._options.reload)
         return self._engine(served.target, runner), signature
 
-    def _admitted(self, target: Target) -> tuple[OnnxRunner, Signature]:
+    def _admitted(self, target: ServeTarget) -> tuple[OnnxRunner, Signature]:
         return load_at_rest(target, lambda: admit(target.path, self._options.session))
 
-    def _engine(self, target: Target, runner: OnnxRunner) -> Engine:
+    def _engine(self, target: ServeTarget, runner: OnnxRunner) -> Engine:
         warm_up(runner)
         concurrency = self._options.concurrency or max(1, min(4, cpu.usable_cores()))
         choice = BatchChoice(1, None, "requests are joined with --batching auto alone")

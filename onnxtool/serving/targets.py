@@ -10,7 +10,7 @@ from onnxtool.errors import InputError, UsageError
 
 
 @dataclass(frozen=True)
-class Target:
+class ServeTarget:
     """One model to serve.
 
     Attributes:
@@ -24,14 +24,14 @@ class Target:
     path: Path
 
 
-def parse_targets(texts: Sequence[str]) -> tuple[Target, ...]:
+def parse_targets(texts: Sequence[str]) -> tuple[ServeTarget, ...]:
     """Read PATH, NAME=PATH and NAME:VERSION=PATH; a folder with numbered folders holds versions of one model.
 
     Raises:
         UsageError: two models of one name and version, or a name that does not fit into a URL.
         InputError: no such file.
     """
-    found: list[Target] = []
+    found: list[ServeTarget] = []
     for text in texts:
         label, equals, rest = text.rpartition("=")
         if equals and not Path(text).exists():
@@ -59,13 +59,13 @@ def _fits_url(text: str) -> bool:
     return text.isprintable() and not any(c in text for c in "/?#%\\ ")
 
 
-def _versions(path: Path, name: str, version: str) -> list[Target]:
+def _versions(path: Path, name: str, version: str) -> list[ServeTarget]:
     from onnxtool.generation.bundle import is_bundle
 
     if not path.is_dir() or is_bundle(path):
-        return [Target(name or (path.name if path.is_dir() else path.stem), version or "1", path)]
+        return [ServeTarget(name or (path.name if path.is_dir() else path.stem), version or "1", path)]
     numbered = sorted((d for d in path.iterdir() if d.name.isdigit() and d.is_dir()), key=lambda d: int(d.name))
-    found = [Target(name or path.name, d.name, m) for d in numbered for m in [d / "model.onnx"] if m.is_file()]
+    found = [ServeTarget(name or path.name, d.name, m) for d in numbered for m in [d / "model.onnx"] if m.is_file()]
     if not found or version:
         raise InputError(f"{path}: a folder must be a bundle, or hold models as 1/model.onnx, 2/model.onnx.")
     return found

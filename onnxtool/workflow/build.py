@@ -11,7 +11,7 @@ from pathlib import Path
 from onnxtool import progress
 from onnxtool.errors import InputError, UsageError
 from onnxtool.report.build import BuildHistoryReport, BuildReport
-from onnxtool.workflow.chain import Chain, Lookup
+from onnxtool.workflow.chain import BuildChain, Lookup
 from onnxtool.workflow.digests import processor
 from onnxtool.workflow.executors import LazyExecutor
 from onnxtool.workflow.file import FILE_NAME as BUILD_FILE
@@ -65,12 +65,12 @@ def build(
     if jobs < 1:
         raise UsageError(f"--jobs {jobs}: must be 1 or more.")
     name = executor or described.settings.get("executor", "processes")
-    chains: dict[str, Chain] = {}
+    chains: dict[str, BuildChain] = {}
     lazy = LazyExecutor(name, jobs)
     shared_cache = RemoteCache(shared) if is_remote(shared) else None
     lookup = Lookup(described.root, store, lock, frozen, dry_run, chains, lazy.processor, shared_cache)
     for instance in chosen:
-        chains[instance.name] = Chain(instance, lookup)
+        chains[instance.name] = BuildChain(instance, lookup)
     try:
         if dry_run:
             for chain in chains.values():
@@ -132,11 +132,11 @@ def _check_sources(file: WorkflowFile, instances: Iterable[Instance]) -> None:
             raise InputError(f"{file.path.name}: models.{instance.model}.source: no such file {source}.")
 
 
-def _run(chains: Sequence[Chain], lazy: LazyExecutor) -> None:
+def _run(chains: Sequence[BuildChain], lazy: LazyExecutor) -> None:
     """Run what is stale. Measured steps run alone, when nothing else is under way: others would disturb the times."""
-    running: dict[Future[StepResult], Chain] = {}
+    running: dict[Future[StepResult], BuildChain] = {}
     waiting = list(chains)
-    measured: list[Chain] = []
+    measured: list[BuildChain] = []
     with progress.task("building", len(chains)) as task:
         while waiting or measured or running:
             blocked = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict, ModelOutcome, StepOutcome
 from onnxtool.workflow.candidates import candidates
-from onnxtool.workflow.constraints import Measured, verdicts
+from onnxtool.workflow.constraints import MeasuredFile, verdicts
 from onnxtool.workflow.executors import own_processor
 from onnxtool.workflow.instances import Instance
 from onnxtool.workflow.keys import Digests, changes, make_task
@@ -38,7 +38,7 @@ class Lookup:
     lock: Lock
     frozen: bool
     dry_run: bool
-    chains: Mapping[str, Chain]
+    chains: Mapping[str, BuildChain]
     processor: Callable[[tuple[str, ...]], str] = own_processor
     remote_cache: RemoteCache | None = None
 
@@ -65,7 +65,7 @@ class Lookup:
         return entry
 
 
-class Chain:
+class BuildChain:
     """One model of a build. `advance` goes through what is in the cache, `take` accepts the result of a step."""
 
     def __init__(self, instance: Instance, lookup: Lookup) -> None:
@@ -81,7 +81,7 @@ class Chain:
         self.error, self.exit_code = "", 0
         self._begun = False
         self._made: list[LockedStep] = []
-        self._known = Measured(0)
+        self._known = MeasuredFile(0)
         self._candidates: tuple[CandidatePoint, ...] = ()
         self._constraints: tuple[ConstraintVerdict, ...] = ()
         self._files: dict[str, str] = {}

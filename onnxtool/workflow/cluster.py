@@ -110,7 +110,7 @@ def describe_worker() -> tuple[dict[str, str], str]:
 
 
 @dataclass(frozen=True)
-class Package:
+class ShippedPackage:
     """A step with all files that it reads, so that a worker needs no file system of the driver's.
 
     Attributes:
@@ -147,7 +147,7 @@ def worker_versions() -> dict[str, str]:
     }
 
 
-def pack(task: StepTask) -> Package:
+def pack(task: StepTask) -> ShippedPackage:
     """A step with the contents of everything that it reads."""
     store, root = Store(Path(task.store)), Path(os.path.abspath(task.root))
     contents: dict[str, bytes] = {}
@@ -172,7 +172,7 @@ def pack(task: StepTask) -> Package:
         options=_renamed(task.options, places),
     )
     inputs = tuple(p.relative_to(base).as_posix() for p in given)
-    return Package(moved, contents, named, inputs, root.relative_to(base).as_posix())
+    return ShippedPackage(moved, contents, named, inputs, root.relative_to(base).as_posix())
 
 
 def _renamed(value: Any, places: Sequence[tuple[str, str]]) -> Any:
@@ -188,7 +188,7 @@ def _renamed(value: Any, places: Sequence[tuple[str, str]]) -> Any:
 _one_at_a_time = ThreadLock()
 
 
-def run_package(package: Package) -> Delivery:
+def run_package(package: ShippedPackage) -> Delivery:
     """On the worker: lay the files out, run the step, and send back what it gave."""
     # A step changes the working folder of the process, so that threads of one worker take turns.
     with _one_at_a_time, tempfile.TemporaryDirectory(prefix="onnxtool-worker-") as folder:
@@ -278,7 +278,7 @@ class ClusterExecutor(ABC):
         return accept(task, delivery)
 
     @abstractmethod
-    def _send(self, package: Package, needed: dict[str, float]) -> Any:
+    def _send(self, package: ShippedPackage, needed: dict[str, float]) -> Any:
         """Hand `run_package(package)` to the engine, to a worker with these resources.
 
         Returns:

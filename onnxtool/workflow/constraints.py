@@ -47,7 +47,7 @@ class Constraints:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredFile:
     """What is known of a result; None where it was not measured."""
 
     bytes: int
@@ -74,7 +74,7 @@ def parse_constraints(where: str, table: Mapping[str, Any]) -> Constraints:
     )
 
 
-def verdicts(limits: Constraints, found: Measured) -> tuple[ConstraintVerdict, ...]:
+def verdicts(limits: Constraints, found: MeasuredFile) -> tuple[ConstraintVerdict, ...]:
     """Each limit with what was measured; a value that is not known does not keep it."""
     pairs = (
         ("max-drop", limits.max_drop, found.drop),

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from onnxtool.errors import MissingExtraError, OnnxToolError, ResourceError
-from onnxtool.workflow.cluster import RETRIES, ClusterExecutor, Package, Worker, Workers, describe_worker, run_package
+from onnxtool.workflow.cluster import (
+    RETRIES,
+    ClusterExecutor,
+    ShippedPackage,
+    Worker,
+    Workers,
+    describe_worker,
+    run_package,
+)
 
 _CONNECT = 20.0  # seconds
 
@@ -45,7 +53,7 @@ class DaskExecutor(ClusterExecutor):
             self._client.close()
             raise
 
-    def _send(self, package: Package, needed: dict[str, float]) -> Any:
+    def _send(self, package: ShippedPackage, needed: dict[str, float]) -> Any:
         task = package.task
         return self._client.submit(
             run_package, package, key=f"onnxtool-{task.command}-{task.key}", retries=RETRIES, resources=needed or None

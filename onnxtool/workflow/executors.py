@@ -133,7 +133,7 @@ class ProcessExecutor:
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="onnxtool-build")
-        self._workers: list[_Worker] = []
+        self._workers: list[_WorkerProcess] = []
         self._own = local()
 
     def submit(self, task: StepTask) -> Future[StepResult]:
@@ -143,7 +143,7 @@ class ProcessExecutor:
     def _run(self, task: StepTask) -> StepResult:
         worker = getattr(self._own, "worker", None)
         if worker is None or worker.ended:
-            worker = self._own.worker = _Worker()
+            worker = self._own.worker = _WorkerProcess()
             self._workers.append(worker)
         return worker.run(task)
 
@@ -154,7 +154,7 @@ class ProcessExecutor:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class _Worker:
+class _WorkerProcess:
     """The driver's side of one process."""
 
     def __init__(self) -> None:

@@ -6,7 +6,15 @@ import os
 from typing import Any
 
 from onnxtool.errors import MissingExtraError, OnnxToolError, ResourceError
-from onnxtool.workflow.cluster import RETRIES, ClusterExecutor, Package, Worker, Workers, describe_worker, run_package
+from onnxtool.workflow.cluster import (
+    RETRIES,
+    ClusterExecutor,
+    ShippedPackage,
+    Worker,
+    Workers,
+    describe_worker,
+    run_package,
+)
 
 _OWN = ("CPU", "GPU", "memory", "object_store_memory")  # resources that Ray counts by itself
 
@@ -56,7 +64,7 @@ class RayExecutor(ClusterExecutor):
             reason = " ".join(str(error).split())[:300]
             raise ResourceError(f"{self.name}: a node cannot run onnxtool ({reason}).") from error
 
-    def _send(self, package: Package, needed: dict[str, float]) -> Any:
+    def _send(self, package: ShippedPackage, needed: dict[str, float]) -> Any:
         graphics = needed.pop("gpu", 0)  # Ray's own name for it, so that it also chooses the device
         remote = self._ray.remote(run_package).options(
             num_cpus=1, num_gpus=graphics, resources=needed, max_retries=RETRIES

@@ -19,7 +19,7 @@ from onnxtool.options.option import REPORTS, Option, options_of
 from onnxtool.options.quantize import QuantizeCommand, ResultLimits
 from onnxtool.report.base import Report
 from onnxtool.words import part_of, read_words, session_options, taken_by
-from onnxtool.workflow.constraints import Constraints, Measured
+from onnxtool.workflow.constraints import Constraints, MeasuredFile
 
 Plain = Mapping[str, Any]
 
@@ -98,7 +98,7 @@ class Step:
         """One line on what came of it."""
         raise NotImplementedError
 
-    def figures(self, known: Measured, report: Plain) -> Measured:
+    def figures(self, known: MeasuredFile, report: Plain) -> MeasuredFile:
         """What is known of a model after the step; what was measured of the one before is not true of a new one."""
         return replace(known, seconds=None, memory=None) if self.produces else known
 
@@ -176,7 +176,7 @@ class QuantizeStep(Step):
     def summary(self, report: Plain) -> str:
         return str(report.get("verdict") or report.get("summary") or "done")
 
-    def figures(self, known: Measured, report: Plain) -> Measured:
+    def figures(self, known: MeasuredFile, report: Plain) -> MeasuredFile:
         latency = report.get("latency") or {}
         seconds, ratio = number(latency.get("after")), number(latency.get("value"))
         return replace(known, seconds=seconds, ratio=ratio, drop=expected_drop(report))
@@ -280,7 +280,7 @@ class BenchStep(Step):
         rows = report.get("latencies") or ()
         return f"{rows[-1]['median'] * 1e3:.3g} ms" if rows else "done"
 
-    def figures(self, known: Measured, report: Plain) -> Measured:
+    def figures(self, known: MeasuredFile, report: Plain) -> MeasuredFile:
         rows, models = report.get("latencies") or (), report.get("models") or ()
         last = rows[-1] if rows else {}
         memory = models[-1]["load"]["peak_bytes"] if models else None

@@ -15,8 +15,8 @@ from onnxtool.optimization import fusion_selection, fusion_table
 from onnxtool.optimization.optimize import optimize
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.registry import select
+from onnxtool.options.shared import TARGETS
 from onnxtool.quantization.targets import TARGETS as QUANTIZE_TARGETS
-from onnxtool.runtime.cpu import TARGETS
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.timing import Ratio
 from tests.optimization.conftest import model_from

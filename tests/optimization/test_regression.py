@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onnxtool.optimization import regression as module
-from onnxtool.optimization.pass_bisection import Attempt
+from onnxtool.optimization.pass_bisection import BisectionAttempt
 from onnxtool.optimization.regression import without_regression
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.runtime.session.session import SessionOptions
@@ -18,18 +18,21 @@ def ratio(value: float, half: float = 0.01) -> LatencyRatio:
     return LatencyRatio(value, value - half, value + half, 1.0, value, 1)
 
 
-def attempt(name: str, fault: str | None = None) -> Attempt:
+def attempt(name: str, fault: str | None = None) -> BisectionAttempt:
     passes = [
         SimpleNamespace(name="fold", rewrites=1, level="basic"),
         SimpleNamespace(name="fuse", rewrites=2, level="all"),
     ]
     model: Any = name
     result: Any = SimpleNamespace(passes=passes)
-    return Attempt(model, result, fault)
+    return BisectionAttempt(model, result, fault)
 
 
 def chosen(
-    monkeypatch: pytest.MonkeyPatch, first: LatencyRatio, again: dict[str, LatencyRatio], simple: Attempt | None
+    monkeypatch: pytest.MonkeyPatch,
+    first: LatencyRatio,
+    again: dict[str, LatencyRatio],
+    simple: BisectionAttempt | None,
 ) -> tuple[str, float, str]:
     monkeypatch.setattr(module, "confirmed_ratio", lambda _s, model, *_: again[model])
     source: Any = "source"

@@ -11,7 +11,7 @@ import pytest
 
 from onnxtool.errors import ResourceError, UnsupportedError, UsageError
 from onnxtool.workflow import digests
-from onnxtool.workflow.chain import Chain, Lookup
+from onnxtool.workflow.chain import BuildChain, Lookup
 from onnxtool.workflow.cluster import Delivery, Worker, Workers, accept, pack, run_package, worker_versions
 from onnxtool.workflow.executors import open_executor
 from onnxtool.workflow.file import read_file
@@ -31,7 +31,7 @@ def make(project: Path, tmp_path: Path) -> Maker:
     def first(text: str) -> StepTask:
         (project / "onnxtool.toml").write_text(text)
         lookup = Lookup(project, Store(tmp_path / "cache"), Lock.read(tmp_path / "l"), False, False, {})
-        found = Chain(expand(read_file(project / "onnxtool.toml"))["a"], lookup).advance()
+        found = BuildChain(expand(read_file(project / "onnxtool.toml"))["a"], lookup).advance()
         assert found is not None
         return found
 
@@ -134,7 +134,7 @@ def test_the_key_of_a_measured_step_has_the_workers_processor_not_the_drivers(pr
             return name
 
         lookup = Lookup(project, Store(tmp_path / "cache"), Lock.read(tmp_path / "l"), False, False, {}, processor)
-        found.append(Chain(instance, lookup).advance())
+        found.append(BuildChain(instance, lookup).advance())
     assert asked == [("measure", "gpu")] * 2
     assert found[0] is not None and found[1] is not None
     assert found[0].key != found[1].key and found[0].tags == ("measure", "gpu")

@@ -7,7 +7,7 @@ import pytest
 from onnxtool.errors import UsageError
 from onnxtool.report.build import CandidatePoint
 from onnxtool.workflow.candidates import candidates, float_suffices
-from onnxtool.workflow.constraints import Constraints, Measured, excess, pareto_front, parse_constraints, verdicts
+from onnxtool.workflow.constraints import Constraints, MeasuredFile, excess, pareto_front, parse_constraints, verdicts
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_refuses_what_is_not_a_limit(table: dict[str, object]) -> None:
 
 def test_a_value_that_is_not_known_keeps_no_limit_but_that_of_accuracy() -> None:
     limits = Constraints(max_drop=0.01, max_seconds=1.0, max_bytes=10, max_memory=5)
-    kept = {v.name: v.kept for v in verdicts(limits, Measured(10))}
+    kept = {v.name: v.kept for v in verdicts(limits, MeasuredFile(10))}
     assert kept == {"max-drop": True, "max-latency": False, "max-size": True, "max-memory": False}
-    assert not verdicts(limits, Measured(11, seconds=0.5))[2].kept
+    assert not verdicts(limits, MeasuredFile(11, seconds=0.5))[2].kept
 
 
 def point(name: str, ratio: float | None, size: int, drop: float | None, within: bool = True) -> CandidatePoint:

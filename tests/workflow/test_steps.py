@@ -8,7 +8,7 @@ import pytest
 
 from onnxtool.errors import UsageError
 from onnxtool.options.option import REPORTS, options_of
-from onnxtool.workflow.constraints import Constraints, Measured
+from onnxtool.workflow.constraints import Constraints, MeasuredFile
 from onnxtool.workflow.file_schema import step_keys
 from onnxtool.workflow.steps import SOURCE_OPTIONS, STEPS, EditStep, Files
 
@@ -82,8 +82,8 @@ def test_steps_whose_result_depends_on_times_are_measured(
 
 
 def test_a_new_model_forgets_what_was_measured_of_the_one_before() -> None:
-    known = Measured(10, seconds=1.0, ratio=0.5, drop=0.1, memory=7)
-    assert STEPS["edit"]().figures(known, {}) == Measured(10, None, 0.5, 0.1, None)
+    known = MeasuredFile(10, seconds=1.0, ratio=0.5, drop=0.1, memory=7)
+    assert STEPS["edit"]().figures(known, {}) == MeasuredFile(10, None, 0.5, 0.1, None)
     assert STEPS["check"]().figures(known, {}) == known
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.opset import newest_runtime_opset, raise_opset, target_opset
+from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
 from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-_EXPORTING = ("onnxmltools", "skl2onnx", "onnxtool.conversion.boosting.export")
 
 
 class BoostingAdapter(Adapter):
@@ -22,6 +20,7 @@ class BoostingAdapter(Adapter):
     name = "boosting"
     extra = "boosting"
     imports_in_prepare = True
+    exporting = ("onnxmltools", "skl2onnx", "onnxtool.conversion.boosting.export")
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """By magic bytes or JSON keys."""
@@ -33,11 +32,10 @@ class BoostingAdapter(Adapter):
         """Import the file's own package, and for the export onnxmltools."""
         from onnxtool.conversion.boosting.load import form_of
 
-        if source.model is not None:
-            import_all(_EXPORTING if export else (), options.verbose)
-            return
-        package = (form_of(source) or "").partition(" ")[0].lower()
-        import_all(_EXPORTING if export else (package, "onnxtool.conversion.sklearn.model"), options.verbose)
+        super().prepare(source, options, export=export)
+        if source.model is None and not export:
+            package = (form_of(source) or "").partition(" ")[0].lower()
+            import_all((package, "onnxtool.conversion.sklearn.model"), options.verbose)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load the trees.
@@ -65,7 +63,9 @@ class BoostingAdapter(Adapter):
         assert isinstance(model, SklearnModel)
         if options.float64:
             model.notes.append("--float64 changes nothing here: native files of boosted trees convert to float32 only")
-        wanted = target_opset(options, newest_runtime_opset())
-        opset = min(wanted, boosting_export.NEWEST_OPSET)
-        exported = boosting_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose)
-        return raise_opset(exported, wanted, model.notes if options.opset else None)
+        return export_at(
+            options,
+            boosting_export.NEWEST_OPSET,
+            model.notes,
+            lambda opset: boosting_export.export(model, opset, zipmap=options.zipmap, verbose=options.verbose),
+        )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class _Trees:
                 self.leaves.setdefault(f"target_{name}", []).append(entry)
 
 
-def is_taken(estimator: Any) -> bool:
+def is_taken(estimator: Estimator) -> bool:
     """Whether CatBoost's own ONNX form leaves out what this model has."""
     try:
         options = estimator.get_all_params()
@@ -57,7 +58,7 @@ def is_taken(estimator: Any) -> bool:
     return bool(other or several or estimator.get_scale_and_bias()[0] != 1 or _bound(estimator) != _USUAL_BOUND)
 
 
-def _bound(estimator: Any) -> float:
+def _bound(estimator: Estimator) -> float:
     """The probability from which on a classifier gives the second of two classes."""
     try:
         return float(estimator.get_probability_threshold())
@@ -65,7 +66,7 @@ def _bound(estimator: Any) -> float:
         return _USUAL_BOUND
 
 
-def export_trees(estimator: Any, folder: Path) -> onnx.ModelProto:
+def export_trees(estimator: Estimator, folder: Path) -> onnx.ModelProto:
     """A model of CatBoost, by way of its JSON form, whose sums of trees become what it predicts.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 import tempfile
@@ -14,15 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.boosting.catboost_trees import export_trees, is_taken
-from onnxtool.conversion.boosting.dropped import category_notes, dropped_options, missing_number, put_right
-from onnxtool.conversion.boosting.equivalent_booster import equivalent
+from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options, missing_number
 from onnxtool.conversion.boosting.linear_booster import add_as_step, export_linear, is_linear
+from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent
+from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
 from onnxtool.conversion.boosting.several_labels import give_labels, has_several_labels, sums_of
+from onnxtool.conversion.frameworks import Estimator, copy_with
+from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, NodeWriter
-from onnxtool.conversion.sklearn.exact_trees import exact_trees
+from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.patches import exact_trees
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
+from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, first_line
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 
@@ -51,12 +54,12 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
         except OnnxToolError:
             raise
         except Exception as error:
-            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            reason = first_line(error)
             options = dropped_options(model.estimator)
             what = f" ({', '.join(options)})" if options else ""
             raise UnsupportedError(f"{model.form}{what}: cannot be converted: {reason[:300]}") from error
     model.dropped = tuple(dropped_options(model.estimator))
-    put_right(proto, model.estimator)
+    fix_exported_trees(proto, model.estimator)
     model.notes.extend(category_notes(model.estimator))
     without_zipmap(proto)
     if zipmap and len(model.outputs) == 2:
@@ -74,7 +77,7 @@ def _onnxmltools(model: SklearnModel, package: str, opset: int) -> onnx.ModelPro
     shape = [d if isinstance(d, int) else None for d in model.inputs[0].shape or ()]
     estimator = equivalent(model.estimator)
     arguments: dict[str, Any] = {"initial_types": [("X", FloatTensorType(shape))], "target_opset": opset}
-    with exact_trees():
+    with applied(exact_trees.OF_FLOATS):
         if package == "lightgbm":
             proto: onnx.ModelProto = convert.convert_lightgbm(estimator, zipmap=False, **arguments)
         else:
@@ -82,7 +85,7 @@ def _onnxmltools(model: SklearnModel, package: str, opset: int) -> onnx.ModelPro
     return proto
 
 
-def _catboost(estimator: Any) -> onnx.ModelProto:
+def _catboost(estimator: Estimator) -> onnx.ModelProto:
     import onnx
 
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +96,7 @@ def _catboost(estimator: Any) -> onnx.ModelProto:
         return onnx.load(path)
 
 
-def _with_integers(estimator: Any, path: Path) -> Any:
+def _with_integers(estimator: Estimator, path: Path) -> Any:
     """The same model with integers for the classes False and True or 0.0 and 1.0, which CatBoost 1.2 does not write."""
     classes = np.asarray(getattr(estimator, "classes_", ()))
     if not classes.size or classes.dtype.kind not in "bf" or not np.all(classes == np.round(classes)):
@@ -240,28 +243,24 @@ def _convert_xgboost_step(scope: Any, operator: Any, container: Any) -> None:
 
         operator.outputs = [scope.declare_local_variable("sums", data_types.FloatTensorType())]
     if gap is not None:
-        operator.inputs = [_with_nan(scope, inputs[0], container, gap)]
-        operator.raw_operator = copy.copy(operator.raw_operator)
-        operator.raw_operator.missing = np.nan
+        operator.inputs = [_with_nan(NodeWriter(scope, operator, container), gap)]
+        operator.raw_operator = copy_with(operator.raw_operator, missing=np.nan)
     try:
         convert_xgboost(scope, operator, container)
         if several:
             names = (o.full_name for o in (operator.outputs[0], *outputs))
-            give_labels(NodeWriter(scope, container, "labels"), *names)
+            give_labels(NodeWriter(scope, operator, container), *names)
     finally:
         operator.raw_operator, operator.inputs, operator.outputs = estimator, inputs, outputs
 
 
-def _with_nan(scope: Any, given: Any, container: Any, gap: float) -> Any:
+def _with_nan(write: NodeWriter, gap: float) -> Any:
     """What a step is given, with NaN in the place of a number."""
-    from skl2onnx.common import data_types
-
-    doubles = isinstance(given.type, data_types.DoubleTensorType)
-    filled = scope.declare_local_variable(
-        "with_nan", (data_types.DoubleTensorType if doubles else data_types.FloatTensorType)(given.type.shape)
-    )
-    write = NodeWriter(scope, container, "gap")
-    number, nan = (write.constant(np.array([value], np.float64 if doubles else np.float32)) for value in (gap, np.nan))
+    given = write.inputs[0]
+    kind = number_type(given.type)
+    doubles = kind.__name__ == "DoubleTensorType"
+    filled = write.variable("with_nan", kind(given.type.shape))
+    number, nan = (np.array([value], np.float64 if doubles else np.float32) for value in (gap, np.nan))
     floats = write.cast(given.full_name, DOUBLE if doubles else FLOAT)
     write.add("Where", write.add("Equal", floats, number), nan, floats, name=filled.full_name)
     return filled

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Booster, Estimator
 from onnxtool.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ _LINKS = {
 _VERSIONS = {"Or": 7, "Where": 9, "Equal": 11}  # of operators that are older than the others
 
 
-def is_linear(estimator: Any) -> bool:
+def is_linear(estimator: Estimator) -> bool:
     """Whether a model of XGBoost is a linear one."""
     if type(estimator).__module__.partition(".")[0] != "xgboost":
         return False
     return bool(learner_of(booster_of(estimator))["gradient_booster"]["name"] == "gblinear")
 
 
-def export_linear(estimator: Any, gap: float | None, opset: int) -> onnx.ModelProto:
+def export_linear(estimator: Estimator, gap: float | None, opset: int) -> onnx.ModelProto:
     """Write the sum of weighted features, and what the objective makes of it.
 
     Args:
@@ -138,7 +139,7 @@ def _as_classes(nodes: list[Any], constants: dict[str, np.ndarray], classes: int
     ]
 
 
-def _sums(booster: Any) -> tuple[np.ndarray, np.ndarray]:
+def _sums(booster: Booster) -> tuple[np.ndarray, np.ndarray]:
     """[features, outputs] weights and [outputs] what is added: its own bias and that of the whole model."""
     import xgboost
 
@@ -150,12 +151,12 @@ def _sums(booster: Any) -> tuple[np.ndarray, np.ndarray]:
     return table[:-1].astype(np.float32), np.asarray(at_zero, np.float32).reshape(-1)
 
 
-def booster_of(estimator: Any) -> Any:
+def booster_of(estimator: Estimator) -> Any:
     """The Booster of an estimator of XGBoost, or the Booster that it is."""
     return estimator.get_booster() if hasattr(estimator, "get_booster") else estimator
 
 
-def learner_of(booster: Any) -> dict[str, Any]:
+def learner_of(booster: Booster) -> dict[str, Any]:
     """How XGBoost made a Booster, without its trees."""
     learner: dict[str, Any] = json.loads(booster.save_config())["learner"]
     return learner

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.boosting.ubjson import is_whole
+from onnxtool.conversion.frameworks import Booster
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.model import Compute, SklearnModel
 from onnxtool.conversion.sklearn.schema import BATCH
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, UsageError, first_line, one_line
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.isolation import guarded, native_silence
@@ -74,7 +75,7 @@ def load_booster(source: Source, options: ConvertOptions) -> SklearnModel:
         try:
             source.model.save_model(str(path))
         except Exception as error:
-            raise UsageError(f"{source}: this booster cannot be saved: {' '.join(str(error).split())[:200]}") from error
+            raise UsageError(f"{source}: this booster cannot be saved: {one_line(error, 200)}") from error
         saved = Source(path)
         form = form_of(saved)
         if form is None:
@@ -139,7 +140,7 @@ def _xgboost(source: Source, form: str, options: ConvertOptions) -> SklearnModel
     return _model(model, width, classes, (model.predict, model.predict_proba), form, framework, options)
 
 
-def _xgboost_objective(booster: Any) -> str:
+def _xgboost_objective(booster: Booster) -> str:
     import json
 
     learner = json.loads(booster.save_config())["learner"]
@@ -208,7 +209,7 @@ def _read(source: Source, reader: Callable[[str], Any]) -> Any:
         with guarded("reading the trees", source.size):
             return reader(os.fspath(source.path or ""))
     except Exception as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        reason = first_line(error)
         raise InputError(f"{source}: damaged, or written by a newer version: {reason[:200]}") from error
 
 

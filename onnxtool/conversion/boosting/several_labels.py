@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import INT64
 
 if TYPE_CHECKING:
     from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
 
 
-def has_several_labels(estimator: Any) -> bool:
+def has_several_labels(estimator: Estimator) -> bool:
     """Whether an estimator of XGBoost gives several independent labels."""
     booster = booster_of(estimator)
     learner = learner_of(booster)
@@ -25,7 +26,7 @@ def has_several_labels(estimator: Any) -> bool:
     return booster is not estimator and several and learner["objective"]["name"] == "binary:logistic"
 
 
-def sums_of(estimator: Any) -> Any:
+def sums_of(estimator: Estimator) -> Any:
     """A regressor with the same trees, which gives what the probabilities are made of.
 
     Args:
@@ -53,5 +54,5 @@ def give_labels(write: NodeWriter, sums: str, label: str, probabilities: str) ->
         sums, label, probabilities: names of tensors, the first of which is there.
     """
     write.add("Sigmoid", sums, name=probabilities)
-    above = write.add("Greater", sums, write.constant(np.zeros(1, np.float32)))
+    above = write.add("Greater", sums, np.zeros(1, np.float32))
     write.cast(above, INT64, name=label)

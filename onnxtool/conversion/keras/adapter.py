@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING
 from onnxtool.conversion.adapter import Adapter, SourceModel
 from onnxtool.conversion.keras import load
 from onnxtool.conversion.keras.model import KerasModel, wrap
-from onnxtool.conversion.opset import newest_runtime_opset, raise_opset, target_opset
-from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import import_keras
 from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-_LOADING = ("tensorflow", "keras", "h5py", "onnxtool.conversion.keras.trace")
-_EXPORTING = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.conversion.tensorflow.graph")
 
 
 class KerasAdapter(Adapter):
@@ -27,14 +22,12 @@ class KerasAdapter(Adapter):
     name = "keras"
     extra = "keras"
     imports_in_prepare = True
+    loading = ("tensorflow", "keras", "h5py", "onnxtool.conversion.keras.trace")
+    exporting = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.conversion.tensorflow.graph")
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A zip with config.json and metadata.json, or an HDF5 file."""
         return load.is_archive(source) or load.is_hdf5(source)
-
-    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:  # noqa: ARG002
-        """Import TensorFlow and Keras, and for the export tf2onnx."""
-        import_all(_EXPORTING if export else _LOADING, options.verbose)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load and trace the model.
@@ -58,18 +51,8 @@ class KerasAdapter(Adapter):
         from onnxtool.conversion.tensorflow import graph
 
         assert isinstance(model, KerasModel)
-        wanted = target_opset(options, newest_runtime_opset())
-        opset = min(wanted, graph.NEWEST_OPSET)
         traced = model.trace()
         # Keras' own lookups (StringLookup, TextVectorization) keep their words in tables, whose owner has to be asked.
         tables = any(op.type.startswith("LookupTable") for op in traced.graph.get_operations())
         frozen = graph.freeze(traced, model.model if tables else None, verbose=options.verbose)
-        exported = graph.to_onnx(
-            frozen,
-            [s.name for s in model.inputs],
-            [s.name for s in model.outputs],
-            opset,
-            name=str(model.model.name),
-            verbose=options.verbose,
-        )
-        return raise_opset(exported, wanted, model.notes if options.opset else None)
+        return graph.export_frozen(frozen, model, options, str(model.model.name))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import io
 import zipfile
+from types import ModuleType
 from typing import Any
 
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsafeError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsafeError, one_line
 from onnxtool.runtime.worker.isolation import guarded
 
 WEIGHTS = "model.weights.h5"
@@ -20,7 +21,7 @@ _RATIO_LIMIT = 200
 _COMPRESSED_LIMIT = 1 << 26  # a compressed member is unpacked as a whole
 
 
-def verify_structure(source: Source, h5py: Any) -> None:
+def verify_structure(source: Source, h5py: ModuleType) -> None:
     """Walk over the groups and datasets of an HDF5 file, or of the weights in a `.keras` archive.
 
     Raises:
@@ -40,11 +41,11 @@ def verify_structure(source: Source, h5py: Any) -> None:
     except OnnxToolError:
         raise
     except Exception as error:  # h5py raises OSError, RuntimeError, KeyError, ValueError, ... on damaged files
-        text = " ".join(str(error).split())[:200]
+        text = one_line(error, 200)
         raise InputError(f"{source}: the HDF5 file is damaged or cut off ({text}).") from error
 
 
-def _walk_member(source: Source, archive: zipfile.ZipFile, h5py: Any) -> None:
+def _walk_member(source: Source, archive: zipfile.ZipFile, h5py: ModuleType) -> None:
     member = archive.getinfo(WEIGHTS)
     if member.compress_type == zipfile.ZIP_STORED:
         with archive.open(member) as stream, h5py.File(stream, "r") as file:
@@ -54,7 +55,7 @@ def _walk_member(source: Source, archive: zipfile.ZipFile, h5py: Any) -> None:
             _walk(source, file, h5py)
 
 
-def _walk(source: Source, file: Any, h5py: Any) -> None:
+def _walk(source: Source, file: Any, h5py: ModuleType) -> None:
     declared = 0
     pending, seen = [file], set()
     while pending:

@@ -6,7 +6,10 @@ Keras 3.15 still refuses them; what is at its default then says nothing, and is 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
+
+from onnxtool.conversion.frameworks import KerasLayer
 
 # Setting -> the value at which it does nothing, and the layers that had it.
 _GONE: Mapping[str, tuple[Any, tuple[str, ...]]] = {
@@ -21,7 +24,7 @@ _GONE: Mapping[str, tuple[Any, tuple[str, ...]]] = {
 }
 
 
-def readers(keras: Any) -> dict[str, Any]:
+def readers(keras: ModuleType) -> dict[str, Any]:
     """For `custom_objects` of keras.saving.load_model: the layers' classes, whose `from_config` takes old settings."""
     return {
         name: type(name, (), {"from_config": classmethod(_reader(getattr(keras.layers, name), setting, idle))})
@@ -31,7 +34,7 @@ def readers(keras: Any) -> dict[str, Any]:
     }
 
 
-def _reader(layer: Any, setting: str, idle: Any) -> Any:
+def _reader(layer: KerasLayer, setting: str, idle: Any) -> Any:
     def from_config(_cls: type, config: Mapping[str, Any], **more: Any) -> Any:
         if config.get(setting, idle) != idle:
             raise ValueError(f"{layer.__name__} has {setting}={config[setting]!r}, which Keras 3 does not have")

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import KerasLayer
+
 See = Callable[[str, str, np.ndarray], None]
 
 
 @contextmanager
-def watched_layers(model: Any, see: See) -> Iterator[None]:
+def watched_layers(model: KerasLayer, see: See) -> Iterator[None]:
     """Call `see` with name, kind and value of every layer's output while the block runs the model eagerly.
 
     A layer that is called again is "name#2"; of several outputs, number 1 is "name.1".
@@ -30,7 +32,7 @@ def watched_layers(model: Any, see: See) -> Iterator[None]:
             layer.__dict__.pop("call", None)
 
 
-def _watched(layer: Any, call: Callable[..., Any], calls: Counter[str], see: See) -> Callable[..., Any]:
+def _watched(layer: KerasLayer, call: Callable[..., Any], calls: Counter[str], see: See) -> Callable[..., Any]:
     import keras
 
     def watched(*args: Any, **kwargs: Any) -> Any:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from onnxtool.conversion.factory import call_factory
@@ -41,7 +42,7 @@ def is_hdf5(source: Source) -> bool:
     return source.head(8) == HDF5_MAGIC
 
 
-def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any, str, list[str]]:
+def read_model(source: Source, options: ConvertOptions, keras: ModuleType) -> tuple[Any, str, list[str]]:
     """Load what lies in a `.keras` or HDF5 file.
 
     Returns:
@@ -80,7 +81,7 @@ def read_model(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any
     return model, form, notes
 
 
-def _with_factory(source: Source, options: ConvertOptions, keras: Any) -> tuple[Any, str, list[str]]:
+def _with_factory(source: Source, options: ConvertOptions, keras: ModuleType) -> tuple[Any, str, list[str]]:
     verify_structure(source, _h5py(source))
     model = _from_factory(options, keras)
     with quiet(options.verbose):
@@ -117,7 +118,7 @@ def _hdf5_suffix(source: Source) -> str:
         return ".h5" if whole_or_old else ".weights.h5"
 
 
-def _from_factory(options: ConvertOptions, keras: Any) -> Any:
+def _from_factory(options: ConvertOptions, keras: ModuleType) -> Any:
     with quiet(options.verbose):
         model = call_factory(options)
     if not isinstance(model, keras.Model):
@@ -187,7 +188,7 @@ def _code_in(config: Any) -> Iterator[str]:
             pending.extend(item)
 
 
-def _cannot_load(source: Source, error: Exception, keras: Any) -> OnnxToolError:
+def _cannot_load(source: Source, error: Exception, keras: ModuleType) -> OnnxToolError:
     text = reason(error)
     if "Could not locate" in str(error) or "Unknown layer" in str(error) or "Unknown object" in str(error):
         return InputError(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from onnxtool.conversion.adapter import LayeredModel
+from onnxtool.conversion.frameworks import KerasLayer
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.keras.layers import See, watched_layers
 from onnxtool.conversion.keras.signature import input_structure, output_names
@@ -38,7 +40,7 @@ class KerasModel(LayeredModel):
         concrete: the traced function over `inputs`, in order.
     """
 
-    model: Any
+    model: KerasLayer
     structure: Any
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -110,7 +112,7 @@ class KerasModel(LayeredModel):
         return self.concrete
 
 
-def wrap(model: Any, form: str, notes: list[str], options: ConvertOptions) -> KerasModel:
+def wrap(model: KerasLayer, form: str, notes: list[str], options: ConvertOptions) -> KerasModel:
     """Find out what a Keras model takes and gives.
 
     Raises:
@@ -143,7 +145,7 @@ def wrap(model: Any, form: str, notes: list[str], options: ConvertOptions) -> Ke
     return wrapped
 
 
-def _backend_version(keras: Any) -> str:
+def _backend_version(keras: ModuleType) -> str:
     name = keras.backend.backend()
     if name != "tensorflow":
         return str(name)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+from onnxtool.conversion.frameworks import KerasLayer
 from onnxtool.conversion.tensorflow.dims import name_dims, unique
 from onnxtool.errors import UsageError
 from onnxtool.model.spec import Dim
@@ -14,7 +15,7 @@ from onnxtool.options.convert import ConvertOptions
 Leaf = tuple[str, str, tuple[Dim, ...]]
 
 
-def input_structure(model: Any, options: ConvertOptions) -> tuple[Any, list[Leaf]]:
+def input_structure(model: KerasLayer, options: ConvertOptions) -> tuple[Any, list[Leaf]]:
     """The nesting of the inputs and, flat, their (name, dtype, dims).
 
     Raises:
@@ -33,7 +34,7 @@ def input_structure(model: Any, options: ConvertOptions) -> tuple[Any, list[Leaf
     return structure, [(name, dtype, dims[name]) for name, dtype in zip(names, dtypes, strict=True)]
 
 
-def _called_structure(model: Any, options: ConvertOptions) -> tuple[Any, list[Leaf]]:
+def _called_structure(model: KerasLayer, options: ConvertOptions) -> tuple[Any, list[Leaf]]:
     """A subclassed model: from the shapes it was built with, or from what the user gave."""
     parameters = [p for p in inspect.signature(model.call).parameters.values() if p.kind == p.POSITIONAL_OR_KEYWORD]
     name = parameters[0].name if parameters else "input"
@@ -52,7 +53,7 @@ def _called_structure(model: Any, options: ConvertOptions) -> tuple[Any, list[Le
     return 0, [(name, dtype, name_dims({name: (None, *shape[1:])})[name])]
 
 
-def _given_structure(model: Any, name: str, dtype: str, options: ConvertOptions) -> tuple[Any, list[Leaf]]:
+def _given_structure(model: KerasLayer, name: str, dtype: str, options: ConvertOptions) -> tuple[Any, list[Leaf]]:
     shapes = options.input_shapes
     if not shapes:
         raise UsageError(f"this {type(model).__name__} was never called, so its input is unknown. Give --input-shape.")
@@ -68,7 +69,7 @@ def _layer_name(tensor: Any) -> str:
     return str(history.operation.name if history is not None else tensor.name)
 
 
-def output_names(model: Any, keys: Sequence[str]) -> list[str]:
+def output_names(model: KerasLayer, keys: Sequence[str]) -> list[str]:
     """Keys of a returned dict, else the names of the output layers, else output or output_0, output_1, ..."""
     functional = getattr(model, "_functional", None) or model
     layers = list(getattr(functional, "output_names", ()))

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from onnxtool.conversion.frameworks import KerasLayer
 from onnxtool.conversion.tensorflow.environment import quiet, reason
 from onnxtool.errors import InputError
 
 
-def trace(model: Any, call: Callable[..., Any], signature: Sequence[Any]) -> Any:
+def trace(model: KerasLayer, call: Callable[..., Any], signature: Sequence[Any]) -> Any:
     """A concrete TensorFlow function of `call`.
 
     Args:
@@ -47,13 +48,13 @@ def _plain_functions() -> Iterator[None]:
         tf.config.run_functions_eagerly(before)
 
 
-def _layers(model: Any) -> list[Any]:
+def _layers(model: KerasLayer) -> list[Any]:
     flatten = getattr(model, "_flatten_layers", None)
     return list(flatten()) if flatten is not None else []
 
 
 @contextmanager
-def _without_vectorized_map(layer: Any) -> Iterator[None]:
+def _without_vectorized_map(layer: KerasLayer) -> Iterator[None]:
     """TimeDistributed over an unknown number of steps: fold the steps into the batch instead of mapping over them.
 
     The vectorized map loses the rank of what it maps over, and no convolution can be converted without.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 # First bytes of a file written by torch.save before its zip form: pickle protocol 2, then torch's magic number.
 _LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-_LOADING = ("torch", "torch.export", "onnxtool.conversion.pytorch.load", "onnxtool.conversion.pytorch.model")
-_EXPORTING = ("torch.onnx", "torch.onnx._internal.exporter._core", "onnxscript", "onnxtool.conversion.pytorch.export")
 _HF_WEIGHTS = re.compile(r"(model|pytorch_model)([-.].*)?\.(safetensors|bin)(\.index\.json)?$")
 
 
@@ -29,6 +27,13 @@ class PyTorchAdapter(Adapter):
     name = "pytorch"
     extra = "pytorch"
     imports_in_prepare = True
+    loading = ("torch", "torch.export", "onnxtool.conversion.pytorch.load", "onnxtool.conversion.pytorch.model")
+    exporting = (
+        "torch.onnx",
+        "torch.onnx._internal.exporter._core",
+        "onnxscript",
+        "onnxtool.conversion.pytorch.export",
+    )
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:
         """True for every form that `form_of` knows."""
@@ -40,7 +45,7 @@ class PyTorchAdapter(Adapter):
             return
         if not export and options.factory is None and source.model is None:
             refuse_bare_weights(source)
-        import_all(_EXPORTING if export else _LOADING, options.verbose)
+        super().prepare(source, options, export=export)
         form = None if export else form_of(source, options)
         if form == "safetensors":
             import_all(("safetensors.torch",), options.verbose)

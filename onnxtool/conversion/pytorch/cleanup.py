@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import count
 from typing import Any
 
 import onnx_ir as ir
 
-from onnxtool.conversion.pytorch.floor_division import round_down
+from onnxtool.conversion.patches import correct
+from onnxtool.conversion.pytorch.patches import floor_division, removed_inputs
 from onnxtool.model.ir.queries import all_nodes
 
 _WRAPPER = "onnxtool_source."
@@ -16,12 +16,12 @@ _WRAPPER = "onnxtool_source."
 
 def clean_up(model: ir.Model, *, keep_metadata: bool = False) -> None:
     """Clean an exported graph in place."""
-    round_down(model)
+    correct((floor_division.PATCH,), model)
     if not keep_metadata:
         strip_metadata(model)
     _drop_wrapper_names(model)
     share_initializers(model.graph)
-    _forget_removed_inputs(model.graph)
+    correct((removed_inputs.PATCH,), model.graph)
 
 
 def strip_metadata(model: ir.Model) -> None:
@@ -59,16 +59,6 @@ def share_initializers(graph: ir.Graph) -> int:
             del graph.initializers[name]
             removed += 1
     return removed
-
-
-def _forget_removed_inputs(graph: ir.Graph) -> None:
-    """Weights were inputs of the exporter's graph once, and onnx_ir 1.1 goes on counting removed inputs, zero times
-    each: that keeps the weights in memory even when they have been moved to the disk.
-    """
-    counter = getattr(graph.inputs, "_ref_counter", None)
-    if isinstance(counter, Counter):
-        for value in [v for v, count in counter.items() if count <= 0]:
-            del counter[value]
 
 
 def _identity(value: ir.Value) -> tuple[object, ...] | None:

@@ -11,7 +11,7 @@ import torch
 from torch.onnx import symbolic_helper
 
 from onnxtool.conversion.pytorch import export_errors as blame
-from onnxtool.conversion.pytorch.translations import translations
+from onnxtool.conversion.pytorch.patches.translations import translations
 
 _TYPES = sorted(
     f"tensor({name})"

@@ -45,7 +45,7 @@ class DecidedSizes:
             for guard, usual in zip(self._guards, self._usual, strict=True)
             if guard.where and usual is not None and guard.outcome(sizes) == (not usual)
         ]
-        return _told(sorted(found, key=lambda g: not g.of_user)[0]) if found else ""
+        return _describe(sorted(found, key=lambda g: not g.of_user)[0]) if found else ""
 
     def one_sided(self, tried: Sequence[Feeds]) -> tuple[list[str], list[str]]:
         """Lines of comparisons that every input tried took the same side of, though there are sizes for the other.
@@ -63,7 +63,7 @@ class DecidedSizes:
                 continue
             if other_side_raises(guard.file, guard.line):
                 continue
-            place = f"{_told(guard)} (it comes out the other way at a size of {guard.sizes[0]})"
+            place = f"{_describe(guard)} (it comes out the other way at a size of {guard.sizes[0]})"
             (own if guard.of_user else others)[place] = None
         return list(own), list(others)
 
@@ -77,5 +77,5 @@ class DecidedSizes:
         return {symbol: sizes[dim] for symbol, dim in self._labels.items() if dim in sizes}
 
 
-def _told(guard: Guard) -> str:
+def _describe(guard: Guard) -> str:
     return place_text((guard.file, guard.line))

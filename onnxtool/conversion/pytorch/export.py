@@ -85,7 +85,7 @@ def export_otherwise(model: TorchModel, options: ConvertOptions) -> ir.Model | N
 
 
 @dataclass(frozen=True)
-class Request:
+class ExportRequest:
     """What is asked of torch.export's exporter: the opset, what to do with custom operators, whether to say steps."""
 
     opset: int
@@ -99,7 +99,8 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
         with quiet(options.verbose):
             program = model.program
             return with_custom_operators(
-                lambda table: _from_program(program, Request(opset, table, talk)), bool(options.custom_op_libraries)
+                lambda table: _from_program(program, ExportRequest(opset, table, talk)),
+                bool(options.custom_op_libraries),
             )
     if scripted(model) or options.exporter == "torchscript" or opset < DYNAMO_OPSETS[0]:
         if opset < DYNAMO_OPSETS[0] and not scripted(model):
@@ -108,7 +109,7 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
     try:
         with quiet(options.verbose):
             return with_custom_operators(
-                lambda table: _dynamo(model, Request(opset, table, talk)), bool(options.custom_op_libraries)
+                lambda table: _dynamo(model, ExportRequest(opset, table, talk)), bool(options.custom_op_libraries)
             )
     except Exception as error:
         # Tracing would hide a branch on the data by freezing one side of it.
@@ -129,7 +130,7 @@ def _export(model: TorchModel, options: ConvertOptions, opset: int) -> ir.Model:
     return graph
 
 
-def _dynamo(model: TorchModel, request: Request) -> ir.Model:
+def _dynamo(model: TorchModel, request: ExportRequest) -> ir.Model:
     named: dict[str, Any] = {}
     shapes = tuple(_dynamic_axes(spec, named) for spec in model.inputs)
     flat, inputs = model.flat(), model.trace_inputs()
@@ -150,19 +151,10 @@ def _captured(
     flat: torch.nn.Module,
     inputs: tuple[torch.Tensor, ...],
     shapes: tuple[dict[int, Any], ...],
-    request: Request,
+    request: ExportRequest,
 ) -> ir.Model:
     with recorded_guards() as guards:
-        exported = torch.onnx.export(
-            flat,
-            inputs,
-            dynamic_shapes={"tensors": shapes},
-            dynamo=True,
-            opset_version=request.opset,
-            verbose=request.talk,
-            custom_translation_table=dict(request.table),
-        )
-    assert exported is not None
+        exported = _exported(request, flat, inputs, dynamic_shapes={"tensors": shapes})
     graph: ir.Model = exported.model
     program = exported.exported_program
     labels: dict[str, str] = {}
@@ -194,18 +186,23 @@ def _placeholders(program: torch.export.ExportedProgram) -> list[Any]:
     return [n for n in program.graph.nodes if n.op == "placeholder" and n.name in names]
 
 
-def _from_program(program: torch.export.ExportedProgram, request: Request) -> ir.Model:
+def _from_program(program: torch.export.ExportedProgram, request: ExportRequest) -> ir.Model:
+    graph: ir.Model = _exported(request, program).model
+    _relabel(graph, dim_labels(program))
+    return graph
+
+
+def _exported(request: ExportRequest, *source: object, **shapes: object) -> torch.onnx.ONNXProgram:
     exported = torch.onnx.export(
-        program,
+        *source,
         dynamo=True,
         opset_version=request.opset,
         verbose=request.talk,
         custom_translation_table=dict(request.table),
+        **shapes,
     )
     assert exported is not None
-    graph: ir.Model = exported.model
-    _relabel(graph, dim_labels(program))
-    return graph
+    return exported
 
 
 def _relabel(graph: ir.Model, labels: dict[str, str]) -> None:

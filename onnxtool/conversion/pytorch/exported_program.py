@@ -12,7 +12,7 @@ import torch
 from onnxtool.conversion.pytorch.safety import is_outside
 from onnxtool.conversion.quiet import quiet
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, UnsafeError, UnsupportedError
+from onnxtool.errors import InputError, UnsafeError, UnsupportedError, first_line
 
 # torch.export.load evaluates dim expressions with sympy, which evaluates Python: only these words may occur.
 _WORDS = re.compile(r"[A-Za-z_]\w*")
@@ -44,7 +44,7 @@ def load_exported_program(source: Source, trust: bool) -> torch.export.ExportedP
         with quiet(0):  # torch logs the whole traceback when it fails
             program = torch.export.load(str(source.path))
     except Exception as error:
-        reason = _line(error).removesuffix(" Please check the warnings above for possible errors.")
+        reason = first_line(error).removesuffix(" Please check the warnings above for possible errors.")
         raise InputError(
             f"{source}: this exported program cannot be loaded by torch {torch.__version__} ({reason})."
         ) from error
@@ -119,8 +119,3 @@ def _items(document: Any) -> Iterator[tuple[str, Any]]:
             stack.extend(value.values())
         elif isinstance(value, list):
             stack.extend(value)
-
-
-def _line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]

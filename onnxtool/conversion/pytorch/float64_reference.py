@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 
 from onnxtool.conversion.pytorch.dynamic_quantized import dynamic_layers, put_standard
+from onnxtool.conversion.pytorch.inputs import InputPlan
 from onnxtool.conversion.pytorch.tensors import named_tensors, to_numpy, to_torch
 from onnxtool.errors import InputError
-from onnxtool.model.spec import TensorSpec
-
-if TYPE_CHECKING:
-    from onnxtool.conversion.pytorch.model import TorchModel
+from onnxtool.runtime.runner import Runner
 
 _MOST_BYTES = 1 << 28  # of weights that are copied
 # Of an output's root mean square: what differs by more between float32 and float64 is no matter of rounding alone.
@@ -24,13 +22,22 @@ _FARTHEST = 0.02
 _LOST = 0.3
 
 
-class WiderModel:
+class Float64Reference:
     """A Runner that computes in float64 and gives its outputs in the types of the model that it is a copy of."""
 
-    def __init__(self, model: TorchModel, module: torch.nn.Module) -> None:
-        self.inputs: Sequence[TensorSpec] = model.inputs
-        self.outputs: Sequence[TensorSpec] = model.outputs
-        self._model, self._plan, self._module = model, model.plan, module
+    def __init__(
+        self, model: Runner, plan: InputPlan, sample: Mapping[str, np.ndarray], module: torch.nn.Module
+    ) -> None:
+        """Take a copy of a model.
+
+        Args:
+            model: the original.
+            plan: how the module is called.
+            sample: inputs on which the code of both is known to run.
+            module: the copy, in float64.
+        """
+        self.inputs, self.outputs = model.inputs, model.outputs
+        self._model, self._plan, self._sample, self._module = model, plan, sample, module
         self._is_one: bool | None = None
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -61,8 +68,7 @@ class WiderModel:
     def _agrees(self) -> bool:
         """Whether the two are one on the sample."""
         if self._is_one is None:
-            sample = self._model.sample
-            self._is_one = _all_alike(self._model.run(sample), self._widened(sample), _FARTHEST)
+            self._is_one = _all_alike(self._model.run(self._sample), self._widened(self._sample), _FARTHEST)
         return self._is_one
 
 
@@ -80,9 +86,17 @@ def _alike(a: np.ndarray, b: np.ndarray, farthest: float = _FARTHEST) -> bool:
         return bool((np.isfinite(a) == both).all() and (np.abs(a[both] - b[both]) <= farthest * scale).all())
 
 
-def in_float64(model: TorchModel) -> WiderModel | None:
-    """A copy of the model that computes in float64; None for what cannot be copied, is large, or is half precision."""
-    module = model.module
+def in_float64(
+    model: Runner, module: torch.nn.Module, plan: InputPlan, sample: Mapping[str, np.ndarray]
+) -> Float64Reference | None:
+    """A copy of a model that computes in float64; None for what cannot be copied, is large, or is half precision.
+
+    Args:
+        model: runs the module.
+        module: with weights of float32.
+        plan: how it is called.
+        sample: inputs on which it runs.
+    """
     tensors = [*module.parameters(), *module.buffers()]
     floats = {t.dtype for t in tensors if t.is_floating_point()}
     if isinstance(module, torch.jit.ScriptModule) or not floats <= {torch.float32}:
@@ -92,6 +106,6 @@ def in_float64(model: TorchModel) -> WiderModel | None:
     try:
         wider = copy.deepcopy(module)
         put_standard(dynamic_layers(wider))
-        return WiderModel(model, wider.double().eval())
+        return Float64Reference(model, plan, sample, wider.double().eval())
     except Exception:  # hooks and handles of other libraries cannot be copied
         return None

@@ -20,10 +20,10 @@ from onnxtool.conversion.pytorch.bare_weights import needs_factory
 from onnxtool.conversion.pytorch.exported_program import load_exported_program
 from onnxtool.conversion.pytorch.in_float32 import run_in_float32
 from onnxtool.conversion.pytorch.safety import refuse_unsafe_script
-from onnxtool.conversion.pytorch.state_dict import find_weights, fit
+from onnxtool.conversion.pytorch.state_dict import find_weights, load_weights
 from onnxtool.conversion.pytorch.transformers import is_pretrained, load_pretrained, made_ready
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError, first_line
 from onnxtool.model.spec import Dim, dtype_name
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.user_code import importable
@@ -94,7 +94,7 @@ def _in_memory(source: Source) -> Loaded:
         return Loaded(copy.deepcopy(source.model), "PyTorch module in memory")
     except Exception as error:
         raise UnsupportedError(
-            f"{source}: the module cannot be copied ({_first(error)}); name what builds it with factory=."
+            f"{source}: the module cannot be copied ({first_line(error)}); name what builds it with factory=."
         ) from error
 
 
@@ -108,7 +108,7 @@ def _load_saved(source: Source, options: ConvertOptions) -> Loaded:
             raise _refusal(source) from error
         content = _load_trusted(source, options)
     except Exception as error:
-        raise InputError(f"{source}: this PyTorch file is damaged or cut off ({_first(error)}).") from error
+        raise InputError(f"{source}: this PyTorch file is damaged or cut off ({first_line(error)}).") from error
     module = _module_in(content)
     if module is not None:
         loaded = Loaded(module, "pickled PyTorch module")
@@ -123,7 +123,7 @@ def _with_weights(source: Source, content: Any, form: str, options: ConvertOptio
     if options.factory is None:
         raise UsageError(needs_factory(source))
     module = _built(options)
-    fit(module, weights, str(source), notes)
+    load_weights(module, weights, str(source), notes)
     if any("Lightning" in n for n in notes):
         form = "PyTorch Lightning checkpoint"
     return Loaded(module, form, notes)
@@ -149,7 +149,7 @@ def _load_torchscript(source: Source) -> torch.nn.Module:
             module: torch.nn.Module = torch.jit.load(str(source.path), map_location="cpu")
             return module
     except Exception as error:
-        raise InputError(f"{source}: this TorchScript archive cannot be loaded ({_first(error)}).") from error
+        raise InputError(f"{source}: this TorchScript archive cannot be loaded ({first_line(error)}).") from error
 
 
 def _load_safetensors(source: Source) -> dict[str, torch.Tensor]:
@@ -162,7 +162,7 @@ def _load_safetensors(source: Source) -> dict[str, torch.Tensor]:
         weights: dict[str, torch.Tensor] = load_file(source.path)
         return weights
     except Exception as error:
-        raise InputError(f"{source}: this safetensors file is damaged or cut off ({_first(error)}).") from error
+        raise InputError(f"{source}: this safetensors file is damaged or cut off ({first_line(error)}).") from error
 
 
 def _torch_load(path: Path, **arguments: Any) -> Any:
@@ -218,11 +218,11 @@ def _load_trusted(source: Source, options: ConvertOptions) -> Any:
         return _torch_load(source.path, weights_only=False, pickle_module=_pickle_with(fallback))
     except (ModuleNotFoundError, AttributeError) as error:
         raise InputError(
-            f"{source}: its code is not to be found ({_first(error)}). Name the folder with --pythonpath, or the file "
-            "with --factory file.py:function."
+            f"{source}: its code is not to be found ({first_line(error)}). Name the folder with --pythonpath, or the "
+            "file with --factory file.py:function."
         ) from error
     except Exception as error:
-        raise InputError(f"{source}: cannot be unpickled ({type(error).__name__}: {_first(error)}).") from error
+        raise InputError(f"{source}: cannot be unpickled ({type(error).__name__}: {first_line(error)}).") from error
 
 
 def _pickle_with(fallback: types.ModuleType | None) -> Any:
@@ -273,8 +273,3 @@ def _widen(loaded: Loaded, options: ConvertOptions) -> None:
         if loaded.program is None:
             run_in_float32(loaded.module)
         loaded.notes.append("bfloat16 weights converted as float32; --input-dtype NAME:bfloat16 keeps them")
-
-
-def _first(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]

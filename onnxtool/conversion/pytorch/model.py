@@ -15,7 +15,7 @@ from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.graph_interface import named
 from onnxtool.conversion.pytorch.decided_sizes import DecidedSizes
 from onnxtool.conversion.pytorch.exported_program_inputs import plan_program
-from onnxtool.conversion.pytorch.float64_reference import WiderModel, in_float64
+from onnxtool.conversion.pytorch.float64_reference import Float64Reference, in_float64
 from onnxtool.conversion.pytorch.guards import Guard
 from onnxtool.conversion.pytorch.inputs import InputPlan, plan_inputs
 from onnxtool.conversion.pytorch.layers import See, watch_program, watched_modules
@@ -220,10 +220,10 @@ class TorchModel(LayeredModel):
         with watched_modules(self.module, see):
             self._forward(feeds)
 
-    def rerounded(self) -> WiderModel | None:
+    def rerounded(self) -> Float64Reference | None:
         """The same function with other roundings: in float64."""
         unfit = self.released or self.random or self.program is not None
-        return None if unfit else in_float64(self)
+        return None if unfit else in_float64(self, self.module, self.plan, self.sample)
 
     def release(self) -> None:
         """Give back the weights; the model cannot be run after this."""

@@ -92,7 +92,7 @@ def random_operators(run: Callable[[], Any]) -> list[str]:
     """Names of the operators that draw random numbers in a run: "randn_like", "dropout"."""
     found: dict[str, None] = {}
 
-    class Watch(TorchDispatchMode):  # type: ignore[misc]
+    class _RandomOperatorMode(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             del types
             if torch.Tag.nondeterministic_seeded in getattr(function, "tags", ()):
@@ -100,7 +100,7 @@ def random_operators(run: Callable[[], Any]) -> list[str]:
             return function(*args, **(kwargs or {}))
 
     try:
-        with Watch():
+        with _RandomOperatorMode():
             run()
     except Exception:  # some modules do not run under a dispatch mode; then the names stay unknown
         return list(found)

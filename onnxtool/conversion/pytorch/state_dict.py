@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, one_line
 
 # Where training frameworks keep the weights inside a checkpoint, in the order of preference.
 _CONTAINERS = ("state_dict", "model_state_dict", "model_state", "state_dict_ema", "model_ema", "model", "module", "net")
@@ -41,7 +41,7 @@ def find_weights(loaded: Any, subject: str, notes: list[str]) -> dict[str, torch
     raise InputError(f"{subject}: this holds a {type(loaded).__name__}, neither weights nor a module.")
 
 
-def fit(module: torch.nn.Module, weights: dict[str, torch.Tensor], subject: str, notes: list[str]) -> None:
+def load_weights(module: torch.nn.Module, weights: dict[str, torch.Tensor], subject: str, notes: list[str]) -> None:
     """Load weights into a module, which must take all of them and get all it has.
 
     Prefixes that wrappers add ("module.", "model.", "_orig_mod.") are stripped; entries that do not belong to the
@@ -62,7 +62,7 @@ def fit(module: torch.nn.Module, weights: dict[str, torch.Tensor], subject: str,
         with torch.no_grad():
             module.load_state_dict(chosen, strict=True, assign=assign)
     except RuntimeError as error:
-        raise InputError(f"{subject}: the weights do not fit the factory's model: {_one_line(error)}") from error
+        raise InputError(f"{subject}: the weights do not fit the factory's model: {one_line(error, 400)}") from error
 
 
 def _is_state_dict(value: Any) -> bool:
@@ -148,7 +148,3 @@ def _shared(module: torch.nn.Module) -> bool:
 def _some(names: list[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f", +{more} more" if more > 0 else "")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:400]

@@ -11,9 +11,10 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from onnxtool.conversion.patches import applied
 from onnxtool.conversion.pytorch.custom_operators import with_custom_symbolics
 from onnxtool.conversion.pytorch.model import FlatModule, TorchModel
-from onnxtool.conversion.pytorch.torchscript_patches import plain_operators
+from onnxtool.conversion.pytorch.patches import traced_operators
 from onnxtool.conversion.pytorch.traced_branches import FrozenBranches
 from onnxtool.conversion.quiet import quiet
 from onnxtool.conversion.source_code import caught_errors
@@ -87,7 +88,7 @@ def export_torchscript(model: TorchModel, options: ConvertOptions, opset: int) -
         )
     with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
         path = Path(scratch) / "model.onnx"
-        with quiet(options.verbose, native=True) as caught, plain_operators(model.module, written):
+        with quiet(options.verbose, native=True) as caught, applied(traced_operators.PATCHES, model.module, written):
             with_custom_symbolics(
                 lambda: torch.onnx.export(
                     module,

@@ -58,7 +58,7 @@ class FrozenBranches:
             return
         plain = torch.Tensor.__bool__
 
-        def told(tensor: torch.Tensor) -> bool:
+        def truth(tensor: torch.Tensor) -> bool:
             value = bool(plain(tensor))
             frame = sys._getframe(1)
             place = frame.f_code.co_filename, frame.f_lineno
@@ -66,7 +66,7 @@ class FrozenBranches:
             return value
 
         before = sys.gettrace()
-        torch.Tensor.__bool__ = told
+        torch.Tensor.__bool__ = truth
         sys.settrace(self._trace)
         try:
             yield

@@ -8,12 +8,13 @@ import warnings
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, MissingExtraError, UnsafeError, UnsupportedError, UsageError, one_line
 from onnxtool.model.safety.declared_sizes import verify_declared_sizes
 from onnxtool.model.spec import Dim
 from onnxtool.options.convert import ConvertOptions
@@ -72,7 +73,7 @@ def load_pretrained(
                 str(source.path), local_files_only=True, **({"trust_remote_code": True} if options.trust else {})
             )
     except Exception as error:
-        line = " ".join(str(error).split())[:300]
+        line = one_line(error)
         raise InputError(f"{source}: transformers cannot load this folder ({type(error).__name__}: {line}).") from error
     return module, made_ready(module, notes, _tokenizer_gives(transformers, source))
 
@@ -132,7 +133,7 @@ def import_class(source: Source, options: ConvertOptions) -> None:
 
 
 def _class_for(
-    transformers: Any, source: Source, config: Mapping[str, Any], options: ConvertOptions, notes: list[str]
+    transformers: ModuleType, source: Source, config: Mapping[str, Any], options: ConvertOptions, notes: list[str]
 ) -> Any:
     if options.task is not None:
         if options.task not in TASKS:
@@ -152,7 +153,7 @@ def _class_for(
     return cls
 
 
-def _tokenizer_gives(transformers: Any, source: Source) -> Collection[str]:
+def _tokenizer_gives(transformers: ModuleType, source: Source) -> Collection[str]:
     """Names of what the folder's tokenizer makes of a text; none where there is no tokenizer in it."""
     if source.path is None or not (source.path / "tokenizer_config.json").exists():
         return ()

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.opset import newest_runtime_opset, raise_opset, target_opset
+from onnxtool.conversion.opset import export_at, newest_runtime_opset, target_opset
 from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.sklearn import load
 from onnxtool.conversion.source import Source
@@ -16,9 +16,6 @@ from onnxtool.options.convert import ConvertOptions
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-_LOADING = ("sklearn", "sklearn.pipeline", "sklearn.ensemble", "skops.io", "onnxtool.conversion.sklearn.model")
-_EXPORTING = ("skl2onnx", "onnxmltools", "onnxtool.conversion.sklearn.export")
-
 
 class SklearnAdapter(Adapter):
     """Fitted estimators, pipelines and what is built to their interface."""
@@ -26,6 +23,8 @@ class SklearnAdapter(Adapter):
     name = "sklearn"
     extra = "sklearn"
     imports_in_prepare = True
+    loading = ("sklearn", "sklearn.pipeline", "sklearn.ensemble", "skops.io", "onnxtool.conversion.sklearn.model")
+    exporting = ("skl2onnx", "onnxmltools", "onnxtool.conversion.sklearn.export")
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A skops archive, or any pickle that no other adapter has claimed. Nothing is unpickled."""
@@ -38,7 +37,9 @@ class SklearnAdapter(Adapter):
         """
         if not load.is_skops(source):
             return
-        import_all(_EXPORTING if export else (*_LOADING, *load.named_packages(source)), options.verbose)
+        super().prepare(source, options, export=export)
+        if not export:
+            import_all(load.named_packages(source), options.verbose)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load the estimator and read its schema.
@@ -61,30 +62,23 @@ class SklearnAdapter(Adapter):
         Raises:
             UnsupportedError: a step without a converter.
         """
-        from onnxtool.conversion.sklearn.export import export
+        from onnxtool.conversion.sklearn.export import NEWEST_OPSET, export
         from onnxtool.conversion.sklearn.model import SklearnModel
 
         assert isinstance(model, SklearnModel)
-        exported = export(model, _opset(options), zipmap=options.zipmap, verbose=options.verbose)
-        return _raised(exported, model, options)
+        return export_at(
+            options,
+            NEWEST_OPSET,
+            model.notes,
+            lambda opset: export(model, opset, zipmap=options.zipmap, verbose=options.verbose),
+        )
 
     def export_otherwise(self, model: SourceModel, options: ConvertOptions) -> ir.Model | None:
         """With float64 inside, after the graph in float32 failed the proof."""
-        from onnxtool.conversion.sklearn.export import export_in_doubles
+        from onnxtool.conversion.sklearn.export import NEWEST_OPSET, export_in_doubles
         from onnxtool.conversion.sklearn.model import SklearnModel
 
         assert isinstance(model, SklearnModel)
-        exported = export_in_doubles(model, _opset(options), zipmap=options.zipmap, verbose=options.verbose)
-        return None if exported is None else _raised(exported, model, options)
-
-
-def _opset(options: ConvertOptions) -> int:
-    from onnxtool.conversion.sklearn.export import NEWEST_OPSET
-
-    return min(target_opset(options, newest_runtime_opset()), NEWEST_OPSET)
-
-
-def _raised(exported: ir.Model, model: SourceModel, options: ConvertOptions) -> ir.Model:
-    """At the opset that is wanted, where skl2onnx does not reach it itself."""
-    wanted = target_opset(options, newest_runtime_opset())
-    return raise_opset(exported, wanted, model.notes if options.opset else None)
+        opset = min(target_opset(options, newest_runtime_opset()), NEWEST_OPSET)
+        exported = export_in_doubles(model, opset, zipmap=options.zipmap, verbose=options.verbose)
+        return None if exported is None else export_at(options, NEWEST_OPSET, model.notes, lambda _: exported)

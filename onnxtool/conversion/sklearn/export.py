@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.conversion.boosting.dropped import category_notes, dropped_options, put_right
+from onnxtool.conversion.boosting.dropped_options import category_notes, dropped_options
 from onnxtool.conversion.boosting.export import register_estimators, without_zipmap
+from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
+from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn.cleanup import clean_up
-from onnxtool.conversion.sklearn.converters import (
-    chains,
-    character_ngrams,
-    chosen_threshold,
-    first_column,
-    hashed_words,
-    infrequent_categories,
-    isotonic,
-    kernel_features,
-    missing_indicator,
-    nearest_imputer,
-    numpy_functions,
-    quantiles,
-    several_labels,
-    splines,
-    transformed_target,
-    weighted_neighbours,
-    word_counts,
-)
-from onnxtool.conversion.sklearn.exact_scalers import exact_scalers
-from onnxtool.conversion.sklearn.exact_trees import exact_trees, narrowed
 from onnxtool.conversion.sklearn.model import SklearnModel
+from onnxtool.conversion.sklearn.patches import exact_scalers, exact_trees
+from onnxtool.conversion.sklearn.patches.registry import patches_for
 from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of
 from onnxtool.conversion.sklearn.schema import last_step, trees_of
 from onnxtool.conversion.sklearn.tree_thresholds import left_out, note_flips
@@ -50,35 +34,6 @@ if TYPE_CHECKING:
 NEWEST_OPSET = 22
 # Tree ensembles with several attributes in one node; version 5 has another operator, which skl2onnx does not write.
 _ML_OPSET = 3
-# Estimators that skl2onnx 1.20 has no converter for, or a wrong one -> our own.
-_OWN = {
-    "KNNImputer": nearest_imputer,
-    "FunctionTransformer": numpy_functions,
-    "TransformedTargetRegressor": transformed_target,
-    "TfidfTransformer": word_counts,
-    "TfidfVectorizer": character_ngrams,
-    "CountVectorizer": character_ngrams,
-    "HashingVectorizer": hashed_words,
-    "ClassifierChain": chains,
-    "RegressorChain": chains,
-    "Nystroem": kernel_features,
-    "RBFSampler": kernel_features,
-    "NearestCentroid": kernel_features,
-    "QuantileTransformer": quantiles,
-    "SplineTransformer": splines,
-    "MLPClassifier": several_labels,
-    "SimpleImputer": missing_indicator,
-    "MissingIndicator": missing_indicator,
-    "OneHotEncoder": infrequent_categories,
-    "OrdinalEncoder": infrequent_categories,
-    "KNeighborsClassifier": weighted_neighbours,
-    "KNeighborsRegressor": weighted_neighbours,
-    "IsotonicRegression": isotonic,
-    "CalibratedClassifierCV": isotonic,
-    "FixedThresholdClassifier": chosen_threshold,
-    "TunedThresholdClassifierCV": chosen_threshold,
-    **dict.fromkeys(first_column.KINDS, first_column),
-}
 _BOOSTED = ("xgboost", "lightgbm", "catboost")
 
 
@@ -95,18 +50,16 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     except ModuleNotFoundError as error:
         raise MissingExtraError(type(model.estimator).__name__, "skl2onnx", "sklearn") from error
     refuse_hopeless(model.estimator, not model.columns and model.inputs[0].dtype == np.dtype("float32"))
-    trees = has_trees(model.estimator)
-    scalers = exact_scalers() if trees else nullcontext()
-    with quiet(verbose), _integers_for_booleans(), exact_trees(doubles=model.doubles), scalers:
+    with quiet(verbose):
         proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
     del proto.graph.output[len(model.outputs) :]
     if model.doubles and {_package(s) for s in steps_of(model.estimator)}.intersection(_BOOSTED) == {"xgboost"}:
-        narrowed(proto)
+        exact_trees.narrow_inputs(proto)
     if not zipmap:
         without_zipmap(proto)
     last = last_step(model.estimator)
     model.dropped = (*dropped_options(last), *chosen_options(model.estimator))
-    put_right(proto, last)
+    fix_exported_trees(proto, last)
     model.notes.extend(category_notes(last))
     runner = clean_up(proto, model)
     model.untested = left_out(proto, doubles=model.doubles)
@@ -116,14 +69,14 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     return io.from_proto(proto)
 
 
-def has_trees(estimator: Any) -> bool:
+def has_trees(estimator: Estimator) -> bool:
     """Whether trees of any library decide in it."""
     return any(
         _package(s) in _BOOSTED or "HistGradient" in type(s).__name__ or trees_of(s) for s in steps_of(estimator)
     )
 
 
-def _package(estimator: Any) -> str:
+def _package(estimator: Estimator) -> str:
     return type(estimator).__module__.split(".")[0]
 
 
@@ -172,27 +125,27 @@ def _narrow(graph: ir.Model) -> None:
 
 
 def _convert(
-    skl2onnx: Any, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
+    skl2onnx: ModuleType, model: SklearnModel, choices: Sequence[Mapping[str, Any] | None], opset: int
 ) -> onnx.ModelProto:
     estimator, notes = convertible(model.estimator)
     if any(_package(s) in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
-    kinds = {type(s).__name__ for s in steps_of(estimator)}
-    for kind, converter in _OWN.items():
-        if kind in kinds:
-            converter.register()
+    patches = patches_for({type(s).__name__ for s in steps_of(estimator)}, doubles=model.doubles)
+    if has_trees(estimator):
+        patches.append(exact_scalers.PATCH)
     model.notes.extend(notes)
     failure: Exception | None = None
     for options in choices:
         try:
-            proto: onnx.ModelProto = skl2onnx.convert_sklearn(
-                estimator,
-                name=type(model.estimator).__name__,
-                initial_types=_initial_types(model),
-                options=None if options is None else {id(last_step(estimator)): dict(options)},
-                target_opset={"": opset, "ai.onnx.ml": _ML_OPSET},
-                model_optim=False,  # two copies of the graph to drop Identity nodes, which our own passes drop
-            )
+            with applied(patches):
+                proto: onnx.ModelProto = skl2onnx.convert_sklearn(
+                    estimator,
+                    name=type(model.estimator).__name__,
+                    initial_types=_initial_types(model),
+                    options=None if options is None else {id(last_step(estimator)): dict(options)},
+                    target_opset={"": opset, "ai.onnx.ml": _ML_OPSET},
+                    model_optim=False,  # two copies of the graph to drop Identity nodes, which our own passes drop
+                )
             return proto
         except NameError as error:  # "Option 'zipmap' not in [...]"
             failure = error
@@ -251,24 +204,3 @@ def _unsupported(model: SklearnModel, error: Exception) -> OnnxToolError:
     options = dropped_options(last_step(model.estimator))
     what = f" ({', '.join(options)})" if options else ""
     return UnsupportedError(f"{type(model.estimator).__name__}{what}: skl2onnx cannot convert it: {text}")
-
-
-@contextmanager
-def _integers_for_booleans() -> Iterator[None]:
-    """skl2onnx 1.20 puts booleans among the integers of histogram gradient boosting; onnx 1.23 refuses them."""
-    from skl2onnx.common._container import ModelComponentContainer
-
-    original = ModelComponentContainer.add_node
-
-    def add_node(self: Any, *arguments: Any, **attributes: Any) -> Any:
-        for key, value in attributes.items():
-            # The types first: a forest's attributes hold millions of numbers.
-            if isinstance(value, list) and not {bool, np.bool_}.isdisjoint(set(map(type, value))):
-                attributes[key] = [int(v) for v in value]
-        return original(self, *arguments, **attributes)
-
-    ModelComponentContainer.add_node = add_node
-    try:
-        yield
-    finally:
-        ModelComponentContainer.add_node = original

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import quiet
-from onnxtool.errors import InputError, MissingExtraError, UnsafeError
+from onnxtool.errors import InputError, MissingExtraError, UnsafeError, one_line
 from onnxtool.model.safety.pickle_scan import pickled_imports, unpacked
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.user_code import importable
@@ -175,4 +175,4 @@ def _version_notes(caught: list[warnings.WarningMessage]) -> list[str]:
 
 
 def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return one_line(error) or type(error).__name__

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.prepare import gap_of
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text_columns
 from onnxtool.conversion.source import Source
-from onnxtool.errors import InputError, MissingExtraError, UnsupportedError
+from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import Dim, TensorSpec
 from onnxtool.options.convert import ConvertOptions
@@ -38,7 +39,7 @@ class SklearnModel(SourceModel):
         classes: the labels, where the estimator itself does not hold them (native boosting files).
     """
 
-    estimator: Any
+    estimator: Estimator
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     computes: tuple[Compute, ...]
@@ -58,7 +59,7 @@ class SklearnModel(SourceModel):
 
     @classmethod
     def prepare(
-        cls, source: Source, estimator: Any, form: str, notes: list[str], options: ConvertOptions
+        cls, source: Source, estimator: Estimator, form: str, notes: list[str], options: ConvertOptions
     ) -> SklearnModel:
         """Find out what an estimator takes and gives.
 
@@ -118,7 +119,7 @@ class SklearnModel(SourceModel):
                 warnings.simplefilter("ignore")
                 return {s.name: compute(data) for s, compute in zip(self.outputs, self.computes, strict=True)}
         except Exception as error:
-            raise InputError(f"the estimator fails to run: {' '.join(str(error).split())[:300]}") from error
+            raise InputError(f"the estimator fails to run: {one_line(error)}") from error
 
     def drop_tied_rows(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Rows on which two classes tie, replaced by rows on which they do not: there, rounding alone picks the label.
@@ -168,7 +169,7 @@ class SklearnModel(SourceModel):
 
 
 def outputs_of(
-    source: Source, model: Any, zipmap: bool
+    source: Source, model: Estimator, zipmap: bool
 ) -> list[tuple[str, np.dtype | str, tuple[Dim, ...] | None, Compute]]:
     """(name, dtype, shape, how to compute it) of each output of the ONNX form.
 
@@ -209,11 +210,11 @@ def outputs_of(
     raise UnsupportedError(f"{source}: {type(last).__name__} neither predicts nor transforms new data.")
 
 
-def _is_classifier(model: Any) -> bool:
+def _is_classifier(model: Estimator) -> bool:
     return _kind(last_step(model)) == "classifier"
 
 
-def _kind(estimator: Any) -> str | None:
+def _kind(estimator: Estimator) -> str | None:
     from sklearn.utils import get_tags
 
     try:
@@ -224,11 +225,11 @@ def _kind(estimator: Any) -> str | None:
     return None if kind is None else str(kind)
 
 
-def _label_dtype(classifier: Any) -> np.dtype | str:
+def _label_dtype(classifier: Estimator) -> np.dtype | str:
     return "string" if _label_kind(classifier) in "OUS" else np.dtype("int64")
 
 
-def _label_kind(estimator: Any) -> str:
+def _label_kind(estimator: Estimator) -> str:
     """The kind of its labels in NumPy's letters: "i" of an estimator without any."""
     classes = getattr(estimator, "classes_", None)
     if isinstance(classes, list):
@@ -236,7 +237,7 @@ def _label_kind(estimator: Any) -> str:
     return "i" if classes is None else str(np.asarray(classes).dtype.kind)
 
 
-def _labels_of(model: Any) -> Compute:
+def _labels_of(model: Estimator) -> Compute:
     """The labels; False and True and whole floats, which classifiers in ONNX do not have, as integers."""
 
     def compute(data: Any) -> np.ndarray:
@@ -247,12 +248,12 @@ def _labels_of(model: Any) -> Compute:
     return compute
 
 
-def _class_count(classifier: Any) -> int | None:
+def _class_count(classifier: Estimator) -> int | None:
     classes = getattr(classifier, "classes_", None)
     return None if classes is None or isinstance(classes, list) else len(classes)
 
 
-def _scores(model: Any, data: Any) -> np.ndarray:
+def _scores(model: Estimator, data: Any) -> np.ndarray:
     """The decision function with a column for each class; scikit-learn gives only the second's for two classes."""
     scores = np.asarray(model.decision_function(data))
     if scores.ndim > 1:
@@ -262,7 +263,7 @@ def _scores(model: Any, data: Any) -> np.ndarray:
     return np.column_stack([first, scores])
 
 
-def _zipped(model: Any) -> Compute:
+def _zipped(model: Estimator) -> Compute:
     def compute(data: Any) -> list[dict[Any, float]]:
         classes = [c.item() if hasattr(c, "item") else c for c in last_step(model).classes_]
         return [dict(zip(classes, row.tolist(), strict=True)) for row in model.predict_proba(data)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.errors import UnsupportedError
 
 # Usual patterns of words -> the same without what the runtime's kind of pattern (RE2) reads otherwise. skl2onnx 1.20
@@ -18,7 +19,7 @@ _WORDS = {r"(?u)\b\w\w+\b": r"\w\w+", r"(?u)\b\w+\b": r"\w+"}
 _GAP_NOTE = "missing text is given to the ONNX file as the empty string, since it has no NaN for text"
 
 
-def gap_of(estimator: Any) -> Any:
+def gap_of(estimator: Estimator) -> Any:
     """What stands for missing text in the table that an estimator is given: what its encoders know, else NaN.
 
     Returns:
@@ -30,13 +31,13 @@ def gap_of(estimator: Any) -> Any:
     return None if any(c is None for c in known) else np.nan
 
 
-def _texts_of(step: Any) -> list[Any]:
+def _texts_of(step: Estimator) -> list[Any]:
     """The categories of columns with text."""
     columns = [list(c) for c in getattr(step, "categories_", None) or () if np.asarray(c).dtype.kind in "OUS"]
     return [value for c in columns if any(isinstance(v, str) for v in c) for value in c]
 
 
-def _missing_category(step: Any) -> bool:
+def _missing_category(step: Estimator) -> bool:
     known = _texts_of(step)
     return any(not isinstance(c, str) for c in known) and "" not in known
 
@@ -48,7 +49,7 @@ def _without_gap(categories: Any) -> Any:
     return np.array(["" if v is None or v != v else v for v in values], dtype=object)
 
 
-def convertible(estimator: Any) -> tuple[Any, list[str]]:
+def convertible(estimator: Estimator) -> tuple[Any, list[str]]:
     """A copy that skl2onnx 1.20 accepts, or the estimator itself when nothing needs a change.
 
     Returns:
@@ -78,7 +79,7 @@ def convertible(estimator: Any) -> tuple[Any, list[str]]:
     return estimator, notes
 
 
-def refuse_hopeless(estimator: Any, float32_matrix: bool) -> None:
+def refuse_hopeless(estimator: Estimator, float32_matrix: bool) -> None:
     """Refuse what skl2onnx writes a wrong or an invalid graph for.
 
     Args:
@@ -113,20 +114,20 @@ def refuse_hopeless(estimator: Any, float32_matrix: bool) -> None:
             )
 
 
-def _splits_categories(step: Any) -> bool:
+def _splits_categories(step: Estimator) -> bool:
     """Histogram gradient boosting that has learned a split on a category."""
     rounds = getattr(step, "_predictors", None) or ()
     return any(tree.nodes["is_categorical"].any() for trees in rounds for tree in trees)
 
 
-def _selects_nothing(step: Any) -> bool:
+def _selects_nothing(step: Estimator) -> bool:
     try:
         return hasattr(step, "get_support") and not np.any(step.get_support())
     except Exception:  # a template inside another estimator, not fitted itself
         return False
 
 
-def _plain(estimator: Any) -> Any:
+def _plain(estimator: Estimator) -> Any:
     """What an estimator that wraps or resembles another comes down to at prediction."""
     name = type(estimator).__name__
     best = getattr(estimator, "best_estimator_", None)
@@ -148,7 +149,7 @@ def _plain(estimator: Any) -> Any:
     return estimator
 
 
-def _as_logistic(discriminant: Any) -> Any:
+def _as_logistic(discriminant: Estimator) -> Any:
     """Linear discriminants are logistic in their scores. skl2onnx 1.20 applies softmax to (-score, score), which for
     two classes is the logistic function of twice the score.
     """
@@ -162,9 +163,9 @@ def _as_logistic(discriminant: Any) -> Any:
     return logistic
 
 
-def steps_of(estimator: Any) -> Iterator[Any]:
+def steps_of(estimator: Estimator) -> Iterator[Any]:
     """An estimator and all estimators inside it."""
-    pending = [estimator]
+    pending: list[Any] = [estimator]
     while pending:
         item = pending.pop()
         if not hasattr(item, "get_params"):
@@ -180,22 +181,22 @@ def steps_of(estimator: Any) -> Iterator[Any]:
             pending += list(np.asarray(members, dtype=object).ravel())
 
 
-def _text_imputer(step: Any) -> bool:
+def _text_imputer(step: Estimator) -> bool:
     """Fills gaps in text and takes NaN for the gap; ONNX has no NaN for strings."""
     if type(step).__name__ != "SimpleImputer" or isinstance(step.missing_values, str):
         return False
     return any(isinstance(s, str) for s in np.asarray(getattr(step, "statistics_", ()), dtype=object).ravel())
 
 
-def _flattening(step: Any) -> bool:
+def _flattening(step: Estimator) -> bool:
     return type(step).__name__ == "VotingClassifier" and bool(getattr(step, "flatten_transform", False))
 
 
-def _sparse_bins(step: Any) -> bool:
+def _sparse_bins(step: Estimator) -> bool:
     return type(step).__name__ == "KBinsDiscretizer" and step.encode == "onehot"
 
 
-def _unicode_pattern(step: Any) -> bool:
+def _unicode_pattern(step: Estimator) -> bool:
     return getattr(step, "token_pattern", None) in _WORDS
 
 
@@ -204,11 +205,11 @@ def plain_pattern(pattern: str) -> str:
     return _WORDS.get(pattern, pattern)
 
 
-def _listed_weights(step: Any) -> bool:
+def _listed_weights(step: Estimator) -> bool:
     return type(step).__name__.startswith("Voting") and isinstance(getattr(step, "weights", None), (list, tuple))
 
 
-def chosen_options(estimator: Any) -> list[str]:
+def chosen_options(estimator: Estimator) -> list[str]:
     """What steps were made with that is not their default and a word or a switch: "MaxAbsScaler(clip=True)"."""
     found = []
     for step in steps_of(estimator):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.source import Source
 from onnxtool.errors import UsageError
 from onnxtool.model.domains import Domain
@@ -53,7 +54,7 @@ class Schema:
     domains: Mapping[str, Domain]
 
 
-def schema_of(source: Source, model: Any, float_dtype: np.dtype) -> Schema:
+def schema_of(source: Source, model: Estimator, float_dtype: np.dtype) -> Schema:
     """Guess the input schema.
 
     Raises:
@@ -81,7 +82,7 @@ def schema_of(source: Source, model: Any, float_dtype: np.dtype) -> Schema:
     return Schema((spec,), (), {"X": domain} if domain else {})
 
 
-def first_step(model: Any) -> Any:
+def first_step(model: Estimator) -> Any:
     """What sees the data first."""
     while True:
         steps = getattr(model, "steps", None)
@@ -97,7 +98,7 @@ def first_step(model: Any) -> Any:
         model = inner
 
 
-def last_step(model: Any) -> Any:
+def last_step(model: Estimator) -> Any:
     """What gives the result."""
     while True:
         steps = getattr(model, "steps", None)
@@ -112,7 +113,7 @@ def last_step(model: Any) -> Any:
         model = inner
 
 
-def _columns(transformer: Any, float_dtype: np.dtype) -> Schema:
+def _columns(transformer: Estimator, float_dtype: np.dtype) -> Schema:
     """One input for each column when they have names or several types; a matrix when all are numbers by position."""
     names = [str(n) for n in getattr(transformer, "feature_names_in_", ())]
     width = int(transformer.n_features_in_)
@@ -136,7 +137,7 @@ def _columns(transformer: Any, float_dtype: np.dtype) -> Schema:
     return Schema(tuple(inputs), tuple(s.name for s in inputs), domains)
 
 
-def text_columns(model: Any) -> set[str]:
+def text_columns(model: Estimator) -> set[str]:
     """The columns that vectorizers of text read, of a ColumnTransformer over columns with names."""
     head = first_step(model)
     names = [str(n) for n in getattr(head, "feature_names_in_", ())]
@@ -157,7 +158,7 @@ def _indices(columns: Any, names: list[str], width: int) -> list[int]:
     return [names.index(str(c)) if isinstance(c, str) else int(c) % width for c in listed]
 
 
-def _dtype_of(step: Any, column: int | None, float_dtype: np.dtype) -> tuple[np.dtype | str, tuple[Any, ...]]:
+def _dtype_of(step: Estimator, column: int | None, float_dtype: np.dtype) -> tuple[np.dtype | str, tuple[Any, ...]]:
     """The dtype that a fitted step wants, and the values that it knows.
 
     Args:
@@ -187,7 +188,7 @@ def _dtype_of(step: Any, column: int | None, float_dtype: np.dtype) -> tuple[np.
     return float_dtype, ()
 
 
-def sentences(vectorizer: Any) -> tuple[str, ...]:
+def sentences(vectorizer: Estimator) -> tuple[str, ...]:
     """Texts of the words that a vectorizer knows, with some that it does not know, capitals and punctuation."""
     known = sorted(str(w) for w in getattr(vectorizer, "vocabulary_", {}))[:5000] or list(_ANY_WORDS)
     words = [*known[:: max(1, len(known) // 200)], "zzyzx", "I", "42"]
@@ -204,7 +205,9 @@ def sentences(vectorizer: Any) -> tuple[str, ...]:
     return (*texts, texts[0].capitalize() + ".", f"{texts[1]}, {texts[2].upper()}!", "zzyzx")
 
 
-def _dtype_of_imputed(step: Any, column: int | None, statistics: np.ndarray) -> tuple[np.dtype | str, tuple[Any, ...]]:
+def _dtype_of_imputed(
+    step: Estimator, column: int | None, statistics: np.ndarray
+) -> tuple[np.dtype | str, tuple[Any, ...]]:
     """Strings that are imputed first: the values are what an encoder after it knows, else the imputed one."""
     for _, later in getattr(step, "steps", ())[1:]:
         if hasattr(later, "categories_"):
@@ -213,7 +216,7 @@ def _dtype_of_imputed(step: Any, column: int | None, statistics: np.ndarray) -> 
     return "string", own if column is None else own[column]
 
 
-def _range(model: Any) -> Domain | None:
+def _range(model: Estimator) -> Domain | None:
     """Where the training data lay, as far as scalers and trees at the front of the model tell."""
     head = first_step(model)
     categories = getattr(head, "n_categories_", None)
@@ -239,7 +242,7 @@ def _domain(low: float, high: float) -> Domain | None:
     return Domain(low, high) if np.isfinite(low) and np.isfinite(high) and low < high else None
 
 
-def trees_of(model: Any) -> list[Any]:
+def trees_of(model: Estimator) -> list[Any]:
     """The sklearn.tree._tree.Tree objects inside an estimator."""
     own = getattr(model, "tree_", None)
     if own is not None and hasattr(own, "threshold"):

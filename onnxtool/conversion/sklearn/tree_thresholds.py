@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.prepare import steps_of
 from onnxtool.conversion.sklearn.schema import trees_of
@@ -112,7 +113,7 @@ def rows_near_thresholds(model: SklearnModel) -> np.ndarray | None:
     return _undo(before, rows)
 
 
-def _split(estimator: Any) -> tuple[list[Any], list[Any]]:
+def _split(estimator: Estimator) -> tuple[list[Any], list[Any]]:
     """The steps before the trees, and the trees."""
     estimator = getattr(estimator, "best_estimator_", estimator)
     steps = [step for _, step in getattr(estimator, "steps", [("", estimator)]) if step not in (None, "passthrough")]

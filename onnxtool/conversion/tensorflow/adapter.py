@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.opset import newest_runtime_opset, raise_opset, target_opset
-from onnxtool.conversion.quiet import import_all
+from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.source import Source
 from onnxtool.conversion.tensorflow.environment import import_tensorflow
 from onnxtool.options.convert import ConvertOptions
@@ -16,13 +15,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
-_LOADING = (
-    "tensorflow",
-    "tensorflow.lite",
-    "onnxtool.conversion.tensorflow.load",
-    "onnxtool.conversion.tensorflow.lite",
-)
-_EXPORTING = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.conversion.tensorflow.graph")
 
 
 class TensorFlowAdapter(Adapter):
@@ -31,14 +23,17 @@ class TensorFlowAdapter(Adapter):
     name = "tensorflow"
     extra = "keras"
     imports_in_prepare = True
+    loading = (
+        "tensorflow",
+        "tensorflow.lite",
+        "onnxtool.conversion.tensorflow.load",
+        "onnxtool.conversion.tensorflow.lite",
+    )
+    exporting = ("tf2onnx.tfonnx", "tf2onnx.tf_loader", "onnxtool.conversion.tensorflow.graph")
 
     def recognises(self, source: Source, options: ConvertOptions) -> bool:  # noqa: ARG002
         """A folder with saved_model.pb, the file itself, a TensorFlow Lite flatbuffer, or a serialized GraphDef."""
         return _saved_model_folder(source) is not None or _is_lite(source) or _is_graph_def(source)
-
-    def prepare(self, source: Source, options: ConvertOptions, *, export: bool) -> None:  # noqa: ARG002
-        """Import TensorFlow, and for the export tf2onnx."""
-        import_all(_EXPORTING if export else _LOADING, options.verbose)
 
     def load(self, source: Source, options: ConvertOptions) -> SourceModel:
         """Load and trace.
@@ -68,16 +63,13 @@ class TensorFlowAdapter(Adapter):
         from onnxtool.conversion.tensorflow.lite import LiteModel, export_lite
         from onnxtool.conversion.tensorflow.model import TensorFlowModel
 
-        wanted = target_opset(options, newest_runtime_opset())
-        opset = min(wanted, graph.NEWEST_OPSET)
-        notes = model.notes if options.opset else None
         if isinstance(model, LiteModel):
-            return raise_opset(export_lite(model, opset, options.verbose), wanted, notes)
+            lite = model
+            return export_at(
+                options, graph.NEWEST_OPSET, model.notes, lambda opset: export_lite(lite, opset, options.verbose)
+            )
         assert isinstance(model, TensorFlowModel)
-        frozen = graph.freeze(model.trace(), model.trackable, options.verbose)
-        names = [s.name for s in model.inputs], [s.name for s in model.outputs]
-        exported = graph.to_onnx(frozen, *names, opset, verbose=options.verbose)
-        return raise_opset(exported, wanted, notes)
+        return graph.export_frozen(graph.freeze(model.trace(), model.trackable, options.verbose), model, options)
 
 
 def _saved_model_folder(source: Source) -> Path | None:

@@ -12,10 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from onnxtool.conversion.adapter import SourceModel
+from onnxtool.conversion.opset import export_at
+from onnxtool.conversion.patches import applied, correct
 from onnxtool.conversion.tensorflow.cleanup import clean_up
 from onnxtool.conversion.tensorflow.environment import quiet
+from onnxtool.conversion.tensorflow.patches import added_scalars, op_handlers
 from onnxtool.errors import OnnxToolError, ResourceError, UnsupportedError
 from onnxtool.model import io
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import graphs
+from onnxtool.options.convert import ConvertOptions
 
 if TYPE_CHECKING:
     import onnx
@@ -87,6 +94,21 @@ def _freeze_variables(concrete: Any) -> Any:
         return frozen.graph.as_graph_def(add_shapes=True)
 
 
+def export_frozen(frozen: FrozenGraph, model: SourceModel, options: ConvertOptions, name: str = "model") -> ir.Model:
+    """Convert a frozen graph at the opset that is wanted, with the names of a model's inputs and outputs.
+
+    Raises:
+        UnsupportedError: operators that the converter does not have; all are named.
+    """
+    names = [s.name for s in model.inputs], [s.name for s in model.outputs]
+    return export_at(
+        options,
+        NEWEST_OPSET,
+        model.notes,
+        lambda opset: to_onnx(frozen, *names, opset, name=name, verbose=options.verbose),
+    )
+
+
 def to_onnx(
     frozen: FrozenGraph,
     input_names: Sequence[str],
@@ -112,12 +134,9 @@ def to_onnx(
     import tensorflow as tf
     from tf2onnx import tf_loader
 
-    from onnxtool.conversion.tensorflow.op_handlers import register
-
-    register()
     renamed = dict(zip((*frozen.inputs, *frozen.outputs), (*input_names, *output_names), strict=True))
     graph_def = _inlinable(frozen.graph_def)
-    with quiet(verbose), tf.device("/cpu:0"):
+    with quiet(verbose), tf.device("/cpu:0"), applied(op_handlers.PATCHES.values()):
         try:
             with tf.Graph().as_default():
                 tf.import_graph_def(graph_def, name="")
@@ -158,7 +177,7 @@ def optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.Mode
     """tf2onnx's clean-up, which its translation counts on: it inserts a Transpose on each side of a convolution."""
     from tf2onnx import optimizer
 
-    _lift_scalars(graph)
+    correct((added_scalars.PATCH,), graph)
     if not catch_errors:
         # Every step would write all weights into protobuf anew; only the last time counts.
         graph.update_proto = lambda *_: None
@@ -166,24 +185,6 @@ def optimized(graph: Any, name: str, *, catch_errors: bool = False) -> onnx.Mode
     vars(graph).pop("update_proto", None)
     proto: onnx.ModelProto = graph.make_model(name)
     return proto
-
-
-def _lift_scalars(graph: Any) -> None:
-    """Give scalars that are added one dim. tf2onnx 1.17 takes the largest dim of what is added to a convolution, fails
-    on a scalar (the 3 of a hard swish), and then leaves all Transposes of the graph where they are.
-    """
-    from tf2onnx import utils
-
-    for node in list(graph.get_nodes()):
-        if node.type != "Add":
-            continue
-        for position, source in enumerate(node.inputs):
-            if source is not None and source.is_const() and graph.get_shape(node.input[position]) == []:
-                value = source.get_tensor_value(as_list=False).reshape(1)
-                other = graph.get_shape(node.input[1 - position])
-                if other:  # a scalar plus a scalar stays one
-                    lifted = graph.make_const(utils.make_name("lifted"), value)
-                    graph.replace_input(node, node.input[position], lifted.output[0], position)
 
 
 def _inlinable(graph_def: Any) -> Any:
@@ -203,9 +204,6 @@ def refuse_foreign_operators(proto: onnx.ModelProto) -> None:
         UnsupportedError: names those operators.
     """
     import onnx
-
-    from onnxtool.model.safety.limits import DEFAULT
-    from onnxtool.model.safety.tensors import graphs
 
     version = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
     foreign = {

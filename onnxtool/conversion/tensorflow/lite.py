@@ -17,7 +17,7 @@ from onnxtool.conversion.tensorflow.dims import name_dims, unique
 from onnxtool.conversion.tensorflow.environment import quiet, silent_native_stderr
 from onnxtool.conversion.tensorflow.graph import failure, optimized, refuse_foreign_operators
 from onnxtool.conversion.tensorflow.lite_quantization import describe
-from onnxtool.errors import InputError
+from onnxtool.errors import InputError, one_line
 from onnxtool.model import io
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
@@ -68,7 +68,7 @@ class LiteModel(SourceModel):
             details = interpreter.get_output_details()
             return {s.name: interpreter.get_tensor(d["index"]) for s, d in zip(self.outputs, details, strict=True)}
         except (ValueError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:300]
+            reason = one_line(error)
             raise InputError(f"the TensorFlow Lite model fails to run: {reason}") from error
 
 
@@ -88,7 +88,7 @@ def load_lite(source: Source, options: ConvertOptions) -> LiteModel:
             interpreter = tf.lite.Interpreter(path, experimental_op_resolver_type=resolver)
             interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:200]
+            reason = one_line(error, 200)
             raise InputError(f"{source}: damaged, or TensorFlow Lite cannot load it: {reason}") from error
     given, results = interpreter.get_input_details(), interpreter.get_output_details()
     names, result_names = _names(interpreter, given, "inputs"), _names(interpreter, results, "outputs")

@@ -14,7 +14,7 @@ from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.conversion.tensorflow.model import TensorFlowModel
 from onnxtool.conversion.tensorflow.optimizer_state import accept_optimizer_state
 from onnxtool.conversion.tensorflow.safety import refuse_unsafe
-from onnxtool.errors import InputError, UnsupportedError, UsageError
+from onnxtool.errors import InputError, UnsupportedError, UsageError, first_line
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.runtime.worker.isolation import guarded
@@ -38,7 +38,7 @@ def load_saved_model(source: Source, folder: Path, options: ConvertOptions) -> T
         try:
             loaded = tf.saved_model.load(str(folder))
         except Exception as error:
-            raise InputError(f"{source}: TensorFlow cannot load this SavedModel: {_first_line(error)}") from error
+            raise InputError(f"{source}: TensorFlow cannot load this SavedModel: {first_line(error)}") from error
     name = _signature_name(source, loaded, options)
     function = loaded.signatures[name]
     refuse_unsafe(source, function.graph.as_graph_def(), options, saver=True)
@@ -151,7 +151,7 @@ def _prune(
         try:
             wrapped = tf.compat.v1.wrap_function(lambda: tf.compat.v1.import_graph_def(graph_def, name=""), [])
         except Exception as error:
-            raise InputError(f"{source}: TensorFlow cannot load this graph: {_first_line(error)}") from error
+            raise InputError(f"{source}: TensorFlow cannot load this graph: {first_line(error)}") from error
         known = {op.name for op in wrapped.graph.get_operations()}
         for name in (*inputs, *outputs):
             if name.split(":")[0] not in known:
@@ -162,7 +162,7 @@ def _prune(
             pruned = wrapped.prune([element(n) for n in inputs], [element(n) for n in outputs])
         except Exception as error:
             raise (UsageError if options.frozen_inputs or options.frozen_outputs else InputError)(
-                f"{source}: inputs {list(inputs)} do not lead to outputs {list(outputs)}: {_first_line(error)}"
+                f"{source}: inputs {list(inputs)} do not lead to outputs {list(outputs)}: {first_line(error)}"
             ) from error
     refuse_unsafe(source, pruned.graph.as_graph_def(), options, saver=True)
     return pruned
@@ -196,7 +196,3 @@ def _plain(name: str) -> str:
     """ "scores:0" -> "scores"; "split:1" -> "split_1"."""
     node, _, port = name.partition(":")
     return node if port in ("", "0") else f"{node}_{port}"
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

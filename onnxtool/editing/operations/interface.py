@@ -9,9 +9,10 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
+from onnxtool.editing.element_types import complete_types
 from onnxtool.editing.free_names import find_input, find_output, find_tensor, split_pair, taken_names
 from onnxtool.editing.operation import Operation
-from onnxtool.editing.proofs import same_outputs
+from onnxtool.editing.proofs import probes_of, same_outputs
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.ir.editing import remove_unused
 from onnxtool.report.edit import Proof
@@ -83,7 +84,6 @@ class AddOutput(Operation):
     value: ClassVar[str] = "TENSOR"
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
-        from onnxtool.editing.element_types import complete_types
 
         value = find_tensor(model, self.text, self.name)
         if value.is_graph_output():
@@ -153,7 +153,6 @@ def _without(model: ir.Model, output: str) -> ir.Model:
 
 
 def _run_again(model: ir.Model, context: EditContext) -> None:
-    from onnxtool.editing.proofs import probes_of
 
     try:
         probes_of(model, context)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.editing.free_names import split_pair
+from onnxtool.editing.free_names import split_pair, unknown
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import same_graph
 from onnxtool.errors import UsageError
@@ -79,7 +79,6 @@ class NameDim(Operation):
             raise UsageError(f"--name-dim {text}: {self.new!r} is not a name for a dim; write a word.")
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
-        from onnxtool.editing.free_names import unknown
 
         found, known = 0, dict[str, None]()
         for value in _shaped(model):

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_output
 from onnxtool.editing.graph_builder import Builder
+from onnxtool.editing.operations.parts import Extract
 from onnxtool.editing.proofs import compare, same_outputs
 from onnxtool.errors import UnsupportedError, UsageError
 from onnxtool.model.ir.queries import value_spec
@@ -148,8 +149,6 @@ def _alone(
     after: ir.Model, options: NmsOptions, by_class: bool, made: tuple[str, ...], seed: int
 ) -> tuple[ir.Model, list[tuple[dict[str, np.ndarray], dict[str, object]]]]:
     """The suppression by itself, cut out of the model, on boxes that overlap."""
-    from onnxtool.editing.operations.parts import Extract
-
     part = after.clone()
     for value in part.graph.outputs:
         if value.name in made:

@@ -16,7 +16,7 @@ from onnxtool.editing.free_names import split_pair, unknown
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.operations.inputs import read_npy
 from onnxtool.editing.proofs import probes_of, same_outputs
-from onnxtool.editing.safetensors import Entry, open_file, write_file
+from onnxtool.editing.safetensors import TensorEntry, open_file, write_file
 from onnxtool.equality.rule.difference import Difference
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.report.edit import Proof
@@ -51,7 +51,7 @@ class StripWeights(Operation):
         super().__init__(text)
         if not text.endswith(".safetensors"):
             raise UsageError(f"--{self.name} {text}: name the file for the weights, WEIGHTS.safetensors.")
-        self._entries: list[Entry] = []
+        self._entries: list[TensorEntry] = []
 
     def apply(self, model: ir.Model, context: EditContext) -> ir.Model:
         if STRIPPED_KEY in model.metadata_props:
@@ -72,7 +72,7 @@ class StripWeights(Operation):
         sums = {}
         for value in taken:
             assert value.const_value is not None and value.name is not None
-            entry = Entry.of(value.name, value.const_value)
+            entry = TensorEntry.of(value.name, value.const_value)
             self._entries.append(entry)
             sums[value.name] = entry.digest()
             _empty(model, value)

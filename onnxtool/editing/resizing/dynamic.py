@@ -53,7 +53,7 @@ def make_dynamic(
     first: tuple[ir.Model, Resizing, Fault] | None = None
     baked: BakedSizeError | None = None
     order = {_key(n): i for i, n in enumerate(walk(base.graph))}
-    search = _Search(order)
+    search = _DimSearch(order)
     for choices in search:
         attempt = base.clone()
         try:
@@ -87,7 +87,7 @@ def _fix_defaults(model: ir.Model) -> None:
     model.ir_version = max(model.ir_version, 4)
 
 
-class _Search:
+class _DimSearch:
     """Which alternatives to take next: the attempt that got furthest, with another one at its last open node.
 
     Args:

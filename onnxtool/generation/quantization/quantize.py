@@ -32,7 +32,7 @@ from onnxtool.generation.quantization.block_weights import (
 )
 from onnxtool.generation.quantization.calibration import input_moments, sampled_tokens
 from onnxtool.generation.quantization.perplexity import divergence, load_text, perplexity, ratio
-from onnxtool.generation.quantization.sensitivity import Group, groups_of, widest_within
+from onnxtool.generation.quantization.sensitivity import LayerGroup, groups_of, widest_within
 from onnxtool.generation.speed import decode_speeds
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model import io
@@ -116,7 +116,7 @@ def quantize_bundle(
         staged_folder(output) as staged,
         progress.task("quantizing", 4) as task,
     ):
-        search = _Search(bundle, Path(scratch), load_text(eval_text), max_perplexity, max_bytes)
+        search = _PlanSearch(bundle, Path(scratch), load_text(eval_text), max_perplexity, max_bytes)
         found = search.run(mode, lambda share=1.0: time.perf_counter() - began > share * time_limit, task)
         speeds = decode_speeds([bundle, *(m.bundle for m in found)], threads)
         for measured, speed in zip(found, speeds[1:], strict=True):
@@ -194,7 +194,7 @@ def _candidate(found: _Measured, chosen: _Measured | None, budget: float, max_by
     )
 
 
-class _Search:
+class _PlanSearch:
     def __init__(
         self, bundle: Bundle, scratch: Path, text: tuple[str, str], budget: float, max_bytes: int | None
     ) -> None:
@@ -310,18 +310,18 @@ class _Search:
         release_memory()
         return logits
 
-    def _ordered(self, base: WeightPlan, late: Callable[[], bool]) -> list[Group]:
+    def _ordered(self, base: WeightPlan, late: Callable[[], bool]) -> list[LayerGroup]:
         """Groups of products, by what 4 bits in them cost for each byte they save; the cheapest first."""
         model = io.load(self.float.model)
         nodes = products(model)
         groups = groups_of(nodes, self.bundle.layers)
         head = head_of(model, nodes)
         if head is not None:
-            groups.append(Group("head", (str(head.name),), math.prod(_weight_shape(head))))
+            groups.append(LayerGroup("head", (str(head.name),), math.prod(_weight_shape(head))))
         ids = self._sensitivity_ids()
         reference = self._logits(self.bundle, ids)
         start = divergence(reference, self._logits(self._write(base), ids))
-        costs: list[tuple[float, float, Group]] = []
+        costs: list[tuple[float, float, LayerGroup]] = []
         with progress.task("measuring sensitivity", len(groups)) as task:
             for group in groups:
                 if late():
@@ -355,6 +355,6 @@ def _weight_shape(product: ir.Node) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def _with(base: WeightPlan, groups: Sequence[Group]) -> WeightPlan:
+def _with(base: WeightPlan, groups: Sequence[LayerGroup]) -> WeightPlan:
     """The plan with these groups in 4 bits."""
     return replace(base, exceptions={name: _INT4 for g in groups for name in g.nodes})

@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class Group:
+class LayerGroup:
     """Products of one kind in one part of the layers.
 
     Attributes:
@@ -30,7 +30,7 @@ class Group:
     weights: int
 
 
-def groups_of(nodes: Sequence[ir.Node], layers: int) -> list[Group]:
+def groups_of(nodes: Sequence[ir.Node], layers: int) -> list[LayerGroup]:
     """Put the products of the layers into groups by their kind and a fifth of the layers."""
     found: dict[str, list[tuple[str, int]]] = {}
     starts = [-(-layers * part // _PARTS) for part in range(_PARTS + 1)]
@@ -44,12 +44,12 @@ def groups_of(nodes: Sequence[ir.Node], layers: int) -> list[Group]:
         part = max(0, bisect_right(starts, int(number[1]), hi=_PARTS) - 1)
         key = f"{kind[-1] if kind else 'products'} of layers {starts[part]} to {starts[part + 1] - 1}"
         found.setdefault(key, []).append((str(node.name), int(weight.const_value.size)))
-    return [Group(k, tuple(n for n, _ in v), sum(s for _, s in v)) for k, v in found.items()]
+    return [LayerGroup(k, tuple(n for n, _ in v), sum(s for _, s in v)) for k, v in found.items()]
 
 
 def widest_within(
-    ordered: Sequence[Group],
-    measure: Callable[[Sequence[Group]], Found],
+    ordered: Sequence[LayerGroup],
+    measure: Callable[[Sequence[LayerGroup]], Found],
     fits: Callable[[Found], bool],
     late: Callable[[], bool],
 ) -> list[Found]:

@@ -25,7 +25,7 @@ _LARGEST = 1e4
 
 
 @dataclass
-class _Layer:
+class _EqualizedLayer:
     node: ir.Node
     weight: np.ndarray
     bias: np.ndarray | None
@@ -113,11 +113,11 @@ def _passes_factors(node: ir.Node) -> bool:
     return no_top and low is not None and float(low.reshape(-1)[0]) == 0.0
 
 
-def _layer(node: ir.Node) -> _Layer:
+def _layer(node: ir.Node) -> _EqualizedLayer:
     weight = float_constant(node.inputs[1])
     bias = float_constant(node.inputs[2]) if len(node.inputs) > 2 else None
     assert weight is not None
-    return _Layer(node, weight.astype(np.float64), None if bias is None else bias.astype(np.float64))
+    return _EqualizedLayer(node, weight.astype(np.float64), None if bias is None else bias.astype(np.float64))
 
 
 def _output_channels(node: ir.Node) -> int:
@@ -130,7 +130,7 @@ def _input_channels(node: ir.Node) -> int:
     return 0 if weight is None else int(weight.shape[1]) * int(attribute(node, "group", 1))
 
 
-def _equalize_pair(first: _Layer, second: _Layer) -> float:
+def _equalize_pair(first: _EqualizedLayer, second: _EqualizedLayer) -> float:
     """Returns the largest change, as a logarithm."""
     groups = int(attribute(second.node, "group", 1))
     rows, inputs, *kernel = second.weight.shape
@@ -145,7 +145,7 @@ def _equalize_pair(first: _Layer, second: _Layer) -> float:
     return float(np.abs(np.log(scales)).max(initial=0.0))
 
 
-def _write(graph: ir.Graph, layer: _Layer) -> None:
+def _write(graph: ir.Graph, layer: _EqualizedLayer) -> None:
     for index, array in ((1, layer.weight), (2, layer.bias)):
         old = layer.node.inputs[index] if len(layer.node.inputs) > index else None
         if array is not None and old is not None:

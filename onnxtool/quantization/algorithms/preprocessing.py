@@ -9,7 +9,7 @@ from onnxtool import progress
 from onnxtool.errors import UsageError
 from onnxtool.model.ir.editing import append, new_initializer
 from onnxtool.quantization.algorithms.cross_layer_equalization import equalize
-from onnxtool.quantization.algorithms.smooth_quant import Divided, Group, smooth, smoothable
+from onnxtool.quantization.algorithms.smooth_quant import Divided, SmoothedGroup, smooth, smoothable
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.runner import OnnxRunner
@@ -74,7 +74,7 @@ def channel_extremes(prepared: ir.Model, data: DataSource, threads: int | None =
     return {g.value.name or "": tuple(map(float, e)) for g, e in zip(groups, extremes, strict=True)}
 
 
-def _watched(model: ir.Model, group: Group) -> ir.Value:
+def _watched(model: ir.Model, group: SmoothedGroup) -> ir.Value:
     graph = model.graph
     name = f"onnxtool_channels_of_{group.value.name}"
     shape = new_initializer(graph, f"{name}_shape", np.array([-1, group.channels], np.int64))

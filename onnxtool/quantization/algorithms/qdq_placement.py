@@ -24,7 +24,7 @@ CARRIERS = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "Sigmoid
 
 
 @dataclass
-class Placement:
+class QdqPlacement:
     """What runs in integers.
 
     Attributes:
@@ -50,7 +50,7 @@ class Placement:
         return [v.name or "" for v in self.tensors if v not in self.same_as and not is_constant(v)]
 
 
-def live_tensors(placement: Placement) -> list[str]:
+def live_tensors(placement: QdqPlacement) -> list[str]:
     """Names of every tensor that the placement quantizes, whether it shares another one's scale or not.
 
     Whichever of the compute nodes are left in float later, no other tensor will need a range.
@@ -95,7 +95,7 @@ def output_channel_axis(node: ir.Node, rank: int) -> int | None:
     return 1 if rank == 2 else None
 
 
-def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.Node] = ()) -> Placement:
+def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.Node] = ()) -> QdqPlacement:
     """Decide what runs in integers, given the compute nodes that shall.
 
     Args:
@@ -109,7 +109,7 @@ def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.No
     wanted = _wanted(nodes, compute, kept_float, (*MOVERS, *CARRIERS))
     # A Gemm or MatMul gives floats for free: integers pay only when the next integer kernel takes them as they are.
     directly = _wanted(nodes, compute, kept_float, MOVERS)
-    placement = Placement()
+    placement = QdqPlacement()
     for node in nodes:
         if node in compute:
             placement.compute.append(node)
@@ -127,7 +127,7 @@ def place(graph: ir.Graph, chosen: Iterable[ir.Node], stay_float: Iterable[ir.No
     return placement
 
 
-def _finish(placement: Placement, node: ir.Node, result: ir.Value) -> None:
+def _finish(placement: QdqPlacement, node: ir.Node, result: ir.Value) -> None:
     _add(placement, result)
     placement.results.add(result)
     floor = _hard_swish_floor(result)
@@ -151,7 +151,7 @@ def _hard_swish_floor(value: ir.Value) -> float | None:
     return -float(beta) / float(alpha) if products and alpha > 0 else None
 
 
-def _add(placement: Placement, value: ir.Value | None) -> None:
+def _add(placement: QdqPlacement, value: ir.Value | None) -> None:
     if value is not None and value not in placement.tensors:
         placement.tensors.append(value)
 

@@ -31,7 +31,7 @@ _LARGEST = 1e4
 
 
 @dataclass
-class Group:
+class SmoothedGroup:
     """Linear layers that read one tensor.
 
     Attributes:
@@ -53,21 +53,21 @@ class Divided:
     scales: np.ndarray
 
 
-def smoothable(graph: ir.Graph) -> list[Group]:
+def smoothable(graph: ir.Graph) -> list[SmoothedGroup]:
     """Tensors that eligible MatMul and Gemm nodes read, in graph order."""
-    groups: dict[ir.Value, Group] = {}
+    groups: dict[ir.Value, SmoothedGroup] = {}
     for node in graph:
         weight = float_constant(node.inputs[1]) if is_op(node, *LINEAR) and eligible(node) else None
         source = node.inputs[0] if node.inputs else None
         if weight is None or weight.ndim != 2 or source is None:
             continue
-        group = groups.setdefault(source, Group(source))
+        group = groups.setdefault(source, SmoothedGroup(source))
         group.nodes.append(node)
         group.channels = weight.shape[_rows(node)]
     return [group for group in groups.values() if _has_own_weights(group)]
 
 
-def _has_own_weights(group: Group) -> bool:
+def _has_own_weights(group: SmoothedGroup) -> bool:
     """False where layers that read another tensor share a weight: each tensor would need a copy of its own."""
     weights = [node.inputs[1] for node in group.nodes]
     return all(use.node in group.nodes for weight in weights if weight is not None for use in weight.uses())
@@ -235,7 +235,7 @@ def _divide_constant(graph: ir.Graph, node: ir.Node, index: int, axis: int, scal
     node.replace_input_with(index, new_initializer(graph, f"{value.name}_smoothed", array / scales.reshape(shape)))
 
 
-def _insert_mul(graph: ir.Graph, group: Group, scales: np.ndarray) -> str:
+def _insert_mul(graph: ir.Graph, group: SmoothedGroup, scales: np.ndarray) -> str:
     """Divide by a Mul; the name of the tensor that comes out of it."""
     value = group.value
     factors = new_initializer(graph, f"{value.name}_smoothing", 1 / scales)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.editing import insert, new_initializer
 from onnxtool.model.ir.queries import attribute, constant_array, float_constant, is_op, sole_use
-from onnxtool.quantization.algorithms.qdq_placement import Placement, is_product, output_channel_axis
+from onnxtool.quantization.algorithms.qdq_placement import QdqPlacement, is_product, output_channel_axis
 from onnxtool.quantization.algorithms.quant_math import (
     QuantParams,
     activation_params,
@@ -23,7 +23,7 @@ from onnxtool.quantization.recipe import QuantRecipe
 _BIAS_LIMIT = 2**30  # an int32 accumulator also needs room for the products
 
 
-def insert_qdq(graph: ir.Graph, placement: Placement, ranges: Mapping[str, Range], recipe: QuantRecipe) -> None:
+def insert_qdq(graph: ir.Graph, placement: QdqPlacement, ranges: Mapping[str, Range], recipe: QuantRecipe) -> None:
     """Write Q/DQ pairs, integer weights and biases into the graph.
 
     Args:
@@ -51,7 +51,7 @@ def insert_qdq(graph: ir.Graph, placement: Placement, ranges: Mapping[str, Range
         _pair(graph, value, params[value], integer, value in placement.results)
 
 
-def _shield_float_convs(graph: ir.Graph, placement: Placement) -> None:
+def _shield_float_convs(graph: ir.Graph, placement: QdqPlacement) -> None:
     """A Conv that stays float between quantized ones becomes a FusedConv without an activation, which is the same.
 
     The runtime's WeightBiasQuantization pass would make an integer Conv, with weights quantized per tensor, of any
@@ -92,7 +92,7 @@ def _saturate_instead(graph: ir.Graph, node: ir.Node, recipe: QuantRecipe) -> Qu
     return QuantParams(np.array(1 / (255 * alpha), np.float32), top.zero_point, read_scale=top.scale)
 
 
-def _params(value: ir.Value, placement: Placement, ranges: Mapping[str, Range], recipe: QuantRecipe) -> QuantParams:
+def _params(value: ir.Value, placement: QdqPlacement, ranges: Mapping[str, Range], recipe: QuantRecipe) -> QuantParams:
     constant = constant_array(value)
     centred = bool(recipe.form)
     if constant is not None:

@@ -15,7 +15,7 @@ from onnxtool.quantization.algorithms.smooth_quant import Divided, smoothable
 from onnxtool.quantization.apply_recipe import placement_of
 from onnxtool.quantization.calibration.channel_ranges import ObservedChannels
 from onnxtool.quantization.calibration.observer import observe
-from onnxtool.quantization.calibration.range_estimators import Observed, Range
+from onnxtool.quantization.calibration.range_estimators import ObservedRange, Range
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
 
@@ -30,12 +30,12 @@ Shifts = Mapping[str, tuple[float, ...]]
 class CalibrationCache:
     """Ranges, magnitudes of channels and shifts of means of one float model over one set of samples."""
 
-    def __init__(self, prepared: ir.Model, seen: Mapping[str, Observed], data: DataSource | None) -> None:
+    def __init__(self, prepared: ir.Model, seen: Mapping[str, ObservedRange], data: DataSource | None) -> None:
         """Take the model as it is and what was seen of it; without `data` nothing else can be measured."""
         self.prepared = prepared
         self.data = data
         self._models: dict[_Condition, tuple[ir.Model, dict[str, Divided]]] = {}
-        self._seen: dict[_Condition, Mapping[str, Observed]] = {_PLAIN: seen}
+        self._seen: dict[_Condition, Mapping[str, ObservedRange]] = {_PLAIN: seen}
         self._channels: Mapping[str, tuple[float, ...]] | None = None
         self._shifts: dict[tuple[object, ...], Shifts] = {}
         self._ranges: dict[tuple[_Condition, str, str, float], Range] = {}
@@ -92,12 +92,12 @@ class CalibrationCache:
             self._ranges[key] = self._seen[condition][name].range(recipe.method, recipe.coverage)
         return self._ranges[key]
 
-    def _derived(self, recipe: QuantRecipe) -> dict[str, Observed]:
+    def _derived(self, recipe: QuantRecipe) -> dict[str, ObservedRange]:
         """What follows for a conditioned model from what was seen of the model as it is, without another pass."""
         divided = self._conditioned(recipe)[1]
         plain = self._seen[_PLAIN]
         others = equalized_tensors(self.prepared.graph) if recipe.equalize else set()
-        known: dict[str, Observed] = {n: seen for n, seen in plain.items() if n not in divided and n not in others}
+        known: dict[str, ObservedRange] = {n: seen for n, seen in plain.items() if n not in divided and n not in others}
         for name, how in divided.items():
             seen = plain.get(how.tensor)
             if (
@@ -109,7 +109,7 @@ class CalibrationCache:
                 known[name] = seen.divided(how.scales)
         return known
 
-    def _observe(self, recipe: QuantRecipe) -> Mapping[str, Observed]:
+    def _observe(self, recipe: QuantRecipe) -> Mapping[str, ObservedRange]:
         """Of every tensor that some choice of static nodes may need."""
         assert self.data is not None
         graph = self.model(recipe).graph

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtool.quantization.calibration.range_estimators import Observed
+from onnxtool.quantization.calibration.range_estimators import ObservedRange
 
 
-class ObservedChannels(Observed):
-    """`Observed`, and the extremes of each channel.
+class ObservedChannels(ObservedRange):
+    """`ObservedRange`, and the extremes of each channel.
 
     Attributes:
         lows, highs: of each channel, float32 [channels]; infinite the other way round until something was seen.
@@ -47,9 +47,9 @@ class ObservedChannels(Observed):
         sizes = np.maximum(np.abs(self.lows), np.abs(self.highs))
         return np.where(np.isfinite(sizes), sizes, 0).astype(np.float32)
 
-    def divided(self, scales: np.ndarray) -> Observed:
+    def divided(self, scales: np.ndarray) -> ObservedRange:
         """What would have been seen of the tensor divided by `scales`, positive, [channels]."""
-        result = Observed(histogram=True)
+        result = ObservedRange(histogram=True)
         result.elements = self.elements
         result.add(float((self.lows / scales).min()), float((self.highs / scales).max()))
         for values, (first, stride) in zip(self._values, self._places, strict=True):

@@ -23,7 +23,7 @@ from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import float_constant, is_op
 from onnxtool.model.operators.table import operator_of
 from onnxtool.quantization.calibration.channel_ranges import ObservedChannels
-from onnxtool.quantization.calibration.range_estimators import Observed, Range
+from onnxtool.quantization.calibration.range_estimators import ObservedRange, Range
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
@@ -49,7 +49,7 @@ def observe(
     histogram: bool = False,
     threads: int | None = None,
     channels: Mapping[str, int] | None = None,
-) -> dict[str, Observed]:
+) -> dict[str, ObservedRange]:
     """Run `model` over `data` and watch `tensors`.
 
     Args:
@@ -68,7 +68,7 @@ def observe(
         InputError: there are no samples, or the float model itself gives NaN or infinity on one.
     """
     channels = dict(channels or {})
-    seen = {n: ObservedChannels(channels[n]) if n in channels else Observed(histogram) for n in tensors}
+    seen = {n: ObservedChannels(channels[n]) if n in channels else ObservedRange(histogram) for n in tensors}
     if not tensors:
         return seen
     strides = _strides(model, tensors, data, seen, threads) if histogram else {}
@@ -109,13 +109,13 @@ def _options(threads: int | None) -> SessionOptions:
     return SessionOptions(threads=threads, outputs_early=True, lean=True)
 
 
-def calibrated(seen: Mapping[str, Observed], recipe: QuantRecipe) -> dict[str, Range]:
+def calibrated(seen: Mapping[str, ObservedRange], recipe: QuantRecipe) -> dict[str, Range]:
     """Ranges under the recipe's method."""
     return {name: o.range(recipe.method, recipe.coverage) for name, o in seen.items()}
 
 
 def _strides(
-    model: ir.Model, tensors: Sequence[str], data: DataSource, seen: Mapping[str, Observed], threads: int | None
+    model: ir.Model, tensors: Sequence[str], data: DataSource, seen: Mapping[str, ObservedRange], threads: int | None
 ) -> dict[str, int]:
     """How far apart the values of each tensor lie that go into its histogram; notes sizes in `seen`.
 
@@ -241,7 +241,7 @@ class _Watch(_Probe):
         """Feeds that move the first sampled value from sample to sample."""
         return {f"{_START}{s}": np.array([index % s], np.int64) for s in self._starts}
 
-    def take(self, found: Mapping[str, np.ndarray], seen: Mapping[str, Observed], index: int) -> bool:
+    def take(self, found: Mapping[str, np.ndarray], seen: Mapping[str, ObservedRange], index: int) -> bool:
         """Take in a sample, the `index`-th; True when a value may be NaN or infinity, and then `seen` is of no use."""
         extremes = [
             (n, float(found[self.lows[n]].min()) if n in self.lows else 0.0, float(found[self.highs[n]].max()))

@@ -72,7 +72,7 @@ class Histogram:
 RangeEstimator = Callable[[Histogram, float], Range]
 
 
-class Observed:
+class ObservedRange:
     """What was seen of one tensor: its exact extremes and, where a method needs it, a histogram of its values."""
 
     def __init__(self, histogram: bool) -> None:
@@ -208,7 +208,7 @@ def _divergence(counts: np.ndarray, stop: int, levels: int) -> float:
 
 
 def _extremes(histogram: Histogram, coverage: float) -> Range:  # noqa: ARG001  (one signature for all)
-    """All that the histogram spans; the exact extremes, which `Observed` keeps, go before it."""
+    """All that the histogram spans; the exact extremes, which `ObservedRange` keeps, go before it."""
     return (-np.inf, np.inf)
 
 

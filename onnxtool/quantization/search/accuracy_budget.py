@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
@@ -32,8 +33,16 @@ _ROOM_DB = 2.0
 _ROOM = 2
 
 
+class Samples(Enum):
+    """How many samples have to show that a candidate keeps the budget."""
+
+    ALL = "all of them"
+    FEW_WITH_ROOM = "a first few, where that leaves room to spare"
+    FEW = "a first few, where there are no labels"
+
+
 @dataclass(frozen=True)
-class Budget:
+class AccuracyBudget:
     """What may be lost.
 
     Attributes:
@@ -96,7 +105,7 @@ class Budget:
             return False
         return fidelity.neighbours is None or fidelity.neighbours >= NEIGHBOURS
 
-    def hopeless(self, fidelity: Fidelity) -> bool:
+    def is_clearly_outside(self, fidelity: Fidelity) -> bool:
         """True when a first look shows a candidate to be far outside, so that measuring it closely is idle."""
         if self.labelled:
             return fidelity.channel_db < 5.0
@@ -111,7 +120,7 @@ class Budget:
         too_many = fidelity.agreement < 1 - 2 * flips * self.max_drop
         return too_many or fidelity.channel_db < CLASSES_DB - 6
 
-    def surely(self, fidelity: Fidelity) -> bool:
+    def allows_with_room(self, fidelity: Fidelity) -> bool:
         """True when a first look, on few samples, shows a candidate to be within the budget with room to spare.
 
         Half of what may be lost is, and outputs and vectors would keep it with more noise. Labels have to be asked.
@@ -126,7 +135,7 @@ class Budget:
             vector_cosine=None if fidelity.vector_cosine is None else 1 - _ROOM * (1 - fidelity.vector_cosine),
             neighbours=None if fidelity.neighbours is None else 1 - _ROOM * (1 - fidelity.neighbours),
         )
-        return Budget(self.max_drop / _ROOM).allows(worse)
+        return AccuracyBudget(self.max_drop / _ROOM).allows(worse)
 
     @property
     def words(self) -> str:

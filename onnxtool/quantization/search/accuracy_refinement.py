@@ -13,7 +13,7 @@ from onnxtool.quantization.algorithms.smooth_quant import LINEAR
 from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.latency_refinement import with_fusions
 from onnxtool.runtime.session.ort_kernels import count_kernels
 
@@ -26,13 +26,13 @@ _NO_SLOWER = 1.05  # within the noise of a quick timing
 
 
 def condition(
-    lab: CandidateEvaluator,
-    trial: Trial,
-    keeps: Callable[[Trial], bool],
+    evaluator: CandidateEvaluator,
+    trial: RecipeTrial,
+    is_within: Callable[[RecipeTrial], bool],
     in_time: Callable[[], bool],
     *,
     linear: bool = True,
-) -> Trial:
+) -> RecipeTrial:
     """Try what lessens a candidate's error at no cost in time, one after the other, and keep what does.
 
     Smoothing is for linear layers, and not worth a try unless there is something `linear` to speak of.
@@ -41,72 +41,74 @@ def condition(
         The best of them; the candidate itself where nothing helps.
     """
     best, useless = trial, False
-    for label, change in _changes(lab, trial.recipe, linear):
+    for label, change in _changes(evaluator, trial.recipe, linear):
         if useless and "smooth" in change:
             continue  # a weaker one made it noisier
         if not in_time():
             break
         start = trial if "smooth" in change else best  # strengths of smoothing are alternatives
-        tried = lab.try_out(f"{start.name}, {label}", replace(start.recipe, shifts=None, **change), like=(start,))
-        if _better(tried, best, keeps):
+        tried = evaluator.try_out(f"{start.name}, {label}", replace(start.recipe, shifts=None, **change), like=(start,))
+        if _better(tried, best, is_within):
             best = tried
         elif "smooth" in change and tried.fidelity is not None and trial.fidelity is not None:
             useless = noise_share(tried.fidelity) > noise_share(trial.fidelity)
     return best
 
 
-def _better(tried: Trial, best: Trial, keeps: Callable[[Trial], bool]) -> bool:
+def _better(tried: RecipeTrial, best: RecipeTrial, is_within: Callable[[RecipeTrial], bool]) -> bool:
     if tried.fidelity is None or best.fidelity is None or tried.speed > best.speed * _NO_SLOWER:
         return False
-    if keeps(tried) != keeps(best):
-        return keeps(tried)
+    if is_within(tried) != is_within(best):
+        return is_within(tried)
     return noise_share(tried.fidelity) < LESS_NOISE * noise_share(best.fidelity)
 
 
-def _changes(lab: CandidateEvaluator, recipe: QuantRecipe, linear: bool) -> list[tuple[str, dict[str, Any]]]:
+def _changes(evaluator: CandidateEvaluator, recipe: QuantRecipe, linear: bool) -> list[tuple[str, dict[str, Any]]]:
     """What could help a recipe, given what it quantizes."""
     plan = recipe.plan or {}
-    nodes = [n for n in lab.job.prepared.graph if n.name in plan]
+    nodes = [n for n in evaluator.job.prepared.graph if n.name in plan]
     changes: list[tuple[str, dict[str, Any]]] = []
     if linear and not recipe.smooth and any(n.op_type in LINEAR for n in nodes):
         changes += [(f"smooth {alpha:g}", {"smooth": alpha}) for alpha in (0.5, 0.75)]
-    if not recipe.equalize and has_pairs(lab.job.prepared.graph):
+    if not recipe.equalize and has_pairs(evaluator.job.prepared.graph):
         changes.append(("equalized", {"equalize": True}))
     if not recipe.bias_correction and any(correctable(n) for n in nodes):
         changes.append(("bias-corrected", {"bias_correction": True}))
     return changes
 
 
-def compacted(lab: CandidateEvaluator, winner: Trial, keeps: Callable[[Trial], bool]) -> Trial:
+def compacted(
+    evaluator: CandidateEvaluator, winner: RecipeTrial, is_within: Callable[[RecipeTrial], bool]
+) -> RecipeTrial:
     """The winner with the float weights that it has left in 8 or 16 bits, where kernels and budget stay."""
-    if winner.recipe.compact or not lab.built(winner).spare:
+    if winner.recipe.compact or not evaluator.built(winner).spare:
         return winner
-    kernels = count_kernels(lab.built(winner).model)
+    kernels = count_kernels(evaluator.built(winner).model)
     for bits in (8, 16):
         recipe = replace(winner.recipe, compact=bits)
-        tried = lab.try_out(f"{winner.name}, float weights in {bits} bits", recipe, timed=False)
+        tried = evaluator.try_out(f"{winner.name}, float weights in {bits} bits", recipe, timed=False)
         if (
-            keeps(tried)
+            is_within(tried)
             and (bits == 16 or _as_accurate(tried, winner))
-            and count_kernels(lab.built(tried).model) == kernels
+            and count_kernels(evaluator.built(tried).model) == kernels
         ):
             tried.latency, tried.estimate = winner.latency, winner.estimate  # the same kernels take the same time
             return tried
     return winner
 
 
-def compacted_unjudged(lab: CandidateEvaluator, winner: Trial) -> Trial:
+def compacted_unjudged(evaluator: CandidateEvaluator, winner: RecipeTrial) -> RecipeTrial:
     """The same where there is no time to judge it: as far as float kernels with such weights have shown no noise.
 
     What rounding weights adds is a tenth of the winner's noise at most, by what the float model with all of its weights
     in 8 bits came to.
     """
-    floats = next((t for t in lab.trials if t.recipe.plan == {} and t.recipe.compact == 8), None)
+    floats = next((t for t in evaluator.trials if t.recipe.plan == {} and t.recipe.compact == 8), None)
     if floats is not None:
-        lab.look(floats)
+        evaluator.look(floats)
     if (
         floats is None
-        or not lab.likely(floats)
+        or not evaluator.likely(floats)
         or floats.fidelity is None
         or winner.fidelity is None
         or winner.recipe.compact
@@ -115,14 +117,14 @@ def compacted_unjudged(lab: CandidateEvaluator, winner: Trial) -> Trial:
     if noise_share(floats.fidelity) > _LITTLE * noise_share(winner.fidelity):
         return winner
     recipe = replace(winner.recipe, compact=8)
-    model = lab.build(recipe)
+    model = evaluator.build(recipe)
     made = replace(winner, name=f"{winner.name}, float weights in 8 bits", recipe=recipe)
     made.bytes = len(io.to_bytes(model))
-    lab.trials.append(made)
+    evaluator.trials.append(made)
     return made if made.bytes < winner.bytes else winner
 
 
-def _as_accurate(tried: Trial, winner: Trial) -> bool:
+def _as_accurate(tried: RecipeTrial, winner: RecipeTrial) -> bool:
     """True where a smaller file costs no accuracy to speak of: what it adds is no more than what was there."""
     if tried.fidelity is None or winner.fidelity is None or tried.fidelity.channel_db >= _FINE_DB:
         return True
@@ -130,22 +132,22 @@ def _as_accurate(tried: Trial, winner: Trial) -> bool:
 
 
 def with_float_kernels(
-    lab: CandidateEvaluator,
+    evaluator: CandidateEvaluator,
     base: QuantRecipe,
-    keeps: Callable[[Trial], bool],
+    is_within: Callable[[RecipeTrial], bool],
     in_time: Callable[[], bool],
     fastest: float = float("inf"),
-) -> Trial | None:
+) -> RecipeTrial | None:
     """The optimized float model, its weights stored in 8 or 16 bits: for where integers do not beat float.
 
     Its fused operators are tried where they could still beat the `fastest` within the budget.
     """
-    if not compactable(lab.job.prepared.graph):
+    if not compactable(evaluator.job.prepared.graph):
         return None
     for bits in (8, 16):
-        tried = lab.try_out(f"float, weights in {bits} bits", replace(base, plan={}, compact=bits))
+        tried = evaluator.try_out(f"float, weights in {bits} bits", replace(base, plan={}, compact=bits))
         if tried.speed >= _MOST_BY_FUSING * fastest:
             return None
-        if keeps(tried):
-            return with_fusions(lab, tried, in_time)
+        if is_within(tried):
+            return with_fusions(evaluator, tried, in_time)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from onnxtool.quantization.evaluation.fidelity import noise_share
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.side_by_side import SHORT
 from onnxtool.report.measurement.latency import LatencyRatio
 
@@ -16,13 +16,13 @@ _TIMED_QUICKLY = 0.95  # of float's latency: one short timing under load has bee
 _PATIENCE = 3.0  # times the usual seconds, for a timing that was unclear
 
 
-def finalists(near: list[Trial]) -> list[Trial]:
+def finalists(near: list[RecipeTrial]) -> list[RecipeTrial]:
     """Which candidates to time once more; of those that have one timing together, the most accurate.
 
     Args:
         near: within the budget, the fastest first.
     """
-    found: dict[int, Trial] = {}
+    found: dict[int, RecipeTrial] = {}
     for trial in near:
         known = found.get(id(trial.latency))
         if known is None or _noise(trial) < _noise(known):
@@ -30,19 +30,21 @@ def finalists(near: list[Trial]) -> list[Trial]:
     return list(found.values())[:FINALISTS]
 
 
-def _noise(trial: Trial) -> float:
+def _noise(trial: RecipeTrial) -> float:
     return float("inf") if trial.fidelity is None else noise_share(trial.fidelity)
 
 
 def surely_faster(
-    lab: CandidateEvaluator, finalists: list[Trial], winner_of: Callable[[list[Trial]], Trial | None]
-) -> Trial | None:
+    evaluator: CandidateEvaluator,
+    finalists: list[RecipeTrial],
+    winner_of: Callable[[list[RecipeTrial]], RecipeTrial | None],
+) -> RecipeTrial | None:
     """The winner among candidates that were timed together; where it is not surely faster than float, one that is.
 
     What remains unclear is timed once more, and longer.
 
     Args:
-        lab: times them.
+        evaluator: times them.
         finalists: within the budget, timed in one alternation.
         winner_of: the winner of some candidates.
     """
@@ -50,37 +52,42 @@ def surely_faster(
     if winner is None or winner.latency is None or winner.latency.high < 1.0:
         return winner
     unclear = winner.latency.low < 1.0
-    if unclear and lab.clock.allows("choice", "a longer timing", TIMING_AGAIN + COMPACTING):
-        lab.time_again(finalists, _PATIENCE)
+    if unclear and evaluator.clock.allows("choice", "a longer timing", TIMING_AGAIN + COMPACTING):
+        evaluator.time_again(finalists, _PATIENCE)
     sure = [t for t in finalists if t.latency is not None and t.latency.high < 1.0]
     return winner_of(sure) or winner_of(finalists)
 
 
-def surely_slower(a: Trial, b: Trial) -> bool:
+def surely_slower(a: RecipeTrial, b: RecipeTrial) -> bool:
     """True when `a` is slower than `b` by more than timings may be off: those of short models, by where memory lies."""
     if a.latency is None or b.latency is None or a.latency.before >= SHORT:
         return a.speed > b.speed
     return a.latency.low > b.latency.high
 
 
-def undominated(lab: CandidateEvaluator, winner: Trial, tried: list[Trial], keeps: Callable[[Trial], bool]) -> Trial:
+def undominated(
+    evaluator: CandidateEvaluator,
+    winner: RecipeTrial,
+    tried: list[RecipeTrial],
+    is_within: Callable[[RecipeTrial], bool],
+) -> RecipeTrial:
     """The winner, or what beats it in size, speed and noise at once.
 
     Args:
-        lab: times them.
+        evaluator: times them.
         winner: of the search.
         tried: all that was timed.
         keeps: the accuracy budget.
     """
-    better = [t for t in tried if dominates(t, winner) and keeps(t)][:FINALISTS]
+    better = [t for t in tried if dominates(t, winner) and is_within(t)][:FINALISTS]
     # Timed apart, two that are equally fast differ by chance.
-    if any(t.speed < winner.speed for t in better) and lab.clock.allows("choice", "", len(better)):
-        lab.time_again([winner, *better])
+    if any(t.speed < winner.speed for t in better) and evaluator.clock.allows("choice", "", len(better)):
+        evaluator.time_again([winner, *better])
         better = [t for t in better if dominates(t, winner)]
     return min(better, key=lambda t: (t.speed, t.bytes), default=winner)
 
 
-def dominates(a: Trial, b: Trial) -> bool:
+def dominates(a: RecipeTrial, b: RecipeTrial) -> bool:
     """True when `a` is no larger, no slower and no noisier than `b`, and better in one of these."""
     if a.fidelity is None or b.fidelity is None:
         return False

@@ -13,11 +13,11 @@ from onnxtool.errors import OnnxToolError
 from onnxtool.quantization.algorithms.float_fusions import FUSIONS, fuse_floats
 from onnxtool.quantization.apply_recipe import apply_conditioned
 from onnxtool.quantization.calibration.cache import CalibrationCache
-from onnxtool.quantization.calibration.range_estimators import Observed
+from onnxtool.quantization.calibration.range_estimators import ObservedRange
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator, Judgement, noise_share
 from onnxtool.quantization.inputs import QuantizationInputs
 from onnxtool.quantization.recipe import Fusions, QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.opened_candidates import Built, OpenedCandidates
 from onnxtool.quantization.search.side_by_side import SHORT, TINY, TOO_CLOSE, beside_fastest, time_leaders
 from onnxtool.quantization.search.time_budget import TimeBudget
@@ -29,7 +29,7 @@ _MORE = 2  # timings of tiny models with fresh sessions
 
 
 @dataclass
-class Trial:
+class RecipeTrial:
     """A candidate and what was measured of it.
 
     Attributes:
@@ -74,15 +74,15 @@ class Trial:
             return self.latency.value
         return float("inf") if self.estimate is None else self.estimate
 
-    def candidate(self, budget: Budget, chosen: bool) -> Candidate:
+    def candidate(self, budget: AccuracyBudget, chosen: bool) -> Candidate:
         """What the report keeps of it."""
-        within = self.fidelity is not None and not self.judged_on_few and budget.allows(self.fidelity, self.metric)
+        is_within = self.fidelity is not None and not self.judged_on_few and budget.allows(self.fidelity, self.metric)
         if budget.labelled and self.metric is None:
-            within = False
+            is_within = False
         fidelity = None if self.fidelity is None else replace(self.fidelity, outputs=())
         note = self.note or ("" if self.latency is None else _unjudged(self))
         return Candidate(
-            self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, within, chosen, note
+            self.name, self.recipe.summary, self.bytes, self.latency, fidelity, self.metric, is_within, chosen, note
         )
 
 
@@ -92,10 +92,10 @@ class CandidateEvaluator:
     def __init__(
         self,
         job: QuantizationInputs,
-        budget: Budget,
+        budget: AccuracyBudget,
         judge: FidelityEvaluator,
         reference: OnnxRunner,
-        seen: Mapping[str, Observed],
+        seen: Mapping[str, ObservedRange],
         estimate: Callable[[QuantRecipe], float] | None = None,
         conditions: CalibrationCache | None = None,
         clock: TimeBudget | None = None,
@@ -107,14 +107,14 @@ class CandidateEvaluator:
         self.judge = judge
         self.reference = reference
         self.seen = seen
-        self.trials: list[Trial] = []
+        self.trials: list[RecipeTrial] = []
         self.after_trial: Callable[[], None] = lambda: None
         self.clock = clock or TimeBudget(float("inf"))
         self._float_metric: float | None = None
         self._sample = job.probes().first()
         self.conditions = conditions or CalibrationCache(job.prepared, seen, None)
         self._opened = OpenedCandidates(self.build, job.runner)
-        self._fastest: tuple[Trial, OnnxRunner] | None = None
+        self._fastest: tuple[RecipeTrial, OnnxRunner] | None = None
         self._noise: dict[tuple[str, str, bool, float, bool], float] = {}
 
     @property
@@ -130,7 +130,9 @@ class CandidateEvaluator:
         """The quantized model."""
         return apply_conditioned(self.conditions.model(recipe), recipe)
 
-    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True, like: Sequence[Trial] = ()) -> Trial:
+    def try_out(
+        self, name: str, recipe: QuantRecipe, *, timed: bool = True, like: Sequence[RecipeTrial] = ()
+    ) -> RecipeTrial:
         """Build, time and judge one candidate; one that fails is kept with the reason.
 
         What is surely slower than another within the budget is not judged, and others on a first few samples alone,
@@ -143,14 +145,14 @@ class CandidateEvaluator:
             like: candidates that it is as fast as, if it comes to the same operators.
         """
         if not recipe.fits_form:
-            return Trial(name, recipe, note=f"not in the form that {recipe.form} takes")
+            return RecipeTrial(name, recipe, note=f"not in the form that {recipe.form} takes")
         recipe = self.calibrated(recipe)
         known = next((t for t in self.trials if t.recipe == recipe and (t.speed < float("inf") or not timed)), None)
         if known is not None:
             return known
         trial = next((t for t in self.trials if t.recipe == recipe), None)  # judged, and not timed so far
         if trial is None:
-            trial = Trial(name, recipe)
+            trial = RecipeTrial(name, recipe)
             self.trials.append(trial)
         trial.name = name
         began = time.perf_counter()
@@ -171,14 +173,14 @@ class CandidateEvaluator:
         self.after_trial()
         return trial
 
-    def session(self, trial: Trial) -> OnnxRunner:
+    def session(self, trial: RecipeTrial) -> OnnxRunner:
         """A session of a candidate; its size and operators are noted."""
         if not trial.bytes:
             built = self.built(trial)
             trial.operators, trial.bytes, trial.spare = built.operators, len(built.model), built.spare
         return self._opened.session(trial.recipe, lambda: trial.speed)
 
-    def built(self, trial: Trial) -> Built:
+    def built(self, trial: RecipeTrial) -> Built:
         """A candidate's model, serialized, and what is known of it."""
         return self._opened.built(trial.recipe, lambda: trial.speed)
 
@@ -187,7 +189,7 @@ class CandidateEvaluator:
         """What the float model has something to fuse of: much quicker to see than in each candidate."""
         return tuple(fusions for fusions in FUSIONS if _fuses(self.job.prepared, fusions))
 
-    def look(self, trial: Trial) -> None:
+    def look(self, trial: RecipeTrial) -> None:
         """Judge a candidate on the first few samples, unless it was; what has the same integers is as accurate."""
         if trial.fidelity is not None or trial.note:
             return
@@ -197,19 +199,19 @@ class CandidateEvaluator:
             trial.first_look = trial.fidelity
         else:
             trial.fidelity, trial.first_look = known.fidelity, known.first_look
-        trial.judged_on_few = not self.budget.hopeless(trial.fidelity)  # type: ignore[arg-type]
+        trial.judged_on_few = not self.budget.is_clearly_outside(trial.fidelity)  # type: ignore[arg-type]
 
-    def _take_for_fastest(self, trial: Trial, runner: OnnxRunner) -> None:
+    def _take_for_fastest(self, trial: RecipeTrial, runner: OnnxRunner) -> None:
         if trial.latency is None or not self.likely(trial):
             return
         if self._fastest is None or trial.speed < self._fastest[0].speed:
             self._fastest = (trial, runner)
 
-    def likely(self, trial: Trial) -> bool:
+    def likely(self, trial: RecipeTrial) -> bool:
         """True when what is known of a candidate keeps the budget with room to spare; nothing is measured for it."""
-        return trial.fidelity is not None and (self.budget.surely(trial.fidelity) or self.within(trial))
+        return trial.fidelity is not None and (self.budget.allows_with_room(trial.fidelity) or self.is_within(trial))
 
-    def within(self, trial: Trial) -> bool:
+    def is_within(self, trial: RecipeTrial) -> bool:
         """True when a candidate was judged and keeps the budget; nothing is measured for it."""
         return (
             trial.fidelity is not None
@@ -221,19 +223,19 @@ class CandidateEvaluator:
         """True when a candidate with the same integers was judged and does not keep the budget."""
         integers = replace(recipe, fuse="")
         judged = (t for t in self.trials if t.fidelity is not None and t.integers == integers)
-        return any(not self.within(t) for t in judged if self._judged_fully(t))
+        return any(not self.is_within(t) for t in judged if self._judged_fully(t))
 
-    def _judged_fully(self, trial: Trial) -> bool:
+    def _judged_fully(self, trial: RecipeTrial) -> bool:
         return not trial.judged_on_few and (not self.budget.labelled or trial.metric is not None)
 
-    def judge_fully(self, trial: Trial) -> None:
+    def judge_fully(self, trial: RecipeTrial) -> None:
         """Judge a candidate on all samples that was judged on few of them."""
         self.look(trial)
         if trial.judged_on_few:
             trial.judged_on_few = False
             trial.fidelity = self.judge.judge(self.session(trial), begun=trial.judgement)
 
-    def time(self, trial: Trial) -> tuple[LatencyRatio, bool]:
+    def time(self, trial: RecipeTrial) -> tuple[LatencyRatio, bool]:
         """Latency beside the fastest candidate that is likely to be within the budget; whether it surely is slower.
 
         Tiny models are timed with fresh sessions twice more, and the middle one counts, unless they lose at once.
@@ -250,7 +252,7 @@ class CandidateEvaluator:
             found.append(beside_fastest(*pair, best, self._sample, self.job.threads))
         return sorted(found, key=lambda one: one[0].value)[len(found) // 2]
 
-    def time_again(self, trials: list[Trial], patience: float = 1.0) -> None:
+    def time_again(self, trials: list[RecipeTrial], patience: float = 1.0) -> None:
         """Latency of several candidates and the float model in one alternation, so that they can be ranked.
 
         Args:
@@ -292,7 +294,7 @@ class CandidateEvaluator:
                 self._noise[key] = float("inf")
         return self._noise[key]
 
-    def score(self, trial: Trial) -> TaskMetric | None:
+    def score(self, trial: RecipeTrial) -> TaskMetric | None:
         """The task metric, measured once; None without labelled data."""
         task = self.job.task
         if task is None or trial.metric is not None:
@@ -311,7 +313,7 @@ def _fuses(model: ir.Model, fusions: Fusions) -> bool:
         return False
 
 
-def _unjudged(trial: Trial) -> str:
+def _unjudged(trial: RecipeTrial) -> str:
     if trial.fidelity is None:
         return "slower, so not judged"
     return "slower, so judged on few samples" if trial.judged_on_few else ""

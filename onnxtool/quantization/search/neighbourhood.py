@@ -13,7 +13,7 @@ from typing import Any
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import DENSE_DB
-from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.side_by_side import TOO_CLOSE
 
 _MOST_PLANS = 2
@@ -21,7 +21,7 @@ _SLOWER = 1.03  # beyond what two sessions of one model differ by
 _NOISIER_DB = 6.0  # so much more noise is not worth a try, unless there is little of it
 
 
-def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRecipe]]:
+def neighbours(best: RecipeTrial, trials: Sequence[RecipeTrial]) -> list[tuple[str, QuantRecipe]]:
     """Recipes that differ from the best one in one choice, each under a name; only choices that some trial has made.
 
     Args:
@@ -33,11 +33,11 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
         return []
     found = []
     granularity: dict[str, Any] = {"per_channel": not recipe.per_channel, "per_tensor_nodes": ()}
-    if not _lost(granularity, recipe, trials):
+    if not _has_made_worse(granularity, recipe, trials):
         label = "per-tensor" if recipe.per_channel else "per-channel"
         found.append((f"{best.name}, {label} weights", replace(recipe, shifts=None, **granularity)))
     for fuse in sorted({t.recipe.fuse for t in trials} - {recipe.fuse}):
-        if not _lost({"fuse": fuse}, recipe, trials):
+        if not _has_made_worse({"fuse": fuse}, recipe, trials):
             found.append((f"{best.name}, {fuse or 'nothing'} fused", replace(recipe, fuse=fuse)))
     near = sorted(
         (t for t in trials if t.recipe.plan and t.speed <= TOO_CLOSE * best.speed and not _noisier(t, best)),
@@ -48,13 +48,13 @@ def neighbours(best: Trial, trials: Sequence[Trial]) -> list[tuple[str, QuantRec
         plan = trial.recipe.plan
         if not plan or plan in plans or trial.recipe.exclude != recipe.exclude or len(plans) > _MOST_PLANS:
             continue
-        if not _lost({"plan": plan}, recipe, [t for t in trials if t is not best]):
+        if not _has_made_worse({"plan": plan}, recipe, [t for t in trials if t is not best]):
             plans.append(plan)
             found.append((f"{best.name}, nodes as of {trial.name}", replace(recipe, plan=plan, shifts=None)))
     return found
 
 
-def _lost(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial]) -> bool:
+def _has_made_worse(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[RecipeTrial]) -> bool:
     """True when the same change has made another candidate, which is as the recipe in what is changed, surely worse."""
     bare = {"shifts": None, "ranges": None, "channels": None, **change}
     timed = [t for t in trials if t.latency is not None and t.recipe.plan]
@@ -68,13 +68,13 @@ def _lost(change: Mapping[str, Any], recipe: QuantRecipe, trials: Sequence[Trial
     )
 
 
-def _worse(after: Trial, before: Trial) -> bool:
+def _worse(after: RecipeTrial, before: RecipeTrial) -> bool:
     """True when a candidate is surely slower, or far noisier."""
     slower = after.latency is not None and after.latency.low > _SLOWER * before.speed
     return slower or _noisier(after, before)
 
 
-def _noisier(after: Trial, before: Trial) -> bool:
+def _noisier(after: RecipeTrial, before: RecipeTrial) -> bool:
     if after.fidelity is None or before.fidelity is None:
         return False
     return after.fidelity.channel_db < min(before.fidelity.channel_db, DENSE_DB) - _NOISIER_DB

@@ -9,14 +9,14 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, float_constant
 from onnxtool.quantization.algorithms.qdq_placement import output_channel_axis, result_of
-from onnxtool.quantization.calibration.range_estimators import Observed
+from onnxtool.quantization.calibration.range_estimators import ObservedRange
 
 STRETCH = "part "  # what the labels of stretches of the graph begin with
 _SEGMENTS = 4
 _STEPS = 32  # of a recurrent layer, whose real number nobody observes
 
 
-def macs(nodes: Sequence[ir.Node], seen: Mapping[str, Observed]) -> dict[str, float]:
+def macs(nodes: Sequence[ir.Node], seen: Mapping[str, ObservedRange]) -> dict[str, float]:
     """Multiply-accumulates of each compute node for one sample, by node name; weights alone where sizes are unknown."""
     result = {}
     for node in nodes:

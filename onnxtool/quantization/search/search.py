@@ -17,17 +17,17 @@ from onnxtool.quantization.algorithms.weight_storage import compactable
 from onnxtool.quantization.apply_recipe import placement_of
 from onnxtool.quantization.calibration.cache import CalibrationCache
 from onnxtool.quantization.calibration.observer import observe
-from onnxtool.quantization.calibration.range_estimators import Observed
+from onnxtool.quantization.calibration.range_estimators import ObservedRange
 from onnxtool.quantization.diagnostics import nothing_to_quantize, quantized_nodes
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
 from onnxtool.quantization.inputs import FIDELITY_SAMPLES, QuantizationInputs
 from onnxtool.quantization.kernel_table import estimate_by, table_named
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.quantization.search.candidates import chosen_by, natural_plan, rule_of_thumb
 from onnxtool.quantization.search.evaluator import CandidateEvaluator
 from onnxtool.quantization.search.node_cost import macs
-from onnxtool.quantization.search.stages import Outcome, RecipeSearch
+from onnxtool.quantization.search.stages import RecipeSearch, SearchOutcome
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.quantization.targets import find_target
 from onnxtool.runtime.data.source import DataSource
@@ -48,13 +48,13 @@ def search(
     time_limit: float,
     target: str | None = None,
     began: float | None = None,
-) -> Outcome:
+) -> SearchOutcome:
     """Find the fastest recipe within the budget.
 
     Args:
         job: model, data, labels.
         base: options that every candidate shares (activations, exclusions, operator types).
-        max_drop: the budget; see `Budget`.
+        max_drop: the budget; see `AccuracyBudget`.
         time_limit: seconds for the whole search; it ends with the best found so far.
         target: another machine's traits: nothing is timed here, and speed goes by rules of thumb.
         began: reading of the clock that the time limit counts from; now unless given.
@@ -62,7 +62,7 @@ def search(
     clock = TimeBudget(time_limit, began)
     traits = find_target(target)
     base = replace(base, reduced=traits.reduced, activations=traits.activations if target else base.activations)
-    budget = Budget(max_drop, job.task is not None)
+    budget = AccuracyBudget(max_drop, job.task is not None)
     measured = None if job.data is None else job.split()[0]
     reference = job.runner(job.source)
     fitting = [n for n in job.prepared.graph if eligible(n) or (is_recurrent(n) and not base.form)]
@@ -84,10 +84,10 @@ def search(
         cost = macs(nodes, seen)
         guess = rule_of_thumb(cost) if table is None else estimate_by(table, nodes, cost)
     samples = None if measured is None else _timely(measured, clock, "condition")
-    lab = CandidateEvaluator(
+    evaluator = CandidateEvaluator(
         job, budget, judge, reference, seen, guess, CalibrationCache(job.prepared, seen, samples), clock
     )
-    outcome = RecipeSearch(lab, budget, nodes, base, measured, inner).run()
+    outcome = RecipeSearch(evaluator, budget, nodes, base, measured, inner).run()
     notes = tuple(note for note in (traits.note, clock.note) if note)
     if target is not None:
         how = "rules of thumb: nothing was" if table is None else "its table of kernel times: the model itself was not"
@@ -97,7 +97,7 @@ def search(
 
 def _observed(
     job: QuantizationInputs, base: QuantRecipe, nodes: Sequence[ir.Node], data: DataSource
-) -> dict[str, Observed]:
+) -> dict[str, ObservedRange]:
     """What any candidate may need to know of activations, in one pass over the samples.
 
     Products of two activations are tried later; what these need is seen too, and what smoothing goes by.

@@ -11,13 +11,13 @@ from onnxtool import progress
 from onnxtool.quantization.evaluation.fidelity import noise_share
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import CLASSES_DB, DENSE_DB
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.node_cost import macs
 
 _PER_NODE = 0.5  # what the conversions around a node in float cost, in multiply-accumulates of the mean node
 
 
-def node_noise(lab: CandidateEvaluator, recipe: QuantRecipe, in_time: Callable[[], bool]) -> dict[str, float]:
+def node_noise(evaluator: CandidateEvaluator, recipe: QuantRecipe, in_time: Callable[[], bool]) -> dict[str, float]:
     """Noise share at the outputs when one node alone is quantized, by node name.
 
     What cannot be measured in time counts as average.
@@ -27,13 +27,13 @@ def node_noise(lab: CandidateEvaluator, recipe: QuantRecipe, in_time: Callable[[
     with progress.task("measuring sensitivity", len(plan)) as task:
         for name in plan:
             if in_time():
-                noise[name] = lab.noise_of(name, recipe)
+                noise[name] = evaluator.noise_of(name, recipe)
             task.advance()
     average = sum(noise.values()) / max(len(noise), 1)
     return {name: noise.get(name, average) for name in plan}
 
 
-def first_guess(trial: Trial, noise: Sequence[float]) -> int:
+def first_guess(trial: RecipeTrial, noise: Sequence[float]) -> int:
     """How many of the first nodes to leave in float, if the noise of nodes added up: at least one, not all.
 
     Args:
@@ -53,13 +53,13 @@ def first_guess(trial: Trial, noise: Sequence[float]) -> int:
 
 
 def repair(
-    lab: CandidateEvaluator,
-    trial: Trial,
-    keeps: Callable[[Trial], bool],
+    evaluator: CandidateEvaluator,
+    trial: RecipeTrial,
+    is_within: Callable[[RecipeTrial], bool],
     in_time: Callable[[], bool],
     nodes: Sequence[ir.Node],
     measuring: Callable[[], bool] | None = None,
-) -> Trial | None:
+) -> RecipeTrial | None:
     """Leave the costliest nodes in float: the fewest that bring a candidate within the budget.
 
     Nodes are ordered by noise for each multiply-accumulate that float would cost, and some more for the conversions
@@ -67,7 +67,7 @@ def repair(
     by doubling (or half of what is left) and bisection. Only what that ends at is timed.
 
     Args:
-        lab: builds and judges.
+        evaluator: builds and judges.
         trial: what to repair.
         keeps: the budget.
         in_time: candidates may still be tried.
@@ -78,28 +78,28 @@ def repair(
         The repaired candidate; None when no number of nodes in time does it.
     """
     plan = dict(trial.recipe.plan or {})
-    noise = node_noise(lab, trial.recipe, measuring or in_time)
-    cost = macs(nodes, lab.seen)
+    noise = node_noise(evaluator, trial.recipe, measuring or in_time)
+    cost = macs(nodes, evaluator.seen)
     floor = _PER_NODE * sum(cost.values()) / max(len(cost), 1) or 1.0
     order = sorted(plan, key=lambda n: noise[n] / (cost.get(n, 0.0) + floor), reverse=True)
 
-    def without(count: int) -> Trial:
+    def without(count: int) -> RecipeTrial:
         left = {n: how for n, how in plan.items() if n not in order[:count]}
         name = f"{trial.name}, {count} node{'s' if count > 1 else ''} float"
-        return lab.try_out(name, replace(trial.recipe, plan=left), timed=False)
+        return evaluator.try_out(name, replace(trial.recipe, plan=left), timed=False)
 
     low, high, best = 0, first_guess(trial, [noise[n] for n in order]), None
     while low < high < len(order) and in_time():
         tried = without(high)
-        if keeps(tried):
+        if is_within(tried):
             best = tried
             break
         low, high = high, min(2 * high, (high + len(order)) // 2)
     while best is not None and high - low > 1 and in_time():
         middle = (low + high) // 2
         tried = without(middle)
-        if keeps(tried):
+        if is_within(tried):
             high, best = middle, tried
         else:
             low = middle
-    return None if best is None else lab.try_out(best.name, best.recipe)
+    return None if best is None else evaluator.try_out(best.name, best.recipe)

@@ -22,7 +22,7 @@ _ILLEGAL_INSTRUCTION = -4  # SIGILL, as subprocess has it
 
 
 @dataclass(frozen=True)
-class Trial:
+class ProviderTrial:
     """What a plugin did.
 
     Attributes:
@@ -36,7 +36,7 @@ class Trial:
     reason: str = ""
 
 
-def try_plugin(module: str, provider: str) -> Trial:
+def try_plugin(module: str, provider: str) -> ProviderTrial:
     """Load a plugin and run a small model on it.
 
     Args:
@@ -45,15 +45,17 @@ def try_plugin(module: str, provider: str) -> Trial:
     """
     code, answer = _ask(module, provider, os.environ)
     if code is None:
-        return Trial("failed", (), f"it did not run a small model within {_PATIENCE:.0f} s")
+        return ProviderTrial("failed", (), f"it did not run a small model within {_PATIENCE:.0f} s")
     devices = tuple(answer.get("devices", ()))
     if code < 0:
-        return Trial("crashes", devices, f"crashes on this processor ({_signal(code)}){_help(module, provider, code)}")
+        return ProviderTrial(
+            "crashes", devices, f"crashes on this processor ({_signal(code)}){_help(module, provider, code)}"
+        )
     if code > 0 or "failed" in answer:
-        return Trial("failed", devices, str(answer.get("failed", f"its process ended with code {code}")))
+        return ProviderTrial("failed", devices, str(answer.get("failed", f"its process ended with code {code}")))
     if not devices:
-        return Trial("no device", (), "it finds no device on this machine")
-    return Trial("runs", devices)
+        return ProviderTrial("no device", (), "it finds no device on this machine")
+    return ProviderTrial("runs", devices)
 
 
 def _help(module: str, provider: str, code: int) -> str:

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import onnxtool
-from onnxtool.conversion.boosting.equivalent_booster import equivalent
+from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent
 
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")

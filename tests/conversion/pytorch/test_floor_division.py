@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxtool.conversion.pytorch.floor_division import round_down
+from onnxtool.conversion.pytorch.patches.floor_division import round_down
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 

@@ -573,12 +573,12 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
     import weakref
 
     from onnxtool.conversion import convert as convert_module
-    from onnxtool.conversion import export_attempts as routes
+    from onnxtool.conversion import export_attempts
     from onnxtool.conversion.pytorch.model import TorchModel
 
     weights: list[weakref.ref[Any]] = []
     alive: list[int] = []
-    release, cleaned_up = TorchModel.release, routes.cleaned_up
+    release, cleaned_up = TorchModel.release, export_attempts.cleaned_up
 
     def watched_release(model: TorchModel) -> None:
         weights.extend(weakref.ref(p) for p in model.module.parameters() if p.numel() > 1000)
@@ -590,9 +590,9 @@ def test_weights_are_let_go_once_they_are_on_the_disk(
         return cleaned_up(*arguments)
 
     monkeypatch.setattr(convert_module, "SPILL", 1000)
-    monkeypatch.setattr(routes, "SPILL", 1000)
+    monkeypatch.setattr(export_attempts, "SPILL", 1000)
     monkeypatch.setattr(TorchModel, "release", watched_release)
-    monkeypatch.setattr(routes, "cleaned_up", watched_cleanup)
+    monkeypatch.setattr(export_attempts, "cleaned_up", watched_cleanup)
     done = converted("Tied", {"ids": ("b", "s")})
     assert len(weights) == 1 and alive == [0]
     ids = RNG.integers(0, 500, (1, 3))

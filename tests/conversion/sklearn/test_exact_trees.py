@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 import onnxtool
-from onnxtool.conversion.sklearn.exact_trees import rounded_down
+from onnxtool.conversion.sklearn.patches.exact_trees import rounded_down
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 tree = pytest.importorskip("sklearn.tree")

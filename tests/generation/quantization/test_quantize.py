@@ -21,8 +21,8 @@ from onnxtool.generation.quantization.block_weights import (
     write_blocks,
 )
 from onnxtool.generation.quantization.perplexity import load_text, perplexity
-from onnxtool.generation.quantization.quantize import _Search, quantize_bundle
-from onnxtool.generation.quantization.sensitivity import Group, groups_of, widest_within
+from onnxtool.generation.quantization.quantize import _PlanSearch, quantize_bundle
+from onnxtool.generation.quantization.sensitivity import LayerGroup, groups_of, widest_within
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
 
@@ -92,7 +92,7 @@ def test_a_head_of_fewer_bits_leaves_the_lookup_as_it_is(bundle: Path) -> None:
 
 
 def test_smoothing_changes_nothing_before_weights_are_rounded(bundle: Path, tmp_path: Path) -> None:
-    search = _Search(Bundle.open(bundle), tmp_path, load_text(None), 0.01, None)
+    search = _PlanSearch(Bundle.open(bundle), tmp_path, load_text(None), 0.01, None)
     search._calibrate("auto")
     assert search.smoothed
     names = {str(n.inputs[1].name) for n in products(io.load(search.float.model)) if n.inputs[1] is not None}
@@ -123,7 +123,7 @@ def test_products_are_grouped_by_kind_and_depth() -> None:
 
 
 def test_the_widest_choice_within_the_budget_is_found() -> None:
-    groups = [Group(str(i), (), 1) for i in range(15)]
+    groups = [LayerGroup(str(i), (), 1) for i in range(15)]
     for limit in range(16):
         tried = widest_within(groups, len, lambda count, limit=limit: count <= limit, lambda: False)
         assert len(tried) <= 5 and max([c for c in tried if c <= limit], default=0) == limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtool.quantization.calibration.channel_ranges import ObservedChannels
-from onnxtool.quantization.calibration.range_estimators import Observed
+from onnxtool.quantization.calibration.range_estimators import ObservedRange
 
 WIDTH = 7
 STRIDE = 3
@@ -31,7 +31,7 @@ def watched(stride: int) -> ObservedChannels:
 
 
 def test_every_sampled_value_is_divided_by_the_scale_of_its_own_channel() -> None:
-    expected = Observed(histogram=True)
+    expected = ObservedRange(histogram=True)
     for index, sample in enumerate(samples()):
         divided = sample / SCALES
         whole = (float(divided.min()), float(divided.max()))

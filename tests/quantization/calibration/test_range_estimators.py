@@ -8,7 +8,7 @@ import pytest
 from onnxtool.quantization.calibration.range_estimators import (
     BINS,
     Histogram,
-    Observed,
+    ObservedRange,
     _divergence,
     entropy_range,
     mse_range,
@@ -16,8 +16,8 @@ from onnxtool.quantization.calibration.range_estimators import (
 )
 
 
-def observed(parts: list[np.ndarray]) -> Observed:
-    result = Observed(histogram=True)
+def observed(parts: list[np.ndarray]) -> ObservedRange:
+    result = ObservedRange(histogram=True)
     for part in parts:
         result.add(float(part.min()), float(part.max()), part)
     return result
@@ -90,7 +90,7 @@ def test_constant_tensors_have_a_range(method: str, value: float) -> None:
 
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse", "entropy"])
 def test_a_tensor_never_seen_has_an_empty_range(method: str) -> None:
-    assert Observed(histogram=True).range(method) == (0.0, 0.0)  # type: ignore[arg-type]
+    assert ObservedRange(histogram=True).range(method) == (0.0, 0.0)  # type: ignore[arg-type]
 
 
 def test_entropy_does_not_cut_images_of_few_grey_levels() -> None:

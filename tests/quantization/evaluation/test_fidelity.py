@@ -20,7 +20,7 @@ from onnxtool.quantization.evaluation.metrics import METRICS, accuracy
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
 from onnxtool.quantization.evaluation.output_kind import kind_of
 from onnxtool.quantization.evaluation.task_metric import LabelledTask
-from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.report.quantize import Fidelity, TaskMetric
 from onnxtool.runtime.data.open_data import open_data
 from onnxtool.runtime.data.source import DataSource
@@ -100,8 +100,8 @@ def test_a_target_of_its_own_unit_that_became_noise_is_the_weakest() -> None:
     assert found.channel_db > 50
     assert found.weakest == "y[3]"
     assert found.column_db == pytest.approx(-2.3, abs=0.7)
-    assert not Budget(0.5).allows(found)
-    assert Budget(0.5).allows(judged(expected, expected + random.standard_normal((2000, 4)) * 0.01))
+    assert not AccuracyBudget(0.5).allows(found)
+    assert AccuracyBudget(0.5).allows(judged(expected, expected + random.standard_normal((2000, 4)) * 0.01))
 
 
 def test_two_of_five_channels_lost_is_not_kept() -> None:
@@ -110,7 +110,7 @@ def test_two_of_five_channels_lost_is_not_kept() -> None:
     noise = np.array([0.01, 0.01, 0.01, 1.1, 1.1]).reshape(1, 5, 1, 1)
     found = judged(expected, expected + random.standard_normal(expected.shape) * noise, "Relu")
     assert found.channel_db == pytest.approx(-0.8, abs=0.5) and found.weakest in ("y[3]", "y[4]")
-    assert not Budget().allows(found)
+    assert not AccuracyBudget().allows(found)
 
 
 def test_constant_columns_are_no_signal() -> None:
@@ -129,8 +129,8 @@ def test_vectors_are_judged_by_their_neighbours() -> None:
     assert found.neighbours is not None and found.neighbours > 0.9
     assert found.vector_cosine is not None and found.vector_cosine > 0.99
     assert found.column_db is None and found.agreement is None
-    assert Budget().allows(found), "at 26 dB a column may be below the limit of values"
-    assert not Budget().allows(judged(expected, far, "LayerNormalization"))
+    assert AccuracyBudget().allows(found), "at 26 dB a column may be below the limit of values"
+    assert not AccuracyBudget().allows(judged(expected, far, "LayerNormalization"))
 
 
 def test_few_vectors_are_judged_by_cosine_alone() -> None:
@@ -246,7 +246,7 @@ def test_a_band_of_quantiles_is_the_weakest_column() -> None:
     right = random.normal(1000, 300, (200, 1)) + np.array([-10.0, 0, 10])
     found = judged(right, right + random.normal(size=right.shape), "Relu")
     assert found.weakest == "y (from column to column)" and found.channel_db == pytest.approx(17, abs=0.5)
-    assert not Budget().allows(found)
+    assert not AccuracyBudget().allows(found)
 
 
 def test_a_map_of_amounts_that_is_more_everywhere_is_not_kept() -> None:
@@ -254,7 +254,7 @@ def test_a_map_of_amounts_that_is_more_everywhere_is_not_kept() -> None:
     right = np.where(random.random((8, 1, 16, 16)) < 0.1, 1.0, 0.0)
     found = judged(right, right + 0.0025, "Relu")
     assert found.total_shift == pytest.approx(0.0025 * right.size / right.sum(), rel=1e-3)
-    assert found.channel_db > 40 and not Budget().allows(found)
+    assert found.channel_db > 40 and not AccuracyBudget().allows(found)
 
 
 def test_a_mask_of_a_small_object_counts_as_much_as_that_of_a_large_one() -> None:
@@ -265,7 +265,7 @@ def test_a_mask_of_a_small_object_counts_as_much_as_that_of_a_large_one() -> Non
     gone[0, :, 0, :4] = 0.2
     found = judged(right, gone, "Sigmoid")
     assert found.sample_f1 == pytest.approx(1 - (1 - 24 / 28) / 8)
-    assert (found.detection_f1 or 0) > 0.99 and not Budget().allows(found)
+    assert (found.detection_f1 or 0) > 0.99 and not AccuracyBudget().allows(found)
 
 
 @pytest.mark.parametrize("width", [32, 4])
@@ -405,13 +405,13 @@ GOOD = Fidelity(30, 0.999, 1.0, 64, channel_db=30, expected_drop=0.0)
     ],
 )
 def test_the_budget_without_labels(fidelity: Fidelity, allowed: bool) -> None:
-    assert Budget(0.01).allows(fidelity) is allowed
+    assert AccuracyBudget(0.01).allows(fidelity) is allowed
 
 
 def test_the_budget_with_labels_looks_at_the_metric_alone() -> None:
     bad = replace(GOOD, agreement=0.5, channel_db=3.0)
-    assert Budget(0.01, labelled=True).allows(bad, TaskMetric("accuracy", 0.95, 0.945, 100))
-    assert not Budget(0.01, labelled=True).allows(GOOD, TaskMetric("accuracy", 0.95, 0.93, 100))
+    assert AccuracyBudget(0.01, labelled=True).allows(bad, TaskMetric("accuracy", 0.95, 0.945, 100))
+    assert not AccuracyBudget(0.01, labelled=True).allows(GOOD, TaskMetric("accuracy", 0.95, 0.93, 100))
 
 
 def test_a_model_that_declares_any_batch_and_takes_one_is_judged_sample_by_sample() -> None:
@@ -454,7 +454,7 @@ def test_detections_count_as_kept_by_score_and_overlap(by_columns: bool) -> None
         right, wrong = right.swapaxes(1, 2), wrong.swapaxes(1, 2)
     found = judged(right, wrong, "Relu")
     assert found.detection_f1 == pytest.approx(0.9)
-    assert not Budget().allows(found)
+    assert not AccuracyBudget().allows(found)
     assert judged(right, right, "Relu").detection_f1 == 1
 
 

@@ -8,8 +8,8 @@ from typing import ClassVar, cast
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.accuracy_budget import Budget
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.sensitivity import first_guess, repair
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
@@ -34,18 +34,18 @@ def fidelity(db: float, agreement: float | None = None, drop: float | None = Non
 def test_flips_of_classes_are_weighed_by_what_they_cost(
     db: float, agreement: float, drop: float, allowed: bool
 ) -> None:
-    assert Budget().allows(fidelity(db, agreement, drop)) is allowed
+    assert AccuracyBudget().allows(fidelity(db, agreement, drop)) is allowed
 
 
 def test_agreement_alone_without_what_flips_cost_is_not_enough() -> None:
-    assert not Budget().allows(fidelity(24.9, 1.0))
-    assert Budget().allows(fidelity(25.1, 0.5))
+    assert not AccuracyBudget().allows(fidelity(24.9, 1.0))
+    assert AccuracyBudget().allows(fidelity(25.1, 0.5))
 
 
 def test_what_holds_no_classes_goes_by_its_noise() -> None:
-    assert not Budget().labelled
-    assert Budget().allows(fidelity(25.1))
-    assert not Budget().allows(fidelity(24.9))
+    assert not AccuracyBudget().labelled
+    assert AccuracyBudget().allows(fidelity(25.1))
+    assert not AccuracyBudget().allows(fidelity(24.9))
 
 
 @pytest.mark.parametrize(
@@ -65,15 +65,17 @@ def test_what_holds_no_classes_goes_by_its_noise() -> None:
 def test_what_is_far_outside_is_not_measured_closely(
     db: float, agreement: float | None, sequences: bool, hopeless: bool
 ) -> None:
-    assert Budget().hopeless(replace(fidelity(db, agreement, 0.0), sequences=sequences)) is hopeless
-    assert Budget(labelled=True).hopeless(fidelity(4.9)) and not Budget(labelled=True).hopeless(fidelity(5.1))
+    assert AccuracyBudget().is_clearly_outside(replace(fidelity(db, agreement, 0.0), sequences=sequences)) is hopeless
+    assert AccuracyBudget(labelled=True).is_clearly_outside(fidelity(4.9)) and not AccuracyBudget(
+        labelled=True
+    ).is_clearly_outside(fidelity(5.1))
 
 
 def test_texts_go_by_their_characters_and_labels_by_the_metric() -> None:
     texts = replace(fidelity(3, 0.991, 0.009), sequences=True)
-    assert Budget().allows(texts) and not Budget().allows(replace(texts, agreement=0.989))
-    assert Budget(0.02).allows(fidelity(0, 0.0, 1.0), TaskMetric("accuracy", 0.9, 0.88, 100))
-    assert not Budget(0.02).allows(fidelity(50), TaskMetric("accuracy", 0.9, 0.8799, 100))
+    assert AccuracyBudget().allows(texts) and not AccuracyBudget().allows(replace(texts, agreement=0.989))
+    assert AccuracyBudget(0.02).allows(fidelity(0, 0.0, 1.0), TaskMetric("accuracy", 0.9, 0.88, 100))
+    assert not AccuracyBudget(0.02).allows(fidelity(50), TaskMetric("accuracy", 0.9, 0.8799, 100))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ def test_texts_go_by_their_characters_and_labels_by_the_metric() -> None:
     ],
 )
 def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool) -> None:
-    assert Budget().surely(seen) is sure
-    assert Budget().allows(seen), "all of them are within the budget, if these were all samples"
+    assert AccuracyBudget().allows_with_room(seen) is sure
+    assert AccuracyBudget().allows(seen), "all of them are within the budget, if these were all samples"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_a_first_look_is_enough_where_it_leaves_room(seen: Fidelity, sure: bool)
     ],
 )
 def test_what_is_exactly_at_a_limit_keeps_it(seen: Fidelity, allowed: bool) -> None:
-    assert Budget().allows(seen) is allowed
+    assert AccuracyBudget().allows(seen) is allowed
 
 
 @pytest.mark.parametrize(
@@ -168,23 +170,23 @@ def test_what_is_exactly_at_a_limit_keeps_it(seen: Fidelity, allowed: bool) -> N
     ],
 )
 def test_what_is_hopeless_begins_well_beyond_the_limits(seen: Fidelity, hopeless: bool) -> None:
-    assert Budget().hopeless(seen) is hopeless
+    assert AccuracyBudget().is_clearly_outside(seen) is hopeless
     if hopeless:
-        assert not Budget().allows(seen)
+        assert not AccuracyBudget().allows(seen)
 
 
 def test_a_first_look_tells_nothing_about_labels() -> None:
-    assert not Budget(labelled=True).surely(fidelity(60, 1.0, 0.0))
+    assert not AccuracyBudget(labelled=True).allows_with_room(fidelity(60, 1.0, 0.0))
 
 
 def test_a_repair_begins_where_the_noise_that_is_left_fits() -> None:
     # 10 dB is a tenth of noise; of classes, a hundredth (20 dB) is allowed.
-    trial = Trial("t", QuantRecipe(), fidelity=fidelity(10, 0.8, 0.1))
+    trial = RecipeTrial("t", QuantRecipe(), fidelity=fidelity(10, 0.8, 0.1))
     assert first_guess(trial, [0.05, 0.03, 0.012, 0.008]) == 3
     assert first_guess(trial, [0.095, 0.003, 0.002]) == 1
     assert first_guess(trial, [1.0] * 4) == 3, "not all of them"
     assert first_guess(trial, [float("inf"), 1.0]) == 1
-    dense = Trial("t", QuantRecipe(), fidelity=fidelity(10))
+    dense = RecipeTrial("t", QuantRecipe(), fidelity=fidelity(10))
     assert first_guess(dense, [0.05, 0.03, 0.012, 0.008]) == 3
     assert first_guess(dense, [0.05, 0.03, 0.015, 0.003, 0.002]) == 4
 
@@ -200,21 +202,21 @@ class _Laboratory:
     def __init__(self) -> None:
         self.timed: list[str] = []
 
-    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> RecipeTrial:
         self.timed += [name] if timed else []
-        return Trial(name, recipe, fidelity=fidelity(12, 0.9, 0.05))
+        return RecipeTrial(name, recipe, fidelity=fidelity(12, 0.9, 0.05))
 
 
 @pytest.mark.parametrize("needed", [1, 33, 40, 45, 50])
 def test_a_repair_finds_the_fewest_nodes_wherever_it_begins(needed: int) -> None:
     plan = {f"n{i}": "static" for i in range(51)}
-    trial = Trial("t", QuantRecipe(mode="auto", plan=plan), fidelity=fidelity(12, 0.9, 0.05))
+    trial = RecipeTrial("t", QuantRecipe(mode="auto", plan=plan), fidelity=fidelity(12, 0.9, 0.05))
 
-    def keeps(tried: Trial) -> bool:
+    def keeps(tried: RecipeTrial) -> bool:
         return 51 - len(tried.recipe.plan or {}) >= needed
 
-    lab = _Laboratory()
-    best = repair(cast(CandidateEvaluator, lab), trial, keeps, lambda: True, [])
+    evaluator = _Laboratory()
+    best = repair(cast(CandidateEvaluator, evaluator), trial, keeps, lambda: True, [])
     assert best is not None
     assert len(best.recipe.plan or {}) == 51 - needed
-    assert lab.timed == [best.name], "the others are only judged"
+    assert evaluator.timed == [best.name], "the others are only judged"

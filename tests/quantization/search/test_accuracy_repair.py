@@ -11,40 +11,42 @@ import pytest
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import accuracy_repair as module
 from onnxtool.quantization.search.accuracy_repair import AccuracyRepairs
-from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 
 PLAN: Any = {"a": "static", "b": "static"}
 
 
-def trial(name: str, speed: float, db: float, plan: Any = None, **choices: Any) -> Trial:
+def trial(name: str, speed: float, db: float, plan: Any = None, **choices: Any) -> RecipeTrial:
     latency = LatencyRatio(speed, speed, speed, 1.0, speed, 1)
     seen = Fidelity(db, 1.0, None, 16, channel_db=db)
     recipe = QuantRecipe(plan=PLAN if plan is None else plan, **choices)
-    return Trial(name, recipe, latency=latency, fidelity=seen, first_look=seen)
+    return RecipeTrial(name, recipe, latency=latency, fidelity=seen, first_look=seen)
 
 
 class Repairs:
     """Candidates, which of them keep the budget, and what their repairs come to; `asked` and `repaired` are noted."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *trials: Trial, within: str = "", **ends: Trial | None) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *trials: RecipeTrial, within: str = "", **ends: RecipeTrial | None
+    ) -> None:
         self.trials, self.within, self.ends = trials, within.split(), ends
         self.asked: list[str] = []
         self.repaired: list[str] = []
-        lab: Any = SimpleNamespace(clock=SimpleNamespace(first_half=lambda _: lambda: True))
-        self.repairs = AccuracyRepairs(lab, [], self.keeps)
+        evaluator: Any = SimpleNamespace(clock=SimpleNamespace(first_half=lambda _: lambda: True))
+        self.repairs = AccuracyRepairs(evaluator, [], self.keeps)
         monkeypatch.setattr(module, "repair", self.repair)
 
-    def keeps(self, one: Trial) -> bool:
+    def keeps(self, one: RecipeTrial) -> bool:
         self.asked.append(one.name)
         return one.name in self.within
 
-    def repair(self, _: Any, one: Trial, *__: Any) -> Trial | None:
+    def repair(self, _: Any, one: RecipeTrial, *__: Any) -> RecipeTrial | None:
         self.repaired.append(one.name)
         return self.ends.get(one.name)
 
-    def fastest(self) -> Iterator[Trial]:
+    def fastest(self) -> Iterator[RecipeTrial]:
         return iter(sorted(self.trials, key=lambda t: t.speed))
 
     def run(self, *, in_time: bool = True) -> list[str]:

@@ -23,7 +23,7 @@ from onnxtool.quantization.search.choice import (
     surely_slower,
     undominated,
 )
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
@@ -33,9 +33,9 @@ def latency(value: float, half: float = 0.01) -> LatencyRatio:
     return LatencyRatio(value, value - half, value + half, 1.0, value, 1)
 
 
-def trial(name: str, ratio: float = 0.5, size: int = 100, db: float = 30.0, half: float = 0.01) -> Trial:
+def trial(name: str, ratio: float = 0.5, size: int = 100, db: float = 30.0, half: float = 0.01) -> RecipeTrial:
     fidelity = Fidelity(db, 1.0, None, 8, channel_db=db)
-    return Trial(name, QuantRecipe(mode="auto"), size, fidelity, latency(ratio, half))
+    return RecipeTrial(name, QuantRecipe(mode="auto"), size, fidelity, latency(ratio, half))
 
 
 class Lab:
@@ -45,17 +45,17 @@ class Lab:
         self.again, self.asked = again, 0
         self.clock = SimpleNamespace(allows=lambda *_: True)
 
-    def time_again(self, trials: list[Trial], *_: float) -> None:
+    def time_again(self, trials: list[RecipeTrial], *_: float) -> None:
         self.asked += 1
         for one in trials:
             one.latency = self.again.get(one.name, one.latency)
 
 
-def lab(**again: LatencyRatio) -> Any:
+def evaluator(**again: LatencyRatio) -> Any:
     return cast(CandidateEvaluator, Lab(**again))
 
 
-def fastest(trials: list[Trial]) -> Trial | None:
+def fastest(trials: list[RecipeTrial]) -> RecipeTrial | None:
     return min(trials, key=lambda t: t.speed, default=None)
 
 
@@ -71,7 +71,7 @@ def test_what_was_not_judged_neither_dominates_nor_is_dominated() -> None:
     [(0.98, 1.0, 1), (0.98, 0.999, 0), (1.0, 1.01, 0), (0.999, 1.01, 1)],
 )
 def test_a_gain_is_unclear_while_its_interval_holds_one(low: float, high: float, asked: int) -> None:
-    found, unclear = lab(), trial("unclear")
+    found, unclear = evaluator(), trial("unclear")
     unclear.latency = LatencyRatio(0.99, low, high, 1.0, 0.99, 1)
     assert surely_faster(found, [unclear], fastest) is unclear
     assert found.asked == asked
@@ -80,11 +80,11 @@ def test_a_gain_is_unclear_while_its_interval_holds_one(low: float, high: float,
 def test_one_whose_interval_ends_at_one_is_not_surely_faster() -> None:
     unclear, equal, sure = trial("unclear", 0.97), trial("equal", 0.98), trial("sure", 0.985)
     unclear.latency, equal.latency = (LatencyRatio(t.speed, 0.96, 1.0, 1.0, t.speed, 1) for t in (unclear, equal))
-    assert surely_faster(lab(), [unclear, equal, sure], fastest) is sure
+    assert surely_faster(evaluator(), [unclear, equal, sure], fastest) is sure
 
 
 def test_without_a_winner_or_its_timing_nothing_is_timed() -> None:
-    found, untimed = lab(), trial("untimed")
+    found, untimed = evaluator(), trial("untimed")
     untimed.latency = None
     assert surely_faster(found, [], fastest) is None
     assert surely_faster(found, [untimed], lambda trials: trials[0]) is untimed
@@ -103,25 +103,25 @@ def test_dominance_needs_all_three() -> None:
 def test_what_beats_the_winner_in_everything_takes_its_place() -> None:
     winner, better, broken = trial("winner"), trial("better", 0.4, 90, 35), trial("broken", 0.3, 80, 40)
     kept = {"winner", "better"}
-    assert undominated(lab(), winner, [broken, better, winner], lambda t: t.name in kept) is better
-    assert undominated(lab(), winner, [winner], lambda _: True) is winner
+    assert undominated(evaluator(), winner, [broken, better, winner], lambda t: t.name in kept) is better
+    assert undominated(evaluator(), winner, [winner], lambda _: True) is winner
 
 
 def test_two_that_were_timed_apart_are_timed_together_first() -> None:
     winner, other = trial("winner"), trial("other", 0.49, 90, 35)
-    found = lab(winner=latency(0.45), other=latency(0.5))
+    found = evaluator(winner=latency(0.45), other=latency(0.5))
     assert undominated(found, winner, [winner, other], lambda _: True) is winner
     assert found.asked == 1
 
 
 def test_one_that_is_surely_faster_goes_before_one_that_is_not() -> None:
     unclear, sure = trial("unclear", 0.97, half=0.05), trial("sure", 0.98)
-    assert surely_faster(lab(), [unclear, sure], fastest) is sure
+    assert surely_faster(evaluator(), [unclear, sure], fastest) is sure
 
 
 def test_what_is_unclear_is_timed_longer() -> None:
     unclear = trial("unclear", 0.97, half=0.05)
-    found = lab(unclear=latency(0.96))
+    found = evaluator(unclear=latency(0.96))
     assert surely_faster(found, [unclear], fastest) is unclear
     assert found.asked == 1
     assert unclear.latency is not None
@@ -129,7 +129,7 @@ def test_what_is_unclear_is_timed_longer() -> None:
 
 
 def test_what_is_surely_slower_is_not_timed_again() -> None:
-    found = lab()
+    found = evaluator()
     slow = trial("slow", 1.2)
     assert surely_faster(found, [slow], fastest) is slow
     assert found.asked == 0
@@ -145,13 +145,13 @@ def test_the_verdict_gives_the_interval_and_says_unclear() -> None:
     ("winner", "rescued"), [(None, True), (trial("slow", 1.0), True), (trial("fast", 0.99), False)]
 )
 def test_hopeless_candidates_are_repaired_only_where_nothing_is_faster(
-    winner: Trial | None, rescued: bool, monkeypatch: pytest.MonkeyPatch
+    winner: RecipeTrial | None, rescued: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(AccuracyRepairs, "of_the_fastest", lambda *_: asked.append("fastest"))
     monkeypatch.setattr(AccuracyRepairs, "of_noisy", lambda *_: asked.append("noisy"))
     found: Any = object.__new__(RecipeSearch)
-    found.lab, found.nodes, found.replaced = SimpleNamespace(trials=[]), [], []
+    found.evaluator, found.nodes, found.replaced = SimpleNamespace(trials=[]), [], []
     found._winner = lambda: winner
     found._repairs()
     assert asked == (["fastest", "noisy"] if rescued else ["fastest"])
@@ -172,36 +172,38 @@ def test_without_time_weights_in_8_bits_are_taken_where_they_add_next_to_nothing
     floats = trial("float", 1.0, db=noise_of_floats)
     floats.recipe = QuantRecipe(mode="auto", plan={}, compact=8)
     winner = trial("winner", size=100, db=20.0)
-    lab = SimpleNamespace(
+    evaluator = SimpleNamespace(
         trials=[floats, winner], look=lambda _: None, likely=lambda _: within, build=lambda recipe: recipe
     )
-    found = refinement.compacted_unjudged(cast(Any, lab), winner)
+    found = refinement.compacted_unjudged(cast(Any, evaluator), winner)
     assert (found.recipe.compact == 8) == smaller == (found.bytes == 60)
     assert found.latency == winner.latency and found.fidelity == winner.fidelity
-    assert refinement.compacted_unjudged(cast(Any, lab), found) is found, "it has them already" if smaller else found
+    assert refinement.compacted_unjudged(cast(Any, evaluator), found) is found, (
+        "it has them already" if smaller else found
+    )
 
 
 def test_of_several_that_beat_the_winner_the_fastest_and_then_the_smallest_takes_its_place() -> None:
     winner = trial("winner")
     others = [trial("slow", 0.45, 80, 40), trial("fast", 0.4, 95, 35), trial("fast and small", 0.4, 90, 35)]
-    assert undominated(lab(), winner, others, lambda _: True).name == "fast and small"
+    assert undominated(evaluator(), winner, others, lambda _: True).name == "fast and small"
 
 
 def test_what_is_as_fast_by_the_same_timing_is_not_timed_again() -> None:
-    found = lab()
+    found = evaluator()
     assert undominated(found, trial("winner"), [trial("smaller", size=90)], lambda _: True).name == "smaller"
     assert found.asked == 0
 
 
 def test_one_faster_among_those_that_are_as_fast_is_enough_to_time_them() -> None:
-    found = lab()
+    found = evaluator()
     undominated(found, trial("winner"), [trial("smaller", size=90), trial("faster", 0.4, 90)], lambda _: True)
     assert found.asked == 1
 
 
 def test_a_longer_timing_takes_three_times_as_long_and_leaves_time_for_what_follows() -> None:
     told: list[Any] = []
-    found = lab(unclear=latency(0.9))
+    found = evaluator(unclear=latency(0.9))
     found.clock = SimpleNamespace(allows=lambda *args: told.append(args) or True)
     found.time_again = lambda trials, patience: told.append(patience)
     surely_faster(found, [trial("unclear", 0.99, half=0.05)], fastest)

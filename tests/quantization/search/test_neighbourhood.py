@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.evaluator import Trial
+from onnxtool.quantization.search.evaluator import RecipeTrial
 from onnxtool.quantization.search.neighbourhood import neighbours
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
@@ -16,9 +16,9 @@ DYNAMIC: dict[str, Any] = {"a": "dynamic", "b": "dynamic"}
 STATIC: dict[str, Any] = {"a": "static", "b": "static"}
 
 
-def trial(name: str, speed: float, **choices: Any) -> Trial:
+def trial(name: str, speed: float, **choices: Any) -> RecipeTrial:
     latency = LatencyRatio(speed, speed - 0.01, speed + 0.01, 1.0, speed, 1)
-    return Trial(name, QuantRecipe(**{"mode": "auto", "plan": DYNAMIC, **choices}), latency=latency)
+    return RecipeTrial(name, QuantRecipe(**{"mode": "auto", "plan": DYNAMIC, **choices}), latency=latency)
 
 
 def test_each_neighbour_differs_from_the_best_in_one_choice() -> None:
@@ -48,7 +48,7 @@ def test_a_change_that_was_surely_slower_on_another_candidate_is_not_tried_again
     slower = trial("slower", 0.63, per_channel=True, ranges={"t": (0.0, 2.0)})
     unclear = trial("unclear", 0.627, per_channel=True)
 
-    def tried(*trials: Trial) -> bool:
+    def tried(*trials: RecipeTrial) -> bool:
         return any("per-channel weights" in name for name, _ in neighbours(best, [best, *trials]))
 
     assert not tried(before, slower)

@@ -129,8 +129,8 @@ def test_what_is_left_out_stays_float_in_every_candidate(
     built: list[ir.Model] = []
     build_one = CandidateEvaluator.build
 
-    def keep(lab: CandidateEvaluator, recipe: QuantRecipe) -> ir.Model:
-        built.append(build_one(lab, recipe))
+    def keep(evaluator: CandidateEvaluator, recipe: QuantRecipe) -> ir.Model:
+        built.append(build_one(evaluator, recipe))
         return built[-1]
 
     monkeypatch.setattr(CandidateEvaluator, "build", keep)

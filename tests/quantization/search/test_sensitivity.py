@@ -10,13 +10,13 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.quantization.search.sensitivity import first_guess, node_noise, repair
 from onnxtool.report.quantize import Fidelity
 
 
-def trial(db: float | None = 0.0, **plan: Any) -> Trial:
-    found = Trial("all", QuantRecipe(plan=plan))
+def trial(db: float | None = 0.0, **plan: Any) -> RecipeTrial:
+    found = RecipeTrial("all", QuantRecipe(plan=plan))
     found.fidelity = None if db is None else Fidelity(db, 1.0, None, 8, channel_db=db)
     return found
 
@@ -32,13 +32,13 @@ class Lab:
         self.measured.append(name)
         return self.noise[name]
 
-    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> Trial:
+    def try_out(self, name: str, recipe: QuantRecipe, *, timed: bool = True) -> RecipeTrial:
         self.tried.append(("".join(recipe.plan or {}), timed))
         assert len(self.tried) < 20, "it does not end"
-        return Trial(name, recipe)
+        return RecipeTrial(name, recipe)
 
-    def repaired(self, keeps: Callable[[str], bool], nodes: list[ir.Node], **rest: Any) -> Trial | None:
-        def kept(tried: Trial) -> bool:
+    def repaired(self, keeps: Callable[[str], bool], nodes: list[ir.Node], **rest: Any) -> RecipeTrial | None:
+        def kept(tried: RecipeTrial) -> bool:
             return keeps("".join(tried.recipe.plan or {}))
 
         plan: Any = dict.fromkeys(self.noise, "static")
@@ -54,10 +54,10 @@ def layer(name: str, width: int) -> ir.Node:
 def test_what_was_not_measured_in_time_counts_as_average() -> None:
     left = iter([True, True, False, False])
     recipe = trial(a="static", b="static", c="static", d="static").recipe
-    lab = Lab(a=0.1, b=0.3)
-    found = node_noise(cast(CandidateEvaluator, lab), recipe, lambda: next(left))
-    assert found == pytest.approx({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.2}) and lab.measured == ["a", "b"]
-    assert node_noise(cast(CandidateEvaluator, lab), recipe, lambda: False) == dict.fromkeys("abcd", 0.0)
+    evaluator = Lab(a=0.1, b=0.3)
+    found = node_noise(cast(CandidateEvaluator, evaluator), recipe, lambda: next(left))
+    assert found == pytest.approx({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.2}) and evaluator.measured == ["a", "b"]
+    assert node_noise(cast(CandidateEvaluator, evaluator), recipe, lambda: False) == dict.fromkeys("abcd", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -79,30 +79,30 @@ def test_the_first_guess_is_by_the_noise_that_would_be_left(db: float | None, no
 @pytest.mark.parametrize(("little", "first"), [(0.1, "big"), (0.05, "small")])
 def test_the_noisiest_for_what_float_costs_goes_first(little: float, first: str) -> None:
     """Of 4096 and 16 multiply-accumulates, and 1028 more for the conversions around either."""
-    lab = Lab(big=0.3, small=little)
-    lab.repaired(lambda _: True, [layer("big", 64), layer("small", 4)])
-    assert lab.tried[0] == (first, False)
+    evaluator = Lab(big=0.3, small=little)
+    evaluator.repaired(lambda _: True, [layer("big", 64), layer("small", 4)])
+    assert evaluator.tried[0] == (first, False)
 
 
 def test_the_fewest_that_do_are_found_and_only_these_are_timed() -> None:
-    lab = Lab(**{name: 1.0 - i / 100 for i, name in enumerate("abcdefghijkl")})
-    lab.noise["a"] = 1e6  # so that the first guess is one of them
-    found = lab.repaired(lambda left: len(left) <= 7, [])
+    evaluator = Lab(**{name: 1.0 - i / 100 for i, name in enumerate("abcdefghijkl")})
+    evaluator.noise["a"] = 1e6  # so that the first guess is one of them
+    found = evaluator.repaired(lambda left: len(left) <= 7, [])
     assert found is not None and found.name == "all, 5 nodes float"
-    assert [12 - len(left) for left, _ in lab.tried] == [1, 2, 4, 8, 6, 5, 5]
-    assert [timed for _, timed in lab.tried] == [False] * 6 + [True]
+    assert [12 - len(left) for left, _ in evaluator.tried] == [1, 2, 4, 8, 6, 5, 5]
+    assert [timed for _, timed in evaluator.tried] == [False] * 6 + [True]
 
 
 def test_where_no_number_of_nodes_does_it_ends() -> None:
-    lab = Lab(a=1e6, b=1.0, c=1.0)
-    assert lab.repaired(lambda _: False, []) is None
-    assert [left for left, _ in lab.tried] == ["bc", "c"]
+    evaluator = Lab(a=1e6, b=1.0, c=1.0)
+    assert evaluator.repaired(lambda _: False, []) is None
+    assert [left for left, _ in evaluator.tried] == ["bc", "c"]
 
 
 def test_nothing_is_tried_without_time() -> None:
-    lab = Lab(a=1e6, b=1.0, c=1.0)
-    assert lab.repaired(lambda _: True, [], in_time=lambda: False) is None and lab.tried == []
+    evaluator = Lab(a=1e6, b=1.0, c=1.0)
+    assert evaluator.repaired(lambda _: True, [], in_time=lambda: False) is None and evaluator.tried == []
     left = iter([True, False])
-    lab = Lab(**dict.fromkeys("abcdefgh", 1.0))
-    found = lab.repaired(lambda _: True, [], in_time=lambda: next(left), measuring=lambda: True)
-    assert found is not None and len(lab.measured) == 8 and len(lab.tried) == 2, "the guess, and its timing"
+    evaluator = Lab(**dict.fromkeys("abcdefgh", 1.0))
+    found = evaluator.repaired(lambda _: True, [], in_time=lambda: next(left), measuring=lambda: True)
+    assert found is not None and len(evaluator.measured) == 8 and len(evaluator.tried) == 2, "the guess, and its timing"

@@ -13,9 +13,9 @@ import pytest
 from onnxtool.options.quantize import ResultLimits
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import stages as module
-from onnxtool.quantization.search.accuracy_budget import Budget
-from onnxtool.quantization.search.evaluator import Trial
-from onnxtool.quantization.search.limits import choose, keeps
+from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
+from onnxtool.quantization.search.evaluator import RecipeTrial
+from onnxtool.quantization.search.limits import choose_within_limits, is_within_limits
 from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
 from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -36,18 +36,18 @@ class Lab:
         self.trials = [self.made(name) for name in known]
         self.times, self.clock = True, SimpleNamespace(allows=lambda *_: True, left=1.0)
 
-    def made(self, name: str, recipe: QuantRecipe | None = None) -> Trial:
+    def made(self, name: str, recipe: QuantRecipe | None = None) -> RecipeTrial:
         speed = self.known[name][0]
         latency = LatencyRatio(speed, speed, speed, 1.0, speed, 1)
         size = int(1000 * speed)
-        return Trial(name, recipe or QuantRecipe(plan=PLAN), size, latency=latency)
+        return RecipeTrial(name, recipe or QuantRecipe(plan=PLAN), size, latency=latency)
 
-    def look(self, trial: Trial) -> None:
+    def look(self, trial: RecipeTrial) -> None:
         if trial.fidelity is None:
             trial.fidelity = trial.first_look = fidelity(self.known[trial.name][1])
             trial.judged_on_few = True
 
-    def judge_fully(self, trial: Trial) -> None:
+    def judge_fully(self, trial: RecipeTrial) -> None:
         if trial.judged_on_few:
             self.full.append(trial.name)
             trial.fidelity, trial.judged_on_few = fidelity(self.known[trial.name][2]), False
@@ -58,52 +58,52 @@ class Lab:
     def calibrated(self, recipe: QuantRecipe) -> QuantRecipe:
         return recipe
 
-    def score(self, _: Trial) -> None:
+    def score(self, _: RecipeTrial) -> None:
         return None
 
-    def within(self, trial: Trial) -> bool:
-        return trial.fidelity is not None and not trial.judged_on_few and Budget().allows(trial.fidelity)
+    def is_within(self, trial: RecipeTrial) -> bool:
+        return trial.fidelity is not None and not trial.judged_on_few and AccuracyBudget().allows(trial.fidelity)
 
-    def try_out(self, name: str, recipe: QuantRecipe, **_: Any) -> Trial:
+    def try_out(self, name: str, recipe: QuantRecipe, **_: Any) -> RecipeTrial:
         self.tried.append(name)
         self.known.setdefault(name, (0.5, 40, 40))
         self.trials.append(self.made(name, recipe))
         return self.trials[-1]
 
 
-def search(lab: Lab, *, sure: bool = False) -> RecipeSearch:
+def search(evaluator: Lab, *, sure: bool = False) -> RecipeSearch:
     found: Any = object.__new__(RecipeSearch)
-    found.lab, found.budget, found.sure, found.replaced = lab, Budget(), sure, []
+    found.evaluator, found.budget, found.sure, found.replaced = evaluator, AccuracyBudget(), sure, []
     found.base, found.nodes, found.cost, found.static_possible, found.inner = QuantRecipe(), [], {}, True, []
     return cast(RecipeSearch, found)
 
 
-def named(trial: Trial | None) -> str | None:
+def named(trial: RecipeTrial | None) -> str | None:
     return None if trial is None else trial.name
 
 
 @pytest.mark.parametrize(("sure", "winner", "judged"), [(False, "fast", []), (True, "slow", ["fast", "slow"])])
 def test_before_the_end_a_first_look_is_enough_for_the_winner(sure: bool, winner: str, judged: list[str]) -> None:
-    lab = Lab(fast=(0.4, 28, 24), slow=(0.5, 36, 36))
-    assert named(search(lab, sure=sure)._winner()) == winner
-    assert lab.full == judged
+    evaluator = Lab(fast=(0.4, 28, 24), slow=(0.5, 36, 36))
+    assert named(search(evaluator, sure=sure)._winner()) == winner
+    assert evaluator.full == judged
 
 
 def test_what_is_close_to_the_budget_is_judged_on_all_samples_in_the_end() -> None:
-    lab = Lab(close=(0.4, 24, 25.5), broken=(0.3, 24, 24), lost=(0.2, 18, 40), slow=(0.5, 40, 40))
-    assert named(search(lab)._winner()) == "slow" and not lab.full
-    assert named(search(lab, sure=True)._winner()) == "close"
-    assert lab.full == ["broken", "close"], "the hopeless one is not"
-    lab = Lab(broken=(0.3, 26, 24), slow=(0.5, 40, 40))
-    assert named(search(lab)._winner()) == "broken" and not lab.full
-    assert named(search(lab, sure=True)._winner()) == "slow" and lab.full == ["broken", "slow"]
+    evaluator = Lab(close=(0.4, 24, 25.5), broken=(0.3, 24, 24), lost=(0.2, 18, 40), slow=(0.5, 40, 40))
+    assert named(search(evaluator)._winner()) == "slow" and not evaluator.full
+    assert named(search(evaluator, sure=True)._winner()) == "close"
+    assert evaluator.full == ["broken", "close"], "the hopeless one is not"
+    evaluator = Lab(broken=(0.3, 26, 24), slow=(0.5, 40, 40))
+    assert named(search(evaluator)._winner()) == "broken" and not evaluator.full
+    assert named(search(evaluator, sure=True)._winner()) == "slow" and evaluator.full == ["broken", "slow"]
 
 
 def test_with_labels_a_first_look_does_not_tell() -> None:
-    lab = Lab(broken=(0.3, 26, 24), slow=(0.5, 40, 40))
-    found = search(lab)
-    found.budget = Budget(labelled=True)
-    assert named(found._winner()) == "slow" and lab.full == ["broken", "slow"]
+    evaluator = Lab(broken=(0.3, 26, 24), slow=(0.5, 40, 40))
+    found = search(evaluator)
+    found.budget = AccuracyBudget(labelled=True)
+    assert named(found._winner()) == "slow" and evaluator.full == ["broken", "slow"]
 
 
 @pytest.mark.parametrize(("values", "samples"), [(0, 8), (125_000, 8), (400_000, 2), (1_000_001, 1)])
@@ -135,31 +135,31 @@ def test_of_equally_fast_ones_the_most_accurate_wins_unless_the_fastest_is_accur
 def test_of_accurate_ones_that_timing_does_not_tell_apart_the_smallest_wins(
     speed: float, db: float, size: int, winner: str
 ) -> None:
-    lab = Lab(fast=(0.5, 40, 40), near=(speed, db, db))
-    lab.trials[1].bytes = size
-    for trial in lab.trials:
+    evaluator = Lab(fast=(0.5, 40, 40), near=(speed, db, db))
+    evaluator.trials[1].bytes = size
+    for trial in evaluator.trials:
         assert trial.latency is not None
         trial.latency = replace(trial.latency, low=trial.speed - 0.01, high=trial.speed + 0.01)
-    assert named(search(lab)._winner()) == "fast", "it takes long enough to be timed well"
-    for trial in lab.trials:
+    assert named(search(evaluator)._winner()) == "fast", "it takes long enough to be timed well"
+    for trial in evaluator.trials:
         assert trial.latency is not None
         trial.latency = replace(trial.latency, before=0.0029)
-    assert named(search(lab)._winner()) == winner
-    lab.trials[0].spare = 300
-    assert named(search(lab)._winner()) == "fast", "its float weights will be stored in fewer bits"
-    lab.trials[0].spare = 0
-    lab.trials[1].latency = LatencyRatio(0.515, 0.511, 0.52, 0.0029, 0.515, 1)
-    assert named(search(lab)._winner()) == "fast", "it is surely slower"
+    assert named(search(evaluator)._winner()) == winner
+    evaluator.trials[0].spare = 300
+    assert named(search(evaluator)._winner()) == "fast", "its float weights will be stored in fewer bits"
+    evaluator.trials[0].spare = 0
+    evaluator.trials[1].latency = LatencyRatio(0.515, 0.511, 0.52, 0.0029, 0.515, 1)
+    assert named(search(evaluator)._winner()) == "fast", "it is surely slower"
 
 
 def test_the_other_granularity_is_tried_on_the_fastest_family_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     families = [("static", PLAN), ("dynamic MatMul", {"a": "dynamic"})]
     monkeypatch.setattr(module, "whole_model_plans", lambda *_: families)
-    lab = Lab()
-    lab.known = {"static, per-channel": (0.4, 2, 2), "dynamic MatMul, per-channel": (0.5, 30, 30)}
-    search(lab)._families()
-    assert lab.tried == ["static, per-channel", "dynamic MatMul, per-channel", "dynamic MatMul, per-tensor"]
-    assert not lab.trials[-1].recipe.per_channel and lab.trials[-1].recipe.plan == {"a": "dynamic"}
+    evaluator = Lab()
+    evaluator.known = {"static, per-channel": (0.4, 2, 2), "dynamic MatMul, per-channel": (0.5, 30, 30)}
+    search(evaluator)._families()
+    assert evaluator.tried == ["static, per-channel", "dynamic MatMul, per-channel", "dynamic MatMul, per-tensor"]
+    assert not evaluator.trials[-1].recipe.per_channel and evaluator.trials[-1].recipe.plan == {"a": "dynamic"}
     untimed = Lab()
     untimed.times = False
     search(untimed)._families()
@@ -170,25 +170,25 @@ def test_the_other_granularity_is_tried_on_the_fastest_family_alone(monkeypatch:
 def test_on_another_plan_only_the_fusion_that_has_helped_is_tried(
     helps: str, speed: float, tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = Lab(static=(0.5, 30, 30), same=(0.51, 30, 30), dynamic=(speed, 30, 30))
-    lab.trials[2].recipe = QuantRecipe(plan={"a": "dynamic"})
+    evaluator = Lab(static=(0.5, 30, 30), same=(0.51, 30, 30), dynamic=(speed, 30, 30))
+    evaluator.trials[2].recipe = QuantRecipe(plan={"a": "dynamic"})
     asked: list[tuple[str, Any]] = []
 
-    def fusions(_: Any, trial: Trial, __: Any, choices: Any = None) -> Trial:
+    def fusions(_: Any, trial: RecipeTrial, __: Any, choices: Any = None) -> RecipeTrial:
         asked.append((trial.name, choices))
-        return Trial("fused", QuantRecipe(fuse=cast(Any, helps)))
+        return RecipeTrial("fused", QuantRecipe(fuse=cast(Any, helps)))
 
     monkeypatch.setattr(module, "with_fusions", fusions)
-    search(lab)._fusions()
+    search(evaluator)._fusions()
     assert asked == [("static", None), ("dynamic", ("all",))][:tried]
     search(Lab())._fusions()
     assert len(asked) == tried
 
 
 def test_the_smallest_within_the_budget_is_looked_for_from_below() -> None:
-    lab = Lab(tiny=(0.2, 30, 20), small=(0.4, 30, 30), alike=(0.42, 30, 30), large=(0.5, 30, 30))
-    assert named(search(lab)._smallest(None)) == "small"
-    assert lab.full == ["tiny", "small", "alike"]
+    evaluator = Lab(tiny=(0.2, 30, 20), small=(0.4, 30, 30), alike=(0.42, 30, 30), large=(0.5, 30, 30))
+    assert named(search(evaluator)._smallest(None)) == "small"
+    assert evaluator.full == ["tiny", "small", "alike"]
     late = Lab(small=(0.4, 30, 30))
     late.clock.left = 0.0
     assert search(late)._smallest(None) is None and late.full == []
@@ -196,33 +196,38 @@ def test_the_smallest_within_the_budget_is_looked_for_from_below() -> None:
 
 
 def test_limits_ask_for_the_budget_of_as_few_as_possible() -> None:
-    lab = Lab(slow=(0.9, 30, 30), broken=(0.3, 30, 20), fast=(0.4, 30, 30), heavy=(0.41, 30, 30))
+    evaluator = Lab(slow=(0.9, 30, 30), broken=(0.3, 30, 20), fast=(0.4, 30, 30), heavy=(0.41, 30, 30))
     asked: list[str] = []
 
-    def within(trial: Trial) -> bool:
+    def within(trial: RecipeTrial) -> bool:
         asked.append(trial.name)
         return trial.name != "broken"
 
-    assert named(choose(ResultLimits(max_ratio=0.5), lab.trials, within, lab.trials[0])) == "fast"
+    assert (
+        named(choose_within_limits(ResultLimits(max_ratio=0.5), evaluator.trials, within, evaluator.trials[0]))
+        == "fast"
+    )
     assert asked == ["broken", "fast"]
-    preferred = lab.trials[2]
-    assert choose(ResultLimits(max_ratio=0.5), lab.trials, within, preferred) is preferred
-    assert named(choose(ResultLimits(minimise="size"), lab.trials, within, preferred)) == "fast"
-    lab.trials[3].latency = LatencyRatio(0.2, 0.2, 0.2, 1.0, 0.2, 1)
-    assert named(choose(ResultLimits(minimise="size"), lab.trials, within, preferred)) == "heavy", "2.5 % larger"
+    preferred = evaluator.trials[2]
+    assert choose_within_limits(ResultLimits(max_ratio=0.5), evaluator.trials, within, preferred) is preferred
+    assert named(choose_within_limits(ResultLimits(minimise="size"), evaluator.trials, within, preferred)) == "fast"
+    evaluator.trials[3].latency = LatencyRatio(0.2, 0.2, 0.2, 1.0, 0.2, 1)
+    assert named(choose_within_limits(ResultLimits(minimise="size"), evaluator.trials, within, preferred)) == "heavy", (
+        "2.5 % larger"
+    )
     assert "slow" not in asked
-    assert choose(ResultLimits(max_bytes=100), lab.trials, within, None) is None
+    assert choose_within_limits(ResultLimits(max_bytes=100), evaluator.trials, within, None) is None
 
 
 @pytest.mark.parametrize(("best", "tried"), [(39.9, 2), (40.0, 1)])
 def test_other_range_methods_are_not_tried_where_the_first_loses_nothing(best: float, tried: int) -> None:
-    lab = Lab()
-    lab.known = {"static, per-channel, minmax": (0.5, best, best)}
-    found: Any = search(lab)
+    evaluator = Lab()
+    evaluator.known = {"static, per-channel, minmax": (0.5, best, best)}
+    found: Any = search(evaluator)
     weight = ir.Value(name="w", const_value=ir.tensor(np.ones((4, 4), np.float32)))
     found.nodes = [ir.node("Gemm", [ir.Value(name="x"), weight], name="a")]
     found._method()
-    assert len(lab.tried) == tried
+    assert len(evaluator.tried) == tried
 
 
 def test_what_is_next_to_the_best_is_not_tried_with_integers_that_break_the_budget(
@@ -230,31 +235,33 @@ def test_what_is_next_to_the_best_is_not_tried_with_integers_that_break_the_budg
 ) -> None:
     lost, new = QuantRecipe(plan=PLAN, smooth=0.5), QuantRecipe(plan=PLAN, smooth=0.75)
     monkeypatch.setattr(module, "neighbours", lambda *_: [("lost", lost), ("new", new)])
-    lab = Lab(best=(0.4, 40, 40))
-    lab.broken = [lost]
-    search(lab, sure=True)._neighbours()
-    assert lab.tried == ["new"]
+    evaluator = Lab(best=(0.4, 40, 40))
+    evaluator.broken = [lost]
+    search(evaluator, sure=True)._neighbours()
+    assert evaluator.tried == ["new"]
 
 
 def test_candidates_whose_integers_break_the_budget_do_not_win() -> None:
-    lab = Lab(fused=(0.4, 40, 40), slow=(0.5, 40, 40))
-    lab.broken = [lab.trials[0].recipe]
-    lab.trials[1].recipe = QuantRecipe(plan=PLAN, smooth=0.5)
+    evaluator = Lab(fused=(0.4, 40, 40), slow=(0.5, 40, 40))
+    evaluator.broken = [evaluator.trials[0].recipe]
+    evaluator.trials[1].recipe = QuantRecipe(plan=PLAN, smooth=0.5)
     for sure in (False, True):
-        assert named(search(lab, sure=sure)._winner()) == "slow"
-    assert lab.full == ["slow"]
+        assert named(search(evaluator, sure=sure)._winner()) == "slow"
+    assert evaluator.full == ["slow"]
 
 
 def test_limits_are_kept_at_their_very_values_and_by_what_was_timed() -> None:
     one = Lab(one=(0.5, 30, 30)).trials[0]
     one.bytes = 500
-    assert keeps(ResultLimits(max_bytes=500, max_ratio=0.5, max_seconds=0.5), one)
+    assert is_within_limits(one, ResultLimits(max_bytes=500, max_ratio=0.5, max_seconds=0.5))
     for broken in (ResultLimits(max_bytes=499), ResultLimits(max_ratio=0.49), ResultLimits(max_seconds=0.49)):
-        assert not keeps(broken, one)
+        assert not is_within_limits(one, broken)
     one.latency = None
-    assert keeps(ResultLimits(max_bytes=500), one)
-    assert not keeps(ResultLimits(max_ratio=2.0), one) and not keeps(ResultLimits(max_seconds=2.0), one)
+    assert is_within_limits(one, ResultLimits(max_bytes=500))
+    assert not is_within_limits(one, ResultLimits(max_ratio=2.0)) and not is_within_limits(
+        one, ResultLimits(max_seconds=2.0)
+    )
     one.bytes = 1
-    assert keeps(ResultLimits(max_bytes=500), one)
+    assert is_within_limits(one, ResultLimits(max_bytes=500))
     one.bytes = 0
-    assert not keeps(ResultLimits(max_bytes=500), one), "it was not built"
+    assert not is_within_limits(one, ResultLimits(max_bytes=500)), "it was not built"

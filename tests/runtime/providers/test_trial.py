@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onnxtool.runtime.providers import trial
-from onnxtool.runtime.providers.trial import Trial, try_plugin
+from onnxtool.runtime.providers.trial import ProviderTrial, try_plugin
 from tests.conftest import require_openvino
 
 _DIES = 'import os, signal; print(\'{"devices": ["cpu: X"]}\', flush=True); os.kill(os.getpid(), signal.SIGILL)'
@@ -33,23 +33,23 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("plugin", "found"),
     [
-        ("print('{\"devices\": []}')", Trial("no device", (), "it finds no device on this machine")),
-        ("print('noise'); print('{\"devices\": [\"cpu: X\"]}')", Trial("runs", ("cpu: X",))),
-        (_DIES, Trial("crashes", ("cpu: X",), "crashes on this processor (SIGILL)")),
+        ("print('{\"devices\": []}')", ProviderTrial("no device", (), "it finds no device on this machine")),
+        ("print('noise'); print('{\"devices\": [\"cpu: X\"]}')", ProviderTrial("runs", ("cpu: X",))),
+        (_DIES, ProviderTrial("crashes", ("cpu: X",), "crashes on this processor (SIGILL)")),
         (
             _NEEDS_SETTING,
-            Trial(
+            ProviderTrial(
                 "crashes",
                 ("cpu: X",),
                 "crashes on this processor (SIGILL); it runs with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16",
             ),
         ),
-        ('print(\'{"failed": "it lacks a symbol"}\')', Trial("failed", (), "it lacks a symbol")),
-        ("raise SystemExit(1)", Trial("failed", (), "its process ended with code 1")),
+        ('print(\'{"failed": "it lacks a symbol"}\')', ProviderTrial("failed", (), "it lacks a symbol")),
+        ("raise SystemExit(1)", ProviderTrial("failed", (), "its process ended with code 1")),
     ],
     ids=["no device", "runs", "dies", "needs a setting", "does not load", "ends"],
 )
-def test_what_a_plugin_does_is_told(tmp_path: Path, plugin: str, found: Trial) -> None:
+def test_what_a_plugin_does_is_told(tmp_path: Path, plugin: str, found: ProviderTrial) -> None:
     (tmp_path / "plugin.py").write_text(plugin, encoding="utf-8")
     assert try_plugin("module", "openvino") == found
 

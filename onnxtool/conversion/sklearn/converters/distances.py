@@ -29,18 +29,16 @@ def distances(write: NodeWriter, x: str, fitted: np.ndarray, metric: str, power:
         return _cosine(write, x, fitted)
     if metric == "minkowski" and power in (1.0, 2.0):
         metric = "manhattan" if power == 1.0 else "euclidean"
-    rows = write.add("Slice", write.add("Shape", x), write.constant(np.array([0])), write.constant(np.array([1])))
-    shape = write.add("Concat", rows, write.constant(np.array([len(fitted)])), axis=0)
-    nothing = write.add("Expand", write.constant(np.zeros((1, 1))), shape)
+    rows = write.add("Slice", write.add("Shape", x), np.array([0]), np.array([1]))
+    shape = write.add("Concat", rows, np.array([len(fitted)]), axis=0)
+    nothing = write.add("Expand", np.zeros((1, 1)), shape)
     columns = write.add("Transpose", x, perm=[1, 0])
     body = _body(metric, power)
-    total = write.add(
-        "Scan", nothing, columns, write.constant(fitted.T.astype(np.float64)), body=body, num_scan_inputs=2
-    )
+    total = write.add("Scan", nothing, columns, fitted.T.astype(np.float64), body=body, num_scan_inputs=2)
     if metric in ("euclidean", "l2"):
         return write.add("Sqrt", total)
     if metric == "minkowski":
-        return write.add("Pow", total, write.constant(np.array([1 / power])))
+        return write.add("Pow", total, 1 / power)
     return total
 
 
@@ -76,7 +74,6 @@ def _cosine(write: NodeWriter, x: str, fitted: np.ndarray) -> str:
     """1 - the cosine; a row of zeros has none, and is at a distance of one from all."""
     lengths = np.linalg.norm(fitted, axis=1, keepdims=True)
     theirs = fitted / np.where(lengths == 0, 1.0, lengths)
-    axis, zero, one = write.constant(np.array([1])), write.constant(np.zeros(1)), write.constant(np.ones(1))
-    length = write.add("Sqrt", write.add("ReduceSum", write.add("Mul", x, x), axis, keepdims=1))
-    own = write.add("Div", x, write.add("Where", write.add("Equal", length, zero), one, length))
-    return write.add("Max", write.add("Sub", one, write.add("MatMul", own, write.constant(theirs.T))), zero)
+    length = write.add("Sqrt", write.add("ReduceSum", write.add("Mul", x, x), np.array([1]), keepdims=1))
+    own = write.add("Div", x, write.add("Where", write.add("Equal", length, 0.0), 1.0, length))
+    return write.add("Max", write.add("Sub", 1.0, write.add("MatMul", own, theirs.T)), 0.0)

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, NodeWriter
 from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.errors import UnsupportedError
 
 
-def classified(
-    scope: Any, container: Any, estimator: Any, inputs: Sequence[Any], *, raw: bool = False
-) -> tuple[str, str]:
+def classified(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any], *, raw: bool = False) -> tuple[str, str]:
     """The labels [rows] and the scores [rows, classes] (double) of a classifier.
 
     Args:
-        scope, container: what a converter is given.
+        write: of the estimator around it.
         estimator: fitted.
         inputs: variables that it is given.
         raw: its decision function stands for probabilities; of two classes the second column counts.
@@ -29,48 +28,51 @@ def classified(
     """
     from skl2onnx.common.data_types import Int64TensorType, StringTensorType
 
-    estimator = (
-        getattr(estimator, "estimator", estimator) if type(estimator).__name__ == "FrozenEstimator" else estimator
-    )
+    if type(estimator).__name__ == "FrozenEstimator":
+        estimator = getattr(estimator, "estimator", estimator)
     # Options are kept by the estimator's id, and one estimator may be asked for both.
-    inner = _operator(scope, copy.copy(estimator), inputs)
+    inner = member(write, copy.copy(estimator), inputs)
     texts = np.asarray(estimator.classes_).dtype.kind in "OU"
-    labels = scope.declare_local_variable("member_label", (StringTensorType if texts else Int64TensorType)())
-    scores = scope.declare_local_variable("member_scores", number_type(inputs[0].type)())
+    labels = write.variable("member_label", (StringTensorType if texts else Int64TensorType)())
+    scores = write.variable("member_scores", number_type(inputs[0].type)())
     inner.outputs.append(labels)
     inner.outputs.append(scores)
     options: dict[str, Any] = {"zipmap": False}
     if raw and hasattr(estimator, "predict_proba"):
         options["raw_scores"] = True
-    for place in (scope, container):
-        known = {name: value for name, value in options.items() if container.has_options(estimator, name)}
+    for place in (write.scope, write.container):
+        known = {name: value for name, value in options.items() if write.container.has_options(estimator, name)}
         if known.keys() != options.keys() - ({"zipmap"} - known.keys()):
             raise UnsupportedError(f"{type(estimator).__name__}: skl2onnx has no form of its decision_function.")
         place.add_options(id(inner.raw_operator), known)
-    return labels.full_name, NodeWriter(scope, container, "member").cast(scores.full_name, DOUBLE)
+    return labels.full_name, write.cast(scores.full_name, DOUBLE)
 
 
-def score_columns(scope: Any, operator: Any, container: Any, estimator: Any, methods: Sequence[str]) -> str:
+def score_columns(write: NodeWriter, estimator: Estimator, methods: Sequence[str]) -> str:
     """[rows, classes]: what the first method that a classifier has gives, in doubles."""
     method = next(name for name in methods if hasattr(estimator, name))
-    return classified(scope, container, estimator, operator.inputs, raw=method == "decision_function")[1]
+    return classified(write, estimator, write.inputs, raw=method == "decision_function")[1]
 
 
-def predicted(scope: Any, container: Any, estimator: Any, inputs: Sequence[Any]) -> str:
+def predicted(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any]) -> str:
     """[rows, 1]: what a regressor predicts, in doubles."""
-    inner = _operator(scope, estimator, inputs)
-    value = scope.declare_local_variable("member_target", number_type(inputs[0].type)([None, 1]))
+    inner = member(write, estimator, inputs)
+    value = write.variable("member_target", number_type(inputs[0].type)([None, 1]))
     inner.outputs.append(value)
-    write = NodeWriter(scope, container, "member")
-    return write.add("Reshape", write.cast(value.full_name, DOUBLE), write.constant(np.array([-1, 1])))
+    return write.add("Reshape", write.cast(value.full_name, DOUBLE), np.array([-1, 1]))
 
 
-def _operator(scope: Any, estimator: Any, inputs: Sequence[Any]) -> Any:
+def member(write: NodeWriter, estimator: Estimator, inputs: Sequence[Any]) -> Any:
+    """An operator of skl2onnx's for an estimator inside another.
+
+    Raises:
+        UnsupportedError: skl2onnx has no converter for it.
+    """
     from skl2onnx._parse import _get_sklearn_operator_name
 
     alias = _get_sklearn_operator_name(type(estimator))
     if alias is None:
         raise UnsupportedError(f"skl2onnx has no converter for {type(estimator).__name__}, which is inside another.")
-    inner = scope.declare_local_operator(alias, estimator)
+    inner = write.scope.declare_local_operator(alias, estimator)
     inner.inputs = list(inputs)
     return inner

@@ -1,19 +1,88 @@
-"""Registering converters of our own with skl2onnx, beside those that it has."""
+"""Converters of our own in the place of skl2onnx's, or beside them, for the time of one export."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-Converter = Callable[[Any, Any, Any], None]
+from onnxtool.conversion.patches import LibraryPatch
+from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
+
+Converter = Callable[[NodeWriter], None]
+# Likewise, given skl2onnx's own converter of what the writer has at hand.
+Extension = Callable[[NodeWriter, Callable[[], None]], None]
 _CLASSIFIER = {
     "zipmap": [True, False, "columns"],
     "nocl": [True, False],
     "output_class_labels": [True, False],
     "raw_scores": [True, False],
 }
+# Where skl2onnx keeps what it knows.
+_TABLES = (
+    ("skl2onnx.common._registration", "_converter_pool"),
+    ("skl2onnx.common._registration", "_shape_calculator_pool"),
+    ("skl2onnx._supported_operators", "sklearn_operator_name_map"),
+    ("skl2onnx._parse", "sklearn_parsers_map"),
+)
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A converter of ours for one kind of estimator.
+
+    Attributes:
+        kind: "sklearn.impute:KNNImputer".
+        register: tells skl2onnx, given the class.
+    """
+
+    kind: str
+    register: Callable[[type], None]
+
+    @property
+    def name(self) -> str:
+        """Of the class."""
+        return self.kind.partition(":")[2]
+
+
+@dataclass(frozen=True)
+class ConverterPatch(LibraryPatch):
+    """A correction of skl2onnx for some kinds of estimators.
+
+    Attributes:
+        kinds: names of their classes.
+    """
+
+    kinds: tuple[str, ...] = ()
+
+
+def converter_patch(below: str, upstream: str, *registrations: Registration) -> ConverterPatch:
+    """Converters in the place of skl2onnx's below a version; of "", where it has none itself."""
+
+    def apply() -> AbstractContextManager[None]:
+        return _registered(registrations, only_missing=not below)
+
+    return ConverterPatch("skl2onnx", below, upstream, apply, tuple(r.name for r in registrations))
+
+
+@contextmanager
+def _registered(registrations: tuple[Registration, ...], *, only_missing: bool) -> Iterator[None]:
+    """Inside the block skl2onnx has these converters; behind it, those that it had."""
+    tables = [getattr(import_module(module), name) for module, name in _TABLES]
+    before = [dict(table) for table in tables]
+    try:
+        for registration in registrations:
+            module, _, name = registration.kind.partition(":")
+            kind = getattr(import_module(module), name)
+            if not (only_missing and kind in before[2]):
+                registration.register(kind)
+        yield
+    finally:
+        for table, kept in zip(tables, before, strict=True):
+            table.clear()
+            table.update(kept)
 
 
 def number_type(given: Any) -> Any:
@@ -23,76 +92,78 @@ def number_type(given: Any) -> Any:
     return DoubleTensorType if isinstance(given, DoubleTensorType) else FloatTensorType
 
 
-def register_transformer(kind: type, convert: Converter, width: Callable[[Any], int]) -> None:
-    """Of an estimator without a converter, which gives a matrix of numbers.
+def transformer(kind: str, convert: Converter, width: Callable[[Any], int]) -> Registration:
+    """For an estimator that gives a matrix of numbers.
 
     Args:
-        kind: of estimator.
-        convert: skl2onnx's kind of function.
+        kind: "module:Class".
+        convert: writes the nodes.
         width: how many columns a fitted one gives.
     """
-    from skl2onnx import update_registered_converter
 
     def shapes(operator: Any) -> None:
         given = operator.inputs[0].type
         operator.outputs[0].type = number_type(given)([given.shape[0], width(operator.raw_operator)])
 
-    update_registered_converter(kind, f"Onnxtool{kind.__name__}", shapes, convert, overwrite=True)
+    return Registration(kind, lambda cls: _register(cls, f"Onnxtool{cls.__name__}", shapes, convert))
 
 
-def register_classifier(kind: type, convert: Converter) -> None:
-    """Of a classifier without a converter, or with a wrong one: it gives labels and scores."""
-    from skl2onnx import update_registered_converter
-    from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
+def classifier(kind: str, convert: Converter) -> Registration:
+    """For an estimator that gives labels and scores."""
 
-    alias, shapes = f"Onnxtool{kind.__name__}", calculate_linear_classifier_output_shapes
-    update_registered_converter(kind, alias, shapes, convert, overwrite=True, options=_CLASSIFIER)
+    def register(cls: type) -> None:
+        from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes as shapes
+
+        _register(cls, f"Onnxtool{cls.__name__}", shapes, convert, _CLASSIFIER)
+
+    return Registration(kind, register)
 
 
-def extend(kind: type, convert: Callable[[Converter, Any, Any, Any], None], wider: Any = None) -> None:
-    """Let a converter of our own decide whether skl2onnx's is used.
+def extension(
+    kind: str,
+    convert: Extension,
+    width: Callable[[Any], int] | None = None,
+    shapes: Callable[[Any, Callable[[Any], None]], None] | None = None,
+) -> Registration:
+    """For one of which skl2onnx's own converter is right in some cases, or for a part.
 
     Args:
-        kind: of estimator.
-        convert: takes skl2onnx's converter first, and then what that takes.
-        wider: given a fitted estimator, how many columns it gives; None where skl2onnx knows.
+        kind: "module:Class".
+        convert: decides whether skl2onnx's is used.
+        width: given a fitted estimator, how many columns it gives; None where skl2onnx knows.
+        shapes: gives an operator's outputs their types, by skl2onnx's own way where that helps; None for that alone.
     """
+
+    def register(cls: type) -> None:
+        from skl2onnx._supported_operators import _get_sklearn_operator_name
+        from skl2onnx.common._registration import get_converter, get_shape_calculator
+
+        alias = _get_sklearn_operator_name(cls)
+        registered, known = get_converter(alias), get_shape_calculator(alias)
+
+        def calculated(operator: Any) -> None:
+            if shapes is not None:
+                shapes(operator, known)
+            else:
+                known(operator)
+            if width is not None:
+                first = operator.inputs[0].type.shape
+                operator.outputs[0].type.shape = [first[0] if first else None, width(operator.raw_operator)]
+
+        def converted(write: NodeWriter) -> None:
+            convert(write, lambda: registered._fct(write.scope, write.operator, write.container))
+
+        _register(cls, alias, calculated, converted, registered.get_allowed_options())
+
+    return Registration(kind, register)
+
+
+def _register(
+    cls: type, alias: str, shapes: Callable[[Any], None], convert: Converter, options: dict[str, Any] | None = None
+) -> None:
     from skl2onnx import update_registered_converter
-    from skl2onnx._supported_operators import _get_sklearn_operator_name
-    from skl2onnx.common._registration import get_converter, get_shape_calculator
-
-    alias = _get_sklearn_operator_name(kind)
-    registered, known = get_converter(alias), get_shape_calculator(alias)
-
-    def shapes(operator: Any) -> None:
-        known(operator)
-        if wider is not None:
-            first = operator.inputs[0].type.shape
-            operator.outputs[0].type.shape = [first[0] if first else None, wider(operator.raw_operator)]
 
     def converted(scope: Any, operator: Any, container: Any) -> None:
-        convert(registered._fct, scope, operator, container)
+        convert(NodeWriter(scope, operator, container))
 
-    options = registered.get_allowed_options()
-    update_registered_converter(kind, alias, shapes, converted, overwrite=True, options=options)
-
-
-@contextmanager
-def standing_in(operator: Any, estimator: Any, outputs: Any = None) -> Iterator[Any]:
-    """An operator with a changed estimator, and other outputs, while a converter looks at it."""
-    before = operator.raw_operator, operator.outputs
-    operator.raw_operator = estimator
-    if outputs is not None:
-        operator.outputs = outputs
-    try:
-        yield operator
-    finally:
-        operator.raw_operator, operator.outputs = before
-
-
-def changed(estimator: Any, **attributes: Any) -> Any:
-    """A copy with other attributes."""
-    found = copy.copy(estimator)
-    for name, value in attributes.items():
-        setattr(found, name, value)
-    return found
+    update_registered_converter(cls, alias, shapes, converted, overwrite=True, options=options)

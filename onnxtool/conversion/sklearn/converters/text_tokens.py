@@ -15,17 +15,17 @@ _CONTRIB = "com.microsoft"
 PAD = ""  # after the tokens of a text that has fewer than another; no token is empty
 
 
-def texts_of(write: NodeWriter, vectorizer: Any, value: str) -> str:
-    """[rows]: the texts, in lower case where the vectorizer wants that.
+def texts_of(write: NodeWriter) -> str:
+    """[rows]: the texts that a vectorizer is given, in lower case where the vectorizer wants that.
 
     Raises:
         UnsupportedError: a function of the user's, or accents to be removed.
     """
-    name = type(vectorizer).__name__
+    vectorizer = write.step
     for option in ("preprocessor", "tokenizer", "strip_accents"):
         if getattr(vectorizer, option) is not None:
-            raise UnsupportedError(f"{name}: {option} has no ONNX form.")
-    flat = write.add("Reshape", value, write.constant(np.array([-1])))
+            raise UnsupportedError(f"{type(vectorizer).__name__}: {option} has no ONNX form.")
+    flat = write.add("Reshape", write.inputs[0].full_name, np.array([-1]))
     if not vectorizer.lowercase:
         return flat
     return write.add_of("", 10, "StringNormalizer", flat, case_change_action="LOWER", is_case_sensitive=1)
@@ -42,7 +42,7 @@ def tokens(write: NodeWriter, texts: str, pattern: str) -> str:
     options: dict[str, Any] = {"mark": 0, "mincharnum": 1, "pad_value": PAD, "tokenexp": pattern}
     # Shape inference of onnx 1.23 ends the process on operators for texts whose input has no known type.
     found = write.cast(write.add_of(_CONTRIB, 1, "Tokenizer", texts, **options), STRING)
-    return write.add("Reshape", found, write.constant(np.array([0, -1])))
+    return write.add("Reshape", found, np.array([0, -1]))
 
 
 def characters(write: NodeWriter, texts: str) -> str:
@@ -54,7 +54,7 @@ def characters(write: NodeWriter, texts: str) -> str:
 def padded_words(write: NodeWriter, texts: str) -> str:
     """[rows, most characters and two]: characters, with a space for any white space, at both ends and behind them."""
     spaced = _with_spaces(write, tokens(write, texts, f"(?s){_SPACES}+|."), f"{_SPACES}*")
-    edge = write.add("Expand", write.constant(np.array([[" "]])), _column(write, texts))
+    edge = write.add("Expand", np.array([[" "]]), _column(write, texts))
     return write.add("Concat", edge, spaced, edge, axis=1)
 
 
@@ -62,29 +62,29 @@ def word_counts(write: NodeWriter, texts: str) -> str:
     """[rows, 1]: how many words there are between white space, as float32."""
     words = tokens(write, texts, _SPACES.replace("[", "[^", 1) + "+")
     there = write.cast(is_token(write, words), 1)
-    return write.add("ReduceSum", there, write.constant(np.array([1])), keepdims=1)
+    return write.add("ReduceSum", there, np.array([1]), keepdims=1)
 
 
 def is_token(write: NodeWriter, cut: str) -> str:
     """Which of the tokens are none of those that were put behind the end."""
-    return write.add("Not", write.add_of("", 19, "Equal", cut, write.constant(np.array([PAD]))))
+    return write.add("Not", write.add_of("", 19, "Equal", cut, np.array([PAD])))
 
 
-def needs_opset(container: Any, step: Any) -> None:
+def needs_opset(write: NodeWriter) -> None:
     """What is here takes operators of opset 20.
 
     Raises:
         UnsupportedError: an older one was asked for.
     """
-    if container.target_opset < 20:
-        name = type(step).__name__
+    if write.container.target_opset < 20:
+        name = type(write.step).__name__
         raise UnsupportedError(f"{name}: its ONNX form takes operators of opset 20; give --opset 20 or more.")
 
 
 def _with_spaces(write: NodeWriter, cut: str, pattern: str) -> str:
     blank = write.add_of("", 20, "RegexFullMatch", cut, pattern=pattern)
-    return write.add("Where", blank, write.constant(np.array([[" "]])), cut)
+    return write.add("Where", blank, np.array([[" "]]), cut)
 
 
 def _column(write: NodeWriter, texts: str) -> str:
-    return write.add("Concat", write.add("Shape", texts), write.constant(np.array([1])), axis=0)
+    return write.add("Concat", write.add("Shape", texts), np.array([1]), axis=0)

@@ -72,7 +72,7 @@ def _ranks(body: ir.Graph) -> list[int | None]:
 def _possible(node: ir.Node, body: ir.Graph) -> bool:
     """False when the nodes behind an If certainly fail on the ranks that this branch gives."""
     assert node.graph is not None
-    trial = _Trial()
+    trial = _BranchTrial()
     for outer, inner in zip(node.outputs, body.outputs, strict=True):
         trial.note(outer, rank_of(inner))
     nodes = iter(node.graph)
@@ -82,7 +82,7 @@ def _possible(node: ir.Node, body: ir.Graph) -> bool:
     return trial.survives(nodes)
 
 
-class _Trial:
+class _BranchTrial:
     """What would be known if one branch were taken: ranks, the length of a Shape's result, single integers."""
 
     def __init__(self, depth: int = 0) -> None:
@@ -192,9 +192,9 @@ class _Trial:
             if len(found) == 1:
                 self.note(outer, found.pop())
 
-    def _inside(self, body: ir.Graph) -> _Trial | None:
+    def _inside(self, body: ir.Graph) -> _BranchTrial | None:
         """The same assumption inside a branch; None when the branch fails."""
-        trial = _Trial(self.depth + 1)
+        trial = _BranchTrial(self.depth + 1)
         trial.ranks, trial.lengths, trial.numbers = dict(self.ranks), dict(self.lengths), dict(self.numbers)
         return trial if trial.survives(body) else None
 

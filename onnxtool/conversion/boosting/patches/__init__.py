@@ -1,0 +1,1 @@
+"""Corrections of the exporters of boosted trees."""

@@ -1,0 +1,147 @@
+"""Boosters that the exporters refuse, as boosters that they take and that predict the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from onnxtool.conversion.boosting.linear_booster import booster_of, learner_of
+from onnxtool.conversion.frameworks import Estimator, copy_with
+from onnxtool.conversion.patches import Patch, substitute
+
+# LightGBM's objectives that onnxmltools 1.16 does not know -> the operator that makes predictions of their sums.
+# Source: LightGBM, src/objective/regression_objective.hpp and xentropy_objective.hpp (ConvertOutput).
+LINKS: Mapping[str, str] = {"mape": "", "fair": "", "cross_entropy": "Sigmoid", "cross_entropy_lambda": "Softplus"}
+
+
+def equivalent(estimator: Estimator) -> Any:
+    """The same model in a form that onnxmltools takes: a copy, or the estimator itself where it needs no change.
+
+    Args:
+        estimator: of XGBoost or LightGBM, or their Booster.
+    """
+    return substitute(PATCHES, estimator)
+
+
+def _is_of(estimator: Estimator, package: str) -> bool:
+    return type(estimator).__module__.partition(".")[0] == package
+
+
+def _without_dropout(estimator: Estimator) -> Any:
+    """XGBoost's DART is a sum of trees of which each has a weight."""
+    if not _is_of(estimator, "xgboost"):
+        return estimator
+    import xgboost
+
+    booster = booster_of(estimator)
+    if learner_of(booster)["gradient_booster"]["name"] != "dart":
+        return estimator
+    model = json.loads(bytes(booster.save_raw("json")))
+    dart = model["learner"]["gradient_booster"]
+    plain = dart["gbtree"]
+    for tree, weight in zip(plain["model"]["trees"], dart["weight_drop"], strict=True):
+        leaves = [i for i, child in enumerate(tree["left_children"]) if child == -1]
+        for values in (tree["split_conditions"], tree["base_weights"]):
+            for leaf in leaves:
+                values[leaf] *= weight
+    model["learner"]["gradient_booster"] = {**plain, "name": "gbtree"}
+    weighted = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
+    weighted.feature_names = None
+    if booster is estimator:
+        return weighted
+    return copy_with(estimator, _Booster=weighted, booster="gbtree")
+
+
+def _with_chances(estimator: Estimator) -> Any:
+    """A classifier that was to give labels gives probabilities, as `predict_proba` of it does."""
+    if not _is_of(estimator, "xgboost"):
+        return estimator
+    import xgboost
+
+    booster = booster_of(estimator)
+    if booster is estimator or learner_of(booster)["objective"]["name"] != "multi:softmax":
+        return estimator
+    model = json.loads(bytes(booster.save_raw("json")))
+    model["learner"]["objective"]["name"] = "multi:softprob"
+    labelled = xgboost.Booster(model_file=bytearray(json.dumps(model), "utf-8"))
+    return copy_with(estimator, _Booster=labelled, objective="multi:softprob")
+
+
+def _without_names(estimator: Estimator) -> Any:
+    if not _is_of(estimator, "xgboost"):
+        return estimator
+    booster = booster_of(estimator)
+    if booster.feature_names is None or booster is estimator:
+        return estimator
+    numbered = booster.copy()
+    numbered.feature_names = None
+    return copy_with(estimator, _Booster=numbered)
+
+
+def _with_known_objective(estimator: Estimator) -> Any:
+    """An objective says nothing of the sums; one of the user's own gives them as they are."""
+    if not _is_of(estimator, "lightgbm"):
+        return estimator
+    text = str(getattr(estimator, "booster_", estimator).model_to_string())
+    objective = objective_of(text)
+    if objective == "" and not hasattr(estimator, "classes_"):
+        return _read_again(estimator, text.replace("\nfeature_names=", "\nobjective=regression\nfeature_names=", 1))
+    if objective.partition(" ")[0] in LINKS:
+        return _read_again(estimator, text.replace(f"\nobjective={objective}\n", "\nobjective=regression\n", 1))
+    return estimator
+
+
+def _without_mean(estimator: Estimator) -> Any:
+    """A forest, which gives the mean of its trees, as trees that add up to it."""
+    if not _is_of(estimator, "lightgbm"):
+        return estimator
+    text = str(getattr(estimator, "booster_", estimator).model_to_string())
+    if "\naverage_output\n" not in text or "\nis_linear=1" in text:
+        return estimator
+    return _read_again(estimator, _summed(text))
+
+
+def _read_again(estimator: Estimator, text: str) -> Any:
+    """LightGBM's estimator, or Booster, with the model that a text describes."""
+    import lightgbm
+
+    booster = lightgbm.Booster(model_str=text)
+    if not hasattr(estimator, "booster_"):
+        return booster
+    return copy_with(estimator, _Booster=booster, boosting_type="gbdt")
+
+
+def _summed(text: str) -> str:
+    """The text of a forest, with leaves that add up to the mean."""
+    lines = text.replace("\naverage_output\n", "\n", 1).splitlines()
+    per_pass = int(next(line for line in lines if line.startswith("num_tree_per_iteration=")).partition("=")[2])
+    passes = sum(line.startswith("Tree=") for line in lines) / per_pass
+    for place, line in enumerate(lines):
+        name, _, values = line.partition("=")
+        if name == "leaf_value":
+            lines[place] = f"leaf_value={' '.join(repr(float(v) / passes) for v in values.split())}"
+    # How many characters each tree has is told too, for reading them in parallel.
+    return "\n".join(line for line in lines if not line.startswith("tree_sizes=")) + "\n"
+
+
+def objective_of(text: str) -> str:
+    """The objective that a LightGBM model names in its own file format, with its parameters."""
+    lines = (line for line in text.splitlines() if line.startswith("objective="))
+    return next(lines, "objective=").partition("=")[2]
+
+
+DROPOUT = Patch("onnxmltools", "1.17", "onnxmltools 1.16 writes no trees of XGBoost's DART", _without_dropout)
+NAMES = Patch("onnxmltools", "1.17", "onnxmltools 1.16 knows XGBoost's features by numbers alone", _without_names)
+CHANCES = Patch("onnxmltools", "1.17", "onnxmltools 1.16 refuses classifiers that give labels alone", _with_chances)
+OBJECTIVE = Patch(
+    "onnxmltools", "1.17", "onnxmltools 1.16 does not know all of LightGBM's objectives", _with_known_objective
+)
+MEAN = Patch(
+    "onnxmltools",
+    "1.17",
+    "onnxmltools 1.16 takes the mean of what a forest's objective makes of the sum",
+    _without_mean,
+)
+# Given an estimator or a Booster.
+PATCHES = (DROPOUT, NAMES, CHANCES, OBJECTIVE, MEAN)

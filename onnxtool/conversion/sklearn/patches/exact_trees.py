@@ -1,0 +1,150 @@
+"""What exporters of trees lose: thresholds in doubles, and where missing values go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxtool.conversion.patches import Patch, replaced
+
+if TYPE_CHECKING:
+    import onnx
+
+_ZERO = np.float32(-1e-35)
+_ENDLESS = 1e300
+# skl2onnx 1.20 copies trees by this function, which it imports by name into several modules.
+_EXACT_VALUES = "nodes_values_as_tensor"  # thresholds in doubles
+_FLOAT, _INT_ATTRIBUTE = 1, 2  # as onnx.TensorProto and onnx.AttributeProto count them
+_COPY = "add_tree_to_attribute_pairs"
+
+
+def rounded_down(threshold: float) -> float:
+    """The largest float32 that is not above a threshold.
+
+    For every x in float32, x <= threshold is x <= the float32 that this gives. A threshold rounded to the nearest
+    float32 may lie above it, and then takes in numbers that it should not.
+    """
+    with np.errstate(over="ignore"):
+        nearest = np.float32(threshold)
+    if np.isnan(nearest) or float(nearest) <= float(threshold):  # as doubles: numpy would compare in float32
+        return float(nearest)
+    return float(np.nextafter(nearest, np.float32(-np.inf)))
+
+
+def narrow_inputs(proto: onnx.ModelProto) -> None:
+    """Let trees whose thresholds are float32 take float32, in place, as XGBoost does with doubles before it decides."""
+    makers = {name for node in proto.graph.node for name in node.output}
+    nodes = list(proto.graph.node)
+    del proto.graph.node[:]
+    for node in nodes:
+        if node.op_type.startswith("TreeEnsemble") and not any(a.name == _EXACT_VALUES for a in node.attribute):
+            cast = f"{node.input[0]}_float32"
+            if cast not in makers:
+                makers.add(cast)
+                proto.graph.node.add(op_type="Cast", input=[node.input[0]], output=[cast]).attribute.add(
+                    name="to", i=_FLOAT, type=_INT_ATTRIBUTE
+                )
+            node.input[0] = cast
+        proto.graph.node.append(node)
+
+
+def _rounding_down(module: str) -> AbstractContextManager[object]:
+    """Where a library collects nodes."""
+    if module.partition(".")[0] not in sys.modules:  # onnxmltools imports its own only when it converts
+        return nullcontext()
+    container = import_module(module).ModelComponentContainer
+    return replaced(container, "add_node", _with_thresholds(container.add_node))
+
+
+@contextmanager
+def _boosting() -> Iterator[None]:
+    trees = import_module("skl2onnx.common.tree_ensemble")
+    with _rounding_down("skl2onnx.common._container"), replaced(trees, "add_node", _adjusting(trees.add_node)):
+        yield
+
+
+def _missing_values() -> AbstractContextManager[object]:
+    stack = ExitStack()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("skl2onnx.") and hasattr(module, _COPY):
+            stack.enter_context(replaced(module, _COPY, _with_missing(getattr(module, _COPY))))
+    return stack
+
+
+def _with_thresholds(plain: Any) -> Any:
+    """Doubles that are to become a node's float32 thresholds are rounded down."""
+
+    def add_node(self: Any, *arguments: Any, **attributes: Any) -> Any:
+        values, modes = attributes.get("nodes_values"), attributes.get("nodes_modes")
+        if isinstance(values, list) and modes is not None and len(modes) == len(values):
+            attributes["nodes_values"] = [
+                _of_lightgbm(v) if m == "BRANCH_LEQ" else v for v, m in zip(values, modes, strict=True)
+            ]
+        return plain(self, *arguments, **attributes)
+
+    return add_node
+
+
+def _of_lightgbm(threshold: float) -> float:
+    """LightGBM 4 takes numbers of up to 1e-35 for zero (kZeroThreshold) before it compares them with its thresholds, of
+    which -1e-35 is one wherever a feature holds zeros. It parts missing values from all others, infinity among them, by
+    an infinite threshold, for which its JSON form has a large number.
+    """
+    if threshold >= _ENDLESS:
+        return float("inf")
+    found = rounded_down(threshold)
+    return float(np.nextafter(_ZERO, np.float32(-np.inf))) if found == float(_ZERO) else found
+
+
+def _adjusting(plain: Any) -> Any:
+    """skl2onnx adjusts thresholds to float32 where it is told to, which its gradient boosting does not."""
+
+    def add_node(*arguments: Any, **options: Any) -> Any:
+        if options.get("dtype") != np.float64 and "adjust_threshold_for_sklearn" in options:
+            options["adjust_threshold_for_sklearn"] = False
+            mode, value = arguments[6:8]
+            if mode == "BRANCH_LEQ":
+                arguments = (*arguments[:7], rounded_down(value), *arguments[8:])
+        return plain(*arguments, **options)
+
+    return add_node
+
+
+def _with_missing(plain: Any) -> Any:
+    def add_tree(attributes: Any, is_classifier: Any, tree: Any, *rest: Any, **options: Any) -> Any:
+        start = len(attributes["nodes_treeids"])
+        result = plain(attributes, is_classifier, tree, *rest, **options)
+        left = getattr(tree, "missing_go_to_left", None)
+        if left is not None:
+            attributes["nodes_missing_value_tracks_true"][start:] = [int(v) for v in np.asarray(left)]
+        return result
+
+    return add_tree
+
+
+LIGHTGBM = Patch(
+    "onnxmltools",
+    "1.17",
+    "onnxmltools 1.16 rounds the thresholds of LightGBM to the nearest float32",
+    partial(_rounding_down, "onnxmltools.convert.common._container"),
+)
+BOOSTING = Patch(
+    "skl2onnx",
+    "1.21",
+    "skl2onnx 1.20 rounds the thresholds of histogram gradient boosting to the nearest float32",
+    _boosting,
+)
+MISSING = Patch(
+    "skl2onnx",
+    "1.21",
+    "skl2onnx 1.20 leaves out which way missing values go in trees that were fitted with some",
+    _missing_values,
+)
+# Where a graph computes in float32: in doubles, thresholds stay as they are.
+OF_FLOATS = (LIGHTGBM, BOOSTING)

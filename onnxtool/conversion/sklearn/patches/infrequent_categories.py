@@ -1,0 +1,132 @@
+"""Encoders that take rare categories for one, encode missing ones, or have categories that are fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from onnxtool.conversion.frameworks import Estimator, copy_with
+from onnxtool.conversion.sklearn.converters.node_writer import FLOAT, INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
+
+_FLOATS = ("FloatTensorType", "DoubleTensorType")
+
+
+def _convert_one_hot(write: NodeWriter, original: Callable[[], None]) -> None:
+    """A column for each category, and then those of rare ones added up: all are zeros and ones, so this is exact."""
+    from skl2onnx.common.data_types import FloatTensorType
+
+    encoder = write.step
+    of_floats = all(type(given.type).__name__ in _FLOATS for given in write.inputs)
+    if of_floats and all(np.asarray(c).dtype.kind in "fiu" for c in encoder.categories_):
+        original = partial(_one_hot_of_floats, write)
+    if not encoder._infrequent_enabled:
+        original()
+        return
+    plain = copy_with(
+        encoder, min_frequency=None, max_categories=None, _infrequent_enabled=False, drop=None, drop_idx_=None,
+        handle_unknown="ignore", dtype=np.float32,
+    )  # fmt: skip
+    each = write.variable("each_category", FloatTensorType())
+    with write.standing_in(plain, [each]):
+        original()
+    grouped, unknown = _groups(encoder)
+    value = write.add("MatMul", write.cast(each.full_name, FLOAT), grouped - unknown)
+    # Every column of the table has one category, or none where that is unknown.
+    several = len(encoder.categories_)
+    first = np.cumsum([0, *(len(c) for c in encoder.categories_)])[:several]
+    write.give(write.add("Add", value, unknown[first].sum(axis=0)))
+
+
+def _one_hot_of_floats(write: NodeWriter) -> None:
+    """skl2onnx 1.20 drops the fractions of floats first, so that 0.4 is taken for category 0."""
+    encoder, x = write.step, write.joined()
+    columns = []
+    for place, categories in enumerate(encoder.categories_):
+        value = write.add("Gather", x, np.array([place]), axis=1)
+        # A category is met by the number that the input's own type has for it.
+        known = np.asarray(categories, np.float64)
+        known = known if _is_double(write) else known.astype(np.float32).astype(np.float64)
+        found = write.cast(write.add("Equal", value, np.nan_to_num(known)[None]), FLOAT)
+        if np.isnan(known).any():
+            gap = write.cast(write.add("IsNaN", value), FLOAT)
+            there, missing = (mark[None].astype(np.float32) for mark in (~np.isnan(known), np.isnan(known)))
+            found = write.add("Mul", found, there)
+            found = write.add("Add", found, write.add("Mul", gap, missing))
+        dropped = None if encoder.drop_idx_ is None else encoder.drop_idx_[place]
+        if dropped is not None:
+            kept = np.array([i for i in range(len(known)) if i != dropped], np.int64)
+            found = write.add("Gather", found, kept, axis=1)
+        columns.append(found)
+    write.give(write.columns(columns))
+
+
+def _is_double(write: NodeWriter) -> bool:
+    return all(type(given.type).__name__ == "DoubleTensorType" for given in write.inputs)
+
+
+def _groups(encoder: Estimator) -> tuple[np.ndarray, np.ndarray]:
+    """Two matrices [categories, columns that are given]: what each category gives, and what one that is unknown gives
+    in its place.
+    """
+    categories = [list(c) for c in encoder.categories_]
+    total, stops = sum(map(len, categories)), np.cumsum([0, *encoder._n_features_outs])
+    known = np.zeros((total, stops[-1]), np.float32)
+    unknown = np.zeros_like(known)
+    place = 0
+    for column, own in enumerate(categories):
+        rows = np.array([[c[0] for c in categories]] * len(own), dtype=object)
+        rows[:, column] = own
+        given = encoder.transform(rows)
+        dense = np.asarray(given.toarray() if hasattr(given, "toarray") else given, dtype=np.float32)
+        part = slice(stops[column], stops[column + 1])
+        known[place : place + len(own), part] = dense[:, part]
+        rare = encoder.infrequent_categories_[column]
+        if rare is not None and encoder.handle_unknown in ("infrequent_if_exist", "warn"):
+            unknown[place : place + len(own), part] = dense[own.index(rare[0]), part]
+        place += len(own)
+    return known, unknown
+
+
+def _convert_ordinal(write: NodeWriter, original: Callable[[], None]) -> None:
+    encoder = write.step
+    if not encoder._infrequent_enabled and not encoder._missing_indices:
+        original()
+        return
+    columns, place = [], 0
+    for given in write.inputs:
+        for number in range(given.type.shape[1]):
+            chosen = write.add("Gather", given.full_name, np.array([number]), axis=1)
+            columns.append(_codes(write, encoder, place, chosen, type(given.type).__name__))
+            place += 1
+    write.give(write.columns(columns))
+
+
+def _codes(write: NodeWriter, encoder: Estimator, column: int, value: str, kind: str) -> str:
+    """[rows, 1]: the code of each category of one column, as floats."""
+    categories = list(encoder.categories_[column])
+    rows = np.array([[c[0] for c in encoder.categories_]] * len(categories), dtype=object)
+    rows[:, column] = categories
+    codes = [float(code) for code in encoder.transform(rows)[:, column]]
+    unknown = 0.0 if encoder.unknown_value is None else float(encoder.unknown_value)
+    pairs = [(c, code) for c, code in zip(categories, codes, strict=True) if isinstance(c, str) or c == c]
+    found = {"values_floats": [code for _, code in pairs], "default_float": unknown}
+    if kind == "StringTensorType":
+        return write.looked_up(value, keys_strings=[str(c).encode() for c, _ in pairs], **found)
+    if kind.startswith("Int"):
+        return write.looked_up(write.cast(value, INT64), keys_int64s=[int(c) for c, _ in pairs], **found)
+    single = write.cast(value, FLOAT)
+    known = write.looked_up(single, keys_floats=[float(c) for c, _ in pairs], **found)
+    gap = [code for c, code in zip(categories, codes, strict=True) if not isinstance(c, str) and c != c]
+    missing = np.array([gap[0] if gap else unknown], np.float32)
+    return write.add("Where", write.add("IsNaN", single), missing, known)
+
+
+PATCH = converter_patch(
+    "1.21",
+    "skl2onnx 1.20 refuses rare and missing categories or has them wrong, and drops the fractions of floats",
+    extension("sklearn.preprocessing:OneHotEncoder", _convert_one_hot, lambda step: int(sum(step._n_features_outs))),
+    extension("sklearn.preprocessing:OrdinalEncoder", _convert_ordinal),
+)

@@ -1,0 +1,94 @@
+"""Isotonic regression and calibration by it.
+
+Source: scikit-learn, `sklearn.isotonic` and `sklearn.calibration`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.sklearn.converters.members import score_columns
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, transformer
+from onnxtool.errors import UnsupportedError
+
+
+def _convert_regression(write: NodeWriter) -> None:
+    write.give(interpolated(write, write.step, write.joined()))
+
+
+def interpolated(write: NodeWriter, model: Estimator, value: str) -> str:
+    """What an isotonic regression makes of doubles [rows, 1]: a line between each two steps."""
+    steps = np.asarray(model.X_thresholds_)
+    x, y = steps.astype(np.float64), np.asarray(model.y_thresholds_, np.float64)
+    if steps.dtype == np.float32:  # then it computes in that
+        value = write.cast(write.cast(value, FLOAT), DOUBLE)
+    within = write.add("Min", write.add("Max", value, x[:1]), x[-1:])
+    result = on_lines(write, within, x, y)
+    if model.out_of_bounds == "clip":
+        return result
+    inside = write.add("Equal", within, value)
+    return write.add("Where", inside, result, np.full(1, np.nan))
+
+
+def on_lines(write: NodeWriter, value: str, x: np.ndarray, y: np.ndarray) -> str:
+    """`numpy.interp` of doubles [rows, 1]: lines between points, and the outer points' level beyond them.
+
+    Args:
+        write: adds nodes.
+        value: where.
+        x: of the points, in order; of equal ones the last counts.
+        y: of the points.
+    """
+    passed = write.cast(write.add("GreaterOrEqual", value, x.reshape(1, -1)), DOUBLE)
+    place = write.cast(write.add("ReduceSum", passed, np.array([1]), keepdims=1), INT64)
+    widths = np.diff(x)
+    slopes = np.diff(y) / np.where(widths == 0, 1.0, widths)
+    tables = (np.concatenate([x[:1], x]), np.concatenate([y[:1], y]), np.concatenate([[0.0], slopes, [0.0]]))
+    starts, levels, rises = (write.add("Gather", table, place, axis=0) for table in tables)
+    return write.add("Add", levels, write.add("Mul", rises, write.add("Sub", value, starts)))
+
+
+def _convert_calibrated(write: NodeWriter, original: Callable[[], None]) -> None:
+    model = write.step
+    if model.method != "isotonic":
+        original()
+        return
+    total = ""
+    for member in model.calibrated_classifiers_:
+        chances = _member(write, member)
+        total = write.add("Add", total, chances) if total else chances
+    mean = write.add("Div", total, np.array([float(len(model.calibrated_classifiers_))]))
+    write.give_most_likely(mean, model.classes_)
+
+
+def _member(write: NodeWriter, member: Any) -> str:
+    """[rows, classes]: the chances by one calibrated classifier, in doubles."""
+    classes = len(member.classes)
+    if len(member.estimator.classes_) != classes:
+        raise UnsupportedError("CalibratedClassifierCV: a fold without one of the classes has no ONNX form here.")
+    scores = score_columns(write, member.estimator, ("decision_function", "predict_proba"))
+    parts = []
+    for number, calibrator in enumerate(member.calibrators):
+        # With two classes there is one calibrator, for the second.
+        column = np.array([number + (classes == 2)])
+        parts.append(interpolated(write, calibrator, write.add("Gather", scores, column, axis=1)))
+    if classes == 2:
+        return write.add("Concat", write.add("Sub", 1.0, parts[0]), parts[0], axis=1)
+    each = write.add("Concat", *parts, axis=1)
+    total = write.add("ReduceSum", each, np.array([1]), keepdims=1)
+    nothing = write.add("Equal", total, 0.0)
+    shares = write.add("Div", each, write.add("Where", nothing, 1.0, total))
+    return write.add("Where", nothing, np.full(1, 1 / classes), shares)
+
+
+PATCH = converter_patch(
+    "1.21",
+    "skl2onnx 1.20 has the nearest step for what lies between two",
+    transformer("sklearn.isotonic:IsotonicRegression", _convert_regression, lambda _: 1),
+    extension("sklearn.calibration:CalibratedClassifierCV", _convert_calibrated),
+)

@@ -1,0 +1,102 @@
+"""Functions of NumPy that a FunctionTransformer applies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.frameworks import copy_with
+from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension, number_type
+from onnxtool.errors import UnsupportedError
+
+# Those that are one operator; all have a kernel for doubles.
+_OPERATORS: dict[Any, str] = {
+    np.abs: "Abs", np.exp: "Exp", np.log: "Log", np.negative: "Neg", np.sqrt: "Sqrt", np.sign: "Sign",
+    np.floor: "Floor", np.ceil: "Ceil", np.reciprocal: "Reciprocal", np.tanh: "Tanh", np.sin: "Sin", np.cos: "Cos",
+}  # fmt: skip
+
+
+def written(write: NodeWriter, function: Any, value: str) -> str | None:
+    """What a function makes of a double; None where it has no ONNX form here.
+
+    Args:
+        write: adds nodes.
+        function: of NumPy; None is the identity.
+        value: any shape.
+    """
+    further: dict[Any, Callable[[], str]] = {
+        np.square: lambda: write.add("Mul", value, value),
+        np.expm1: lambda: _expm1(write, value),
+        np.exp2: lambda: write.add("Pow", 2.0, value),
+        np.log1p: lambda: _log1p(write, value),
+        np.log2: lambda: _scaled_logarithm(write, value, np.log(2)),
+        np.log10: lambda: _scaled_logarithm(write, value, np.log(10)),
+        np.cbrt: lambda: _cube_root(write, value),
+    }
+    if function is None:
+        return value
+    try:
+        if function in _OPERATORS:
+            return write.add(_OPERATORS[function], value)
+        return further[function]() if function in further else None
+    except TypeError:  # what cannot be looked up is none of NumPy's
+        return None
+
+
+def _expm1(write: NodeWriter, value: str) -> str:
+    """tanh(x / 2) (e^x + 1) is e^x - 1, and keeps the digits of small numbers."""
+    half = write.add("Tanh", write.add("Mul", value, 0.5))
+    return write.add("Mul", half, write.add("Add", write.add("Exp", value), 1.0))
+
+
+def _log1p(write: NodeWriter, value: str) -> str:
+    """In doubles log(1 + x) is right to 1e-16 of 1, which float32 does not show unless x is as small as that."""
+    return write.add("Log", write.add("Add", value, 1.0))
+
+
+def _scaled_logarithm(write: NodeWriter, value: str, by: float) -> str:
+    return write.add("Div", write.add("Log", value), by)
+
+
+def _cube_root(write: NodeWriter, value: str) -> str:
+    root = write.add("Pow", write.add("Abs", value), 1 / 3)
+    return write.add("Mul", write.add("Sign", value), root)
+
+
+def _convert(write: NodeWriter, original: Callable[[], None]) -> None:
+    step = write.step
+    if step.func is None:
+        original()
+        return
+    whole = write.joined()
+    result = None if step.kw_args else written(write, step.func, whole)
+    if result is None:
+        name = getattr(step.func, "__name__", repr(step.func))
+        raise UnsupportedError(
+            f"FunctionTransformer: its function {name!r} has no ONNX form here; numpy's log, log1p, log2, log10, exp, "
+            "expm1, sqrt, cbrt, square, abs, sign, floor, ceil, tanh, sin, cos, negative and reciprocal have."
+        )
+    write.give(result)
+
+
+def _shapes(operator: Any, known: Callable[[Any], None]) -> None:
+    """Those of the identity, of floats where it computes: skl2onnx refuses any function."""
+    step = operator.raw_operator
+    operator.raw_operator = copy_with(step, func=None)
+    try:
+        known(operator)
+    finally:
+        operator.raw_operator = step
+    if step.func is not None:
+        output = operator.outputs[0]
+        output.type = number_type(output.type)(output.type.shape)
+
+
+PATCH = converter_patch(
+    "1.21",
+    "skl2onnx 1.20 refuses every function",
+    extension("sklearn.preprocessing:FunctionTransformer", _convert, shapes=_shapes),
+)

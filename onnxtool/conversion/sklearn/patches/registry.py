@@ -1,0 +1,63 @@
+"""Which corrections of skl2onnx the steps of an estimator need."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from onnxtool.conversion.patches import LibraryPatch
+from onnxtool.conversion.sklearn.converters.register import ConverterPatch
+from onnxtool.conversion.sklearn.patches import (
+    booleans,
+    chains,
+    character_ngrams,
+    chosen_threshold,
+    exact_trees,
+    first_column,
+    hashed_words,
+    infrequent_categories,
+    isotonic,
+    kernel_features,
+    missing_indicator,
+    nearest_imputer,
+    numpy_functions,
+    quantiles,
+    several_labels,
+    splines,
+    transformed_target,
+    weighted_neighbours,
+    word_counts,
+)
+
+_CONVERTERS: tuple[ConverterPatch, ...] = (
+    chains.PATCH,
+    character_ngrams.PATCH,
+    chosen_threshold.PATCH,
+    first_column.PATCH,
+    hashed_words.PATCH,
+    infrequent_categories.PATCH,
+    isotonic.PATCH,
+    kernel_features.PATCH,
+    missing_indicator.PATCH,
+    nearest_imputer.PATCH,
+    numpy_functions.PATCH,
+    quantiles.PATCH,
+    several_labels.PATCH,
+    splines.PATCH,
+    transformed_target.PATCH,
+    weighted_neighbours.PATCH,
+    word_counts.PATCH,
+)
+# What skl2onnx takes a step apart into.
+_PARTS = {"TfidfVectorizer": ("CountVectorizer", "TfidfTransformer")}
+
+
+def patches_for(kinds: Collection[str], *, doubles: bool) -> list[LibraryPatch]:
+    """What an estimator needs.
+
+    Args:
+        kinds: names of the classes of its steps.
+        doubles: the graph is to compute in doubles.
+    """
+    parts = {part for kind in kinds for part in (kind, *_PARTS.get(kind, ()))}
+    converters = [patch for patch in _CONVERTERS if not parts.isdisjoint(patch.kinds)]
+    return [*converters, booleans.PATCH, exact_trees.MISSING, *(() if doubles else exact_trees.OF_FLOATS)]

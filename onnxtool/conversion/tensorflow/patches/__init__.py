@@ -1,0 +1,1 @@
+"""Corrections of tf2onnx."""

@@ -1,0 +1,130 @@
+"""Every correction of PyTorch's exporters is needed by the version that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import onnxtool
+from onnxtool.conversion.patches import Patch, correct
+from onnxtool.conversion.pytorch.patches import floor_division, removed_inputs, traced_operators, translations
+from tests.conversion.patched import hold_needed, patches_of
+
+X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+SEQUENCE = np.random.default_rng(0).standard_normal((3, 5, 8)).astype(np.float32)
+
+
+class Computes(nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def splits_heads(x: torch.Tensor) -> torch.Tensor:
+    return x.unflatten(-1, (2, 4)).transpose(1, 2).flatten(2)
+
+
+def shares_keys(x: torch.Tensor) -> torch.Tensor:
+    heads = x.unsqueeze(1)
+    return functional.scaled_dot_product_attention(heads.repeat(1, 4, 1, 1), heads, heads, enable_gqa=True)
+
+
+def rounds_down(x: torch.Tensor) -> torch.Tensor:
+    return x * 0 + (x.shape[0] - 7) // 2
+
+
+def agrees(
+    module: Any,
+    rows: np.ndarray,
+    folder: Path,
+    exporter: str,
+    rtol: float = 1e-5,
+    dims: Any = ("batch", 6),
+    opset: int | None = None,
+) -> bool:
+    """Whether the file gives what the module does."""
+    onnxtool.convert(
+        module.eval(),
+        folder / "out.onnx",
+        input_shapes={"x": dims},
+        exporter=exporter,
+        verify_result=False,
+        opset=opset,
+    )
+    session = onnxruntime.InferenceSession(folder / "out.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: rows})
+    expected = module(torch.from_numpy(rows)).detach().numpy()
+    return found.shape == expected.shape and np.allclose(
+        found, expected, rtol=rtol, atol=1e-30 if rtol < 1e-5 else 1e-5
+    )
+
+
+def translated(index: int, function: Callable[[Any], Any], rows: np.ndarray = X, rtol: float = 1e-5) -> tuple[Any, Any]:
+    return translations.PATCHES[index], lambda folder: agrees(Computes(function), rows, folder, "dynamo", rtol)
+
+
+def traced(module: Any, rows: np.ndarray, *, fixed: bool = False, opset: int | None = None) -> Callable[[Path], bool]:
+    dims = rows.shape if fixed else ("batch", *(("length",) if rows.ndim == 3 else ()), rows.shape[-1])
+    return lambda folder: agrees(module, rows, folder, "torchscript", dims=dims, opset=opset)
+
+
+def says_that_equal_was_frozen(folder: Path) -> bool:
+    module = Computes(lambda x: x + 1 if torch.equal(x, x * 2) else x - 1)
+    shapes = {"x": ("batch", 6)}
+    report = onnxtool.convert(
+        module, folder / "out.onnx", input_shapes=shapes, exporter="torchscript", verify_result=False
+    )
+    return any("tracing kept one side" in note for note in report.notes)
+
+
+def forgets_a_removed_input(_: Path) -> bool:
+    graph = ir.Graph([ir.Value(name=name) for name in "ab"], [], nodes=[])
+    graph.inputs.pop()
+    correct((removed_inputs.PATCH,), graph)
+    return list(graph.inputs._ref_counter.values()) == [1]
+
+
+ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5, 2.0, -0.3]], np.float32)
+CLOSE = np.array([[1000.0, 1000.001, 1000.002, 7.0, 7.5, 9.0]] * 2, np.float32)
+CASES: dict[Patch[..., object], Callable[[Path], bool]] = dict(
+    [
+        translated(0, lambda x: x.sort(dim=1, stable=True).values),
+        translated(1, lambda x: x + x.median()),
+        translated(2, lambda x: x.median(1).values),
+        translated(3, lambda x: x.cumprod(1)),
+        translated(4, lambda x: x.kthvalue(2, 1).values),
+        translated(5, lambda x: torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0]), x)),
+        translated(6, lambda x: torch.cdist(x[:, :, None], x[:, :, None]), CLOSE, 1e-3),
+        translated(7, functional.logsigmoid, np.array([[-20.0, -100.0, -5.0, 0.0, 3.0, 9.0]], np.float32)),
+        translated(8, torch.expm1, SMALL, 1e-6),
+        translated(9, torch.log1p, SMALL, 1e-6),
+        (floor_division.PATCH, lambda folder: agrees(Computes(rounds_down), X, folder, "dynamo")),
+        (removed_inputs.PATCH, forgets_a_removed_input),
+        (traced_operators.GROUPED_ATTENTION, traced(Computes(shares_keys), SEQUENCE)),
+        (traced_operators.FUSED_ATTENTION, traced(Computes(ENCODER), SEQUENCE[:2], fixed=True)),
+        (traced_operators.UNFLATTEN, traced(Computes(splits_heads), SEQUENCE, opset=12)),
+        (traced_operators.EQUAL, says_that_equal_was_frozen),
+    ]
+)  # fmt: skip
+
+
+def test_every_correction_has_a_case() -> None:
+    assert set(CASES) == set(patches_of("onnxtool.conversion.pytorch.patches"))
+
+
+@pytest.mark.parametrize("patch", CASES, ids=lambda p: p.upstream)
+def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_needed(patch, lambda: CASES[patch](tmp_path), monkeypatch)

@@ -1,0 +1,177 @@
+"""Every correction of skl2onnx and onnxmltools is needed by the version that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("skl2onnx")
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+    VotingRegressor,
+)
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.multioutput import RegressorChain
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    QuantileTransformer,
+    SplineTransformer,
+    StandardScaler,
+)
+
+from onnxtool.conversion.patches import Patch
+from onnxtool.conversion.sklearn.patches import (
+    booleans,
+    chains,
+    character_ngrams,
+    chosen_threshold,
+    exact_scalers,
+    exact_trees,
+    first_column,
+    hashed_words,
+    infrequent_categories,
+    isotonic,
+    kernel_features,
+    missing_indicator,
+    nearest_imputer,
+    numpy_functions,
+    quantiles,
+    several_labels,
+    splines,
+    transformed_target,
+    weighted_neighbours,
+    word_counts,
+)
+from tests.conversion.patched import hold_needed, patches_of
+from tests.conversion.sklearn.converted_model import run_converted
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((80, 3)).astype(np.float32)
+Y = X[:, 0] + X[:, 1] ** 2
+LABEL = (Y > 0.8).astype(int)
+HOLED = np.where(RANDOM.random(X.shape) < 0.3, np.nan, X).astype(np.float32)
+TEXTS = np.array(["the cat  sat", "a dog ate a cat", "dog dog dog cat", "x y z"], object)
+Case = Callable[[], tuple[Any, np.ndarray, Callable[[Any, np.ndarray], np.ndarray]]]
+
+
+def predicted(model: Any, rows: np.ndarray) -> np.ndarray:
+    return np.asarray(model.predict(rows))
+
+
+def transformed(model: Any, rows: np.ndarray) -> np.ndarray:
+    found = model.transform(rows)
+    return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+
+
+def lightgbm_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
+    lightgbm = pytest.importorskip("lightgbm")
+    booster = lightgbm.LGBMRegressor(n_estimators=1, min_child_samples=1, verbose=-1).fit(X.astype(np.float64), Y)
+    trees = booster.booster_.trees_to_dataframe().dropna(subset=["threshold"])
+    places = trees.split_feature.str.removeprefix("Column_").astype(int)
+    return booster.booster_, on_thresholds(places, trees.threshold), predicted
+
+
+def boosting_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
+    rows = RANDOM.standard_normal((2000, 3))
+    booster = HistGradientBoostingRegressor(max_iter=1).fit(rows, rows[:, 0] ** 2)
+    nodes = booster._predictors[0][0].nodes
+    splits = nodes[nodes["is_leaf"] == 0]
+    return booster, on_thresholds(splits["feature_idx"], splits["num_threshold"]), predicted
+
+
+def trees_behind_a_scaler() -> tuple[Any, np.ndarray, Any]:
+    xgboost = pytest.importorskip("xgboost")
+    rows, target = load_diabetes(return_X_y=True)
+    model = make_pipeline(StandardScaler(), xgboost.XGBRegressor(n_estimators=20, n_jobs=1)).fit(rows, target)
+    return model, rows.astype(np.float32), predicted
+
+
+def forest_with_gaps() -> tuple[Any, np.ndarray, Any]:
+    target = np.where(np.isnan(HOLED[:, 0]), 3, np.nan_to_num(X[:, 1]))
+    forests = [(name, RandomForestRegressor(count, random_state=0)) for name, count in (("few", 2), ("more", 3))]
+    return VotingRegressor(forests).fit(HOLED, target), HOLED, predicted
+
+
+def on_thresholds(places: Any, thresholds: Any) -> np.ndarray:
+    rows = np.zeros((len(thresholds), 3), np.float32)
+    rows[np.arange(len(rows)), np.asarray(places)] = np.asarray(thresholds).astype(np.float32)
+    return rows
+
+
+CASES: dict[Patch[..., object], Case] = {
+    booleans.PATCH: lambda: (HistGradientBoostingClassifier(max_iter=2).fit(X, LABEL), X, predicted),
+    chains.PATCH: lambda: (RegressorChain(LinearRegression()).fit(X, X[:, :2] ** 2), X, predicted),
+    character_ngrams.PATCH: lambda: (
+        CountVectorizer(analyzer="char", ngram_range=(1, 2)).fit(TEXTS), TEXTS, transformed,
+    ),
+    chosen_threshold.PATCH: lambda: (
+        FixedThresholdClassifier(LogisticRegression(), threshold=0.05).fit(X, LABEL), X, predicted,
+    ),
+    exact_trees.LIGHTGBM: lightgbm_on_its_threshold,
+    exact_trees.BOOSTING: boosting_on_its_threshold,
+    exact_trees.MISSING: forest_with_gaps,
+    exact_scalers.PATCH: trees_behind_a_scaler,
+    first_column.PATCH: lambda: (SelectKBest(k=1).fit(X, (X[:, 0] > 0)), X, transformed),
+    hashed_words.PATCH: lambda: (HashingVectorizer(n_features=8), TEXTS, transformed),
+    infrequent_categories.PATCH: lambda: (
+        OneHotEncoder(min_frequency=3, handle_unknown="infrequent_if_exist").fit(np.array([[1]] * 5 + [[2], [3]])),
+        np.array([[1], [2], [3]]), transformed,
+    ),
+    isotonic.PATCH: lambda: (
+        CalibratedClassifierCV(LogisticRegression(), method="isotonic", cv=2).fit(X, LABEL), X,
+        lambda model, rows: model.predict_proba(rows),
+    ),
+    kernel_features.PATCH: lambda: (RBFSampler(n_components=4, random_state=0).fit(X), X, transformed),
+    missing_indicator.PATCH: lambda: (SimpleImputer(add_indicator=True).fit(HOLED), HOLED, transformed),
+    nearest_imputer.PATCH: lambda: (KNNImputer(weights="distance").fit(HOLED), HOLED[:7], transformed),
+    numpy_functions.PATCH: lambda: (FunctionTransformer(np.exp).fit(X), X, transformed),
+    quantiles.PATCH: lambda: (
+        QuantileTransformer(n_quantiles=20, output_distribution="normal").fit(X), X[1:-1], transformed,
+    ),
+    several_labels.PATCH: lambda: (
+        MLPClassifier((4,), max_iter=300, random_state=0, tol=1.0).fit(X, np.stack([LABEL, 1 - LABEL], 1)), X,
+        lambda model, rows: model.predict_proba(rows),
+    ),
+    splines.PATCH: lambda: (SplineTransformer().fit(X), X, transformed),
+    transformed_target.PATCH: lambda: (
+        TransformedTargetRegressor(LinearRegression(), func=np.log, inverse_func=np.exp, check_inverse=False)
+        .fit(X, np.exp(Y)), X, predicted,
+    ),
+    weighted_neighbours.PATCH: lambda: (KNeighborsRegressor(weights="distance").fit(X, Y), X, predicted),
+    word_counts.PATCH: lambda: (TfidfVectorizer(sublinear_tf=True).fit(TEXTS), TEXTS, transformed),
+}  # fmt: skip
+
+
+def test_every_correction_has_a_case() -> None:
+    assert set(CASES) == set(patches_of("onnxtool.conversion.sklearn.patches"))
+
+
+@pytest.mark.parametrize("patch", CASES, ids=lambda p: p.upstream)
+def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rows, compute = CASES[patch]()
+    expected = compute(model, rows.astype(np.float64) if rows.dtype == np.float32 else rows)
+
+    def is_right() -> bool:
+        found = run_converted(model, tmp_path, rows)
+        alike = [array for array in found if np.size(array) == np.size(expected)]
+        return any(np.allclose(array.reshape(np.shape(expected)), expected, rtol=1e-4, atol=1e-5) for array in alike)
+
+    hold_needed(patch, is_right, monkeypatch)

@@ -1,0 +1,89 @@
+"""Every correction of tf2onnx is needed by the version that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+pytest.importorskip("tf2onnx")
+import keras
+import tensorflow as tf
+
+import onnxtool
+from onnxtool.conversion.patches import Patch
+from onnxtool.conversion.tensorflow.patches import added_scalars
+from onnxtool.conversion.tensorflow.patches.op_handlers import PATCHES
+from tests.conversion.patched import hold_needed, patches_of
+
+SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5]], np.float32)
+SIGNS = np.array([[-0.0, 0.0, -2.0, 3.0]], np.float32)
+INTEGERS = np.array([[-7, -3, -1, 20], [1, 2, 5, -21]])
+
+
+def saved(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> Path:
+    module = tf.Module()
+    module.call = tf.function(lambda x: {"y": function(x)}, input_signature=[tf.TensorSpec([None, 4], rows.dtype)])
+    tf.saved_model.save(module, str(folder / "model"), signatures=module.call.get_concrete_function())
+    return folder / "model"
+
+
+def agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> bool:
+    onnxtool.convert(saved(function, rows, folder), folder / "out.onnx", verify_result=False)
+    session = onnxruntime.InferenceSession(folder / "out.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: rows})
+    return np.allclose(found, function(tf.constant(rows)).numpy(), rtol=1e-5, atol=1e-30)
+
+
+def looks_integers_up(folder: Path) -> bool:
+    layer = keras.layers.IntegerLookup(vocabulary=[5, -7, 20])
+    model = keras.Sequential([keras.Input([4], dtype="int64"), layer])
+    onnxtool.convert(model, folder / "out.onnx", verify_result=False)
+    session = onnxruntime.InferenceSession(folder / "out.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: INTEGERS})
+    return bool((found == layer(INTEGERS).numpy()).all())
+
+
+def has_one_transpose(folder: Path) -> bool:
+    layers = keras.layers
+    image = keras.Input([16, 16, 4])
+    x = layers.Activation("hard_silu")(layers.Conv2D(8, 3)(image))
+    squeezed = layers.GlobalAveragePooling2D(keepdims=True)(x)
+    x = layers.Multiply()([x, layers.Activation("hard_sigmoid")(layers.Conv2D(8, 1)(squeezed))])
+    model = keras.Model(image, layers.GlobalAveragePooling2D()(layers.Conv2D(4, 1)(x)))
+    onnxtool.convert(model, folder / "out.onnx", verify_result=False)
+    return sum(node.op_type == "Transpose" for node in onnx.load(folder / "out.onnx").graph.node) == 1
+
+
+def sign_bits(x: Any) -> Any:
+    return tf.bitwise.bitwise_and(tf.bitcast(x, tf.int32), np.iinfo(np.int32).min)
+
+
+CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
+    PATCHES["Erfc"]: lambda folder: agrees(tf.math.erfc, SMALL, folder),
+    PATCHES["Expm1"]: lambda folder: agrees(tf.math.expm1, SMALL, folder),
+    PATCHES["Log1p"]: lambda folder: agrees(tf.math.log1p, SMALL, folder),
+    PATCHES["LookupTableFindV2"]: looks_integers_up,
+    PATCHES["OneHot"]: lambda folder: agrees(lambda x: tf.one_hot(x, 3), INTEGERS, folder),
+    PATCHES["Bitcast"]: lambda folder: agrees(sign_bits, SIGNS, folder),
+    PATCHES["Bucketize"]: lambda folder: agrees(
+        lambda x: tf.raw_ops.Bucketize(input=x, boundaries=[-1.0, 0.0, 2.0]), SIGNS, folder
+    ),
+    PATCHES["FloorDiv"]: lambda folder: agrees(lambda x: x // 3, INTEGERS, folder),
+    PATCHES["FloorMod"]: lambda folder: agrees(lambda x: x % 0.1, SIGNS * 1e6, folder),
+    added_scalars.PATCH: has_one_transpose,
+}
+
+
+def test_every_correction_has_a_case() -> None:
+    assert set(CASES) == set(patches_of("onnxtool.conversion.tensorflow.patches"))
+
+
+@pytest.mark.parametrize("patch", CASES, ids=lambda p: p.upstream)
+def test_is_needed(patch: Patch[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_needed(patch, lambda: CASES[patch](tmp_path), monkeypatch)

@@ -1,0 +1,43 @@
+"""Data that were scaled in another way than in training are told, where the model still knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import onnxtool
+from onnxtool.model import io
+from onnxtool.model.ir.queries import input_specs
+from onnxtool.quantization.input_scaling import input_scaling_warning
+from onnxtool.runtime.data.open_data import open_data
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "told"), [(1.0, 0.0, False), (255.0, 0.0, True), (1 / 255, 0.0, True), (2.0, -1.0, False)]
+)
+def test_the_scale_of_pictures(digits_onnx: Path, fixtures: Path, scale: float, shift: float, told: bool) -> None:
+    images = np.load(fixtures / "calib.npz")["image"] * np.float32(scale) + np.float32(shift)
+    model = io.load(digits_onnx)
+    said = input_scaling_warning(model, open_data({"image": images}, input_specs(model)))
+    assert ("do not look like" in said) == told, said
+
+
+def test_a_model_without_normalization_tells_nothing(digits_onnx: Path, fixtures: Path, tmp_path: Path) -> None:
+    onnxtool.optimize(digits_onnx, tmp_path / "folded.onnx", bench=False)
+    assert "BatchNormalization" not in {n.op_type for n in onnx.load(tmp_path / "folded.onnx").graph.node}
+    model = io.load(tmp_path / "folded.onnx")
+    images = np.load(fixtures / "calib.npz")["image"] * 255
+    assert input_scaling_warning(model, open_data({"image": images}, input_specs(model))) == ""
+
+
+def test_quantize_says_it(digits_onnx: Path, fixtures: Path, tmp_path: Path) -> None:
+    images = np.load(fixtures / "calib.npz")["image"][:32]
+    reports = [
+        onnxtool.quantize(digits_onnx, tmp_path / "q.onnx", mode="dynamic", data={"image": images * np.float32(scale)})
+        for scale in (1, 255)
+    ]
+    told = [any("do not look like" in w for w in r.warnings) for r in reports]
+    assert told == [False, True]
