@@ -216,7 +216,7 @@ def _adapter_of(model: Any) -> str:
 
 
 def _pace(adapter: Adapter, options: ConvertOptions, opened: Source) -> ResourceAllowance:
-    """What loading and running may take: a stranger's file is held short, the user's own code is not."""
+    """What loading and running may take: untrusted files get tight limits, the user's own code does not."""
     if options.factory is not None or options.trust or opened.model is not None:
         return OWN
     return FRAMEWORK if adapter.imports_in_prepare else _IMPORTING

@@ -251,7 +251,7 @@ def _write(
     digest: str,
     dropped: Sequence[DroppedPass],
 ) -> None:
-    """Write the result with its provenance, which goes without saying where it would make the file larger."""
+    """Write the result with its provenance, unless that makes the file larger than its source."""
     model = attempt.model
     model.metadata_props.pop(DIGEST_KEY, None)  # of the source
     plain = dict(model.metadata_props)

@@ -55,7 +55,7 @@ class VerifyReport(Report, kind="verify"):
     def ok(self) -> bool:
         """Unchanged, not stale, made from the given source when there is one, and well signed when that was asked for.
 
-        A signature also stands for a file that bears no digest of onnxtool.
+        A signature also stands for a file that has no digest of onnxtool.
         """
         whole = self.unchanged or (self.signature is not None and self.recorded is None)
         known = self.source is None or self.source_step is not None

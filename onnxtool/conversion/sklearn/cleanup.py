@@ -1,4 +1,4 @@
-"""What skl2onnx leaves crooked in its graphs: label shapes, output types, the locale of text."""
+"""Fixes graphs exported by skl2onnx: label shapes, output types, the locale of text."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _verify_nodes(nodes: Iterable[onnx.NodeProto], known: set[str], where: str, 
                 _verify_graph(graph, frozenset(known), versions)
         for name in filter(None, node.output):
             if name in made:
-                raise InputError(f"{label} makes {name!r} a second time.")
+                raise InputError(f"{label}: {name!r} is produced twice.")
             made.add(name)
             known.add(name)
 
@@ -104,7 +104,7 @@ def _verify_constant(node: onnx.NodeProto, label: str) -> None:
         raise InputError(f"{label} has {len(node.attribute)} attributes; a Constant has exactly one.")
     attribute = node.attribute[0]
     if attribute.type != _CONSTANT.get(attribute.name, -1):
-        raise InputError(f"{label}: its attribute {attribute.name!r} is none that holds a constant.")
+        raise InputError(f"{label}: attribute {attribute.name!r} cannot hold a Constant's value.")
 
 
 @functools.cache
@@ -122,7 +122,7 @@ def _signature(op_type: str, domain: str, version: int) -> tuple[int, int, froze
 def _require(names: Iterable[str], known: set[str], where: str) -> None:
     for name in names:
         if not name or name not in known:
-            raise InputError(f"output {name!r} of {where} is made by nothing.")
+            raise InputError(f"output {name!r} of {where} is not produced by any node.")
 
 
 def _once(names: list[str], what: str, where: str) -> None:

@@ -33,12 +33,15 @@ def subgraph(reads: str) -> onnx.NodeProto:
         (lambda m: m.graph.node[1].input.__setitem__(0, "gone"), "node 'Relu' of graph 'relu' reads 'gone'"),
         (lambda m: m.graph.node.reverse(), "reads 'h', which nothing before it makes"),
         (lambda m: m.graph.node[0].output.__setitem__(0, "other"), "reads 'h'"),
-        (lambda m: m.graph.node[1].output.__setitem__(0, "h"), "makes 'h' a second time"),
+        (lambda m: m.graph.node[1].output.__setitem__(0, "h"), "'h' is produced twice"),
         (lambda m: setattr(m.graph.node[1], "op_type", ""), "has no operator"),
         (lambda m: m.graph.node[1].ClearField("input"), "node 'Relu' of graph 'relu' has 0 inputs; Relu takes 1 to 1"),
         (lambda m: m.graph.node[1].input.append("x"), "has 2 inputs; Relu takes 1 to 1"),
         (lambda m: setattr(m.graph.node[1], "op_type", "Concat"), "lacks the attribute 'axis'"),
-        (lambda m: setattr(m.graph.output[0], "name", "gone"), "output 'gone' of graph 'relu' is made by nothing"),
+        (
+            lambda m: setattr(m.graph.output[0], "name", "gone"),
+            "output 'gone' of graph 'relu' is not produced by any node",
+        ),
         (lambda m: m.graph.input.add(), "input 1 of graph 'relu' has no name"),
         (
             lambda m: m.graph.initializer.append(m.graph.initializer[0]),
@@ -82,8 +85,8 @@ def test_a_constant_holds_one_thing(attributes: dict[str, object]) -> None:
     [
         ({}, "has 0 attributes"),
         ({"value_float": 1.0, "value_int": 1}, "has 2 attributes"),
-        ({"value_float": 1}, "is none that holds a constant|has the wrong type"),
-        ({"other": 1.0}, "is none that holds a constant"),
+        ({"value_float": 1}, "cannot hold a Constant's value|has the wrong type"),
+        ({"other": 1.0}, "cannot hold a Constant's value"),
     ],
 )
 def test_a_constant_of_none_or_two_things_is_none(attributes: dict[str, object], message: str) -> None:
