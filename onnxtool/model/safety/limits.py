@@ -70,7 +70,7 @@ def _size(text: str) -> int:
 
 
 def _of_environment() -> tuple[Limits, str]:
-    """The limits that the environment sets, and what is wrong with them: reported later, since importing a module must not raise."""
+    """The limits that the environment sets, and what is wrong with them (reported later: importing must not raise)."""
     try:
         return parse_limits(filter(None, os.environ.get(ENVIRONMENT, "").split(","))), ""
     except UsageError as error:
