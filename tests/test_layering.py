@@ -37,25 +37,8 @@ LAYERS = {
     "workflow": 8,
     "cli": 9,
 }
-# (importer, imported) of circles that are still there.
-CIRCLES: set[tuple[str, str]] = set()
-# Classes whose name still stands twice.
-TWICE = {
-    "EditStep",
-    "Excuse",
-    "Facts",
-    "Files",
-    "Findings",
-    "Histogram",
-    "Part",
-    "Proof",
-    "Reference",
-    "Rule",
-    "Stage",
-    "Step",
-    "Table",
-    "View",
-}
+# Names of parts of two reports each, which their JSON schemas promise; and a build step that runs `edit`.
+TWICE = {"EditStep", "Proof", "Stage"}
 # The package's own front door: versions and lazily imported functions.
 FRONT = {"__init__", "__main__"}
 
@@ -97,8 +80,7 @@ def import_circle(root: Path, files: Iterable[Path]) -> list[str]:
     """Modules of which each is imported by the next, imports inside functions and of types included; [] for none."""
     found = {".".join(p.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): p for p in files}
     graph = {
-        name: {m for m in imported_modules(path, found) if m in found and m != name and (name, m) not in CIRCLES}
-        for name, path in found.items()
+        name: {m for m in imported_modules(path, found) if m in found and m != name} for name, path in found.items()
     }
     try:
         TopologicalSorter(graph).prepare()

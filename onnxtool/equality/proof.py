@@ -22,7 +22,7 @@ from onnxtool.equality.search.counterexample import (
     with_findings,
 )
 from onnxtool.equality.search.save_counterexample import keep
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.graph_trials import (
     force_branches,
     reach_conditions,
@@ -95,7 +95,7 @@ class Proof:
     usual: Sequence[Answered]
     rule: Rule = field(default_factory=Rule)
     search: Search | None = None
-    facts: Facts = field(default_factory=Facts)
+    facts: GraphHints = field(default_factory=GraphHints)
     limits: Sequence[str] = ()
     varying: Collection[str] = ()
     origin: str = "given feeds"

@@ -148,12 +148,12 @@ def _bundle(path: Path, threads: int | None, room: int) -> tuple[str, Restart, S
 def _transformers(path: Path, threads: int | None) -> tuple[str, Restart, Step, int]:
     import torch
 
-    from onnxtool.generation.reference import Reference
+    from onnxtool.generation.reference import SourceGenerator
     from onnxtool.generation.source import open_source
 
     if threads is not None:
         torch.set_num_threads(threads)
-    model = Reference(open_source(path)).model
+    model = SourceGenerator(open_source(path)).model
     cache: list[Any] = [None]
 
     def step(tokens: np.ndarray) -> np.ndarray:

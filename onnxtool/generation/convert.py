@@ -26,7 +26,7 @@ from onnxtool.generation.provenance import record, source_digest
 from onnxtool.generation.quantization.block_weights import write_blocks
 from onnxtool.generation.quantization.kept_blocks import NEAR, KeptStore, kept_plan
 from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio
-from onnxtool.generation.reference import Reference
+from onnxtool.generation.reference import SourceGenerator
 from onnxtool.generation.repair import repair_config, repair_shapes, seal_model
 from onnxtool.generation.source import TextModelSource, open_source
 from onnxtool.generation.tokenizer import BundleTokenizer
@@ -134,7 +134,7 @@ class _Conversion:
             first = None
             if direct:  # the first builder works while the reference is loaded
                 first = stack.enter_context(builders.start(candidates[0], self.source.path, staged, tied, self.apart))
-            reference = Reference(self.source, trust=self.trust, adapter=self.adapter)
+            reference = SourceGenerator(self.source, trust=self.trust, adapter=self.adapter)
             self._clock("load")
             task.advance()
             folder = self.source.path
@@ -179,7 +179,7 @@ class _Conversion:
                 )
             return self._report(*best, reference, written=0)
 
-    def _repaired(self, folder: Path, reference: Reference) -> Bundle:
+    def _repaired(self, folder: Path, reference: SourceGenerator) -> Bundle:
         """The configuration says what the source says; the tokenizer is the source's own."""
         for stray in folder.glob("*.py"):
             stray.unlink()
@@ -192,7 +192,7 @@ class _Conversion:
         repair_shapes(bundle.model)
         return bundle
 
-    def _proven(self, bundle: Bundle, reference: Reference) -> _Proof:
+    def _proven(self, bundle: Bundle, reference: SourceGenerator) -> _Proof:
         decoder = Decoder(bundle)
         tokenizer = BundleTokenizer(bundle.folder)
         prompts = tuple(prove_tokens(decoder, reference))
@@ -207,7 +207,7 @@ class _Conversion:
 
     def _proven_adapted(self, bundle: Bundle, proof: _Proof, adapted: int, folder: Path) -> _Proof:
         """Prove the bundle with its adapter too; the source has it merged into its weights."""
-        reference = Reference(self.source, trust=self.trust, adapter=folder)
+        reference = SourceGenerator(self.source, trust=self.trust, adapter=folder)
         decoder = Decoder(bundle, adapter=bundle.folder / ADAPTER)
         prompts = tuple(prove_tokens(decoder, reference))
         runtime = prove_runtime(decoder, reference.encode(PROMPTS[1]) or [0])
@@ -241,7 +241,7 @@ class _Conversion:
         self.notes.append(f"of the file's weights {kept.exact} are kept bit by bit{near}; {change}")
 
     def _finished(
-        self, staged: Path, bundle: Bundle, reference: Reference, proof: _Proof, builder: str
+        self, staged: Path, bundle: Bundle, reference: SourceGenerator, proof: _Proof, builder: str
     ) -> BundleReport:
         warning = endless_text(bundle, BundleTokenizer(staged))
         report = self._report(bundle, proof, builder, reference, warnings=(warning,) if warning else ())
@@ -255,7 +255,7 @@ class _Conversion:
         bundle: Bundle,
         proof: _Proof,
         builder: str,
-        reference: Reference,
+        reference: SourceGenerator,
         *,
         warnings: tuple[str, ...] = (),
         written: int = 0,

@@ -13,7 +13,7 @@ from onnxtool.errors import OnnxToolError, one_line
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.quantization.perplexity import load_text
-from onnxtool.generation.reference import Reference
+from onnxtool.generation.reference import SourceGenerator
 from onnxtool.generation.tokenizer import BundleTokenizer, Message
 from onnxtool.report.bundle.convert import PromptProof, RuntimeProof, TextProof
 
@@ -52,7 +52,7 @@ CHATS: tuple[tuple[Message, ...], ...] = (
 )
 
 
-def prove_tokens(decoder: Decoder, reference: Reference, tokens: int = NEW_TOKENS) -> list[PromptProof]:
+def prove_tokens(decoder: Decoder, reference: SourceGenerator, tokens: int = NEW_TOKENS) -> list[PromptProof]:
     """Continue prompts greedily, and read texts of several lengths; let the source judge every step.
 
     The source sees a prompt with the bundle's whole answer at once: its most probable token after every prefix is what
@@ -80,7 +80,7 @@ def prove_tokens(decoder: Decoder, reference: Reference, tokens: int = NEW_TOKEN
     return proofs
 
 
-def _lengths(context: int, reference: Reference) -> list[int]:
+def _lengths(context: int, reference: SourceGenerator) -> list[int]:
     """Of the texts that are read: a few tokens, an odd number, many, more than a window of attention."""
     lengths = {min(n, context) for n in (2, 47, 130)}
     special = reference.special_length
@@ -89,7 +89,7 @@ def _lengths(context: int, reference: Reference) -> list[int]:
     return sorted(lengths)
 
 
-def _continued(decoder: Decoder, reference: Reference, prompts: np.ndarray, tokens: int) -> list[PromptProof]:
+def _continued(decoder: Decoder, reference: SourceGenerator, prompts: np.ndarray, tokens: int) -> list[PromptProof]:
     """Greedy answers to [prompts, length] of tokens."""
     try:
         steps, answers = _greedy(decoder, prompts, tokens)
@@ -119,7 +119,7 @@ def _greedy(decoder: Decoder, prompts: np.ndarray, tokens: int) -> tuple[np.ndar
     return stacked, stacked.argmax(-1)
 
 
-def _read(decoder: Decoder, reference: Reference, text: list[int]) -> PromptProof:
+def _read(decoder: Decoder, reference: SourceGenerator, text: list[int]) -> PromptProof:
     """A text at once, in two parts, and its last tokens one by one; of long ones, only the last logits are compared."""
     ids = np.asarray(text)
     steps = min(_STEPS, ids.size - 1)
@@ -179,7 +179,7 @@ def _error(actual: np.ndarray, expected: np.ndarray, scale: float) -> float:
     return difference if np.isfinite(difference) else float("inf")
 
 
-def prove_text(bundle: Bundle, tokenizer: BundleTokenizer, reference: Reference) -> TextProof:
+def prove_text(bundle: Bundle, tokenizer: BundleTokenizer, reference: SourceGenerator) -> TextProof:
     """Hold tokenizer, chat template and the tokens that end a text against the source's."""
     faults = []
     for text in TEXTS:

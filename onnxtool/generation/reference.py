@@ -20,7 +20,7 @@ from onnxtool.generation.tokenizer import Message
 _TIED = ("lm_head.weight", "embed_out.weight", "rotary_emb.inv_freq", ".attn.bias", ".masked_bias", "position_ids")
 
 
-class Reference:
+class SourceGenerator:
     """A model of transformers in float32, and its tokenizer."""
 
     def __init__(self, source: TextModelSource, *, trust: bool = False, adapter: Path | None = None) -> None:

@@ -11,7 +11,7 @@ import onnx
 from onnxtool import __version__
 from onnxtool.errors import InputError
 from onnxtool.generation.bundle import CONFIG
-from onnxtool.generation.reference import Reference
+from onnxtool.generation.reference import SourceGenerator
 from onnxtool.model.io import external_files, read_proto, write_atomic
 from onnxtool.model.provenance.digest import DIGEST_KEY, file_digest, seal
 from onnxtool.model.provenance.metadata import HISTORY_KEY
@@ -23,7 +23,7 @@ _RUNTIME_TYPES = (
 )
 
 
-def repair_config(config: dict[str, Any], reference: Reference) -> None:
+def repair_config(config: dict[str, Any], reference: SourceGenerator) -> None:
     """Builders guess the context and leave out ends of text; the source says both.
 
     Raises:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from onnxtool.errors import UsageError
-from onnxtool.lint.rule import FAMILIES, Rule
+from onnxtool.lint.rule import FAMILIES, LintRule
 from onnxtool.lint.rules import deployment, graph, quantized_forms, stages, weights
 from onnxtool.lint.rules import text as rules_text
 from onnxtool.model.model_view import ModelView
 from onnxtool.report.check import Finding
 
 _MODULES = (stages, graph, deployment, quantized_forms, weights, rules_text)
-RULES: dict[str, Rule] = {r.id: r for r in sorted((r for m in _MODULES for r in m.RULES), key=lambda r: r.id)}
+RULES: dict[str, LintRule] = {r.id: r for r in sorted((r for m in _MODULES for r in m.RULES), key=lambda r: r.id)}
 # What looks at the model itself, in the order of the families; the stages have findings of their own.
 _EXAMINERS: Sequence[Callable[[ModelView], Iterator[Finding]]] = (
     graph.specification,
@@ -27,7 +27,7 @@ _EXAMINERS: Sequence[Callable[[ModelView], Iterator[Finding]]] = (
 )
 
 
-def rule(identifier: str) -> Rule:
+def rule(identifier: str) -> LintRule:
     """Look a rule up by its id.
 
     Raises:

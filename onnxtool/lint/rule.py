@@ -10,7 +10,7 @@ FAMILIES = ("specification", "runtime", "portability", "performance", "numerics"
 
 
 @dataclass(frozen=True)
-class Rule:
+class LintRule:
     """What a finding id stands for. An id is never given to anything else, even when its rule goes away.
 
     Attributes:

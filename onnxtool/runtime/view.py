@@ -34,15 +34,15 @@ _TYPES = {
 }
 
 
-def view(model: str | os.PathLike[str], port: int = 0) -> View:
+def view(model: str | os.PathLike[str], port: int = 0) -> NetronPage:
     """Serve Netron's page of a model to this machine: `with onnxtool.view("m.onnx") as shown: print(shown.address)`.
 
-    Arguments and errors as of `View`.
+    Arguments and errors as of `NetronPage`.
     """
-    return View(Path(model), port)
+    return NetronPage(Path(model), port)
 
 
-class View:
+class NetronPage:
     """A server in a thread, for as long as the block lasts.
 
     Attributes:
@@ -79,7 +79,7 @@ class View:
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.address = f"http://localhost:{self._server.server_address[1]}/"
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> NetronPage:
         self._thread.start()
         return self
 

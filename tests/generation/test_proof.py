@@ -15,7 +15,7 @@ from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.convert import convert_text_model
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.proof import prove_text, prove_tokens
-from onnxtool.generation.reference import Reference
+from onnxtool.generation.reference import SourceGenerator
 from onnxtool.generation.source import open_source
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model import io
@@ -27,8 +27,8 @@ RTOL = 1e-3
 
 
 @pytest.fixture(scope="module")
-def reference(folder: Path) -> Reference:
-    return Reference(open_source(folder))
+def reference(folder: Path) -> SourceGenerator:
+    return SourceGenerator(open_source(folder))
 
 
 def attention(model: ir.Model) -> list[ir.Node]:
@@ -107,7 +107,7 @@ PLANTED: dict[str, Plant] = {
 }
 
 
-def proven(bundle: Path, reference: Reference, tmp_path: Path, plant: Plant) -> list[PromptProof]:
+def proven(bundle: Path, reference: SourceGenerator, tmp_path: Path, plant: Plant) -> list[PromptProof]:
     copy = shutil.copytree(bundle, tmp_path / "copy", ignore=shutil.ignore_patterns("model.onnx*"))
     model = io.load(bundle / "model.onnx")
     plant(model)
@@ -118,17 +118,17 @@ def proven(bundle: Path, reference: Reference, tmp_path: Path, plant: Plant) -> 
     return prove_tokens(Decoder(Bundle.open(copy)), reference, 16)
 
 
-def test_a_sound_bundle_passes(bundle: Path, reference: Reference, tmp_path: Path) -> None:
+def test_a_sound_bundle_passes(bundle: Path, reference: SourceGenerator, tmp_path: Path) -> None:
     assert all(p.within(1e-5) for p in proven(bundle, reference, tmp_path, lambda m: None))
 
 
 @pytest.mark.parametrize("fault", PLANTED)
-def test_a_planted_fault_is_refused(bundle: Path, reference: Reference, tmp_path: Path, fault: str) -> None:
+def test_a_planted_fault_is_refused(bundle: Path, reference: SourceGenerator, tmp_path: Path, fault: str) -> None:
     assert not all(p.within(RTOL) for p in proven(bundle, reference, tmp_path, PLANTED[fault]))
 
 
 def test_a_cache_that_steps_one_position_too_far_is_refused(
-    bundle: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch
+    bundle: Path, reference: SourceGenerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only steps are wrong: every pass over a whole text is right."""
     decoder = Decoder(Bundle.open(bundle))
@@ -147,7 +147,7 @@ def test_a_window_that_is_ignored_is_refused(tmp_path: Path) -> None:
     whole = tiny.write_model(tmp_path / "w", transformers.MistralConfig(**sizes, sliding_window=None))
     report = convert_text_model(whole, tmp_path / "bundle")
     assert report.ok
-    reference = Reference(open_source(source))
+    reference = SourceGenerator(open_source(source))
     assert reference.special_length == 170
     proofs = prove_tokens(Decoder(Bundle.open(tmp_path / "bundle")), reference, 8)
     assert [p.within(RTOL) for p in proofs] == [True] * (len(proofs) - 1) + [False]
@@ -155,7 +155,7 @@ def test_a_window_that_is_ignored_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_ends_of_text_templates_and_tokens_are_refused(
-    bundle: Path, reference: Reference, tmp_path: Path
+    bundle: Path, reference: SourceGenerator, tmp_path: Path
 ) -> None:
     def faults(name: str, old: str, new: str) -> tuple[str, ...]:
         copy = shutil.copytree(bundle, tmp_path / name)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onnxtool.errors import InputError, UnsafeError, UnsupportedError
-from onnxtool.generation.reference import Reference
+from onnxtool.generation.reference import SourceGenerator
 from onnxtool.generation.source import is_text_decoder, open_source, wants_bundle
 
 
@@ -53,14 +53,14 @@ def test_a_missing_weight_is_not_filled_with_random_numbers(copy: Path) -> None:
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
     with pytest.raises(InputError, match=r"model\.layers\.2.*is missing"):
-        Reference(open_source(copy))
+        SourceGenerator(open_source(copy))
 
 
 def test_a_configuration_of_another_size_is_one_line(copy: Path) -> None:
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"hidden_size": 128}))
     with pytest.raises(InputError, match=r"shape|size"):
-        Reference(open_source(copy))
+        SourceGenerator(open_source(copy))
 
 
 def test_layers_without_weights_are_refused_before_they_are_built(copy: Path) -> None:

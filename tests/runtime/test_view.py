@@ -14,14 +14,14 @@ import onnx
 import pytest
 
 from onnxtool.errors import InputError, MissingExtraError, UsageError
-from onnxtool.runtime.view import View
+from onnxtool.runtime.view import NetronPage
 
 needs_netron = pytest.mark.skipif(find_spec("netron") is None, reason="Netron is not installed")
 CHROMIUM = next((c for c in ("chromium", "chromium-browser", "google-chrome") if shutil.which(c)), None)
 
 
 @pytest.fixture
-def shown(tmp_path: Path, digits_onnx: Path) -> Iterator[View]:
+def shown(tmp_path: Path, digits_onnx: Path) -> Iterator[NetronPage]:
     onnx.save(
         onnx.load(digits_onnx),
         tmp_path / "a model.onnx",
@@ -30,11 +30,11 @@ def shown(tmp_path: Path, digits_onnx: Path) -> Iterator[View]:
         size_threshold=0,
     )
     (tmp_path / "secret.txt").write_text("not for the page")
-    with View(tmp_path / "a model.onnx") as view:
+    with NetronPage(tmp_path / "a model.onnx") as view:
         yield view
 
 
-def get(view: View, path: str, host: str = "localhost") -> tuple[int, bytes, dict[str, str]]:
+def get(view: NetronPage, path: str, host: str = "localhost") -> tuple[int, bytes, dict[str, str]]:
     place = urlsplit(view.address)
     assert place.hostname == "localhost"
     connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=10)
@@ -44,7 +44,7 @@ def get(view: View, path: str, host: str = "localhost") -> tuple[int, bytes, dic
 
 
 @needs_netron
-def test_gives_the_model_and_its_data_alone(shown: View, tmp_path: Path) -> None:
+def test_gives_the_model_and_its_data_alone(shown: NetronPage, tmp_path: Path) -> None:
     assert get(shown, "/data/a%20model.onnx")[1] == (tmp_path / "a model.onnx").read_bytes()
     assert get(shown, "/data/w.data")[1] == (tmp_path / "w.data").read_bytes()
     for path in (
@@ -60,7 +60,7 @@ def test_gives_the_model_and_its_data_alone(shown: View, tmp_path: Path) -> None
 
 
 @needs_netron
-def test_the_page_may_reach_no_other_place(shown: View) -> None:
+def test_the_page_may_reach_no_other_place(shown: NetronPage) -> None:
     status, page, headers = get(shown, "/")
     assert status == 200
     assert b"/data/a%20model.onnx" in page
@@ -72,7 +72,7 @@ def test_the_page_may_reach_no_other_place(shown: View) -> None:
 
 @needs_netron
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: make browser")
-def test_a_browser_draws_the_graph(shown: View, tmp_path: Path) -> None:
+def test_a_browser_draws_the_graph(shown: NetronPage, tmp_path: Path) -> None:
     line = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     line += ["--virtual-time-budget=15000", "--dump-dom", shown.address]
     page = subprocess.run(line, capture_output=True, text=True, timeout=120, check=True).stdout  # type: ignore[arg-type]
@@ -84,9 +84,9 @@ def test_what_cannot_be_shown_is_one_line(tmp_path: Path, digits_onnx: Path, mon
     if find_spec("netron") is not None:
         (tmp_path / "m.onnx").write_text("not a model")
         with pytest.raises(InputError):
-            View(tmp_path / "m.onnx")
-        with View(digits_onnx) as first, pytest.raises(UsageError, match="--port"):
-            View(digits_onnx, urlsplit(first.address).port or 0)
+            NetronPage(tmp_path / "m.onnx")
+        with NetronPage(digits_onnx) as first, pytest.raises(UsageError, match="--port"):
+            NetronPage(digits_onnx, urlsplit(first.address).port or 0)
     monkeypatch.setattr("onnxtool.runtime.view.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match="view"):
-        View(digits_onnx)
+        NetronPage(digits_onnx)

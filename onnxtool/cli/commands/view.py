@@ -17,9 +17,9 @@ def command(asked: ViewCommand, out: Output) -> None:
     The page is served to this machine alone (localhost). Needs Netron: pip install netron.
     """
     from onnxtool.report.view import ViewReport
-    from onnxtool.runtime.view import View
+    from onnxtool.runtime.view import NetronPage
 
-    with View(asked.model, asked.port) as shown:
+    with NetronPage(asked.model, asked.port) as shown:
         out.emit(ViewReport(str(asked.model), shown.address))
         if asked.browser:
             typer.launch(shown.address)

@@ -11,7 +11,7 @@ from onnxtool import __version__
 from onnxtool.cli.forms import plots
 from onnxtool.cli.text import clean
 from onnxtool.cli.views import view_of
-from onnxtool.cli.views.view import Cell, Code, Facts, Findings, Heading, Line, Part, Plot, Table, Tone, Words
+from onnxtool.cli.views.view import Cell, Code, Facts, FindingList, Heading, Line, Part, Plot, Table, Tone, Words
 from onnxtool.report.base import Report
 from onnxtool.report.check import Severity
 
@@ -141,7 +141,7 @@ def _code(part: Code) -> Iterator[str]:
 
 
 @_draw.register
-def _findings(part: Findings) -> Iterator[str]:
+def _findings(part: FindingList) -> Iterator[str]:
     rows = [(Words(f.severity.value, _SEVERITIES[f.severity]), f.id, f.where, f.message, f.fix) for f in part.items]
     yield from _table(Table(("severity", "id", "where", "finding", "fix"), rows, title=part.title))
 

@@ -8,7 +8,7 @@ from functools import singledispatch
 
 from onnxtool.cli.text import clean
 from onnxtool.cli.views import view_of
-from onnxtool.cli.views.view import Cell, Code, Facts, Findings, Heading, Line, Part, Table, Words
+from onnxtool.cli.views.view import Cell, Code, Facts, FindingList, Heading, Line, Part, Table, Words
 from onnxtool.report.base import Report
 from onnxtool.report.check import Severity
 
@@ -89,7 +89,7 @@ def _code(part: Code) -> Iterator[str]:
 
 
 @draw.register
-def _findings(part: Findings) -> Iterator[str]:
+def _findings(part: FindingList) -> Iterator[str]:
     shown = [item for item in part.items if item.severity is not Severity.NOTE]
     if shown and part.title:
         yield from (f"**{_safe(part.title)}**", "")

@@ -8,7 +8,7 @@ from functools import singledispatch
 from html import escape
 
 from onnxtool.cli.text import clean, duration
-from onnxtool.cli.views.view import Bars, Boxes, Histogram, Plot, Scatter
+from onnxtool.cli.views.view import Bars, Boxes, HistogramPlot, Plot, Scatter
 
 _WIDTH = 800
 _LEFT = 260  # where bars begin, right of their names
@@ -41,7 +41,7 @@ def _bars(plot: Bars) -> str:
 
 
 @draw.register
-def _histogram(plot: Histogram) -> str:
+def _histogram(plot: HistogramPlot) -> str:
     """Logarithmic upwards: the few elements with large errors are what one looks for."""
     highest = max((count for _, count in plot.items), default=0) or 1
     height, step = 160, _WIDTH / max(len(plot.items), 1)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from onnxtool.cli.text import clean
 from onnxtool.cli.views import view_of
-from onnxtool.cli.views.view import Cell, Code, Facts, Findings, Heading, Line, Part, Table, Tone, Words
+from onnxtool.cli.views.view import Cell, Code, Facts, FindingList, Heading, Line, Part, Table, Tone, Words
 from onnxtool.report.base import Report
 from onnxtool.report.check import Finding, Severity
 
@@ -124,7 +124,7 @@ def _code(part: Code, console: Console, verbose: int) -> None:
 
 
 @draw.register
-def _findings(part: Findings, console: Console, verbose: int) -> None:
+def _findings(part: FindingList, console: Console, verbose: int) -> None:
     """Grouped by id, a line each; with -v every single one, with its fix."""
     shown = [item for item in part.items if verbose or item.severity.rank <= part.least.rank]
     if shown and part.title:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnxtool.cli.text import duration, plural, size
-from onnxtool.cli.views.view import Facts, Findings, Heading, Line, Part, Row, Table, Verdict, state, with_detail
+from onnxtool.cli.views.view import Facts, FindingList, Heading, Line, Part, Row, Table, Verdict, state, with_detail
 from onnxtool.report.check import CheckReport, ChecksReport, RulesReport, Severity
 
 
@@ -14,7 +14,7 @@ def check(report: CheckReport) -> Iterator[Part]:
     counts = [plural(report.count(s), s.value) for s in Severity if report.count(s)]
     yield Verdict(f"{', '.join(counts)} (onnxtool check --explain ID tells more)" if counts else "no findings")
     yield from _model(report)
-    yield Findings(report.findings)
+    yield FindingList(report.findings)
 
 
 def _model(report: CheckReport) -> Iterator[Part]:
@@ -48,8 +48,8 @@ def checks(report: ChecksReport) -> Iterator[Part]:
     numbers = ("size", "errors", "warnings", "notes")
     yield Table(("model", "result", *numbers), rows, numbers=numbers)
     for one in report.reports:
-        yield Findings(one.findings, title=one.model, least=one.fail_on, when="brief")
-        yield from with_detail((Heading(one.model), *_model(one), Findings(one.findings)))
+        yield FindingList(one.findings, title=one.model, least=one.fail_on, when="brief")
+        yield from with_detail((Heading(one.model), *_model(one), FindingList(one.findings)))
     for lost in report.unreadable:
         yield Line(lost.error, "error", "bad", whole=True)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from onnxtool.cli.text import clean, cosine, number, plural
 from onnxtool.cli.views.view import (
     Code,
-    Histogram,
+    HistogramPlot,
     Line,
     Part,
     Point,
@@ -135,12 +135,12 @@ def _output_details(item: TensorDifference, top_k: int) -> Iterator[Line]:
         yield Line(f"{item.name}: {'; '.join(parts)}", indent=2, whole=True, when="always" if odd else "full")
 
 
-def _histogram(item: TensorDifference) -> Iterator[Histogram]:
+def _histogram(item: TensorDifference) -> Iterator[HistogramPlot]:
     if sum(item.error_decades[1:]):
         labels = ("0", *(f"1e{LOWEST_DECADE + i}" for i in range(len(item.error_decades) - 1)))
         counted = tuple(zip(labels, item.error_decades, strict=True))
         title = f"{item.name}: elements by their error"
-        yield Histogram(title, counted, "absolute error, |a - b|, from", "elements, by their logarithm")
+        yield HistogramPlot(title, counted, "absolute error, |a - b|, from", "elements, by their logarithm")
 
 
 def _layers(layers: Layers) -> Iterator[Part]:

@@ -145,7 +145,7 @@ class Code(Part):
 
 
 @dataclass(frozen=True)
-class Findings(Part):
+class FindingList(Part):
     """What `check` found in one model.
 
     Attributes:
@@ -175,7 +175,7 @@ class Bars(Plot):
 
 
 @dataclass(frozen=True)
-class Histogram(Plot):
+class HistogramPlot(Plot):
     """Upright bars, by the logarithm of their counts; `across` and `up` say what the axes are."""
 
     items: Sequence[tuple[str, int]]

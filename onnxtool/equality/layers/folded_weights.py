@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onnxtool.equality.layers.graph import LayerGraph
-from onnxtool.equality.layers.weight_chain import Chain, Step, read_chain
+from onnxtool.equality.layers.weight_chain import Chain, ChainStep, read_chain
 
 # Folding rounds each weight once or twice; this is as a share of the largest weight of its channel.
 _ROUNDINGS = 64
@@ -84,7 +84,7 @@ def _ratio(expected: np.ndarray, actual: np.ndarray, error: np.ndarray) -> np.nd
     return ratio if bool((rest <= error * np.maximum(1, np.abs(ratio))).all()) else None
 
 
-def _scaled(a: Chain, b: Chain, ratio: np.ndarray, precision: float) -> Iterator[tuple[Step, Explanation]]:
+def _scaled(a: Chain, b: Chain, ratio: np.ndarray, precision: float) -> Iterator[tuple[ChainStep, Explanation]]:
     """Steps whose scale, multiplied by `ratio`, gives B's weights and B's bias as well."""
     many = int((np.abs(ratio - 1) > precision).sum())
     for index, step in enumerate(a.steps):
@@ -97,7 +97,7 @@ def _scaled(a: Chain, b: Chain, ratio: np.ndarray, precision: float) -> Iterator
             yield step, Explanation(step.scaling, 1 if step.single else many)
 
 
-def _shifted(a: Chain, b: Chain, allowed: np.ndarray) -> Iterator[tuple[Step, Explanation]]:
+def _shifted(a: Chain, b: Chain, allowed: np.ndarray) -> Iterator[tuple[ChainStep, Explanation]]:
     """Steps that, shifted elsewhere, give B's bias: the weights are the same."""
     moved = np.abs(b.shift() - a.shift()) > allowed
     many = int(moved.sum())

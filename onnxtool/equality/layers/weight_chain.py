@@ -22,7 +22,7 @@ _PRECISION = {
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """y = (x - center) * scale + shift for each channel.
 
     Attributes:
@@ -56,7 +56,7 @@ class Chain:
     node: str
     weight: str
     rows: np.ndarray
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     precision: float
 
     def scale(self, after: int = -1) -> np.ndarray:
@@ -107,7 +107,7 @@ def _with_steps(graph: LayerGraph, linear: ir.Node, after: Sequence[ir.Node]) ->
     rows = _rows(linear, _array(graph.weights[names[1]]))
     if rows is None:
         return None
-    steps: list[Step] = []
+    steps: list[ChainStep] = []
     if len(names) > 2 and names[2]:
         beta = linear.attributes.get_float("beta", 1.0) if "Gemm" in linear.op_type else 1.0
         own = _step(linear, _array(graph.weights[names[2]]) * beta, len(rows), 1, "shift", names[2])
@@ -124,9 +124,9 @@ def _with_steps(graph: LayerGraph, linear: ir.Node, after: Sequence[ir.Node]) ->
     return Chain(names[0], _name(linear), names[1], rows, tuple(steps), max(_PRECISION[d] for d in used))
 
 
-def _steps(graph: LayerGraph, nodes: Sequence[ir.Node], channels: int, rank: int) -> list[Step] | None:
+def _steps(graph: LayerGraph, nodes: Sequence[ir.Node], channels: int, rank: int) -> list[ChainStep] | None:
     """The nodes as steps, activations at the end left out; None when there is anything else."""
-    steps: list[Step] = []
+    steps: list[ChainStep] = []
     activated = False
     for node in nodes:
         found = _read_step(graph, node, channels, rank)
@@ -158,7 +158,7 @@ def _rows(linear: ir.Node, weight: np.ndarray) -> np.ndarray | None:
     return turned * linear.attributes.get_float("alpha", 1.0)
 
 
-def _read_step(graph: LayerGraph, node: ir.Node, channels: int, rank: int) -> Step | None:
+def _read_step(graph: LayerGraph, node: ir.Node, channels: int, rank: int) -> ChainStep | None:
     """A BatchNormalization, or a sum, difference, product or quotient with a constant."""
     names = [v.name if v is not None and v.name else "" for v in node.inputs]
     if node.op_type == "BatchNormalization" and len(names) == 5:
@@ -168,7 +168,7 @@ def _read_step(graph: LayerGraph, node: ir.Node, channels: int, rank: int) -> St
         if any(v.shape != (channels,) for v in (gamma, beta, mean, variance)):
             return None
         scale = gamma / np.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
-        return Step(_name(node), mean, scale, beta, (names[1], names[4]), (names[2], names[3]))
+        return ChainStep(_name(node), mean, scale, beta, (names[1], names[4]), (names[2], names[3]))
     make = _ARITHMETIC.get(node.op_type)
     if make is None or len(names) != 2:
         return None
@@ -187,7 +187,7 @@ _ARITHMETIC: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
 }
 
 
-def _step(node: ir.Node, values: np.ndarray, channels: int, rank: int, kind: str, weight: str) -> Step | None:
+def _step(node: ir.Node, values: np.ndarray, channels: int, rank: int, kind: str, weight: str) -> ChainStep | None:
     """A step by a constant that has one number for each channel (the last dim, of convolutions the second) or one."""
     if values.size not in (1, channels):
         return None
@@ -200,8 +200,8 @@ def _step(node: ir.Node, values: np.ndarray, channels: int, rank: int, kind: str
     zeros, ones = np.zeros(channels), np.ones(channels)
     single = values.size == 1 < channels
     if kind == "shift":
-        return Step(_name(node), zeros, ones, numbers, shifting=(weight,), single=single)
-    return Step(_name(node), zeros, numbers, zeros, scaling=(weight,), single=single)
+        return ChainStep(_name(node), zeros, ones, numbers, shifting=(weight,), single=single)
+    return ChainStep(_name(node), zeros, numbers, zeros, scaling=(weight,), single=single)
 
 
 def _array(weight: ir.TensorProtocol) -> np.ndarray:

@@ -75,7 +75,7 @@ def runtime_noise(model: Any, options: SessionOptions) -> RoundingNoise:
 
 
 @dataclass(frozen=True)
-class Excuse:
+class ExcusedElements:
     """What rounding explains of one run.
 
     Attributes:
@@ -87,12 +87,12 @@ class Excuse:
     noise: float
 
 
-NO_EXCUSE = Excuse(0, 0.0)
+NO_EXCUSE = ExcusedElements(0, 0.0)
 
 
 def excuse(
     a: np.ndarray, b: np.ndarray, again: Any, tolerance: Tolerance, scales: Scales, precision: str | None = None
-) -> Excuse:
+) -> ExcusedElements:
     """Which elements outside the tolerance are no further off than `FACTOR` times what rounding does to their column.
 
     A column may also borrow the noise of columns of at most `ALIKE` times its scale, and no more elements are excused
@@ -132,7 +132,7 @@ def excuse(
         amplified += int((FACTOR * own.astype(np.float64) > allowed).sum())
     if excused == 0 or outside > FACTOR * amplified:
         return NO_EXCUSE
-    return Excuse(excused, float(moved.max()))
+    return ExcusedElements(excused, float(moved.max()))
 
 
 def _shared_noise(moved: np.ndarray, grouping: tuple[int, int, int], scale: np.ndarray) -> tuple[int, int, np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 from onnxtool.equality.search.boolean_distances import NOT_YET
 from onnxtool.equality.search.conditions import ConditionWatch, Outcome
 from onnxtool.equality.search.mutations import Move, Moves, is_varied
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.sizes import DynamicDims
 from onnxtool.equality.trials.trial import Budget
 from onnxtool.model.spec import TensorSpec
@@ -49,7 +49,7 @@ def reach(
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
     dims: DynamicDims,
-    facts: Facts,
+    facts: GraphHints,
     budget: Budget,
     *,
     seed: int = 0,

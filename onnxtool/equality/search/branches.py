@@ -23,7 +23,7 @@ _LOGIC = ("Cast", "Not", "And", "Or")
 
 
 @dataclass(frozen=True)
-class Part:
+class GraphPart:
     """A branch or a loop body.
 
     Attributes:
@@ -71,7 +71,7 @@ class BranchWatch:
             value.name = f"{_OPERANDS}{place}"
             copy.graph.outputs.append(value)
         copy.opset_imports.setdefault("", 17)
-        self.reached: set[Part] = set()
+        self.reached: set[GraphPart] = set()
         self._runner = OnnxRunner.open(copy, options)
 
     def run(self, feeds: Feeds) -> tuple[bool, float]:
@@ -93,12 +93,12 @@ class BranchWatch:
         return len(self.reached) > before, _nearness(outputs)
 
     @property
-    def unreached(self) -> list[Part]:
+    def unreached(self) -> list[GraphPart]:
         """The parts that no input has run so far."""
         return [p for p in self.parts if p not in self.reached]
 
 
-def forced(model: ir.Model, part: Part) -> ir.Model:
+def forced(model: ir.Model, part: GraphPart) -> ir.Model:
     """A copy of a graph in which the conditions on the way to a branch are constants, so that it always runs."""
     copy = _inlined(model)
     nodes = [n for n in walk(copy.graph) if _controls(n)]
@@ -130,9 +130,9 @@ def _inlined(model: ir.Model) -> ir.Model:
 
 def _expose(
     graph: ir.Graph, numbers: Mapping[int, int], inside: tuple[tuple[int, str], ...]
-) -> list[tuple[Part, ir.Value]]:
+) -> list[tuple[GraphPart, ir.Value]]:
     """Values of a graph, each one int64 number, that are positive where a part has run."""
-    found: list[tuple[Part, ir.Value]] = []
+    found: list[tuple[GraphPart, ir.Value]] = []
     for node in list(graph):
         if not _controls(node):
             continue
@@ -152,13 +152,13 @@ def _of_if(
     name: str,
     numbers: Mapping[int, int],
     inside: tuple[tuple[int, str], ...],
-) -> list[tuple[Part, ir.Value]]:
-    found: list[tuple[Part, ir.Value]] = []
+) -> list[tuple[GraphPart, ir.Value]]:
+    found: list[tuple[GraphPart, ir.Value]] = []
     bodies = {branch: node.attributes[branch].as_graph() for branch in _BRANCHES}
     for branch, part in _BRANCHES.items():
         own = bodies[branch]
         inner = _expose(own, numbers, (*inside, (index, part)))
-        flags = [(Part(name, index, part, inside), _constant(own, 1)), *inner]
+        flags = [(GraphPart(name, index, part, inside), _constant(own, 1)), *inner]
         for known, value in flags:
             own.outputs.append(value)
             for other, body in bodies.items():
@@ -175,11 +175,11 @@ def _of_loop(
     name: str,
     numbers: Mapping[int, int],
     inside: tuple[tuple[int, str], ...],
-) -> list[tuple[Part, ir.Value]]:
-    found: list[tuple[Part, ir.Value]] = []
+) -> list[tuple[GraphPart, ir.Value]]:
+    found: list[tuple[GraphPart, ir.Value]] = []
     body = node.attributes["body"].as_graph()
     flags = [
-        (Part(name, index, "loop body", inside), _constant(body, 1)),
+        (GraphPart(name, index, "loop body", inside), _constant(body, 1)),
         *_expose(body, numbers, (*inside, (index, "loop body"))),
     ]
     for known, value in flags:

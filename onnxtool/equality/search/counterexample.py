@@ -15,7 +15,7 @@ from onnxtool.equality.rule.noise import differs_there_alone, rounding_explains
 from onnxtool.equality.rule.non_finite import finite_in_one
 from onnxtool.equality.search.difference import search
 from onnxtool.equality.search.minimise import minimised
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.observe import Observed
 from onnxtool.equality.trials.trial import EXACTLY, Budget, Trial, count_elements
 from onnxtool.errors import InputError, OnnxToolError, UsageError
@@ -196,7 +196,7 @@ def maximise_difference(
     candidate: Runner,
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
-    facts: Facts,
+    facts: GraphHints,
     judge: Judge,
     budget: Budget,
     findings: Findings,

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtool.equality.search.branches import BranchWatch
 from onnxtool.equality.search.difference import mutated
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.trial import Budget
 from onnxtool.equality.trials.values import value_changes
 from onnxtool.model.spec import TensorSpec
@@ -21,7 +21,7 @@ def seek(
     watch: BranchWatch,
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
-    facts: Facts,
+    facts: GraphHints,
     budget: Budget,
     *,
     seed: int = 0,

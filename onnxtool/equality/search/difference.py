@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.observe import telling
 from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.errors import OnnxToolError
@@ -27,7 +27,7 @@ def search(
     candidate: Run,
     specs: Sequence[TensorSpec],
     starts: Sequence[Trial],
-    facts: Facts,
+    facts: GraphHints,
     budget: Budget,
     fails: Callable[[Trial], bool],
     *,
@@ -115,7 +115,7 @@ def apart(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> float:
     return worst
 
 
-def mutated(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator) -> Feeds:
+def mutated(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator) -> Feeds:
     """One change to one input (or, at times, to all of them)."""
     names = [s for s in specs if np.size(feeds[s.name])]
     if not names:
@@ -127,7 +127,7 @@ def mutated(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: 
     return made
 
 
-def _changed(spec: TensorSpec, array: np.ndarray, facts: Facts, generator: np.random.Generator) -> np.ndarray:
+def _changed(spec: TensorSpec, array: np.ndarray, facts: GraphHints, generator: np.random.Generator) -> np.ndarray:
     if array.dtype.kind == "b":
         return np.asarray(array ^ (generator.random(array.shape) < generator.choice([0.05, 0.5, 1.0])))
     if array.dtype.kind in "OUS":
@@ -169,7 +169,7 @@ def _changed(spec: TensorSpec, array: np.ndarray, facts: Facts, generator: np.ra
         return np.asarray(np.clip(wide, -1e6, 1e6).astype(array.dtype))
 
 
-def _integer(spec: TensorSpec, array: np.ndarray, facts: Facts, generator: np.random.Generator) -> np.ndarray:
+def _integer(spec: TensorSpec, array: np.ndarray, facts: GraphHints, generator: np.random.Generator) -> np.ndarray:
     low, high = -10, 101
     domain = facts.domains.get(spec.name)
     if domain is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxtool.equality.trials.changed_inputs import is_mask
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.sizes import DynamicDims, of_the_past
 from onnxtool.errors import InputError
 from onnxtool.model.spec import TensorSpec
@@ -40,7 +40,7 @@ class Moves:
     """All that can be changed about the inputs of a model."""
 
     def __init__(
-        self, specs: Sequence[TensorSpec], dims: DynamicDims, facts: Facts, generator: np.random.Generator
+        self, specs: Sequence[TensorSpec], dims: DynamicDims, facts: GraphHints, generator: np.random.Generator
     ) -> None:
         self._specs, self._dims, self._facts, self._generator = specs, dims, facts, generator
         self._past = of_the_past(specs)

@@ -40,7 +40,7 @@ _MOST_STEPS = 1 << 24  # of a loop: more is no limit
 
 
 @dataclass
-class Facts:
+class GraphHints:
     """What one or more graphs, and the code they come from, tell.
 
     Attributes:
@@ -85,9 +85,9 @@ class Facts:
     missing: bool = False
     endless: bool = False
 
-    def merged(self, other: Facts) -> Facts:
+    def merged(self, other: GraphHints) -> GraphHints:
         """Both; where they disagree on a domain, this one's holds."""
-        return Facts(
+        return GraphHints(
             {**other.domains, **self.domains},
             list(dict.fromkeys([*self.sizes, *other.sizes])),
             list(dict.fromkeys([*self.values, *other.values])),
@@ -114,21 +114,23 @@ class Facts:
         """Kinds of inputs on which a difference says nothing: ONNX leaves open which integer NaN becomes."""
         return (TrialKind.MISSING, TrialKind.MISSING_ROWS) if self.integral and not self.missing else ()
 
-    def with_hints(self, sizes: Iterable[int] = (), values: Iterable[float] = (), *, programmed: bool = False) -> Facts:
+    def with_hints(
+        self, sizes: Iterable[int] = (), values: Iterable[float] = (), *, programmed: bool = False
+    ) -> GraphHints:
         """With numbers that the source's own code compares with; these come first."""
         known = [int(s) for s in sizes if 1 <= int(s) <= _LONGEST]
         numbers = [float(v) for v in values if np.isfinite(v)]
-        return Facts(sizes=known, values=numbers, rows_needed=False, programmed=programmed).merged(self)
+        return GraphHints(sizes=known, values=numbers, rows_needed=False, programmed=programmed).merged(self)
 
 
-def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> Facts:
+def read_facts(model: ir.Model, domains: Mapping[str, Domain] | None = None) -> GraphHints:
     """Read a graph.
 
     Args:
         model: not changed; large weights are not read.
         domains: known already; they go before those read off the graph.
     """
-    facts = Facts(domains={**input_domains(model), **(domains or {})}, rows_needed=False)
+    facts = GraphHints(domains={**input_domains(model), **(domains or {})}, rows_needed=False)
     sizes: dict[int, int] = {}
     for node in all_nodes(model):
         for size, weight in _sizes(node):
@@ -252,7 +254,7 @@ def _large_constant(node: ir.Node) -> bool:
     return tensor is not None and tensor.type == ir.AttributeType.TENSOR and tensor.as_tensor().size > _SMALL
 
 
-def _add_trees(node: ir.Node, facts: Facts) -> None:
+def _add_trees(node: ir.Node, facts: GraphHints) -> None:
     """Thresholds of each feature, where the trees read a graph input as it is."""
     facts.missing |= any(attribute(node, "nodes_missing_value_tracks_true", ()) or ())
     value = node.inputs[0]

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxtool.equality.reference import Reference
 from onnxtool.equality.search.branch_distance import reach
-from onnxtool.equality.search.branches import BranchWatch, Part, forced, has_branches
+from onnxtool.equality.search.branches import BranchWatch, GraphPart, forced, has_branches
 from onnxtool.equality.search.conditions import (
     ConditionWatch,
     Outcome,
@@ -22,7 +22,7 @@ from onnxtool.equality.search.conditions import (
 )
 from onnxtool.equality.search.counterexample import Findings, judge_trials
 from onnxtool.equality.search.coverage import seek
-from onnxtool.equality.trials.graph_hints import Facts, read_facts
+from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from onnxtool.equality.trials.observe import breaks, takes_doubles, telling
 from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.equality.trials.tables import differing_reads, differing_rows
@@ -42,9 +42,9 @@ Compare = Callable[[Runner, Runner, Feeds], CompareReport]
 _LONGEST = 1.0  # seconds that the reference may take for an input of another size, as the usual ones let expect
 
 
-def facts_of(graphs: Sequence[ir.Model], domains: Mapping[str, Domain] | None = None) -> Facts:
+def facts_of(graphs: Sequence[ir.Model], domains: Mapping[str, Domain] | None = None) -> GraphHints:
     """What several graphs tell; the first goes before the others. Two tell too in which rows of a table they differ."""
-    facts = Facts(domains=dict(domains or {}), rows_needed=not graphs)
+    facts = GraphHints(domains=dict(domains or {}), rows_needed=not graphs)
     for graph in graphs:
         facts = facts.merged(read_facts(graph))
     if len(graphs) == 2:
@@ -57,7 +57,7 @@ def reach_conditions(
     reference: Runner,
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
-    facts: Facts,
+    facts: GraphHints,
     budget: Budget,
     options: SessionOptions,
     *,
@@ -118,12 +118,12 @@ def watch_branches(
     reference: Runner,
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
-    facts: Facts,
+    facts: GraphHints,
     budget: Budget,
     options: SessionOptions,
     *,
     seed: int = 0,
-) -> tuple[list[Trial], dict[str, list[Part]], int]:
+) -> tuple[list[Trial], dict[str, list[GraphPart]], int]:
     """Which parts of the graphs the runs have reached, and inputs that reach more.
 
     Args:
@@ -140,7 +140,7 @@ def watch_branches(
         Trials that reach more; the parts that nothing has reached, by model; how many parts there are.
     """
     trials: list[Trial] = []
-    unreached: dict[str, list[Part]] = {}
+    unreached: dict[str, list[GraphPart]] = {}
     parts = 0
     watched = {name: graph for name, graph in graphs.items() if has_branches(graph)}
     for name, graph in watched.items():
@@ -165,12 +165,12 @@ def watch_branches(
 def force_branches(
     a: ir.Model,
     b: ir.Model,
-    unreached: Sequence[Part],
+    unreached: Sequence[GraphPart],
     runs: Sequence[Feeds],
     compare: Compare,
     options: SessionOptions,
     findings: Findings,
-) -> set[Part]:
+) -> set[GraphPart]:
     """Run branches that no input reaches, by making their conditions constant in both graphs, and compare.
 
     Only where the two graphs have the same branches in the same order.
@@ -178,7 +178,7 @@ def force_branches(
     Returns:
         Parts that were equal when forced. A difference goes into `findings`.
     """
-    equal: set[Part] = set()
+    equal: set[GraphPart] = set()
     if not _alike(a, b):
         return equal
     for part in unreached:
@@ -209,7 +209,7 @@ def _judged(compare: Compare, a: Runner, b: Runner, trial: Trial, _: Any) -> Com
     return compare(a, b, trial.feeds)
 
 
-def unreached_branches(unreached: Mapping[str, Sequence[Part]]) -> tuple[Branch, ...]:
+def unreached_branches(unreached: Mapping[str, Sequence[GraphPart]]) -> tuple[Branch, ...]:
     """For the report."""
     return tuple(Branch(model, p.node, p.part) for model, parts in unreached.items() for p in parts)
 

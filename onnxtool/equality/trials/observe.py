@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.sizes import DynamicDims, Sizes, dynamic_dims, of_the_past, sizes_to_try
 from onnxtool.equality.trials.trial import Budget, Trial, count_elements
 from onnxtool.equality.trials.values import value_changes
@@ -56,7 +56,7 @@ def observe(
     runner: Runner,
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
-    facts: Facts,
+    facts: GraphHints,
     budget: Budget,
     *,
     seed: int = 0,
@@ -144,7 +144,7 @@ def _candidates(
     specs: Sequence[TensorSpec],
     runs: Sequence[Feeds],
     dims: DynamicDims,
-    facts: Facts,
+    facts: GraphHints,
     seed: int,
     pace: _Pace,
     budget: Budget,
@@ -181,7 +181,7 @@ def _sized(
     specs: Sequence[TensorSpec],
     wanted: Iterator[Sizes],
     dims: DynamicDims,
-    facts: Facts,
+    facts: GraphHints,
     seed: int,
     pace: _Pace,
     budget: Budget,
@@ -196,7 +196,7 @@ def _sized(
         yield sizes.label, TrialKind.EMPTY if sizes.empty else TrialKind.SIZE, feeds
 
 
-def _of_size(specs: Sequence[TensorSpec], sizes: Sizes, facts: Facts, seed: int) -> Feeds | None:
+def _of_size(specs: Sequence[TensorSpec], sizes: Sizes, facts: GraphHints, seed: int) -> Feeds | None:
     try:
         return random_feeds(specs, seed, dims=sizes.dims, batch=sizes.batch, length=sizes.length, domains=facts.domains)
     except InputError:  # too large
@@ -204,7 +204,7 @@ def _of_size(specs: Sequence[TensorSpec], sizes: Sizes, facts: Facts, seed: int)
 
 
 def _masked_long(
-    specs: Sequence[TensorSpec], dims: DynamicDims, facts: Facts, seed: int, generator: np.random.Generator
+    specs: Sequence[TensorSpec], dims: DynamicDims, facts: GraphHints, seed: int, generator: np.random.Generator
 ) -> Iterator[tuple[str, TrialKind, Feeds]]:
     """Other values at other sizes than the usual ones."""
     for batch, length in ((3, 40), (2, 130)) if dims.lengths else ((130, dims.length),):
@@ -240,7 +240,7 @@ def breaks(feeds: Feeds, outputs: Mapping[str, Any], *, missing: bool = False) -
         return any(not bool(np.isfinite(a).all()) for a in floats)
 
 
-def _beyond_judging(kind: TrialKind, feeds: Feeds, outputs: Mapping[str, Any], facts: Facts) -> TrialKind | None:
+def _beyond_judging(kind: TrialKind, feeds: Feeds, outputs: Mapping[str, Any], facts: GraphHints) -> TrialKind | None:
     """The kind of an input on which a difference is said, and no failure; None where nothing can be learnt from it."""
     if breaks(feeds, outputs, missing=facts.missing):
         return TrialKind.BROKEN

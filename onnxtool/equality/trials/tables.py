@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.model.ir.queries import attribute, constant_array, walk
 from onnxtool.model.operators.table import STANDARD
 
@@ -16,7 +16,7 @@ _MOST_ROWS = 512  # of a table that an input reads
 _BYTES = 1 << 28  # of a table that is looked at
 
 
-def differing_rows(a: ir.Model, b: ir.Model, facts: Facts, most: int = _MOST_ROWS) -> None:
+def differing_rows(a: ir.Model, b: ir.Model, facts: GraphHints, most: int = _MOST_ROWS) -> None:
     """Add to `facts` the rows of tables in which two models differ: initializers of one shape.
 
     They go by their name where both models have it. Tables that differ in most rows are other tables.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from onnxtool.equality.trials.changed_inputs import Changed
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.patterns import matching, nearly
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.trial_kind import TrialKind
@@ -27,7 +27,7 @@ _GAPS = (" ", " a ", ", ", "-", "\n")
 
 
 def text_values(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
     """Words of all kinds; those that the graph knows each at least once, as far as they fit into a few runs."""
     own = [s for s in specs if s.dtype == "string"]
@@ -79,7 +79,7 @@ def text_values(
 
 
 def _written_numbers(
-    own: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+    own: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
     """For texts that are read as numbers: those that the graphs compare with, and beside them."""
     numbers = [spec for spec in own if (domain := facts.domains.get(spec.name)) is not None and domain.values]

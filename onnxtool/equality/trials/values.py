@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtool.equality.rule.non_finite import missing_values
 from onnxtool.equality.trials.changed_inputs import Changed, cast, is_kind, is_mask
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.texts import text_values
 from onnxtool.equality.trials.trial import EXACTLY
 from onnxtool.equality.trials.whole_numbers import counts, fitting, integer_values, known_numbers, ordered, table_rows
@@ -78,7 +78,7 @@ _ROWS = 512  # of a batch that holds thresholds
 
 
 def value_changes(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
     """Inputs of the sizes of `feeds`, with other values; the most telling first, kinds in turns.
 
@@ -114,7 +114,7 @@ def value_changes(
 
 
 def _floats(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
     listed = {name for name, domain in facts.domains.items() if domain.values}
     own = [s for s in specs if is_kind(s, "fV") and not is_mask(s) and s.name not in listed]
@@ -221,7 +221,7 @@ def _booleans(specs: Sequence[TensorSpec], feeds: Feeds) -> Iterator[Changed]:
 
 
 def _masks(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
     own = [s for s in specs if is_mask(s)]
     for padding in _PADDINGS if own else ():
@@ -271,7 +271,7 @@ def padded(shape: tuple[int, ...], padding: str) -> np.ndarray:
 
 
 def _thresholds(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
     """Rows with each feature at thresholds of trees, as float32, and next to them; the others over their own range."""
     for spec in specs:

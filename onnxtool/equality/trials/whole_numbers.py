@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from onnxtool.equality.trials.changed_inputs import Changed, cast, is_kind, is_mask
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.model.spec import TensorSpec
 from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds
@@ -25,7 +25,7 @@ _MOST_COUNT = 4096  # of something that an input says how much there is of
 
 
 def integer_values(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
     """Integers over their meaning: rows of the tables that they index, counts, else signed and large ones."""
     own = [s for s in specs if is_kind(s, "iu") and s.name not in facts.structural and not is_mask(s)]
@@ -66,7 +66,7 @@ def integer_values(
 
 
 def known_numbers(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
     """Numbers that the graphs list, each at least once, as far as they fit into a few runs; then among others."""
     own = [s for s in specs if is_kind(s, "fiu") and not is_mask(s) and np.size(feeds[s.name])]
@@ -101,7 +101,7 @@ def _is_short(number: float) -> bool:
     return number.is_integer() or (number * 1024).is_integer()
 
 
-def ordered(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator[Changed]:
+def ordered(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints) -> Iterator[Changed]:
     """Integers in order along the last dim, and the numbers that the graph compares with one after the other."""
     own = [s for s in specs if is_kind(s, "iu") and s.name not in facts.structural and not is_mask(s)]
     own = [s for s in own if np.ndim(feeds[s.name]) and np.size(feeds[s.name])]
@@ -132,7 +132,7 @@ def ordered(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator
             yield "the integers of the graph in a row", TrialKind.VALUES, {**feeds, **made}
 
 
-def counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator[Changed]:
+def counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints) -> Iterator[Changed]:
     """Numbers that say how much of something there is: how often a loop runs, how many elements are taken."""
     own = [s for s in specs if s.name in facts.structural and is_kind(s, "iu") and np.size(feeds[s.name]) == 1]
     beside = [n + d for n in (*facts.integers[:8], *facts.sizes[:8]) for d in (1, 0)]
@@ -144,7 +144,7 @@ def counts(specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts) -> Iterator[
 
 
 def table_rows(
-    specs: Sequence[TensorSpec], feeds: Feeds, facts: Facts, generator: np.random.Generator
+    specs: Sequence[TensorSpec], feeds: Feeds, facts: GraphHints, generator: np.random.Generator
 ) -> Iterator[Changed]:
     """Indices that read every row of a table, as far as they fit; first and last, and those that differ, always."""
     own = [s for s in specs if s.name in facts.tables and is_kind(s, "iu")]

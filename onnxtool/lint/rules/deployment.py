@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from onnxtool.lint.rule import Rule
+from onnxtool.lint.rule import LintRule
 from onnxtool.lint.rules.deployment_operators import BROWSER, MOBILE
 from onnxtool.model.model_view import ModelView
 from onnxtool.report.check import Finding, Severity
 
 _MANY = 6
 
-BROWSER_LACKS = Rule(
+BROWSER_LACKS = LintRule(
     "OT206",
     Severity.NOTE,
     "operators without a kernel in the browser",
@@ -20,7 +20,7 @@ BROWSER_LACKS = Rule(
     "processor, with copies from and to the GPU around them.",
     "Look for a form of the model without them, if the browser is meant; otherwise ignore this.",
 )
-MOBILE_LACKS = Rule(
+MOBILE_LACKS = LintRule(
     "OT207",
     Severity.NOTE,
     "operators without a kernel on phones",

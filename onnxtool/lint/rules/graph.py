@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import onnx
 
-from onnxtool.lint.rule import Rule
+from onnxtool.lint.rule import LintRule
 from onnxtool.model.model_view import ModelView, is_standard, label
 from onnxtool.report.check import Finding, Severity
 
@@ -16,28 +16,28 @@ _OLD_OPSET = 13
 _RUNTIME_DOMAINS = ("com.microsoft.", "com.ms.")
 _HEAVY = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
-UNUSED_INPUT = Rule(
+UNUSED_INPUT = LintRule(
     "OT010",
     _W,
     "an input that nothing reads",
     "Callers have to feed it, and some runtimes refuse to. It is often left behind by an export of training code.",
     "Export without it.",
 )
-DUPLICATE_NAMES = Rule(
+DUPLICATE_NAMES = LintRule(
     "OT011",
     _N,
     "nodes of one name",
     "Profilers, quantizers (--exclude NAME) and comparisons address nodes by name.",
     "Give every node a name of its own when exporting.",
 )
-OLD_OPSET = Rule(
+OLD_OPSET = LintRule(
     "OT012",
     _N,
     "an old opset",
     "Quantized operators per channel and many fusions exist from opset 13 on only.",
     "Export again with --opset 17 or newer.",
 )
-OPSET_TWICE = Rule(
+OPSET_TWICE = LintRule(
     "OT013",
     _E,
     "an operator set imported twice",
@@ -45,7 +45,7 @@ OPSET_TWICE = Rule(
     '"ai.onnx" are the same domain.',
     "Keep the version that the operators were written for; exporting again does so.",
 )
-STRAY_REFERENCE = Rule(
+STRAY_REFERENCE = LintRule(
     "OT014",
     _E,
     "a reference to an attribute, outside a function",
@@ -53,14 +53,14 @@ STRAY_REFERENCE = Rule(
     "nothing, and runtimes silently take the operator's default.",
     "Write the value into the attribute, or export again.",
 )
-RANDOM = Rule(
+RANDOM = LintRule(
     "OT120",
     _N,
     "random operators",
     "Two runs on the same inputs give different outputs, so that comparisons have to allow for it.",
     "If the model should not be random at inference, export it in evaluation mode.",
 )
-CUSTOM_DOMAIN = Rule(
+CUSTOM_DOMAIN = LintRule(
     "OT201",
     _W,
     "operators outside the ONNX standard",
@@ -74,63 +74,63 @@ _OF_RUNTIME = (
     "Where another runtime must run it: export or optimize again without fusions (optimize without --level all)."
 )
 _OF_USER = "Ship the library that has it with the model; onnxtool takes it as --custom-op-library FILE."
-FLOAT64 = Rule(
+FLOAT64 = LintRule(
     "OT202",
     _W,
     "float64 tensors",
     "GPUs, browsers, mobile and neural accelerators lack float64 or are many times slower with it.",
     "Export the model in float32.",
 )
-INT64_IO = Rule(
+INT64_IO = LintRule(
     "OT203",
     _N,
     "int64 inputs or outputs",
     "Browsers (BigInt64Array) and some accelerators handle int32 only.",
     "Cast at the model's edge, if such a target is meant.",
 )
-DYNAMIC = Rule(
+DYNAMIC = LintRule(
     "OT204",
     _N,
     "dynamic dims beyond the batch",
     "Mobile and accelerator runtimes (Core ML, NNAPI) want fixed shapes, or fall back to the CPU.",
     "Export with a fixed --input-shape for such targets.",
 )
-NO_TENSOR = Rule(
+NO_TENSOR = LintRule(
     "OT205",
     _N,
     "an output that is not a tensor",
     "Sequences and maps (scikit-learn's ZipMap) cannot be read by many runtimes and language bindings.",
     "Export classifiers with plain probability tensors (zipmap=False in skl2onnx).",
 )
-BATCHNORM = Rule(
+BATCHNORM = LintRule(
     "OT301",
     _N,
     "a BatchNormalization that could be folded",
     "After a convolution or matrix product it can go into the weights and cost nothing.",
     "Run: onnxtool optimize.",
 )
-TRANSPOSES = Rule(
+TRANSPOSES = LintRule(
     "OT302",
     _N,
     "transposes in a row",
     "Two transposes in a row are one, or none.",
     "Run: onnxtool optimize.",
 )
-CONSTANT_PART = Rule(
+CONSTANT_PART = LintRule(
     "OT303",
     _N,
     "nodes that compute a constant",
     "They give the same result in every run and could be computed once.",
     "Run: onnxtool optimize.",
 )
-IDLE = Rule(
+IDLE = LintRule(
     "OT304",
     _N,
     "nodes that do nothing",
     "Identity, and Dropout outside training, only cost time.",
     "Run: onnxtool optimize.",
 )
-HALF_QUANTIZED = Rule(
+HALF_QUANTIZED = LintRule(
     "OT305",
     _W,
     "a Q/DQ pair that will not fuse",

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx
 
-from onnxtool.lint.rule import Rule
+from onnxtool.lint.rule import LintRule
 from onnxtool.model.model_view import ModelView, label
 from onnxtool.model.operators.table import operator_of
 from onnxtool.report.check import Finding, Severity
 
-TENSORRT_REFUSES = Rule(
+TENSORRT_REFUSES = LintRule(
     "OT208",
     Severity.NOTE,
     "a quantized form that TensorRT does not take",
@@ -27,7 +27,7 @@ TENSORRT_REFUSES = Rule(
     "provider, leaves these nodes to others. The structure alone was checked: TensorRT was not run.",
     "If TensorRT is meant: onnxtool quantize --target tensorrt writes its form.",
 )
-QNN_REFUSES = Rule(
+QNN_REFUSES = LintRule(
     "OT209",
     Severity.NOTE,
     "a quantized form that QNN does not take",

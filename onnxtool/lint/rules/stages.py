@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from onnxtool.lint.rule import Rule
+from onnxtool.lint.rule import LintRule
 from onnxtool.report.check import Severity
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
 RULES = (
-    Rule(
+    LintRule(
         "OT001",
         _E,
         "breaks the ONNX specification",
@@ -16,14 +16,14 @@ RULES = (
         "nodes that are not in topological order.",
         "Export the model again, with a newer exporter or another opset.",
     ),
-    Rule(
+    LintRule(
         "OT002",
         _E,
         "shapes or types contradict each other",
         "Strict shape inference finds a tensor whose declared type or shape cannot come out of the node that makes it.",
         "Export the model again; a tool that rewrote the graph may have left stale shapes behind.",
     ),
-    Rule(
+    LintRule(
         "OT003",
         _N,
         "shapes could not be followed through a standard operator",
@@ -31,28 +31,28 @@ RULES = (
         "The model is not to blame.",
         "Nothing to do.",
     ),
-    Rule(
+    LintRule(
         "OT101",
         _E,
         "the runtime cannot load the model",
         "ONNX Runtime finds the model invalid.",
         "Export the model again, or report the message to the tool that wrote the file.",
     ),
-    Rule(
+    LintRule(
         "OT102",
         _W,
         "the runtime lacks an operator",
         "The model is valid ONNX, but the embedded ONNX Runtime has no kernel for an operator, its opset or its type.",
         "Convert with an older --opset, or use a newer onnxruntime.",
     ),
-    Rule(
+    LintRule(
         "OT103",
         _E,
         "custom operators without their library",
         "Operators outside the standard domains only run with the library that brings them.",
         "Name the library with --custom-op-library FILE.",
     ),
-    Rule(
+    LintRule(
         "OT104",
         _E,
         "an operator set that the runtime does not know",
@@ -60,14 +60,14 @@ RULES = (
         "whatever operators are in it.",
         "Convert with an older --opset (edit --opset N rewrites a model), or use a newer onnxruntime.",
     ),
-    Rule(
+    LintRule(
         "OT111",
         _E,
         "fails on the given data",
         "The model loads, but a node fails on the data given with --data.",
         "Look at the node that the message names, and at the shapes of the data.",
     ),
-    Rule(
+    LintRule(
         "OT112",
         _W,
         "fails on random inputs",
@@ -75,21 +75,21 @@ RULES = (
         "values (lengths that fit, sorted indices) do so without being wrong.",
         "Check it with real inputs: --data FILE.npz.",
     ),
-    Rule(
+    LintRule(
         "OT113",
         _W,
         "an output holds only NaN or infinities",
         "Random inputs drive the output out of range altogether; damaged weights or a float16 overflow do that.",
         "Look for the first such tensor with real inputs; check the weights (OT401).",
     ),
-    Rule(
+    LintRule(
         "OT114",
         _E,
         "fails on every input",
         "The model takes float tensors of fixed size only, and still a node fails: no data can make it run.",
         "Look at the node that the message names: its shapes do not fit together.",
     ),
-    Rule(
+    LintRule(
         "OT115",
         _E,
         "a declared output shape is not true",
@@ -97,7 +97,7 @@ RULES = (
         "by the declared shape fails, and the runtime may let tensors share memory that are of other sizes.",
         "Declare the shape that the output has: onnxtool edit --set-shape, or export the model again.",
     ),
-    Rule(
+    LintRule(
         "OT116",
         _W,
         "nodes do not run on the provider asked for",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import onnx
 
-from onnxtool.lint.rule import Rule
+from onnxtool.lint.rule import LintRule
 from onnxtool.model.model_view import ModelView
 from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
@@ -24,56 +24,56 @@ _TRACE = re.compile(r'File "[^"\n]+", line \d+')
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 _LICENCE = re.compile(r"licen[cs]e", re.IGNORECASE)
 
-LOCAL_PATH = Rule(
+LOCAL_PATH = LintRule(
     "OT601",
     _N,
     "a path of the machine that built the model",
     "Published models tell user names and folder structures this way.",
     "Strip doc strings and metadata before publishing.",
 )
-TRACE = Rule(
+TRACE = LintRule(
     "OT602",
     _N,
     "stack traces in the model",
     "PyTorch's exporter stores the Python stack of every node: file names and lines of your source code.",
     "Strip the nodes' metadata before publishing.",
 )
-CONTROL = Rule(
+CONTROL = LintRule(
     "OT603",
     _W,
     "control characters in a name",
     "Escape sequences and invisible characters can mislead whoever reads a log or a terminal.",
     "Do not trust the file's origin; rename the tensors.",
 )
-ABSURD = Rule(
+ABSURD = LintRule(
     "OT604",
     _W,
     "an absurd dim",
     "A declared size that no machine holds is a way to exhaust memory.",
     "Do not trust the file's origin.",
 )
-EXTERNAL = Rule(
+EXTERNAL = LintRule(
     "OT605",
     _N,
     "weights in other files",
     "The model is whole only together with its external data files; checksums of the .onnx file do not cover them.",
     "Ship them together.",
 )
-NO_PRODUCER = Rule(
+NO_PRODUCER = LintRule(
     "OT701",
     _N,
     "no producer",
     "Without it nobody can tell which tool and version wrote the file.",
     "Set producer_name when exporting.",
 )
-NO_LICENCE = Rule(
+NO_LICENCE = LintRule(
     "OT702",
     _N,
     "no licence in the metadata",
     "Whoever gets the file does not know whether it may be used.",
     "Add a `license` entry to the model's metadata_props.",
 )
-NO_HISTORY = Rule(
+NO_HISTORY = LintRule(
     "OT703",
     _N,
     "no provenance",

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 import onnx
 
-from onnxtool.lint.rule import Rule
+from onnxtool.lint.rule import LintRule
 from onnxtool.model.model_view import ModelView
 from onnxtool.model.safety.limits import PROTOBUF_LIMIT
 from onnxtool.model.safety.tensors import declared_bytes, external_ref
@@ -23,77 +23,77 @@ _SAMPLE, _SAMPLED = 1 << 15, 1 << 22  # bytes looked at of one weight, and of al
 _WORTH_PACKING = 1 << 16
 _LARGE = 4096  # bytes; smaller tensors are not worth a word about size
 
-NAN = Rule(
+NAN = LintRule(
     "OT401",
     _W,
     "NaN in a weight",
     "NaN spreads to every output that depends on it.",
     "Look at the training run and at the export; retrain or repair the checkpoint.",
 )
-INFINITE = Rule(
+INFINITE = LintRule(
     "OT402",
     _N,
     "infinities in a weight",
     "Meant in attention masks (-inf), a defect elsewhere. float16 conversion and quantization cannot represent them.",
     "Use a large finite number for masks, such as -10000.",
 )
-DENORMAL = Rule(
+DENORMAL = LintRule(
     "OT403",
     _N,
     "many denormal numbers in a weight",
     "Numbers below 1.2e-38 are up to a hundred times slower on some processors and carry no information.",
     "Set them to zero before exporting.",
 )
-HALF_OVERFLOW = Rule(
+HALF_OVERFLOW = LintRule(
     "OT404",
     _N,
     "a weight beyond the range of float16",
     "Values beyond 65504 become infinite when the model is converted to float16.",
     "Keep the nodes that read it in float32.",
 )
-BAD_SCALE = Rule(
+BAD_SCALE = LintRule(
     "OT405",
     _W,
     "a scale that is not positive",
     "QuantizeLinear divides by its scale: zero, negative or NaN scales give nonsense.",
     "Calibrate again, on data that reaches this tensor.",
 )
-UNUSED = Rule(
+UNUSED = LintRule(
     "OT501",
     _W,
     "an initializer that nothing reads",
     "It only makes the file larger.",
     "Run: onnxtool optimize.",
 )
-DUPLICATE = Rule(
+DUPLICATE = LintRule(
     "OT502",
     _N,
     "initializers with the same content",
     "One of them would do.",
     "Run: onnxtool optimize.",
 )
-UNIFORM = Rule(
+UNIFORM = LintRule(
     "OT503",
     _N,
     "a large tensor of one value",
     "A scalar that is broadcast, or a ConstantOfShape, says the same in a few bytes.",
     "Replace it by a scalar.",
 )
-NEAR_LIMIT = Rule(
+NEAR_LIMIT = LintRule(
     "OT504",
     _W,
     "close to protobuf's limit of 2 GB",
     "A file beyond 2 GB cannot be read at all unless its weights are external data.",
     "Save it with external data: any onnxtool command that writes a model does so near the limit.",
 )
-HALF_EXACT = Rule(
+HALF_EXACT = LintRule(
     "OT505",
     _N,
     "float32 weights that float16 holds exactly",
     "They take twice the room they need.",
     "Store them as float16.",
 )
-COMPRESSIBLE = Rule(
+COMPRESSIBLE = LintRule(
     "OT506",
     _N,
     "weights that compress well",

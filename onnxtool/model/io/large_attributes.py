@@ -57,7 +57,7 @@ def put_back(model: ir.Model, found: list[tuple[int, onnx.AttributeProto]]) -> N
 def _table_type() -> Callable[[onnx.AttributeProto], ir.Attr]:
     import onnx_ir as ir
 
-    class Table(ir.Attr):
+    class AttributeTable(ir.Attr):
         """An attribute whose numbers are known to be of the right type."""
 
         __slots__ = ("_table",)
@@ -70,4 +70,4 @@ def _table_type() -> Callable[[onnx.AttributeProto], ir.Attr]:
         def value(self) -> tuple[int | float, ...]:
             return self._table
 
-    return Table
+    return AttributeTable

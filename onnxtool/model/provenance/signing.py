@@ -97,14 +97,14 @@ def _files(model: Path, external: Sequence[Path]) -> Any:
     """How the package hashes: these files and no others, whatever they are called."""
     from model_signing import hashing
 
-    class Files(hashing.Config):  # type: ignore[misc]
+    class SignedFiles(hashing.Config):  # type: ignore[misc]
         def hash(self, model_path: Path, *, files_to_hash: object = None) -> Any:  # noqa: ARG002
             return super().hash(model_path, files_to_hash=[model, *external])
 
         def add_ignored_paths(self, **_: object) -> None:
             """A signature does not say what is left out."""
 
-    return Files().set_ignored_paths(paths=[], ignore_git_paths=False).set_allow_symlinks(True)
+    return SignedFiles().set_ignored_paths(paths=[], ignore_git_paths=False).set_allow_symlinks(True)
 
 
 def _subject(model: Path, external: Sequence[Path]) -> Path:

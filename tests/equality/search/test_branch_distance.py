@@ -12,7 +12,7 @@ import pytest
 from onnxtool.equality.search.branch_distance import Found, _lowest, _Walk, _where_zero, _whole_slope, reach
 from onnxtool.equality.search.conditions import ConditionWatch, Outcome
 from onnxtool.equality.search.mutations import Move, Moves
-from onnxtool.equality.trials.graph_hints import Facts, read_facts
+from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.equality.trials.trial import Budget
 from onnxtool.model.ir.queries import input_specs
@@ -401,7 +401,7 @@ def walked(
     line = Line(distance, of_sizes=of_sizes)
     spec = TensorSpec("x", np.dtype("float64"), (1,))
     nothing = dynamic_dims([spec], [{"x": np.zeros(1)}])
-    moves = Moves([spec], nothing, Facts(), np.random.default_rng(0))
+    moves = Moves([spec], nothing, GraphHints(), np.random.default_rng(0))
     walk = _Walk(cast(Any, line), moves, Budget("normal"))
     walk.look({"x": np.array([start])})
     line.asked.clear()
@@ -489,7 +489,7 @@ def test_of_inputs_at_one_distance_the_first_is_kept() -> None:
     line = Line(lambda x: 0.0)
     spec = TensorSpec("x", np.dtype("float64"), (2,))
     dims = dynamic_dims([spec], [{"x": np.zeros(2)}])
-    walk = _Walk(cast(Any, line), Moves([spec], dims, Facts(), np.random.default_rng(0)), Budget("normal"))
+    walk = _Walk(cast(Any, line), Moves([spec], dims, GraphHints(), np.random.default_rng(0)), Budget("normal"))
     first, second = {"x": np.array([1.0, 2.0])}, {"x": np.array([3.0, 4.0])}
     walk.look(first)
     walk.look(second)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onnxtool.equality.search.mutations import Moves, is_varied
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
@@ -17,11 +17,11 @@ from onnxtool.runtime.feeds import Feeds
 FLOAT, INT = np.dtype("float32"), np.dtype("int64")
 
 
-def moves(specs: list[TensorSpec], feeds: Feeds, facts: Facts | None = None) -> Moves:
-    return Moves(specs, dynamic_dims(specs, [feeds]), facts or Facts(), np.random.default_rng(0))
+def moves(specs: list[TensorSpec], feeds: Feeds, facts: GraphHints | None = None) -> Moves:
+    return Moves(specs, dynamic_dims(specs, [feeds]), facts or GraphHints(), np.random.default_rng(0))
 
 
-def one(array: np.ndarray, name: str = "x", facts: Facts | None = None) -> tuple[Moves, Feeds]:
+def one(array: np.ndarray, name: str = "x", facts: GraphHints | None = None) -> tuple[Moves, Feeds]:
     spec = TensorSpec(name, array.dtype, tuple(f"d{i}" for i in range(array.ndim)))
     return moves([spec], {name: array}, facts), {name: array}
 
@@ -69,7 +69,7 @@ def test_numbers_are_moved_by_a_share_of_themselves_and_whole_ones_by_one() -> N
         assert first.whole is whole
 
 
-def ends(array: np.ndarray, name: str = "x", facts: Facts | None = None) -> tuple[float, float]:
+def ends(array: np.ndarray, name: str = "x", facts: GraphHints | None = None) -> tuple[float, float]:
     """How far numbers can be moved down and up."""
     walk, feeds = one(array, name, facts)
     first = next(walk.shifts(feeds))
@@ -83,9 +83,9 @@ def test_numbers_stay_within_their_type_and_their_domain() -> None:
     assert ends(ones.astype(np.uint8)) == (0, 255)
     assert ends(ones.astype(np.int8)) == (-128, 127)
     assert ends(ones.astype(np.int64)) == (-(2.0**53), 2.0**53)
-    assert ends(ones.astype(np.int64), facts=Facts(domains={"x": Domain(-3, 30)})) == (-3, 29)
-    assert ends(ones.astype(np.uint8), facts=Facts(domains={"x": Domain(-3, 300)})) == (0, 255)
-    assert ends(ones.astype(np.int64), facts=Facts(structural={"x"})) == (0, 4096)
+    assert ends(ones.astype(np.int64), facts=GraphHints(domains={"x": Domain(-3, 30)})) == (-3, 29)
+    assert ends(ones.astype(np.uint8), facts=GraphHints(domains={"x": Domain(-3, 300)})) == (0, 255)
+    assert ends(ones.astype(np.int64), facts=GraphHints(structural={"x"})) == (0, 4096)
     assert ends(ones.astype(bool)) == (0, 1)
     assert ends(ones.astype(np.int64), "attention_mask") == (0, 1)
 
@@ -97,13 +97,13 @@ def test_floats_stay_within_what_their_type_holds_and_what_means_something() -> 
     assert np.isfinite([low, high]).all() and high > 50_000 and low == -high
     low, high = ends(ones.astype(np.float64))
     assert np.isfinite([low, high]).all() and high > 1e280 and low == -high
-    low, high = ends(ones, facts=Facts(domains={"x": Domain(0.5, 2.0)}))
+    low, high = ends(ones, facts=GraphHints(domains={"x": Domain(0.5, 2.0)}))
     assert 0 < low < 0.5 and high == pytest.approx(1e30)
-    assert ends(ones, facts=Facts(domains={"x": Domain(0.0, 2.0)}))[0] == pytest.approx(-1e30)
-    assert ends(ones, facts=Facts(endless=True)) == (-1e4, 1e4)
+    assert ends(ones, facts=GraphHints(domains={"x": Domain(0.0, 2.0)}))[0] == pytest.approx(-1e30)
+    assert ends(ones, facts=GraphHints(endless=True)) == (-1e4, 1e4)
 
 
-def sets(array: np.ndarray, name: str = "x", facts: Facts | None = None) -> list[np.ndarray]:
+def sets(array: np.ndarray, name: str = "x", facts: GraphHints | None = None) -> list[np.ndarray]:
     walk, feeds = one(array, name, facts)
     return [made[name] for made in walk.sets(feeds)]
 
@@ -115,30 +115,35 @@ def values(found: list[np.ndarray], array: np.ndarray) -> set[object]:
 
 def test_numbers_are_set_to_what_means_something() -> None:
     floats = np.array([[3.5, 4.5], [5.5, 6.5]], np.float32)
-    facts = Facts(values=[17.0, -2.0], missing=True)
+    facts = GraphHints(values=[17.0, -2.0], missing=True)
     made = values(sets(floats, facts=facts), floats)
     assert {0.0, 17.0, -2.0} <= made and any(v != v for v in made)
-    assert not any(v != v for v in values(sets(floats, facts=Facts(values=[17.0])), floats))
-    positive = Facts(values=[17.0, -2.0, 0.5], domains={"x": Domain(0.5, 9.0)})
+    assert not any(v != v for v in values(sets(floats, facts=GraphHints(values=[17.0])), floats))
+    positive = GraphHints(values=[17.0, -2.0, 0.5], domains={"x": Domain(0.5, 9.0)})
     assert not {0.0, -2.0, 0.5} & values(sets(floats, facts=positive), floats)
     assert 17.0 in values(sets(floats, facts=positive), floats)
     assert (
-        len({round(v, 3) for v in values(sets(floats, facts=Facts(values=[float(i) for i in range(20, 60)])), floats)})
+        len(
+            {
+                round(v, 3)
+                for v in values(sets(floats, facts=GraphHints(values=[float(i) for i in range(20, 60)])), floats)
+            }
+        )
         < 18
     )
 
 
 def test_whole_numbers_are_set_within_what_they_may_be() -> None:
     whole = np.array([[3, 4], [5, 6]])
-    assert {0, 1, 70} <= values(sets(whole, facts=Facts(integers=[70])), whole)
-    limited = Facts(integers=[70, 29, 30, -1], domains={"x": Domain(0, 30)})
+    assert {0, 1, 70} <= values(sets(whole, facts=GraphHints(integers=[70])), whole)
+    limited = GraphHints(integers=[70, 29, 30, -1], domains={"x": Domain(0, 30)})
     assert values(sets(whole, facts=limited), whole) - {3, 4, 5, 6} == {0, 1, 29}
     mask = np.array([[1, 0], [1, 1]])
-    assert values(sets(mask, "attention_mask", Facts(integers=[70])), mask) == {0, 1}
+    assert values(sets(mask, "attention_mask", GraphHints(integers=[70])), mask) == {0, 1}
     flags = np.array([True, False])
     assert values(sets(flags), flags) == {True, False}
     words = np.array(["a", "b"], object)
-    assert {"cat", "dog"} <= values(sets(words, facts=Facts(texts=["cat", "dog"])), words)
+    assert {"cat", "dog"} <= values(sets(words, facts=GraphHints(texts=["cat", "dog"])), words)
 
 
 def test_parts_are_set_as_a_whole_and_one_by_one() -> None:
@@ -203,7 +208,7 @@ def test_groups_of_dims_grow_alone_and_together() -> None:
 def test_dims_that_have_always_been_equal_grow_apart_too() -> None:
     specs = [TensorSpec("x", FLOAT, ("n",)), TensorSpec("z", FLOAT, ("m",))]
     runs = [{name: np.ones(size, np.float32) for name in ("x", "z")} for size in (3, 5)]
-    walk = Moves(specs, dynamic_dims(specs, runs), Facts(), np.random.default_rng(0))
+    walk = Moves(specs, dynamic_dims(specs, runs), GraphHints(), np.random.default_rng(0))
     assert [shapes(move.moved(runs[0], 1.0)) for move in walk.sizes()] == [((4,), (4,)), ((4,), (3,)), ((3,), (4,))]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.observe import _Pace, breaks, observe, takes_doubles, telling
 from onnxtool.equality.trials.trial import Budget, Trial
 from onnxtool.model.spec import TensorSpec
@@ -61,7 +61,7 @@ class Sum:
 def test_missing_values_come_in_large_batches_too() -> None:
     runner = Sum("b", 3)
     runs = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 1, 5)]
-    found = observe(runner, runner.inputs, runs, Facts(), Budget("normal"))
+    found = observe(runner, runner.inputs, runs, GraphHints(), Budget("normal"))
     holed = {len(t.feeds["x"]) for t in found.trials if np.isnan(t.feeds["x"]).any()}
     assert holed == {5, 130}
 
@@ -69,7 +69,7 @@ def test_missing_values_come_in_large_batches_too() -> None:
 def test_a_loop_that_values_end_is_given_nothing_missing() -> None:
     runner = Sum("b", 3)
     runs = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 1, 5)]
-    found = observe(runner, runner.inputs, runs, Facts(endless=True), Budget("normal"))
+    found = observe(runner, runner.inputs, runs, GraphHints(endless=True), Budget("normal"))
     assert all(np.isfinite(t.feeds["x"]).all() for t in found.trials)
 
 
@@ -81,7 +81,7 @@ def test_the_first_step_has_no_past() -> None:
 
     runner = Steps()
     runs = [{"x": np.ones((2, n), np.float32), "past": np.ones((2, n), np.float32)} for n in (4, 9)]
-    found = observe(runner, runner.inputs, runs, Facts(), Budget("normal"))
+    found = observe(runner, runner.inputs, runs, GraphHints(), Budget("normal"))
     assert "no past" in [t.label for t in found.trials]
     assert any(t.feeds["past"].shape[1] == 0 < t.feeds["x"].shape[1] for t in found.trials)
 
@@ -90,7 +90,7 @@ def observed(*dims: str, effort: str = "normal", **chosen: Any) -> list[Trial]:
     runner = Sum(*dims)
     sizes = [{name: at + place for place, name in enumerate(dict.fromkeys(dims))} for at in (2, 5)]
     runs = [{"x": np.ones([found[name] for name in dims], np.float32)} for found in sizes]
-    return observe(runner, runner.inputs, runs, Facts(), Budget(effort), **chosen).trials  # type: ignore[arg-type]
+    return observe(runner, runner.inputs, runs, GraphHints(), Budget(effort), **chosen).trials  # type: ignore[arg-type]
 
 
 def test_sizes_and_values_are_tried_in_turns() -> None:
@@ -126,12 +126,12 @@ def test_further_values_are_tried_at_two_further_sizes() -> None:
 def test_an_input_that_is_too_large_is_not_tried() -> None:
     runner = Sum("b", 5000)
     runs = [{"x": np.ones((rows, 5000), np.float32)} for rows in (2, 3)]
-    rows = {len(t.feeds["x"]) for t in observe(runner, runner.inputs, runs, Facts(), Budget("normal")).trials}
+    rows = {len(t.feeds["x"]) for t in observe(runner, runner.inputs, runs, GraphHints(), Budget("normal")).trials}
     assert {9, 33} <= rows
     assert max(rows) * 5000 <= 1 << 18
     wide = Sum("b", 20_000)
     runs = [{"x": np.ones((rows, 20_000), np.float32)} for rows in (5, 3)]
-    rows = {len(t.feeds["x"]) for t in observe(wide, wide.inputs, runs, Facts(), Budget("normal")).trials}
+    rows = {len(t.feeds["x"]) for t in observe(wide, wide.inputs, runs, GraphHints(), Budget("normal")).trials}
     assert 33 in rows
     assert max(rows) == 33  # eight times as large as the usual one is taken
 
@@ -139,11 +139,11 @@ def test_an_input_that_is_too_large_is_not_tried() -> None:
 def test_what_there_was_no_room_for_is_said() -> None:
     runner = Sum("b", "n")
     runs = [{"x": np.ones((2, 5), np.float32)}, {"x": np.ones((3, 9), np.float32)}]
-    quick = observe(runner, runner.inputs, runs, Facts(), Budget("quick"))
+    quick = observe(runner, runner.inputs, runs, GraphHints(), Budget("quick"))
     assert len(quick.trials) == 40
     assert quick.untried
     fixed = Sum(1)
-    assert not observe(fixed, fixed.inputs, [{"x": np.ones(1, np.float32)}], Facts(), Budget("normal")).untried
+    assert not observe(fixed, fixed.inputs, [{"x": np.ones(1, np.float32)}], GraphHints(), Budget("normal")).untried
 
 
 def test_a_larger_input_costs_more_than_in_proportion() -> None:
@@ -187,7 +187,7 @@ def test_what_a_model_breaks_on_is_kept_beside_what_proves_something() -> None:
 
     runner = Logarithm("b", 3)
     runs = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 5)]
-    found = observe(runner, runner.inputs, runs, Facts(), Budget("normal"))
+    found = observe(runner, runner.inputs, runs, GraphHints(), Budget("normal"))
     assert found.broken and {t.kind for t in found.broken} == {"not finite", "missing, not finite"}
     assert all(np.isnan(t.outputs["y"]).any() or np.isinf(t.outputs["y"]).any() for t in found.broken)
     large = [t for t in found.broken if "1e+20" in t.label or "100,000" in t.label]

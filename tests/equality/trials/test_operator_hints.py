@@ -6,11 +6,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxtool.equality.trials.graph_hints import Facts, read_facts
+from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from tests.equality.search.test_counterexample import graph
 
 
-def facts(body: str, inputs: str = "float[b,4] x", output: str = "float[b,4] y", imports: str = '"" : 20') -> Facts:
+def facts(
+    body: str, inputs: str = "float[b,4] x", output: str = "float[b,4] y", imports: str = '"" : 20'
+) -> GraphHints:
     text = f'<ir_version: 10, opset_import: [{imports}, "ai.onnx.ml" : 3]> g ({inputs}) => ({output}) {{ {body} }}'
     return read_facts(ir.from_onnx_text(text))
 
@@ -70,7 +72,10 @@ def test_rows_that_inputs_are_measured_against() -> None:
 
 
 def test_points_of_two_graphs_are_both_kept_up_to_a_number() -> None:
-    one, other = Facts(points={2: np.zeros((900, 2))}), Facts(points={2: np.ones((100, 2)), 3: np.ones((5, 3))})
+    one, other = (
+        GraphHints(points={2: np.zeros((900, 2))}),
+        GraphHints(points={2: np.ones((100, 2)), 3: np.ones((5, 3))}),
+    )
     merged = one.merged(other).points
     assert merged[2].sum() == 200
     assert 250 <= (merged[2] == 0).all(axis=1).sum() <= 256
@@ -86,7 +91,7 @@ def test_integers_that_nan_becomes_are_left_open_where_nothing_asks_for_it() -> 
 
 def test_recurrences_need_rows_and_usual_operators_do_not() -> None:
     assert not facts("y = Neg(x)").rows_needed
-    assert Facts().rows_needed
+    assert GraphHints().rows_needed
     body = "y, h = RNN <hidden_size = 4> (x, w, w)"
     assert facts(body, "float[n,b,4] x, float[1,4,4] w", "float[n,1,b,4] y").rows_needed
     assert read_facts(graph("g (float[b,4] x) => (float[b,4] y)", "y = Relu(x)")).rows_needed is False

@@ -8,7 +8,7 @@ import pytest
 
 from onnxtool.equality.search.branch_distance import reach
 from onnxtool.equality.search.conditions import ConditionWatch, told_apart
-from onnxtool.equality.trials.graph_hints import Facts, read_facts
+from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from onnxtool.equality.trials.sizes import dynamic_dims
 from onnxtool.equality.trials.tables import differing_reads, differing_rows
 from onnxtool.equality.trials.trial import Budget
@@ -82,7 +82,7 @@ def lookup(*inputs: str, **tables: np.ndarray) -> ir.Model:
 
 
 def rows_to_try(a: ir.Model, b: ir.Model, most: int = 512, **tables: int) -> dict[str, list[int]]:
-    facts = Facts(tables=tables)
+    facts = GraphHints(tables=tables)
     differing_rows(a, b, facts, most)
     return facts.rows
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.equality.trials.changed_inputs import is_mask
-from onnxtool.equality.trials.graph_hints import Facts, read_facts
+from onnxtool.equality.trials.graph_hints import GraphHints, read_facts
 from onnxtool.equality.trials.values import padded, value_changes
 from onnxtool.model.domains import Domain
 from onnxtool.model.ir.queries import input_specs
@@ -17,18 +17,18 @@ FLOAT, INT, BYTE, BOOL = (np.dtype(t) for t in ("float32", "int64", "uint8", "bo
 
 
 def changes(
-    specs: list[TensorSpec], feeds: dict[str, np.ndarray], facts: Facts | None = None
+    specs: list[TensorSpec], feeds: dict[str, np.ndarray], facts: GraphHints | None = None
 ) -> dict[str, dict[str, np.ndarray]]:
-    found = value_changes(specs, feeds, facts or Facts(), np.random.default_rng(0))
+    found = value_changes(specs, feeds, facts or GraphHints(), np.random.default_rng(0))
     return {label: made for label, _, made in found}
 
 
-def floats(facts: Facts | None = None, shape: tuple[int, ...] = (4, 8)) -> dict[str, np.ndarray]:
+def floats(facts: GraphHints | None = None, shape: tuple[int, ...] = (4, 8)) -> dict[str, np.ndarray]:
     spec = TensorSpec("x", FLOAT, ("b", *shape[1:]))
     return {k: v["x"] for k, v in changes([spec], {"x": np.ones(shape, np.float32)}, facts).items()}
 
 
-def integers(facts: Facts | None = None, dtype: np.dtype = INT, name: str = "ids") -> dict[str, np.ndarray]:
+def integers(facts: GraphHints | None = None, dtype: np.dtype = INT, name: str = "ids") -> dict[str, np.ndarray]:
     spec = TensorSpec(name, dtype, ("b", "n"))
     return {k: v[name] for k, v in changes([spec], {name: np.ones((2, 16), dtype)}, facts).items()}
 
@@ -61,7 +61,7 @@ def test_floats_of_all_scales_and_signs() -> None:
 
 
 def test_both_sides_of_numbers_that_graphs_compare_with() -> None:
-    made = floats(Facts(values=[40.0, -7.0]))
+    made = floats(GraphHints(values=[40.0, -7.0]))
     assert made["values above 40"].mean() > 50
     assert made["values below 40"].mean() < 30
     assert (made["values of exactly 40"] == 40).all()
@@ -72,7 +72,7 @@ def test_both_sides_of_numbers_that_graphs_compare_with() -> None:
     assert between.max() - between.min() > 38
     assert 5 < around.std() < 12
     assert 60 < made["values above 40"].mean() < 70
-    assert 0.1 < floats(Facts(values=[0.001]))["values around 0.001"].std() < 0.4
+    assert 0.1 < floats(GraphHints(values=[0.001]))["values around 0.001"].std() < 0.4
 
 
 def test_one_feature_at_a_time() -> None:
@@ -84,7 +84,7 @@ def test_one_feature_at_a_time() -> None:
 
 
 def test_a_positive_domain_is_kept() -> None:
-    made = floats(Facts(domains={"x": Domain(0.05, 1.0)}))
+    made = floats(GraphHints(domains={"x": Domain(0.05, 1.0)}))
     finite = [a[np.isfinite(a)] for a in made.values() if "feature" not in str(a)]
     assert all((a >= 0).all() for k, a in made.items() if k.startswith("values of scale"))
     assert finite
@@ -104,7 +104,7 @@ def test_integers_of_all_sizes() -> None:
     assert made["integers above 2^31"].min() >= 1 << 31
     for number in (0, 1, -1, 2, 7):
         assert (made[f"integers of {number}"] == number).all()
-    asked = integers(Facts(integers=[37]))
+    asked = integers(GraphHints(integers=[37]))
     assert {"integers of 36", "integers of 37", "integers of 38"} <= set(asked)
 
 
@@ -115,7 +115,7 @@ def test_small_types_stay_within_themselves() -> None:
 
 
 def test_indices_stay_within_their_table_but_for_those_beyond() -> None:
-    facts = Facts(domains={"ids": Domain(0, 300)}, tables={"ids": 300}, integers=[57, 900])
+    facts = GraphHints(domains={"ids": Domain(0, 300)}, tables={"ids": 300}, integers=[57, 900])
     made = integers(facts)
     beyond = made.pop("ids: indices beyond the table")
     below = made.pop("ids: indices below zero")
@@ -128,7 +128,7 @@ def test_indices_stay_within_their_table_but_for_those_beyond() -> None:
 
 
 def test_every_row_of_a_small_table_is_read_and_those_that_differ_first() -> None:
-    facts = Facts(domains={"ids": Domain(0, 100)}, tables={"ids": 100}, rows={"ids": [42]})
+    facts = GraphHints(domains={"ids": Domain(0, 100)}, tables={"ids": 100}, rows={"ids": [42]})
     spec = TensorSpec("ids", INT, ("b", "n"))
     found = value_changes([spec], {"ids": np.zeros((2, 16), np.int64)}, facts, np.random.default_rng(0))
     rows = [made["ids"] for _, kind, made in found if kind == "rows"]
@@ -138,14 +138,14 @@ def test_every_row_of_a_small_table_is_read_and_those_that_differ_first() -> Non
 
 def test_counts_try_both_sides_of_a_number() -> None:
     spec = TensorSpec("k", INT, ())
-    facts = Facts(structural={"k"}, sizes=[700])
+    facts = GraphHints(structural={"k"}, sizes=[700])
     made = changes([spec], {"k": np.array(3)}, facts)
     assert {0, 1, 2, 700, 701} <= {int(m["k"]) for m in made.values()}
 
 
 def test_a_count_stays_within_reason() -> None:
     spec = TensorSpec("k", INT, ())
-    made = changes([spec], {"k": np.array(3)}, Facts(structural={"k"}, sizes=[4096, 5000]))
+    made = changes([spec], {"k": np.array(3)}, GraphHints(structural={"k"}, sizes=[4096, 5000]))
     counts = {int(m["k"]) for m in made.values()}
     assert 4096 in counts
     assert max(counts) == 4096
@@ -161,7 +161,7 @@ def test_inputs_are_changed_one_at_a_time_too() -> None:
 
 
 def test_tables_larger_than_the_input_are_read_in_parts() -> None:
-    facts = Facts(domains={"ids": Domain(0, 33)}, tables={"ids": 33})
+    facts = GraphHints(domains={"ids": Domain(0, 33)}, tables={"ids": 33})
     spec = TensorSpec("ids", INT, ("b", "n"))
     found = value_changes([spec], {"ids": np.zeros((2, 16), np.int64)}, facts, np.random.default_rng(0))
     assert sum(kind == "rows" for _, kind, _ in found) == 3
@@ -176,7 +176,7 @@ def test_booleans_are_all_true_and_all_false() -> None:
 
 def test_texts_are_known_unknown_empty_and_foreign() -> None:
     spec = TensorSpec("t", "string", ("b", 1))
-    made = changes([spec], {"t": np.array([["a"]] * 40, dtype=object)}, Facts(texts=["cat", "dog"]))
+    made = changes([spec], {"t": np.array([["a"]] * 40, dtype=object)}, GraphHints(texts=["cat", "dog"]))
     assert {"cat", "dog"} <= set(made["known words"].get("t").reshape(-1))
     assert "" in made["empty texts"]["t"]
     for gap in (" ", " a ", "\n"):
@@ -206,7 +206,7 @@ def test_one_row_may_be_empty() -> None:
 
 def test_thresholds_are_met_exactly_and_passed_by_one_step() -> None:
     threshold = np.float32(1234.5)
-    facts = Facts(thresholds={"x": {2: np.array([1234.5])}})
+    facts = GraphHints(thresholds={"x": {2: np.array([1234.5])}})
     spec = TensorSpec("x", FLOAT, ("b", 4))
     made = changes([spec], {"x": np.zeros((2, 4), np.float32)}, facts)
     near = made["x: features at thresholds"]["x"]
@@ -309,7 +309,7 @@ def test_halves_are_exact_whatever_rounding_does() -> None:
     kinds = {
         label: kind
         for label, kind, _ in value_changes(
-            [spec], {"x": np.ones((2, 4), np.float32)}, Facts(), np.random.default_rng(0)
+            [spec], {"x": np.ones((2, 4), np.float32)}, GraphHints(), np.random.default_rng(0)
         )
     }
     assert kinds["values that end on a half"] == "thresholds"
@@ -326,24 +326,24 @@ def test_a_mask_of_every_other_position() -> None:
 
 
 def test_extreme_values_are_of_a_kind_of_their_own() -> None:
-    def kinds(facts: Facts, dtype: np.dtype = FLOAT) -> dict[str, str]:
+    def kinds(facts: GraphHints, dtype: np.dtype = FLOAT) -> dict[str, str]:
         own = TensorSpec("x", dtype, ("b", 4))
         feeds = {"x": np.ones((2, 4), dtype)}
         return {label: kind for label, kind, _ in value_changes([own], feeds, facts, np.random.default_rng(0))}
 
-    assert kinds(Facts())["values of scale 1e+20"] == "extreme values"
+    assert kinds(GraphHints())["values of scale 1e+20"] == "extreme values"
     assert 1e19 < np.abs(floats()["values of scale 1e+20"]).max() < 1e21
-    assert kinds(Facts())["values around 1,000, close together"] == "extreme values"
+    assert kinds(GraphHints())["values around 1,000, close together"] == "extreme values"
     far = floats()["values around 1,000, close together"]
     assert abs(far.mean() - 1000) < 1
     assert 0.3 < far.std() < 3
-    assert "values of scale 1e+20" not in kinds(Facts(endless=True))
-    assert "values of scale 1e+20" not in kinds(Facts(domains={"x": Domain(0, 1)}))
-    assert "values of scale 1e+20" not in kinds(Facts(), np.dtype("float16"))
+    assert "values of scale 1e+20" not in kinds(GraphHints(endless=True))
+    assert "values of scale 1e+20" not in kinds(GraphHints(domains={"x": Domain(0, 1)}))
+    assert "values of scale 1e+20" not in kinds(GraphHints(), np.dtype("float16"))
 
 
 def within(domain: Domain) -> dict[str, np.ndarray]:
-    return floats(Facts(domains={"x": domain}))
+    return floats(GraphHints(domains={"x": domain}))
 
 
 def test_values_for_a_domain_below_zero_lie_around_its_middle() -> None:
@@ -413,14 +413,14 @@ def test_booleans_are_set_together_and_each_by_itself() -> None:
     ("thresholds", "low", "high"), [([8.0], 4.0, 12.0), ([0.0], -1.0, 1.0), ([10.0, 14.0], 9.0, 15.0)]
 )
 def test_a_feature_goes_a_little_beyond_its_thresholds(thresholds: list[float], low: float, high: float) -> None:
-    facts = Facts(thresholds={"x": {1: np.array(thresholds)}})
+    facts = GraphHints(thresholds={"x": {1: np.array(thresholds)}})
     made = changes([TensorSpec("x", FLOAT, ("b", 4))], {"x": np.zeros((2, 4), np.float32)}, facts)
     own = made["x: each feature over its own range"]["x"][:, 1]
     assert low <= own.min() < low + 0.1 * (high - low) and high - 0.1 * (high - low) < own.max() <= high
 
 
 def test_a_batch_of_thresholds_is_as_large_as_the_inputs_allow() -> None:
-    facts = Facts(thresholds={"x": {1: np.array([8.0])}})
+    facts = GraphHints(thresholds={"x": {1: np.array([8.0])}})
     specs = [TensorSpec("x", FLOAT, ("b", 4)), TensorSpec("z", FLOAT, ("b", 2)), TensorSpec("fixed", FLOAT, (3,))]
     feeds = {"x": np.zeros((2, 4), np.float32), "z": np.ones((2, 2), np.float32), "fixed": np.ones(3, np.float32)}
     made = changes(specs, feeds, facts)["x: features at thresholds"]
@@ -432,14 +432,14 @@ def test_a_batch_of_thresholds_is_as_large_as_the_inputs_allow() -> None:
 
 
 def test_thresholds_of_a_feature_that_the_input_lacks_are_left_alone() -> None:
-    facts = Facts(thresholds={"x": {4: np.array([8.0])}})
+    facts = GraphHints(thresholds={"x": {4: np.array([8.0])}})
     made = changes([TensorSpec("x", FLOAT, ("b", 4))], {"x": np.zeros((2, 4), np.float32)}, facts)
     assert "x: features at thresholds" not in made
 
 
 def test_known_words_are_tried_in_sixteen_parts_at_most() -> None:
     words = [f"word{i}" for i in range(40)]
-    made = changes([TensorSpec("t", "string", (2,))], {"t": np.array(["a", "b"], object)}, Facts(texts=words))
+    made = changes([TensorSpec("t", "string", (2,))], {"t": np.array(["a", "b"], object)}, GraphHints(texts=words))
     parts = [label for label in made if label.startswith("known words")]
     assert len(parts) == 16
     seen = {word for label in parts for word in made[label]["t"]}
@@ -475,7 +475,7 @@ def test_a_vector_has_no_rows() -> None:
 
 def test_thresholds_are_met_and_passed_in_turns_and_other_features_are_usual() -> None:
     found = np.arange(100, 200).astype(np.float64)
-    facts = Facts(thresholds={"x": {0: found, 2: found + 0.5}}, missing=True)
+    facts = GraphHints(thresholds={"x": {0: found, 2: found + 0.5}}, missing=True)
     made = changes([TensorSpec("x", FLOAT, ("b", 4))], {"x": np.zeros((2, 4), np.float32)}, facts)
     near = made["x: features at thresholds"]["x"][:, 0]
     assert np.isin(near, found).sum() > 10
@@ -487,14 +487,14 @@ def test_thresholds_are_met_and_passed_in_turns_and_other_features_are_usual() -
 
 
 def test_thresholds_are_tried_in_four_batches_at_most() -> None:
-    facts = Facts(thresholds={"x": {1: np.arange(10.0)}})
+    facts = GraphHints(thresholds={"x": {1: np.arange(10.0)}})
     spec = TensorSpec("x", FLOAT, (1, 4))
     found = value_changes([spec], {"x": np.zeros((1, 4), np.float32)}, facts, np.random.default_rng(0))
     assert [label for label, *_ in found].count("x: features at thresholds") == 4
 
 
 def test_a_threshold_of_a_feature_beyond_the_input_silences_the_others() -> None:
-    facts = Facts(thresholds={"x": {1: np.array([8.0]), 4: np.array([8.0])}})
+    facts = GraphHints(thresholds={"x": {1: np.array([8.0]), 4: np.array([8.0])}})
     made = changes([TensorSpec("x", FLOAT, ("b", 4))], {"x": np.zeros((2, 4), np.float32)}, facts)
     assert "x: features at thresholds" not in made
 
@@ -507,35 +507,35 @@ def test_new_words_stand_beside_the_usual_ones() -> None:
 
 
 def test_halves_of_the_steps_that_a_graph_rounds_to() -> None:
-    made = floats(Facts(steps=[0.25]))["values that end on a half of 0.25"]
+    made = floats(GraphHints(steps=[0.25]))["values that end on a half of 0.25"]
     assert set(np.unique(made / 0.25 % 1)) == {0.5}
 
 
 def test_rows_at_points_of_the_graph_and_beside_them() -> None:
     points = np.arange(24.0).reshape(3, 8) * 100
-    made = floats(Facts(points={8: points}))
+    made = floats(GraphHints(points={8: points}))
     at, beside = made["x: rows at points of the graph"], made["x: rows beside points of the graph"]
     assert {tuple(row) for row in at} == {tuple(row) for row in points}
     assert 0 < np.abs(beside[:, None] - points).min(axis=1).max() < 0.5
-    assert "x: rows at points of the graph" not in floats(Facts(points={7: points[:, :7]}))
+    assert "x: rows at points of the graph" not in floats(GraphHints(points={7: points[:, :7]}))
 
 
 def test_listed_numbers_are_tried_whole_and_among_others() -> None:
-    facts = Facts(known=[float(n) for n in range(100, 140)])
+    facts = GraphHints(known=[float(n) for n in range(100, 140)])
     made = floats(facts)
     parts = [made["numbers that the graph lists"], made["numbers that the graph lists, part 2"]]
     assert {int(v) for part in parts for v in part.reshape(-1)} == set(range(100, 140))
     among = made["numbers that the graph lists, among others"]
     assert 0 < np.isin(among, facts.known).mean() < 0.7
-    whole = integers(Facts(known=[31415.0, 7.0]))["numbers that the graph lists"]
+    whole = integers(GraphHints(known=[31415.0, 7.0]))["numbers that the graph lists"]
     assert set(whole.reshape(-1)) == {31415, 7}
-    assert "numbers that the graph lists" not in integers(Facts(known=[1.0], structural={"ids"}))
+    assert "numbers that the graph lists" not in integers(GraphHints(known=[1.0], structural={"ids"}))
 
 
 def test_only_short_numbers_allow_for_no_rounding() -> None:
     spec = TensorSpec("x", FLOAT, ("b", 4))
     feeds = {"x": np.ones((2, 4), np.float32)}
-    found = value_changes([spec], feeds, Facts(known=[7.25, 0.1]), np.random.default_rng(0))
+    found = value_changes([spec], feeds, GraphHints(known=[7.25, 0.1]), np.random.default_rng(0))
     kinds = {(kind, float(made["x"].max())) for label, kind, made in found if label == "numbers that the graph lists"}
     assert kinds == {("thresholds", 7.25), ("values", float(np.float32(0.1)))}
 
@@ -553,22 +553,22 @@ def test_masks_come_with_scores_far_below_zero() -> None:
     assert not any("opposite" in label for label in changes(specs[:2], feeds))
 
 
-def texts(facts: Facts, shape: tuple[int, ...] = (40,)) -> dict[str, np.ndarray]:
+def texts(facts: GraphHints, shape: tuple[int, ...] = (40,)) -> dict[str, np.ndarray]:
     spec = TensorSpec("t", "string", ("b",))
     return {k: v["t"] for k, v in changes([spec], {"t": np.full(shape, "alpha", object)}, facts).items()}
 
 
 def test_texts_of_several_parts() -> None:
-    made = texts(Facts(delimiters=[";"], texts=["known"]))["texts of several parts with ';' between"]
+    made = texts(GraphHints(delimiters=[";"], texts=["known"]))["texts of several parts with ';' between"]
     assert {text.count(";") for text in made} >= {0, 3, 6}
     assert any("known" in text for text in made)
 
 
 def test_texts_that_match_a_pattern_and_nearly() -> None:
-    made = texts(Facts(patterns=["[0-9]{4}"]))
+    made = texts(GraphHints(patterns=["[0-9]{4}"]))
     assert all(len(t) == 4 and t.isdigit() for t in made["texts that match '[0-9]{4}'"])
     assert not all(len(t) == 4 and t.isdigit() for t in made["texts that nearly match '[0-9]{4}'"])
-    assert not any("match" in label for label in texts(Facts(patterns=["(a"])))
+    assert not any("match" in label for label in texts(GraphHints(patterns=["(a"])))
 
 
 def test_texts_that_are_read_as_numbers_are_written_numbers() -> None:
@@ -579,12 +579,12 @@ def test_texts_that_are_read_as_numbers_are_written_numbers() -> None:
     made = texts(read_facts(graph))
     assert set(made["written numbers of the graph"]) == {"98.5", "99.5", "100.5"}
     assert "1000000" in set(made["large written numbers"])
-    assert not any("written" in label for label in texts(Facts()))
+    assert not any("written" in label for label in texts(GraphHints()))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float32", "bool"])
 def test_an_input_without_dims_stays_an_array(dtype: str) -> None:
-    spec, facts = TensorSpec("n", np.dtype(dtype), ()), Facts(integers=[3], sizes=[5], known=[1.5, 7.0])
+    spec, facts = TensorSpec("n", np.dtype(dtype), ()), GraphHints(integers=[3], sizes=[5], known=[1.5, 7.0])
     feeds = {"n": np.ones((), dtype)}
     found = list(value_changes([spec], feeds, facts, np.random.default_rng(0)))
     assert found

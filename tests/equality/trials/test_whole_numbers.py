@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.equality.trials.graph_hints import Facts
+from onnxtool.equality.trials.graph_hints import GraphHints
 from onnxtool.equality.trials.whole_numbers import counts, fitting, integer_values, ordered, table_rows
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
@@ -19,9 +19,9 @@ def spec(dtype: np.dtype = INT, name: str = "ids", shape: tuple[int | str, ...] 
     return TensorSpec(name, dtype, shape)
 
 
-def values(facts: Facts | None = None, dtype: np.dtype = INT) -> dict[str, np.ndarray]:
+def values(facts: GraphHints | None = None, dtype: np.dtype = INT) -> dict[str, np.ndarray]:
     feeds = {"ids": FEEDS["ids"].astype(dtype)}
-    found = integer_values([spec(dtype)], feeds, facts or Facts(), np.random.default_rng(0))
+    found = integer_values([spec(dtype)], feeds, facts or GraphHints(), np.random.default_rng(0))
     return {label: made["ids"] for label, _, made in found}
 
 
@@ -51,23 +51,23 @@ def test_smaller_types_hold_what_is_drawn(dtype: type) -> None:
 
 
 def test_numbers_of_the_graph_and_their_neighbours_fill_an_input() -> None:
-    made = values(Facts(integers=[70, 1 << 40]))
+    made = values(GraphHints(integers=[70, 1 << 40]))
     for number in (0, 1, -1, 2, 7, 69, 70, 71):
         assert (made[f"integers of {number}"] == number).all()
-    small = values(Facts(integers=[300]), np.dtype(np.uint8))
+    small = values(GraphHints(integers=[300]), np.dtype(np.uint8))
     assert (small["integers of 300"] == 255).all()
-    many = values(Facts(integers=[*range(100, 140, 2)]))
+    many = values(GraphHints(integers=[*range(100, 140, 2)]))
     assert "integers of 130" in many and "integers of 132" not in many
 
 
 def test_sizes_stand_among_their_neighbours() -> None:
-    made = values(Facts(sizes=[50]))["integers around 50"]
+    made = values(GraphHints(sizes=[50]))["integers around 50"]
     assert set(np.unique(made)) == {48, 49, 50, 51, 52}
-    assert "integers around 66" not in values(Facts(sizes=[*range(50, 80)]))
-    assert "integers around 65" in values(Facts(sizes=[*range(50, 80)]))
+    assert "integers around 66" not in values(GraphHints(sizes=[*range(50, 80)]))
+    assert "integers around 65" in values(GraphHints(sizes=[*range(50, 80)]))
 
 
-LIMITED = Facts(domains={"ids": Domain(2, 30)}, integers=[1, 2, 29, 30])
+LIMITED = GraphHints(domains={"ids": Domain(2, 30)}, integers=[1, 2, 29, 30])
 
 
 def test_indices_are_those_of_their_domain() -> None:
@@ -77,15 +77,15 @@ def test_indices_are_those_of_their_domain() -> None:
     some = made["some indices of 29"]
     assert 0.15 < (some == 29).mean() < 0.45
     assert (some[some != 29] == FEEDS["ids"][some != 29]).all()
-    usual = values(Facts(domains={"ids": Domain(0, 30)}))
+    usual = values(GraphHints(domains={"ids": Domain(0, 30)}))
     assert set(usual) == {f"{some}indices of {n}" for n in (0, 1) for some in ("", "some ")}
-    many = values(Facts(domains={"ids": Domain(0, 300)}, integers=[*range(100, 120)]))
+    many = values(GraphHints(domains={"ids": Domain(0, 300)}, integers=[*range(100, 120)]))
     assert "indices of 115" in many and "indices of 116" not in many
 
 
 @pytest.mark.parametrize(("rows", "spread"), [(300, 5), (3, 3)])
 def test_indices_beyond_a_table_lie_just_beyond_it(rows: int, spread: int) -> None:
-    made = values(Facts(domains={"ids": Domain(0, rows)}, tables={"ids": rows}))
+    made = values(GraphHints(domains={"ids": Domain(0, rows)}, tables={"ids": rows}))
     assert set(np.unique(made["ids: indices beyond the table"])) == set(range(rows, rows + spread))
     assert set(np.unique(made["ids: indices below zero"])) == set(range(-rows, -rows + spread))
 
@@ -93,7 +93,7 @@ def test_indices_beyond_a_table_lie_just_beyond_it(rows: int, spread: int) -> No
 def test_masks_and_sizes_are_left_alone() -> None:
     others = [spec(name="attention_mask"), spec(name="length"), spec(np.dtype("float32"), "x")]
     feeds = {s.name: np.ones((2, 3), s.dtype) for s in others}
-    facts = Facts(structural={"length"})
+    facts = GraphHints(structural={"length"})
     assert [*integer_values(others, feeds, facts, np.random.default_rng(0))] == []
     assert [*ordered(others, feeds, facts)] == []
     free = [*others, spec()]
@@ -101,8 +101,8 @@ def test_masks_and_sizes_are_left_alone() -> None:
         assert all(made[name] is feeds[name] for name in feeds)
 
 
-def in_order(facts: Facts | None = None, array: np.ndarray = FEEDS["ids"]) -> Made:
-    found = ordered([spec(shape=("b",) * array.ndim)], {"ids": array}, facts or Facts())
+def in_order(facts: GraphHints | None = None, array: np.ndarray = FEEDS["ids"]) -> Made:
+    found = ordered([spec(shape=("b",) * array.ndim)], {"ids": array}, facts or GraphHints())
     return [(label, made["ids"]) for label, _, made in found]
 
 
@@ -110,7 +110,7 @@ def test_integers_in_order_start_where_their_domain_does() -> None:
     array = np.array([[5, 3, 9, 1]])
 
     def steps(domain: Domain) -> list[list[int]]:
-        return [made[0].tolist() for _, made in in_order(Facts(domains={"ids": domain}), array)]
+        return [made[0].tolist() for _, made in in_order(GraphHints(domains={"ids": domain}), array)]
 
     assert [made[0].tolist() for _, made in in_order(array=array)] == [[0, 1, 2, 3], [3, 2, 1, 0]]
     assert steps(Domain(6, 30)) == [[6, 7, 8, 9], [9, 8, 7, 6]]
@@ -126,7 +126,7 @@ def test_numbers_of_the_graph_stand_in_a_row_either_way() -> None:
     array = np.array([[5, 3, 9, 1]])
 
     def rows(numbers: list[int], domain: Domain | None = None, dtype: np.dtype = INT) -> list[list[int]]:
-        facts = Facts(integers=numbers, domains={"ids": domain} if domain else {})
+        facts = GraphHints(integers=numbers, domains={"ids": domain} if domain else {})
         found = ordered([spec(dtype)], {"ids": array.astype(dtype)}, facts)
         return [made["ids"][0].tolist() for label, _, made in found if label == "the integers of the graph in a row"]
 
@@ -136,31 +136,31 @@ def test_numbers_of_the_graph_stand_in_a_row_either_way() -> None:
     assert rows([101, 300, 7], dtype=np.dtype(np.uint8)) == [[101, 7, 9, 1], [7, 101, 9, 1]]
     assert rows([101, 102], Domain(0, 30)) == []
     assert rows([11, 12, 13, 14, 15, 16]) == [[11, 12, 13, 14], [16, 15, 14, 13]]
-    long = Facts(integers=[*range(100, 130)])
+    long = GraphHints(integers=[*range(100, 130)])
     assert in_order(long)[2][1][0, 15:17].tolist() == [115, FEEDS["ids"][0, 16]]
 
 
 def test_counts_are_small_usual_and_large_ones_and_those_of_the_graph() -> None:
-    def found(facts: Facts, dtype: np.dtype = INT, shape: tuple[int, ...] = ()) -> list[int]:
+    def found(facts: GraphHints, dtype: np.dtype = INT, shape: tuple[int, ...] = ()) -> list[int]:
         feeds = {"k": np.full(shape, 3, dtype)}
         made = [feeds["k"] for _, _, feeds in counts([spec(dtype, "k", shape)], feeds, facts)]
         assert all(array.shape == shape and array.dtype == dtype for array in made)
         return [int(array.reshape(-1)[0]) for array in made]
 
     usual = [0, 1, 2, 5, 17, 40, 100, 600]
-    assert found(Facts(structural={"k"})) == usual
-    assert found(Facts(structural={"k"}), shape=(1,)) == usual
-    assert found(Facts(structural={"k"}), shape=(2,)) == []
-    assert found(Facts()) == []
-    told = found(Facts(structural={"k"}, integers=[-1, -9, 60], sizes=[4095, 4096]))
+    assert found(GraphHints(structural={"k"})) == usual
+    assert found(GraphHints(structural={"k"}), shape=(1,)) == usual
+    assert found(GraphHints(structural={"k"}), shape=(2,)) == []
+    assert found(GraphHints()) == []
+    told = found(GraphHints(structural={"k"}, integers=[-1, -9, 60], sizes=[4095, 4096]))
     assert told == [0, 1, 2, 61, 60, 4096, 4095, 5, 17, 40, 100, 600]
-    assert max(found(Facts(structural={"k"}), np.dtype(np.uint8))) == 255
-    many = found(Facts(structural={"k"}, integers=[*range(200, 220)], sizes=[*range(300, 320)]))
+    assert max(found(GraphHints(structural={"k"}), np.dtype(np.uint8))) == 255
+    many = found(GraphHints(structural={"k"}, integers=[*range(200, 220)], sizes=[*range(300, 320)]))
     assert {200, 208, 300, 308} <= set(many) and not {209, 309} & set(many)
 
 
 def rows_read(rows: int, differing: list[int], shape: tuple[int, ...] = (2, 8)) -> list[np.ndarray]:
-    facts = Facts(tables={"ids": rows}, rows={"ids": differing} if differing else {})
+    facts = GraphHints(tables={"ids": rows}, rows={"ids": differing} if differing else {})
     found = table_rows([spec(shape=shape)], {"ids": np.zeros(shape, np.int64)}, facts, np.random.default_rng(0))
     made = [(label, kind, feeds["ids"]) for label, kind, feeds in found]
     assert all(kind == "rows" and array.shape == shape and array.dtype == INT for _, kind, array in made)
@@ -185,7 +185,7 @@ def test_rows_that_differ_and_the_ends_of_a_table_come_first() -> None:
 def test_rows_of_several_tables_are_read_together() -> None:
     specs = [spec(), spec(name="types")]
     feeds = {s.name: np.zeros((2, 8), np.int64) for s in specs}
-    facts = Facts(tables={"ids": 100, "types": 3}, rows={"types": [1]})
+    facts = GraphHints(tables={"ids": 100, "types": 3}, rows={"types": [1]})
     made = [*table_rows(specs, feeds, facts, np.random.default_rng(0))]
     assert made[0][0] == "rows first, last and others"
     assert made[0][2]["types"].reshape(-1)[:3].tolist() == [1, 0, 2]
