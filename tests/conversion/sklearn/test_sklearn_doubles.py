@@ -20,7 +20,9 @@ ROWS, LABELS = load_digits(return_X_y=True)
 
 
 @pytest.mark.parametrize("zipmap", [False, True])
-def test_what_needs_doubles_has_them_between_inputs_and_outputs_of_float32(tmp_path: Path, zipmap: bool) -> None:
+def test_what_needs_doubles_has_them_between_inputs_and_outputs_of_float32(
+    tmp_path: Path, zipmap: bool, normal_effort: None
+) -> None:
     bayes = MultinomialNB().fit(ROWS, LABELS)  # sums 64 logarithms of up to thousands
     report = onnxtool.convert(bayes, tmp_path / "bayes.onnx", zipmap=zipmap)
     assert report.ok
