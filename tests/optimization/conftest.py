@@ -84,7 +84,7 @@ def optimized() -> Optimized:
             given = feeds if feeds is not None else probe_feeds(source.inputs, lengths=lengths)
             tolerance = Tolerance(0.0, 0.0) if exact else Tolerance(1e-4, 1e-5)
             report = compare_runners(source, other, given, tolerance)
-            assert report.ok, [o for o in report.outputs if not o.ok]
+            assert not report.differs, [o for o in report.outputs if not o.ok]
         return result
 
     return run
