@@ -158,12 +158,12 @@ class CompareReport(Report, kind="compare"):
     @property
     def nothing_compared(self) -> bool:
         """True when no number was: every output is random, empty, or never finite."""
-        return all(o.untested not in ("", "zero") for o in self.outputs)
+        return all(not o.compared or o.untested not in ("", "zero") for o in self.outputs)
 
     @property
     def not_tested(self) -> tuple[TensorDifference, ...]:
         """The outputs that no run told anything of."""
-        return tuple(o for o in self.outputs if o.untested)
+        return tuple(o for o in self.outputs if o.untested or not o.compared)
 
     @property
     def verdict(self) -> Literal["tested", "different", "not tested"]:
