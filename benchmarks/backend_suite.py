@@ -23,7 +23,7 @@ import onnx_ir as ir
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
-from onnxtool.optimization.equivalence import is_random
+from onnxtool.model.randomness import random_operators
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import EXACT, create_session
@@ -77,7 +77,7 @@ def judge(case: Case, level: str, outcome: Outcome) -> None:
         outcome.unsupported += 1
         return
     model = io.from_proto(case.model)
-    if is_random(model):
+    if random_operators(model):
         outcome.unstable += 1
         return
     before = sum(operator_counts(model).values())

@@ -31,7 +31,7 @@ from judged_outputs_further import FURTHER
 from onnxtool.model import io
 from onnxtool.model.spec import TensorSpec
 from onnxtool.quantization.evaluation.fidelity import FidelityEvaluator
-from onnxtool.quantization.search.accuracy_budget import Budget
+from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
 from onnxtool.runtime.data.open_data import open_data
 from tests.quantization.quant_models import build, weights
 
@@ -99,7 +99,7 @@ def judged(output: Output, right: np.ndarray, wrong: np.ndarray) -> bool:
     data = open_data({"x": np.zeros((len(right), 2), np.float32)}, Fixed(output.called, right).inputs)
     proto = graph_of(output, right)
     judge = FidelityEvaluator(io.from_proto(proto), Fixed(output.called, right), data, batch=len(right))
-    return Budget().allows(judge.judge(Fixed(output.called, wrong)))
+    return AccuracyBudget().allows(judge.judge(Fixed(output.called, wrong)))
 
 
 def main() -> None:

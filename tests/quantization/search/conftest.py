@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from onnxtool.quantization.search.evaluator import CandidateEvaluator, Trial
+from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
 from onnxtool.report.measurement.latency import LatencyRatio
 
 
@@ -33,13 +33,13 @@ def no_timing() -> Iterator[Pace]:
     """Candidates are not timed, so that neither the verdict nor the work hangs on what else the machine does."""
     pace = Pace()
 
-    def once(lab: CandidateEvaluator, trial: Trial) -> tuple[LatencyRatio, bool]:
+    def once(lab: CandidateEvaluator, trial: RecipeTrial) -> tuple[LatencyRatio, bool]:
         lab.session(trial)
         found = pace.latency(trial.operators, lab.job.threads)
         fastest = None if lab._fastest is None else lab._fastest[0].latency
         return found, fastest is not None and found.value > fastest.value
 
-    def again(lab: CandidateEvaluator, trials: list[Trial], patience: float = 1.0) -> None:
+    def again(lab: CandidateEvaluator, trials: list[RecipeTrial], patience: float = 1.0) -> None:
         for trial in trials:
             trial.latency = pace.latency(lab.built(trial).operators, lab.job.threads)
 
