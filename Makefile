@@ -2,6 +2,7 @@
 #   make demo   sets up .venv and runs the whole job on the bundled real model
 #   make test   sets up .venv with all frameworks, lints, type-checks and runs the whole suite
 # Besides: make browser installs Chromium (Debian, Ubuntu), so that the tests of HTML pages run and are not skipped;
+# make corpus judges all cases of tests/corpus, of which make test takes a part (about half an hour);
 # make web-runtime brings onnxruntime-web (npm), so that `package --for web` is tested in it.
 PYTHON ?= python3
 VENV := .venv
@@ -9,12 +10,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= auto
 
-.PHONY: demo test announce browser web-runtime lint types unit coverage wheel man format clean
+.PHONY: demo test corpus announce browser web-runtime lint types unit coverage wheel man format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/onnxtool quickstart demo
 
 test: announce lint types unit
+
+corpus: $(VENV)/.test
+	$(BIN)/python -m tests.corpus.run pairs
+	$(BIN)/python -m tests.corpus.run pairs --swapped
+	$(BIN)/python -m tests.corpus.run sources
 
 announce:
 	@echo "make test: installs all frameworks into $(VENV) if they are not there (about 3 GB), then ruff, mypy, and about"

@@ -18,8 +18,6 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime
-from proof_pairs import constant
-from proof_pairs_hidden import listed
 
 import onnxtool
 
@@ -43,6 +41,16 @@ def add(
     """One model in ONNX's text form, and inputs for it."""
     text = f"<ir_version: 10, opset_import: [{imports}]> {head} {inits} {{ {body} }} {functions}"
     TRAPS.append((name, text, feeds))
+
+
+def constant(name: str, value: float) -> str:
+    """A scalar, in ONNX's text form."""
+    return f"{name} = Constant <value_float = {value!r}> ()  "
+
+
+def listed(name: str, value: int) -> str:
+    """A list of one int64, in ONNX's text form."""
+    return f"{name} = Constant <value_ints = [{value}]> ()  "
 
 
 X = "g (float[b,4] x) => (float[b,4] y)"

@@ -1,4 +1,4 @@
-"""Keras models for `proof_sources.py`: layers of the user's own that look at sizes, training, state and values, masks and
+"""Keras models for `make corpus`: layers of the user's own that look at sizes, training, state and values, masks and
 ids, recurrences, pictures and edges of numbers."""
 
 # ruff: noqa: E501  (a table; layers of a line or two)
@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from proof_source_fitted import keras_model as model
-from proof_source_frozen import Further
+
+from tests.corpus.sources.fitted import keras_model as model
+from tests.corpus.sources.frozen import Further
 
 RANDOM = np.random.default_rng(41)
 

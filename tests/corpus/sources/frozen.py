@@ -1,6 +1,6 @@
-"""More modules for `proof_sources.py`: what a tracer makes a constant, indices that repeat, large integers, caches."""
+"""More modules for `make corpus`: what a tracer makes a constant, indices that repeat, large integers, caches."""
 
-# ruff: noqa: ARG001, ARG004, ARG005, E501  (methods that need nothing of their object; a table)
+# ruff: noqa: E501  (methods that need nothing of their object; a table)
 from __future__ import annotations
 
 import math
@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from proof_source_models import module
 from torch import nn
 from torch.nn import functional
+
+from tests.corpus.sources.models import module
 
 RANDOM = np.random.default_rng(6)
 Feeds = dict[str, np.ndarray]

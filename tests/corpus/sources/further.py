@@ -1,6 +1,6 @@
-"""More models for `proof_sources.py`: torch, Keras, TensorFlow, scikit-learn and boosters, with the inputs that show."""
+"""More models for `make corpus`: torch, Keras, TensorFlow, scikit-learn and boosters, with the inputs that show."""
 
-# ruff: noqa: ARG001, E501  (methods that need nothing of their object; a table)
+# ruff: noqa: E501  (methods that need nothing of their object; a table)
 from __future__ import annotations
 
 import datetime
@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from proof_source_models import module
 from torch import nn
 from torch.nn import functional
+
+from tests.corpus.sources.models import module
 
 RANDOM = np.random.default_rng(2)
 Feeds = dict[str, np.ndarray]

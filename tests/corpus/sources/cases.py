@@ -1,7 +1,5 @@
 """Sources that hide a fault from random inputs, through their exporter alone and through `convert`.
 
-    python benchmarks/proof_sources.py [--only WORD ...] [--json FILE]
-
 Each source is run, apart from onnxtool, on inputs that take its other sides; what either way wrote is held against
 that. "right": equal on all of them; "wrong": a file that is not, without a word; "said": such a file with a warning
 that names where it may differ; "refused": no file. Those whose name has "sound" in it hide nothing.
@@ -9,11 +7,6 @@ that names where it may differ; "refused": no file. Those whose name has "sound"
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,21 +14,12 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-import proof_source_fitted as fitted
-import proof_source_frozen as frozen
-import proof_source_further as further
-import proof_source_layers as layers
-import proof_source_models as models
-import proof_source_outside as outside
-import proof_source_programs as programs
-import proof_source_tables as tables
 import torch
 
 import onnxtool
 from onnxtool.errors import OnnxToolError
+from tests.corpus.sources import fitted, frozen, further, layers, models, outside, programs, tables
 
-warnings.simplefilter("ignore")
-logging.disable(logging.ERROR)
 RANDOM = np.random.default_rng(0)
 Feeds = dict[str, np.ndarray]
 
@@ -199,27 +183,3 @@ def converted(case: Case, folder: Path) -> str:
     verdict = judged(case, path)
     said = any("differ" in note or "equal where run" in note for note in report.notes)
     return "said" if verdict == "wrong" and said else verdict
-
-
-def main() -> None:
-    """Run all sources and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for case in cases():
-            if asked.only and not any(word in case.name for word in asked.only):
-                continue
-            rows.append((case.name, exported(case, Path(folder)), converted(case, Path(folder))))
-            print("| {} | {} | {} |".format(*rows[-1]), flush=True)
-    for place, what in ((1, "exporter alone"), (2, "onnxtool convert")):
-        counts = {v: sum(row[place] == v for row in rows) for v in ("right", "refused", "said", "wrong")}
-        print(f"{what}: {counts} of {len(rows)}")
-    if asked.json:
-        asked.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,5 @@
-"""Models for `proof_sources.py`: each right on random inputs of the usual kind, and hard to write elsewhere."""
+"""Models for `make corpus`: each right on random inputs of the usual kind, and hard to write elsewhere."""
 
-# ruff: noqa: ARG001  (methods that need nothing of their object)
 from __future__ import annotations
 
 import math

@@ -1,4 +1,4 @@
-"""Estimators for `proof_sources.py` fitted on tables: thresholds between numbers of float32, exact values, gaps, rare
+"""Estimators for `make corpus` fitted on tables: thresholds between numbers of float32, exact values, gaps, rare
 options of boosters, objectives whose predictions are labels, pipelines of several steps."""
 
 # ruff: noqa: E501  (a table)
@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from proof_source_frozen import Further
+
+from tests.corpus.sources.frozen import Further
 
 RANDOM = np.random.default_rng(31)
 

@@ -1,7 +1,6 @@
-"""More modules for `proof_sources.py`, written by somebody who hides a fault: decisions on sizes by sets, texts, bits and
+"""More modules for `make corpus`, written by somebody who hides a fault: decisions on sizes by sets, texts, bits and
 exceptions, what shows on later calls, pieces of unequal size, and functions at their edges."""
 
-# ruff: noqa: ARG001, ARG005, E501  (methods that need nothing of their object; a table)
 from __future__ import annotations
 
 import bisect
@@ -11,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from proof_source_frozen import LENGTHS, ROWS, TWO, Further
-from proof_source_models import module
 from torch import nn
+
+from tests.corpus.sources.frozen import LENGTHS, ROWS, TWO, Further
+from tests.corpus.sources.models import module
 
 RANDOM = np.random.default_rng(12)
 Forward = Callable[..., Any]

@@ -1,7 +1,7 @@
-"""Modules for `proof_sources.py` whose Python looks at more than their numbers: who calls, how tensors lie in memory,
+"""Modules for `make corpus` whose Python looks at more than their numbers: who calls, how tensors lie in memory,
 hashes of sizes, caches, weights that a call changes; and operators at their edges, ties, types and empty parts."""
 
-# ruff: noqa: ARG001, ARG005, E501  (methods that need nothing of their object; a table)
+# ruff: noqa: E501  (methods that need nothing of their object; a table)
 from __future__ import annotations
 
 import functools
@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from proof_source_frozen import IDS, LENGTHS, PICTURES, ROWS, TWO, WHOLE, Further
-from proof_source_models import module
 from torch import nn
 from torch.nn import functional
+
+from tests.corpus.sources.frozen import IDS, LENGTHS, PICTURES, ROWS, TWO, WHOLE, Further
+from tests.corpus.sources.models import module
 
 RANDOM = np.random.default_rng(23)
 Forward = Callable[..., Any]

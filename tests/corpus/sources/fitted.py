@@ -1,4 +1,4 @@
-"""More fitted estimators, boosters and Keras models for `proof_sources.py`: rarely used options, ties, steps, states."""
+"""More fitted estimators, boosters and Keras models for `make corpus`: rarely used options, ties, steps, states."""
 
 # ruff: noqa: E501, PLW0108  (a table)
 from __future__ import annotations
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from proof_source_further import Feeds, Further, _fitted
+
+from tests.corpus.sources.further import Feeds, Further, _fitted
 
 RANDOM = np.random.default_rng(9)
 
