@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.equality.dim_names import shared_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.equality.proof import Proof, Search
 from onnxtool.equality.reference import Answers, Reference, reference_of_model
@@ -26,7 +27,7 @@ from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.randomness import random_operators
 from onnxtool.model.spec import distinct_dims
-from onnxtool.optimization.further_inputs import empty_batch, names_apart
+from onnxtool.optimization.further_inputs import empty_batch
 from onnxtool.optimization.normalize import rename_nodes
 from onnxtool.report.compare import CompareReport
 from onnxtool.runtime.data.read_feeds import read_feeds
@@ -54,7 +55,7 @@ class OptimizationProof:
 
     Attributes:
         probes: inputs, with the source's outputs.
-        untrue_names: the source takes inputs in which dims of one name differ, so that such names say nothing.
+        names: names that several dims of the inputs share, and whether runs hold the source to them.
         report: the last comparison without the runtime's own optimizations.
         warnings: what the user should know.
     """
@@ -100,7 +101,8 @@ class OptimizationProof:
         # What the source's own outputs cannot prove, whatever the candidate gives.
         self.warnings += self._proof.judge_usual(Answers(runner, self.probes)).warnings
         self._source_is_changed: bool | None = None
-        self.untrue_names = False
+        self.names = shared_names(runner, self._specs, [p.feeds for p in self.probes])
+        self.warnings += [f"not assumed: {n.assumption}" for n in self.names if n.assumption.status == "unproven"]
         # Of what draws in a way that cannot be fixed, further inputs show nothing.
         if (self._drawn is not None or not self._random) and self._usual.prepack:
             self._observe(runner, model, sizes=data is None)
@@ -115,12 +117,9 @@ class OptimizationProof:
     def _observe(self, runner: OnnxRunner, model: ir.Model, *, sizes: bool) -> None:
         """Run the source on inputs beyond the usual ones, as far as it takes them."""
         proof, specs, seed = self._proof, self._specs, self._seed
-        own = []
+        own = [n.apart for n in self.names if n.apart is not None]
         if sizes:
-            domains = input_domains(model)
-            apart = list(names_apart(runner, specs, self.probes[0], domains, seed))
-            self.untrue_names = bool(apart)
-            own = [*apart, *empty_batch(runner, specs, self.probes[0], domains, seed)]
+            own += empty_batch(runner, specs, self.probes[0], input_domains(model), seed)
         proof.facts = facts_of([model], {})
         proof.search = Search("quick", seed, sizes=sizes, branches=0, difference=0, masked=False)
         seen = proof.observe()

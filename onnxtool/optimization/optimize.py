@@ -84,7 +84,7 @@ def optimize(
     exact = asked.opset is None and not asked.freeze_initializers and all(p.level is Level.BASIC for p in chosen)
 
     loaded: list[ir.Model] = []
-    untrue_names = False
+    untrue: frozenset[str] = frozenset()  # names that dims share without being held to it
 
     def fresh() -> ir.Model:
         if loaded:
@@ -94,8 +94,7 @@ def optimize(
         if asked.freeze_initializers:
             freeze_weights(model)
         model = model if asked.opset is None else convert_opset(model, asked.opset)
-        if untrue_names:
-            distrust_names(model.graph.inputs)
+        distrust_names(model.graph.inputs, untrue)
         return model
 
     model = fresh()
@@ -107,9 +106,8 @@ def optimize(
     if asked.verify:
         tolerance = Tolerance(asked.rtol, asked.atol)
         judgement = OptimizationProof(file.path, model, asked.data, tolerance, asked.seed, options, exact=exact)
-    untrue_names = judgement is not None and judgement.untrue_names
-    if untrue_names:
-        distrust_names(model.graph.inputs)
+        untrue = frozenset(n.name for n in judgement.names if not n.assumption.holds)
+        distrust_names(model.graph.inputs, untrue)
     choice = _chosen_fusions(fresh, names, asked, judgement, options, inputs, domains)
     names = list(choice.names)
     attempt, dropped = drop_faulty_passes(fresh, judgement or _unjudged, level, names, asked.max_folded_bytes)
@@ -159,6 +157,7 @@ def optimize(
         target=asked.target,
         strict=asked.strict,
         verdict=verdict,
+        assumptions=tuple(n.assumption for n in judgement.names) if judgement is not None else (),
         warnings=tuple(warnings),
         providers=_on_providers(output, judgement, options, Tolerance(asked.rtol, asked.atol), form),
         compiled=form,

@@ -158,12 +158,17 @@ class CompareReport(Report, kind="compare"):
     @property
     def nothing_compared(self) -> bool:
         """True when no number was: every output is random, empty, or never finite."""
-        return all(not o.compared or o.untested not in ("", "zero") for o in self.outputs)
+        return len(self.uninformed) == len(self.outputs)
 
     @property
     def not_tested(self) -> tuple[TensorDifference, ...]:
         """The outputs that no run told anything of."""
         return tuple(o for o in self.outputs if o.untested or not o.compared)
+
+    @property
+    def uninformed(self) -> tuple[TensorDifference, ...]:
+        """The outputs that were random, empty or not finite in every run, so that equal outputs mean nothing."""
+        return tuple(o for o in self.outputs if not o.compared or o.untested not in ("", "zero"))
 
     @property
     def verdict(self) -> Literal["tested", "different", "not tested"]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnxtool.report.assumption import Assumption
 from onnxtool.report.base import NOT_IN_JSON, Report, TensorInfo
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.measurement.latency import LatencyRatio
@@ -169,6 +170,7 @@ class OptimizeReport(Report, kind="optimize"):
         target: the kind of processor that the fusions were chosen for; None for this machine.
         strict: whether a faulty pass makes the verdict bad.
         verdict: why the source was left as it is, where it was: the output is the same model then; else "".
+        assumptions: that dims of one name are equal: what a run has shown of each name that several dims share.
         warnings: one line each.
         compiled: what the provider has compiled of the result, when it was asked for; proven like the result itself.
         providers: the result on the other providers that were asked for, held against the CPU.
@@ -192,6 +194,7 @@ class OptimizeReport(Report, kind="optimize"):
     target: str | None = None
     strict: bool = False
     verdict: str = ""
+    assumptions: tuple[Assumption, ...] = ()
     warnings: tuple[str, ...] = ()
     providers: tuple[ProviderProof, ...] = ()
     compiled: CompiledForm | None = None
@@ -199,10 +202,10 @@ class OptimizeReport(Report, kind="optimize"):
 
     @property
     def ok(self) -> bool:
-        """True when no output that was compared differs (and, with `strict`, no pass was at fault).
+        """True when every output was compared and none differs (and, with `strict`, no pass was at fault).
 
-        Outputs that could not be compared say so: `comparison.not_compared`.
+        An output that no run told anything of is not tested, so it makes the verdict bad.
         """
         faults = self.strict and any(d.fault for d in self.dropped)
-        proven = self.comparison is None or all(o.ok for o in self.comparison.outputs)
+        proven = self.comparison is None or not (self.comparison.differs or self.comparison.uninformed)
         return proven and not faults and all(p.ok for p in self.providers)

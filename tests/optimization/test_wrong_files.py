@@ -135,3 +135,31 @@ def test_more_dims_than_an_array_can_have_are_an_error_of_one_line(tmp_path: Pat
     path = saved(tmp_path / "m.onnx", body, [("x", F, [1] * 100)], [("y", F, None)])
     with pytest.raises(onnxtool.errors.InputError, match="has 100 dims"):
         onnxtool.optimize(path, tmp_path / "o.onnx")
+
+
+@pytest.mark.parametrize("how", ["large weights", "data", "draws in a loop", "dropout"])
+def test_one_name_is_not_believed_where_other_probes_are_off(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, weights, settings = SWAP, {}, {}
+    if how == "large weights":
+        monkeypatch.setattr("onnxtool.optimization.equivalence.WORTHWHILE", 0)
+    elif how == "data":
+        settings["data"] = {"x": np.ones((1, 3, 6, 6), np.float32)[0]}
+    elif how == "dropout":
+        body = body.replace("y = Neg (r)", "d = Neg (r) off = Identity (false) y = Dropout (d, half, off)")
+        weights = {"half": np.float32(0.5), "false": np.array(False)}
+    else:
+        loop = """noise = Loop (two, true) <body = turn (int64 i, bool c) => (bool again, float[3] drawn) {
+            again = Identity (c) drawn = RandomNormal <shape = [3]> ()
+        }>  y = Neg (r)"""
+        body, weights = body.replace("y = Neg (r)", loop), {"two": np.int64(2), "true": np.array(True)}
+    outputs = [("y", F, None)] + [("noise", F, None)] * (how == "draws in a loop")
+    path = saved(tmp_path / "m.onnx", body, [("x", F, ["n", "size", "size"])], outputs, weights)
+    out = tmp_path / "out.onnx"
+    report = onnxtool.optimize(path, out, bench=False, **settings)
+    assert "Reshape" in report.after.operators
+    x = np.arange(2 * 5 * 7, dtype=np.float32).reshape(2, 5, 7)
+    feeds = {"x": x}
+    expected, actual = (OnnxRunner.open(m, EXACT).run(feeds)["y"] for m in (path, out))
+    np.testing.assert_array_equal(actual, expected)

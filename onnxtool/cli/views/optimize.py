@@ -38,6 +38,10 @@ def _equality(comparison: CompareReport) -> Iterator[str]:
         yield f"equal on {plural(len(comparison.runs), 'run')}, max abs difference {number(worst)}"
     if comparison.not_compared:
         yield f"not compared, because random: {', '.join(o.name for o in comparison.not_compared)}"
+    blind = [o for o in comparison.uninformed if o.compared]
+    if blind:
+        listed = ", ".join(f"{o.name} ({o.untested} in every run)" for o in blind)
+        yield f"not tested: {listed}; give --data, or --no-verify to do without"
 
 
 def optimize(report: OptimizeReport) -> Iterator[Part]:

@@ -5,7 +5,7 @@ A rewrite gives the same tensors under the same values, so a fact once true of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -64,9 +64,9 @@ def declared_sizes(value: ir.Value) -> Sizes | None:
     if value.shape is None:
         return None
     dims = [d if isinstance(d, int) else d.value for d in value.shape]
-    own = bool(value.meta.get(_UNTRUE))
+    untrue: Collection[str] = value.meta.get(_UNTRUE, ())
     return tuple(
-        d if isinstance(d, int) and d >= 0 else symbol(_symbol_name(d, f"?{value.name}.{i}", own=own))
+        d if isinstance(d, int) and d >= 0 else symbol(_symbol_name(d, f"?{value.name}.{i}", own=d in untrue))
         for i, d in enumerate(dims)
     )
 
@@ -95,10 +95,10 @@ def _given_name(name: str | None, place: str) -> str:
     return f"?{name}" if name.startswith("unk__") else name  # what ONNX's inference makes up is not a name to keep
 
 
-def distrust_names(values: Iterable[ir.Value]) -> None:
-    """Believe no name of a dim of these values: the model takes inputs in which dims of one name differ."""
+def distrust_names(values: Iterable[ir.Value], names: Collection[str]) -> None:
+    """Do not believe these names of dims: the model may take inputs in which dims of one name differ."""
     for value in values:
-        value.meta[_UNTRUE] = True
+        value.meta[_UNTRUE] = names
 
 
 def set_sizes(value: ir.Value, sizes: Iterable[Size]) -> None:
