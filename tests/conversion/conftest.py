@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,13 @@ from onnxtool.equality.trials import observe, trial
 
 # What `--effort` stands for, in each place that reads it.
 _EFFORTS = (trial._SECONDS, observe._MOST_TRIALS, branch_distance._RUNS, difference._MOST_STEPS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def little_to_collect() -> None:
+    """`convert` lets models go by collecting garbage: it need not look at what the frameworks made when imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
