@@ -98,16 +98,14 @@ class Coverage:
         others = [label for label in self.limits if label not in odd_masks]
         if others:
             listed = "; ".join(dict.fromkeys(others))
-            lines.append(f"the outputs differ on some inputs: {listed}; elsewhere they are equal")
+            lines.append(f"the outputs differ on some inputs: {listed}; no difference on the other inputs tried")
         if odd_masks:
             lines.append(
                 "with a mask of zeros and ones the outputs are equal; of other numbers, which masks are not made of, "
                 f"the two make different things, so that the outputs differ ({odd_masks[0]})"
             )
         if self.masked:
-            lines.append(
-                f"at positions that the mask leaves out, outputs differ ({self.masked[0]}); elsewhere they are equal"
-            )
+            lines.append(f"on the inputs tried, outputs differ only at positions that the mask leaves out ({self.masked[0]})")
         return tuple(lines)
 
     @property

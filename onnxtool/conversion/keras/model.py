@@ -13,7 +13,7 @@ from onnxtool.conversion.adapter import LayeredModel
 from onnxtool.conversion.frameworks import KerasLayer
 from onnxtool.conversion.graph_interface import described, named
 from onnxtool.conversion.keras.layers import See, watched_layers
-from onnxtool.conversion.keras.signature import input_structure, output_names
+from onnxtool.conversion.keras.signature import input_structure, is_functional, output_names
 from onnxtool.conversion.keras.trace import trace
 from onnxtool.conversion.tensorflow.dims import follow_dims, swapped, swaps
 from onnxtool.conversion.tensorflow.environment import quiet, reason
@@ -136,6 +136,8 @@ def wrap(model: KerasLayer, form: str, notes: list[str], options: ConvertOptions
         nchw=nchw,
         notes=notes,
     )
+    if not is_functional(model) and wrapped.dtypes != (typed := tuple(_tf_dtype(s.dtype).name for s in inputs)):
+        _call_as_typed(wrapped, typed)
     shapes = [(t.dtype, t.shape) for t in wrapped.trace().outputs]
     names = output_names(model, wrapped.output_keys)
     known = [None if s.rank is None else tuple(s.as_list()) for _, s in shapes]
@@ -143,6 +145,16 @@ def wrap(model: KerasLayer, form: str, notes: list[str], options: ConvertOptions
     specs = [TensorSpec(n, _numpy_dtype(t), d) for n, (t, _), d in zip(names, shapes, dims, strict=True)]
     wrapped.outputs = named(specs, options.output_names, "--output-names")
     return wrapped
+
+
+def _call_as_typed(wrapped: KerasModel, typed: tuple[str, ...]) -> None:
+    """Call a subclassed model on the types of --input-dtype, which it does not declare itself, where it takes them."""
+    own, wrapped.dtypes = wrapped.dtypes, typed
+    try:
+        wrapped.trace()
+    except InputError:
+        wrapped.dtypes = own
+        wrapped.notes.append(f"the model does not take {', '.join(typed)}: its inputs are cast to {', '.join(own)}")
 
 
 def _backend_version(keras: ModuleType) -> str:

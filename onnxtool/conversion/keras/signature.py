@@ -23,15 +23,19 @@ def input_structure(model: KerasLayer, options: ConvertOptions) -> tuple[Any, li
     """
     import keras
 
-    functional = getattr(model, "_functional", None) or model
-    structure = getattr(functional, "_inputs_struct", None)
-    if structure is None:
+    if not is_functional(model):
         return _called_structure(model, options)
+    structure = (getattr(model, "_functional", None) or model)._inputs_struct
     leaves = keras.tree.flatten(structure)
     names = unique([_layer_name(t) for t in leaves])
     dims = name_dims({name: tuple(t.shape) for name, t in zip(names, leaves, strict=True)})
     dtypes = [keras.backend.standardize_dtype(t.dtype) for t in leaves]
     return structure, [(name, dtype, dims[name]) for name, dtype in zip(names, dtypes, strict=True)]
+
+
+def is_functional(model: KerasLayer) -> bool:
+    """Whether it declares its inputs: Functional and Sequential models, not subclassed ones."""
+    return getattr(getattr(model, "_functional", None) or model, "_inputs_struct", None) is not None
 
 
 def _called_structure(model: KerasLayer, options: ConvertOptions) -> tuple[Any, list[Leaf]]:

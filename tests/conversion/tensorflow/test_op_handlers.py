@@ -66,6 +66,38 @@ def test_the_logarithm_of_one_and_a_little_more(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, np.log1p(x.astype(np.float64)), rtol=1e-6)
 
 
+def test_infinity_goes_where_it_is_chosen_alone(tmp_path: Path) -> None:
+    def chosen(_: object, x: tf.Tensor) -> tf.Tensor:
+        finite = tf.where(tf.math.is_inf(x) & (x > 0), tf.constant(5, x.dtype), x)
+        return tf.concat([finite, tf.math.reduce_logsumexp(x, axis=-1, keepdims=True)], axis=-1)
+
+    source = saved(chosen, "float32", tmp_path)
+    assert onnxtool.convert(source, tmp_path / "out.onnx", effort="quick").ok
+    x = np.array([[np.inf, 0, 1, 2], [-np.inf] * 4, [-np.inf, 0, 0, 0], [1, 2, 3, 4]], np.float32)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
+    with np.errstate(all="ignore"):
+        sums = np.logaddexp.reduce(x, axis=-1, keepdims=True)
+    np.testing.assert_allclose(found, np.concatenate([np.where(x == np.inf, 5, x), sums], axis=-1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["nearest", "bilinear"])
+@pytest.mark.parametrize("size", [(3, 1), (1, 4)])
+def test_crops_sample_the_pixels_that_tensorflow_samples(method: str, size: tuple[int, int], tmp_path: Path) -> None:
+    boxes = tf.constant([[0, 0, 1, 1], [0.1, 0.2, 0.6, 0.9], [-0.2, 0.3, 1.3, 0.1], [0.5, 0.5, 0.5, 0.5]], "float32")
+
+    def cropped(_: object, x: tf.Tensor) -> tf.Tensor:
+        images = tf.reshape(x, [2, 6, -1, 1])
+        return tf.image.crop_and_resize(images, boxes, [0, 1, 1, 0], size, method=method, extrapolation_value=9)
+
+    source = saved(cropped, "float32", tmp_path)
+    onnxtool.convert(source, tmp_path / "out.onnx", verify_result=False)
+    x = np.arange(72, dtype=np.float32).reshape(18, 4)
+    found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"x": x})[0]
+    np.testing.assert_allclose(found, cropped(None, tf.constant(x)).numpy(), rtol=1e-6)
+    if method == "nearest" and size == (3, 1):
+        assert found[0, :, 0, 0].tolist() == [3, 3 + 3 * 6, 3 + 5 * 6]  # rows 0, 2.5 and 5, column 2.5
+
+
 def test_a_model_that_counts_is_refused(tmp_path: Path) -> None:
     source = saved(lambda module, x: x * module.count.assign_add(1), "int64", tmp_path)
     with pytest.raises(UnsupportedError, match="changes its own variables"):

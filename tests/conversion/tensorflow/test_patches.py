@@ -40,6 +40,12 @@ def agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> bo
     return np.allclose(found, function(tf.constant(rows)).numpy(), rtol=1e-5, atol=1e-30)
 
 
+def by_segment(name: str, folder: Path, numbers: tuple[int, ...]) -> bool:
+    """One of the segments has no rows; the unsorted form has a row of none."""
+    sizes = {"num_segments": 4} if name.startswith("unsorted") else {}
+    return agrees(lambda x: getattr(tf.math, name)(x, tf.constant(numbers), **sizes), INTEGERS, folder)
+
+
 def looks_integers_up(folder: Path) -> bool:
     layer = keras.layers.IntegerLookup(vocabulary=[5, -7, 20])
     model = keras.Sequential([keras.Input([4], dtype="int64"), layer])
@@ -64,6 +70,12 @@ def sign_bits(x: Any) -> Any:
     return tf.bitwise.bitwise_and(tf.bitcast(x, tf.int32), np.iinfo(np.int32).min)
 
 
+def middle_pixels(x: Any) -> Any:
+    """Of one column each, whose middle lies between two pixels."""
+    boxes = tf.constant([[0.0, 0.0, 1.0, 1.0]])
+    return tf.image.crop_and_resize(tf.reshape(x, [1, 1, -1, 1]), boxes, [0], (2, 1), method="nearest")
+
+
 CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     PATCHES["Erfc"]: lambda folder: agrees(tf.math.erfc, SMALL, folder),
     PATCHES["Expm1"]: lambda folder: agrees(tf.math.expm1, SMALL, folder),
@@ -76,6 +88,18 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     ),
     PATCHES["FloorDiv"]: lambda folder: agrees(lambda x: x // 3, INTEGERS, folder),
     PATCHES["FloorMod"]: lambda folder: agrees(lambda x: x % 0.1, SIGNS * 1e6, folder),
+    PATCHES["SelectV2"]: lambda folder: agrees(lambda x: tf.where(x > 0, x, tf.exp(x + 1e3)), SIGNS, folder),
+    PATCHES["Select"]: lambda folder: agrees(
+        lambda x: tf.compat.v1.where(x[:, 0] <= 0, x, tf.exp(x + 1e3)), SIGNS, folder
+    ),
+    PATCHES["CropAndResize"]: lambda folder: agrees(middle_pixels, SIGNS, folder),
+    PATCHES["ScatterNd"]: lambda folder: agrees(lambda x: tf.scatter_nd([[1], [1]], x, [3, 4]), INTEGERS, folder),
+    PATCHES["SegmentMax"]: lambda folder: by_segment("segment_max", folder, (0, 2)),
+    PATCHES["SegmentMin"]: lambda folder: by_segment("segment_min", folder, (0, 2)),
+    PATCHES["UnsortedSegmentMax"]: lambda folder: by_segment("unsorted_segment_max", folder, (-1, 2)),
+    PATCHES["UnsortedSegmentMin"]: lambda folder: by_segment("unsorted_segment_min", folder, (-1, 2)),
+    PATCHES["UnsortedSegmentSum"]: lambda folder: by_segment("unsorted_segment_sum", folder, (-1, 2)),
+    PATCHES["UnsortedSegmentProd"]: lambda folder: by_segment("unsorted_segment_prod", folder, (-1, 2)),
     added_scalars.PATCH: has_one_transpose,
 }
 

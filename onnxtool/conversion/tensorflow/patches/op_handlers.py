@@ -11,8 +11,11 @@ import numpy as np
 
 from onnxtool.conversion.patches import LibraryPatch
 
-FLOAT, UINT8, INT64, BOOL, FLOAT16, DOUBLE = 1, 2, 7, 9, 10, 11  # as onnx.TensorProto counts them
+# As onnx.TensorProto counts them.
+FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, BOOL, FLOAT16, DOUBLE, UINT64 = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 13
 _FLOATS = (FLOAT, FLOAT16, DOUBLE)
+# The runtime's Where has no kernel for the types of the first row; those of the second hold their values.
+_WHERE_CARRIER = {BOOL: UINT8, FLOAT16: FLOAT, INT8: INT32, UINT16: INT32, INT16: INT32, UINT64: INT64}
 
 
 class OperatorWriter:
@@ -53,6 +56,15 @@ class OperatorWriter:
             kind, list(inputs), attr=attributes, domain=domain or None, outputs=[self.node.output[0]],
             dtypes=[self.dtype], shapes=[self._shape],
         )  # fmt: skip
+
+    def choose(self, condition: str, on: str, off: str) -> None:
+        """Where, in the operator's place."""
+        carrier = _WHERE_CARRIER.get(self.dtype)
+        if carrier is None:
+            self.give("Where", condition, on, off)
+        else:
+            carried = self.add("Where", condition, self.cast(on, carrier), self.cast(off, carrier))
+            self.give("Cast", carried, to=self.dtype)
 
 
 Handler = Callable[[OperatorWriter], None]
@@ -128,14 +140,7 @@ def _one_hot(write: OperatorWriter) -> None:
     wide = write.add("Unsqueeze", write.cast(indices, INT64), listed([axis]))
     if axis not in (-1, rank):
         classes = write.add("Unsqueeze", classes, listed(np.arange(1, rank - axis + 1)))
-    chosen = write.add("Equal", wide, classes)
-    # The runtime's Where has no kernel for these types.
-    carrier = {BOOL: UINT8, FLOAT16: FLOAT}.get(write.dtype)
-    if carrier is None:
-        write.give("Where", chosen, on, off)
-    else:
-        carried = write.add("Where", chosen, write.cast(on, carrier), write.cast(off, carrier))
-        write.give("Cast", carried, to=write.dtype)
+    write.choose(write.add("Equal", wide, classes), on, off)
 
 
 def _sign_bit(write: OperatorWriter) -> None:
@@ -194,6 +199,132 @@ def _floor_mod(write: OperatorWriter) -> None:
     write.give("Where", stays, rest, write.add("Add", rest, y))
 
 
+def _select(write: OperatorWriter) -> None:
+    """Where(condition, x, y); a sum of products with the condition is NaN where the other one is infinite."""
+    condition, on, off = write.inputs
+    if write.node.type == "Select" and write.graph.get_rank(condition) == 1:
+        rank = write.graph.get_rank(on)
+        if rank is None:
+            raise NotImplementedError("Select by a vector, between tensors of unknown rank")
+        if rank > 1:
+            rows = write.constant([-1, *[1] * (rank - 1)], np.int64)
+            condition = write.add("Reshape", condition, rows)
+    write.choose(condition, on, off)
+
+
+def _crop_and_resize(write: OperatorWriter) -> None:
+    """Pixels at (or between the neighbours of) points evenly spread over boxes, by TensorFlow's own arithmetic.
+
+    A crop of n > 1 rows samples y1 (H - 1) + i (y2 - y1) (H - 1) / (n - 1), one of a single row the middle of the box.
+    Half a pixel goes up; points outside of the image get the extrapolation value.
+    Source: tensorflow/core/kernels/image/crop_and_resize_op.cc.
+    """
+    image, boxes, box_image, crop_size = write.inputs
+    node, one, int64 = write.node, write.constant(1), partial(write.constant, dtype=np.int64)
+    size, crop = write.add("Shape", image), write.cast(crop_size, INT64)
+    corners = [write.add("Gather", boxes, int64([corner]), axis=1) for corner in range(4)]  # [boxes, 1] each
+    nearest = node.get_attr_value("method", b"bilinear") == b"nearest"
+    pixels = write.cast(image, FLOAT)
+    points, valid = [], []
+    for axis in (0, 1):
+        count = write.add("Gather", crop, int64(axis))
+        last = write.add("Sub", write.cast(write.add("Gather", size, int64(axis + 1)), FLOAT), one)
+        low, high = corners[axis], corners[axis + 2]
+        steps = write.add("Max", write.cast(write.add("Sub", count, int64(1)), FLOAT), one)
+        step = write.add("Div", write.add("Mul", write.add("Sub", high, low), last), steps)
+        places = write.cast(write.add("Range", int64(0), count, int64(1)), FLOAT)
+        spread = write.add("Add", write.add("Mul", low, last), write.add("Mul", places, step))
+        middle = write.add("Mul", write.add("Mul", write.constant(0.5), write.add("Add", low, high)), last)
+        point = write.add("Where", write.add("Greater", count, int64(1)), spread, middle)  # [boxes, count]
+        inside = write.add("And", write.add("GreaterOrEqual", point, write.constant(0)),
+                           write.add("LessOrEqual", point, last))  # fmt: skip
+        ends = int64([2 - axis]), int64([2 - axis, 3])  # to [boxes, rows, columns], and with channels
+        clipped = write.add("Min", write.add("Max", point, write.constant(0)), last)
+        points.append(write.add("Unsqueeze", clipped, ends[0]))
+        valid.append(write.add("Unsqueeze", inside, ends[1]))
+    which = write.add("Unsqueeze", write.cast(box_image, INT64), int64([1, 2]))
+
+    def taken(row: str, column: str) -> str:
+        """float32[boxes, rows, columns, channels]: pixels at whole points."""
+        parts = [which, write.cast(row, INT64), write.cast(column, INT64)]
+        grid = write.add("Max", *parts)
+        shape = write.add("Shape", grid)
+        indices = [write.add("Unsqueeze", write.add("Expand", part, shape), int64([3])) for part in parts]
+        return write.add("GatherND", pixels, write.add("Concat", *indices, axis=3))
+
+    if nearest:
+        half = write.constant(0.5)
+        floors = [write.add("Floor", point) for point in points]
+        rounded = [
+            write.add(
+                "Add", floor, write.cast(write.add("GreaterOrEqual", write.add("Sub", point, floor), half), FLOAT)
+            )
+            for point, floor in zip(points, floors, strict=True)
+        ]
+        found = taken(*rounded)
+    else:
+        (top, left), (bottom, right) = ([write.add(kind, p) for p in points] for kind in ("Floor", "Ceil"))
+        down, along = (
+            write.add("Unsqueeze", write.add("Sub", p, floor), int64([3]))
+            for p, floor in zip(points, (top, left), strict=True)
+        )
+
+        def between(a: str, b: str, share: str) -> str:
+            return write.add("Add", a, write.add("Mul", write.add("Sub", b, a), share))
+
+        above, below = (between(taken(row, left), taken(row, right), along) for row in (top, bottom))
+        found = between(above, below, down)
+    outside = write.constant(node.get_attr_value("extrapolation_value", 0.0))
+    write.give("Where", write.add("And", *valid), found, outside)
+
+
+def _scatter_nd(write: OperatorWriter) -> None:
+    """Zeros with updates added at indices, which may repeat."""
+    indices, updates, shape = write.inputs
+    zeros = write.add("Expand", write.constant(0), write.cast(shape, INT64))
+    write.give("ScatterND", zeros, write.cast(indices, INT64), updates, reduction="add")
+
+
+def _segments(write: OperatorWriter) -> None:
+    """Rows of one segment number added, multiplied, or the largest or smallest of them.
+
+    A segment without rows has the operation's neutral element, which of floats is finite; in the sorted form it has 0.
+    Rows of a negative number go nowhere: they are scattered to a row that is cut off.
+    """
+    from tf2onnx.utils import map_onnx_to_numpy_type
+
+    kind = map_onnx_to_numpy_type(write.dtype)
+    limits = np.finfo(kind) if write.dtype in _FLOATS else np.iinfo(kind)
+    name = write.node.type.removeprefix("Unsorted").removeprefix("Segment")
+    reduction, neutral = {
+        "Sum": ("add", 0), "Prod": ("mul", 1), "Max": ("max", limits.min), "Min": ("min", limits.max),
+    }[name]  # fmt: skip
+    int64 = partial(write.constant, dtype=np.int64)
+    data, numbers = write.inputs[0], write.cast(write.inputs[1], INT64)
+    whole, rank = write.add("Shape", data), write.graph.get_rank(write.inputs[1])
+    if rank is None:
+        raise NotImplementedError(f"{write.node.type} by numbers of unknown rank")
+    rest = write.add("Slice", whole, int64([rank]), int64([np.iinfo(np.int64).max]))
+    if write.node.type.startswith("Unsorted"):
+        count = write.cast(write.inputs[2], INT64)
+    else:
+        count = write.add("Add", write.add("ReduceMax", numbers, keepdims=0), int64(1))
+    rows = write.add("Reshape", count, int64([1]))
+    table = write.add("Concat", write.add("Add", rows, int64([1])), rest, axis=0)
+    start = write.add("Expand", write.constant(neutral), table)
+    places = write.add("Where", write.add("Less", numbers, int64(0)), count, numbers)
+    indices = write.add("Unsqueeze", places, int64([rank]))
+    result = write.add("ScatterND", start, indices, data, reduction=reduction)
+    kept = [int64([0]), rows, int64([0])]
+    if write.node.type.startswith("Unsorted") or not neutral:
+        write.give("Slice", result, *kept)
+        return
+    zeros = write.add("Expand", write.constant(0), table)
+    reached = write.add("ScatterND", zeros, indices, write.add("Expand", write.constant(1), whole))
+    filled = write.add("Where", write.cast(reached, BOOL), result, zeros)
+    write.give("Slice", filled, *kept)
+
+
 @contextmanager
 def _handled(name: str, since: int, write: Handler, only_missing: bool) -> Iterator[None]:
     """Inside the block tf2onnx translates an operator by this handler; it keeps one table of them for the process."""
@@ -231,5 +362,17 @@ PATCHES = {
     "Bitcast": _missing("Bitcast", 9, _sign_bit),
     "Bucketize": _missing("Bucketize", 16, _bucketize),
     "FloorDiv": _wrong("FloorDiv", 13, _floor_div, "tf2onnx 1.17 rounds quotients of integers towards zero"),
+    "Select": _wrong("Select", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN where the other one is infinite"),
+    "SelectV2": _wrong("SelectV2", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN beside infinity"),
+    "CropAndResize": _wrong("CropAndResize", 13, _crop_and_resize, "tf2onnx 1.17 rounds halves down in CropAndResize"),
+    "ScatterNd": _wrong("ScatterNd", 16, _scatter_nd, "tf2onnx 1.17 keeps the last of repeated indices only"),
+    **{
+        name: _wrong(name, 18, _segments, f"tf2onnx 1.17's {name} is infinite where a segment has no rows")
+        for name in ("UnsortedSegmentMax", "UnsortedSegmentMin", "SegmentMax", "SegmentMin")
+    },
+    **{
+        name: _wrong(name, 16, _segments, f"tf2onnx 1.17's {name} counts segments below zero from the end")
+        for name in ("UnsortedSegmentSum", "UnsortedSegmentProd")
+    },
     "FloorMod": _wrong("FloorMod", 13, _floor_mod, "tf2onnx 1.17's remainder of floats is x - y floor(x / y)"),
 }
