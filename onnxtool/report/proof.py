@@ -105,7 +105,9 @@ class Coverage:
                 f"the two make different things, so that the outputs differ ({odd_masks[0]})"
             )
         if self.masked:
-            lines.append(f"on the inputs tried, outputs differ only at positions that the mask leaves out ({self.masked[0]})")
+            lines.append(
+                f"on the inputs tried, outputs differ only at positions that the mask leaves out ({self.masked[0]})"
+            )
         return tuple(lines)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,10 +78,11 @@ def recorded_guards() -> Iterator[list[Guard]]:
         return
 
     def note(self: Any, prefix: str, guard: Any, *rest: Any, **named: Any) -> Any:
-        if len(found) < _MOST and all(str(guard) != known.text for known in found):
+        text = str(guard)
+        if len(found) < _MOST and all(text != known.text for known in found):
             file, line, direct = _place()
             where = f"{Path(file).name} line {line}" if file else ""
-            found.append(Guard(str(guard), where, _flips(self, guard), guard, file, line, direct))
+            found.append(Guard(text, where, _flips(self, guard), guard, file, line, direct))
         return plain(self, prefix, guard, *rest, **named)
 
     ShapeEnv._log_guard = note
@@ -125,36 +126,62 @@ def _flips(env: Any, guard: Any) -> tuple[int, ...]:
 def _changes(expression: Any, symbol: Any, hint: int) -> list[int]:
     """Where the outcome first changes below and above a size, and the size before."""
     found: list[int] = []
-    usual = _truth(expression, symbol, hint)
+    outcome = _outcome(expression, symbol, hint)
+    usual = outcome(hint)
     for direction in (1, -1):
         size = hint
         while 1 <= size + direction <= _LARGEST:
             size += direction
-            truth = _truth(expression, symbol, size)
+            truth = outcome(size)
             if truth is not None and truth != usual:
                 found += [size, size - direction]
                 break
         else:
-            found += _farther(expression, symbol, usual) if direction == 1 else []
+            found += _farther(outcome, usual) if direction == 1 else []
     return found
 
 
-def _farther(expression: Any, symbol: Any, usual: bool | None) -> list[int]:
+def _farther(outcome: Callable[[int], bool | None], usual: bool | None) -> list[int]:
     """The same beyond sizes that can be tried one by one, by bisection."""
     low, high = _LARGEST, 2 * _LARGEST
-    while _truth(expression, symbol, high) in (usual, None):
+    while outcome(high) in (usual, None):
         low, high = high, 2 * high
         if high > _FARTHEST:
             return []
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _truth(expression, symbol, middle) == usual else (low, middle)
+        low, high = (middle, high) if outcome(middle) == usual else (low, middle)
     return [high, low]
 
 
-def _truth(expression: Any, symbol: Any, size: int) -> bool | None:
+def _outcome(expression: Any, symbol: Any, hint: int) -> Callable[[int], bool | None]:
+    """How a comparison comes out at a size; None where that is not decided.
+
+    Written as Python it takes a microsecond, and a thousand times that by sympy's substitution, which serves where
+    torch's printer does not know a function, or the two differ at the first size.
+    """
+
+    def substituted(size: int) -> bool | None:
+        try:
+            value = expression.subs(symbol, size)
+            return bool(value) if value.is_Boolean or value in (True, False) else None
+        except Exception:
+            return None
+
     try:
-        value = expression.subs(symbol, size)
-        return bool(value) if value.is_Boolean or value in (True, False) else None
+        import sympy
+        from torch.utils._sympy.printers import PythonPrinter
+
+        written = sympy.lambdify([symbol], expression, modules="math", printer=PythonPrinter)
+        if written(hint) is not substituted(hint):
+            return substituted
     except Exception:
-        return None
+        return substituted
+
+    def evaluated(size: int) -> bool | None:
+        try:
+            return bool(written(size))
+        except Exception:
+            return substituted(size)
+
+    return evaluated

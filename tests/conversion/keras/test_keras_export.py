@@ -174,6 +174,46 @@ def test_a_subclassed_model_from_a_factory_needs_a_shape(tmp_path: Path) -> None
     assert [str(o) for o in report.outputs] == ["scores: float32[batch, 3]"]
 
 
+class Doubled(keras.Model):  # type: ignore[misc]
+    """Computes in the type that it is given."""
+
+    def call(self, x: Any) -> Any:
+        return x * 2
+
+
+class Filtered(keras.Model):  # type: ignore[misc]
+    """Takes floats alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = keras.layers.Conv1D(2, 2)
+
+    def call(self, x: Any) -> Any:
+        return self.filters(x)
+
+
+def test_a_subclassed_model_computes_in_the_type_that_it_is_given(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"input_shapes": {"": ("batch", 4)}, "input_dtypes": {"": np.dtype("int32")}}
+    report = convert(Doubled(), tmp_path / "out.onnx", **options)
+    assert report.ok
+    assert str(report.outputs[0]) == "output: int32[batch, 4]"
+
+
+def test_a_subclassed_model_that_takes_floats_alone_says_that_integers_are_cast(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"input_shapes": {"": (2, 4, 3)}, "input_dtypes": {"": np.dtype("uint8")}}
+    report = convert(Filtered(), tmp_path / "out.onnx", **options)
+    assert report.ok
+    assert str(report.inputs[0]) == "x: uint8[2, 4, 3]"
+    assert "the model does not take uint8: its inputs are cast to float32" in report.notes
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "area"])
+def test_images_of_any_size_are_resized(interpolation: str, tmp_path: Path) -> None:
+    image = keras.Input((None, None, 2))
+    model = keras.Model(image, keras.layers.Resizing(5, 7, interpolation=interpolation)(image))
+    assert convert(model, tmp_path / "out.onnx").ok
+
+
 def test_an_operator_without_an_onnx_form_is_named(tmp_path: Path) -> None:
     factory = tmp_path / "odd.py"
     factory.write_text(

@@ -19,6 +19,7 @@ import onnxtool
 from onnxtool.conversion.patches import Patch
 from onnxtool.conversion.tensorflow.patches import added_scalars
 from onnxtool.conversion.tensorflow.patches.op_handlers import PATCHES
+from onnxtool.runtime.runner import OnnxRunner
 from tests.conversion.patched import hold_needed, patches_of
 
 SMALL = np.array([[1e-7, -1e-7, 3e-5, 0.5]], np.float32)
@@ -35,8 +36,8 @@ def saved(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> Pat
 
 def agrees(function: Callable[[Any], Any], rows: np.ndarray, folder: Path) -> bool:
     onnxtool.convert(saved(function, rows, folder), folder / "out.onnx", verify_result=False)
-    session = onnxruntime.InferenceSession(folder / "out.onnx")
-    (found,) = session.run(None, {session.get_inputs()[0].name: rows})
+    runner = OnnxRunner.open(folder / "out.onnx")
+    (found,) = runner.run({runner.inputs[0].name: rows}).values()
     return np.allclose(found, function(tf.constant(rows)).numpy(), rtol=1e-5, atol=1e-30)
 
 
@@ -76,6 +77,12 @@ def middle_pixels(x: Any) -> Any:
     return tf.image.crop_and_resize(tf.reshape(x, [1, 1, -1, 1]), boxes, [0], (2, 1), method="nearest")
 
 
+def resized(x: Any, method: str, width: int = 3) -> Any:
+    """Images of one row and of a width that TensorFlow does not know."""
+    rows = tf.shape(x)[0]
+    return tf.image.resize(tf.reshape(x, [rows, 1, 4 + 0 * rows, 1]), (2, width), method=method)
+
+
 CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
     PATCHES["Erfc"]: lambda folder: agrees(tf.math.erfc, SMALL, folder),
     PATCHES["Expm1"]: lambda folder: agrees(tf.math.expm1, SMALL, folder),
@@ -93,6 +100,9 @@ CASES: dict[Patch[..., object], Callable[[Path], bool]] = {
         lambda x: tf.compat.v1.where(x[:, 0] <= 0, x, tf.exp(x + 1e3)), SIGNS, folder
     ),
     PATCHES["CropAndResize"]: lambda folder: agrees(middle_pixels, SIGNS, folder),
+    PATCHES["ResizeBicubic"]: lambda folder: agrees(lambda x: resized(x, "bicubic"), SIGNS, folder),
+    PATCHES["ResizeNearestNeighbor"]: lambda folder: agrees(lambda x: resized(x, "nearest", 41), SIGNS, folder),
+    PATCHES["ResizeArea"]: lambda folder: agrees(lambda x: resized(x, "area"), SIGNS, folder),
     PATCHES["ScatterNd"]: lambda folder: agrees(lambda x: tf.scatter_nd([[1], [1]], x, [3, 4]), INTEGERS, folder),
     PATCHES["SegmentMax"]: lambda folder: by_segment("segment_max", folder, (0, 2)),
     PATCHES["SegmentMin"]: lambda folder: by_segment("segment_min", folder, (0, 2)),

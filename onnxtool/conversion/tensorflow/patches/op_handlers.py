@@ -278,6 +278,102 @@ def _crop_and_resize(write: OperatorWriter) -> None:
     write.give("Where", write.add("And", *valid), found, outside)
 
 
+def _resized_by(write: OperatorWriter, shares: Callable[[str, str, str], str]) -> None:
+    """Rows @ image @ columns^T, in the place of an operator that takes images and a size.
+
+    Args:
+        write: the operator.
+        shares: float32 sizes before and after, and their quotient -> float32[after, before], what each pixel adds.
+    """
+    if write.node.get_attr_value("align_corners"):
+        raise NotImplementedError(f"{write.node.type} with align_corners")
+    rows, columns = (shares(*sizes[1:]) for sizes in _sizes(write))
+    image = write.add("Transpose", write.cast(write.inputs[0], FLOAT), perm=[0, 3, 1, 2])
+    resized = write.add("MatMul", write.add("MatMul", rows, image), write.add("Transpose", columns, perm=[1, 0]))
+    write.give("Transpose", resized, perm=[0, 2, 3, 1])
+
+
+def _sizes(write: OperatorWriter) -> Iterator[tuple[int, str, str, str]]:
+    """Of the rows and the columns: their axis, float32 sizes before and after, and the quotient of both."""
+    shape = write.add("Shape", write.inputs[0])
+    for axis in (0, 1):
+        old = write.cast(write.add("Gather", shape, write.constant(axis + 1, np.int64)), FLOAT)
+        new = write.cast(write.add("Gather", write.inputs[1], write.constant(axis, np.int64)), FLOAT)
+        yield axis + 1, old, new, write.add("Div", old, new)
+
+
+def _places(write: OperatorWriter, count: str, shift: float = 0.0) -> str:
+    """float32[count]: shift, shift + 1, ..."""
+    single = partial(write.constant, dtype=np.float32)
+    return write.add("Add", write.add("Range", single(0), count, single(1)), single(shift))
+
+
+def _resize_bicubic(write: OperatorWriter) -> None:
+    """Cubic interpolation by Keys' kernel of a = -1/2, at distances in steps of 1/1024, which is TensorFlow's table.
+
+    The runtime's Resize takes an empty batch for another scale.
+    Source: tensorflow/core/kernels/image/resize_bicubic_op.cc.
+    """
+    if not write.node.get_attr_value("half_pixel_centers"):
+        raise NotImplementedError("ResizeBicubic without half_pixel_centers")
+
+    def cubic(x: str, *factors: float) -> str:
+        total = write.constant(factors[0])
+        for factor in factors[1:]:
+            total = write.add("Add", write.add("Mul", total, x), write.constant(factor))
+        return total
+
+    def shares(old: str, new: str, scale: str) -> str:
+        half, steps = write.constant(0.5), write.constant(1024)
+        point = write.add("Sub", write.add("Mul", _places(write, new, 0.5), scale), half)
+        low = write.add("Floor", point)
+        rest = write.add("Div", write.add("Round", write.add("Mul", write.add("Sub", point, low), steps)), steps)
+        center = write.add("Unsqueeze", write.add("Add", low, rest), write.constant([1], np.int64))
+        x = write.add("Abs", write.add("Sub", _places(write, old), center))
+        inner, outer = cubic(x, 1.5, -2.5, 0, 1), cubic(x, -0.5, 2.5, -4, 2)
+        outer = write.add("Where", write.add("Less", x, write.constant(2)), outer, write.constant(0))
+        weights = write.add("Where", write.add("Less", x, write.constant(1)), inner, outer)
+        return write.add("Div", weights, write.add("ReduceSum", weights, write.constant([1], np.int64), keepdims=1))
+
+    _resized_by(write, shares)
+
+
+def _resize_area(write: OperatorWriter) -> None:
+    """Means of the pixels that each new pixel covers.
+
+    Source: tensorflow/core/kernels/image/resize_area_op.cc.
+    """
+
+    def shares(old: str, new: str, scale: str) -> str:
+        one, pixels = write.constant(1), _places(write, old)
+        places = write.add("Unsqueeze", _places(write, new), write.constant([1], np.int64))
+        low = write.add("Max", write.add("Mul", places, scale), pixels)
+        high = write.add("Min", write.add("Mul", write.add("Add", places, one), scale), write.add("Add", pixels, one))
+        return write.add("Div", write.add("Max", write.add("Sub", high, low), write.constant(0)), scale)
+
+    _resized_by(write, shares)
+
+
+def _resize_nearest(write: OperatorWriter) -> None:
+    """Rows and columns gathered: floor((i + 1/2) H / h), in TensorFlow's order, which decides between two pixels.
+
+    With corners aligned, i (H - 1) / (h - 1) rounded, halves up.
+    Source: tensorflow/core/kernels/image/resize_nearest_neighbor_op.cc and image_resizer_state.h.
+    """
+    node, image = write.node, write.inputs[0]
+    one, half = (write.constant(value, np.float32) for value in (1, 0.5))
+    aligned, shift = node.get_attr_value("align_corners"), 0.5 if node.get_attr_value("half_pixel_centers") else 0.0
+    for axis, old, new, scale in list(_sizes(write)):
+        if aligned:
+            steps = write.add("Max", write.add("Sub", new, one), one)
+            scale = write.add("Div", write.add("Sub", old, one), steps)  # noqa: PLW2901
+        point = write.add("Mul", _places(write, new, shift), scale)
+        place = write.add("Floor", write.add("Add", point, half) if aligned else point)
+        index = write.cast(write.add("Min", place, write.add("Sub", old, one)), INT64)
+        image = write.add("Gather", image, index, axis=axis)
+    write.give("Identity", image)
+
+
 def _scatter_nd(write: OperatorWriter) -> None:
     """Zeros with updates added at indices, which may repeat."""
     indices, updates, shape = write.inputs
@@ -365,6 +461,11 @@ PATCHES = {
     "Select": _wrong("Select", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN where the other one is infinite"),
     "SelectV2": _wrong("SelectV2", 9, _select, "tf2onnx 1.17 selects by multiplying: NaN beside infinity"),
     "CropAndResize": _wrong("CropAndResize", 13, _crop_and_resize, "tf2onnx 1.17 rounds halves down in CropAndResize"),
+    "ResizeBicubic": _wrong("ResizeBicubic", 13, _resize_bicubic, "tf2onnx 1.17's bicubic fails on an empty batch"),
+    "ResizeNearestNeighbor": _wrong(
+        "ResizeNearestNeighbor", 13, _resize_nearest, "tf2onnx 1.17 divides where TensorFlow multiplies: another pixel"
+    ),
+    "ResizeArea": _wrong("ResizeArea", 13, _resize_area, "tf2onnx 1.17 takes one pixel instead of the mean of an area"),
     "ScatterNd": _wrong("ScatterNd", 16, _scatter_nd, "tf2onnx 1.17 keeps the last of repeated indices only"),
     **{
         name: _wrong(name, 18, _segments, f"tf2onnx 1.17's {name} is infinite where a segment has no rows")
