@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtool.equality.rule.tolerance import Tolerance
+from onnxtool.errors import VerdictError
+from onnxtool.report.assumption import Assumption
 from onnxtool.runtime.session.extensions import NAMES, extensions_library
 from onnxtool.runtime.session.session import SessionOptions
 
@@ -24,24 +26,43 @@ class EditContext:
         tolerance: for floats, where an operation may round differently.
         seed: of random inputs.
         verify: False leaves the proofs out.
+        allow_unproven: write the result although something is assumed that no run has shown.
         reference: a model that is right at every size, if the user named one.
         warnings: what the user should know, one line each.
         external: weights beside the model: True, False, or None for when they are larger than 2 GB.
         chunk: largest data file in bytes; None for one file.
         pictures: image files that pre-processing is proven on.
         files: other files to write with the model, and what writes them.
+        assumptions: what the operation at hand takes for granted.
     """
 
     options: SessionOptions
     tolerance: Tolerance = Tolerance()  # noqa: RUF009  (frozen)
     seed: int = 0
     verify: bool = True
+    allow_unproven: bool = False
     reference: Runner | None = None
     warnings: list[str] = field(default_factory=list)
     external: bool | None = None
     chunk: int | None = None
     pictures: tuple[Path, ...] = ()
     files: list[tuple[Path, Callable[[Path], None]]] = field(default_factory=list)
+    assumptions: list[Assumption] = field(default_factory=list)
+
+    def assume(self, assumptions: Iterable[Assumption]) -> None:
+        """Take something for granted.
+
+        Raises:
+            VerdictError: a run contradicts it, or none has shown it and the user did not allow that.
+        """
+        for found in assumptions:
+            if found.status == "broken" or (found.status == "unproven" and not self.allow_unproven):
+                hint = "" if found.status == "broken" else " --allow-unproven writes it all the same."
+                verb = "is not true" if found.status == "broken" else "is assumed and not proven"
+                where = f"{found.node}: " if found.node else ""
+                reason = f" ({found.reason})" if found.reason else ""
+                raise VerdictError(f"{where}that {found.claim} {verb}{reason}. Nothing was written.{hint}")
+            self.assumptions.append(found)
 
     def use_extensions(self, subject: str) -> None:
         """Run models with the operators of onnxruntime-extensions from now on, and tell the user that they are needed.

@@ -38,6 +38,7 @@ def edit(
     *,
     dry_run: bool = False,
     verify: bool = True,
+    allow_unproven: bool = False,
     reference: PathLike | Runner | None = None,
     rtol: float = 1e-3,
     atol: float = 1e-5,
@@ -53,6 +54,7 @@ def edit(
         operations: each as "name=text" ("rename-input=x=image"), as (name, text), or as an Operation.
         dry_run: write nothing; the report then says what would change.
         verify: False leaves the proofs out.
+        allow_unproven: write the result although something is assumed that no run has shown; its report is not good.
         reference: a model that is right at every size, for shapes that become dynamic: an .onnx file or a Runner.
         rtol: relative tolerance for floats, where an operation may round differently.
         atol: absolute tolerance for floats, likewise.
@@ -80,6 +82,7 @@ def edit(
         tolerance=Tolerance(rtol, atol),
         seed=seed,
         verify=verify,
+        allow_unproven=allow_unproven,
         reference=OnnxRunner.open(reference, options) if isinstance(reference, (str, os.PathLike)) else reference,
         external=_stays_external(model),
         pictures=tuple(Path(p) for p in pictures),
@@ -141,6 +144,7 @@ def _parsed(operations: Sequence[Operation | tuple[str, str] | str]) -> list[Ope
 
 def _apply(operation: Operation, model: ir.Model, context: EditContext, source: Path) -> tuple[ir.Model, EditStep]:
     before = model.clone()
+    context.assumptions.clear()
     option = f"--{operation.name} {operation.text}".strip()
     try:
         after = operation.apply(model, context)
@@ -152,7 +156,7 @@ def _apply(operation: Operation, model: ir.Model, context: EditContext, source: 
         raise
     except OnnxToolError as error:
         raise type(error)(f"{source}: {option}: {error}") from error
-    return after, EditStep(operation.name, operation.text, operation.done, proof)
+    return after, EditStep(operation.name, operation.text, operation.done, proof, tuple(context.assumptions))
 
 
 def _record(model: ir.Model, todo: Sequence[Operation], file: ModelFile) -> None:

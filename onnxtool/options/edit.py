@@ -79,6 +79,9 @@ class EditCommand(Tolerances, Runtime, Shown):
     list_operations: bool = option(False, "Describe every operation, and exit.", step=False)
     dry_run: bool = option(False, "Write nothing; show what would change, as diff does.", step=False)
     verify: bool = proof_option(True, "Leave the proofs out.", "--no-verify", place=-1)
+    allow_unproven: bool = proof_option(
+        False, "Write the result although something is assumed that no run has shown (exit 1).", place=-1
+    )
     reference: Path | None = input_option(
         None,
         "A model with the same weights that is right at every size, ONNX or a framework's file; dims that become "

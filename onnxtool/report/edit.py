@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onnxtool.report.assumption import Assumption
 from onnxtool.report.base import Report, TensorInfo
 from onnxtool.report.diff import Change
 
@@ -62,17 +63,19 @@ class EditStep:
         value: what it was given.
         done: what it changed, in a few words.
         proof: None when none was asked for.
+        assumptions: what it takes for granted, and whether a run has shown it.
     """
 
     operation: str
     value: str
     done: str
     proof: Proof | None
+    assumptions: tuple[Assumption, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
 class EditReport(Report, kind="edit"):
-    """What editing did. A proof that fails is an error, and nothing is written; so a report is always good.
+    """What editing did. A proof that fails is an error, and nothing is written.
 
     Attributes:
         source: the file that was read.
@@ -95,3 +98,13 @@ class EditReport(Report, kind="edit"):
     bytes_after: int
     changes: tuple[Change, ...] | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing is assumed that no run has shown."""
+        return not self.unproven
+
+    @property
+    def unproven(self) -> tuple[Assumption, ...]:
+        """What is assumed, and no run has shown."""
+        return tuple(a for step in self.steps for a in step.assumptions if not a.holds)

@@ -18,9 +18,13 @@ def edit(report: EditReport) -> Iterator[Part]:
     run = sum(s.proof is not None and not s.proof.compared for s in report.steps)
     told = f"{plural(count, 'operation')}, {proven} proven" if proven else f"{count} applied, none proven"
     told += f", {run} only run: the outputs are random and were not compared" if run else ""
+    unproven = len(report.unproven)
+    told += f"; {plural(unproven, 'assumption')} not proven" if unproven else ""
     yield Verdict(told, report.source)
     steps = [(f"--{s.operation} {s.value}".strip(), s.done, _describe_proof(s.proof)) for s in report.steps]
     yield Table(("operation", "done", "proof"), steps)
+    rows = [(a.status, a.node, a.claim, a.reason) for s in report.steps for a in s.assumptions]
+    yield Table(("assumed", "node", "what", "why"), rows, title="Assumptions")
     if report.changes is not None:
         yield from diff(DiffReport(report.source, "(edited)", report.changes, {}))
     yield Facts(

@@ -10,9 +10,11 @@ from onnxtool.editing.context import EditContext
 from onnxtool.editing.free_names import find_input
 from onnxtool.editing.operation import Operation
 from onnxtool.editing.proofs import compare, same_outputs
+from onnxtool.editing.resizing.baked_numbers import BakedNumbers
 from onnxtool.editing.resizing.batches import BatchProof, BatchRun, Fault
 from onnxtool.editing.resizing.dynamic import make_dynamic
 from onnxtool.editing.resizing.other_sizes import OtherSizes
+from onnxtool.editing.resizing.resize_context import Resizing
 from onnxtool.equality.equivalence_check import match_names
 from onnxtool.errors import InputError, UnsupportedError, UsageError, VerdictError
 from onnxtool.model.domains import input_domains
@@ -42,6 +44,7 @@ class SetShape(Operation):
         self._roots: dict[str, int] = {}
         self._batch: str | None = None
         self._proof: BatchProof | None = None
+        self._sizes: OtherSizes | None = None
 
     def _take(self, text: str) -> None:
         try:
@@ -128,14 +131,16 @@ class SetShape(Operation):
                 if self._batch in own.values()
             }
             self._proof = BatchProof(model, batch, self._roots[self._batch], context)
-        sizes = OtherSizes(model, self._dynamic, self._roots, self._batch, context)
+        sizes = self._sizes = OtherSizes(model, self._dynamic, self._roots, self._batch, context)
         proof = self._proof
 
-        def trial(attempt: ir.Model) -> Fault | None:
+        def trial(attempt: ir.Model, state: Resizing) -> Fault | None:
             fault = proof.fault(attempt, _QUICK) if proof is not None else None
-            return fault or sizes.fault(attempt)
+            return fault or sizes.fault(attempt, state)
 
         grown, state = make_dynamic(model, self._dynamic, trial, proof, context)
+        if context.reference is None:  # which would show a wrong number
+            context.assume(BakedNumbers(grown, state, self._batch).assumptions())
         self._tell(state.rewritten)
         return grown
 
@@ -192,8 +197,10 @@ class SetShape(Operation):
             own = self._against_reference(before, after, context)
             largest = max(proof.max_abs, own.max_abs)
             return Proof(f"{proof.claim}, {own.claim}", proof.runs + own.runs, largest == 0.0, largest)
-        ran = OtherSizes(before, self._dynamic, self._roots, self._batch, context).ran(after)
+        assert self._sizes is not None
+        ran, refused = self._sizes.ran(after)
         claim = f"{proof.claim}; it runs at other sizes of {others} ({', '.join(ran)})"
+        claim += f" and refuses others ({', '.join(refused)})" if refused else ""
         unproven = f"the values at other sizes of {others}; a model that is right there would show them (--source)"
         return Proof(claim, proof.runs, proof.exact, proof.max_abs, unproven)
 

@@ -26,7 +26,7 @@ _MOST_ATTEMPTS = 40
 _MOST_MEASURED = 2000  # tensors
 _MOST_DIMS = 16  # of a tensor
 
-Trial = Callable[[ir.Model], Fault | None]
+Trial = Callable[[ir.Model, Resizing], Fault | None]
 
 
 def make_dynamic(
@@ -62,7 +62,7 @@ def make_dynamic(
             baked = baked or error
             search.failed(choices, error.ambiguous, error.node)
             continue
-        fault = trial(attempt) if trial is not None else None
+        fault = trial(attempt, state) if trial is not None else None
         if fault is None:
             return attempt, state
         first = first or (attempt, state, fault)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
 from onnxtool.editing.proofs import compare
 from onnxtool.editing.resizing.batches import Fault, failing_node
-from onnxtool.errors import InputError, OnnxToolError
+from onnxtool.editing.resizing.resize_context import Resizing
+from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
@@ -39,6 +42,7 @@ class OtherSizes:
     ) -> None:
         self._dims, self._roots, self._context = dims, roots, context
         self._others = [s for s in roots if s != batch]
+        self._strides: dict[str, int] = {}
         self._domains = input_domains(before)
         runner = OnnxRunner.open(before, context.options)
         specs = input_specs(before)
@@ -48,19 +52,27 @@ class OtherSizes:
         self._given = probe.feeds
 
     def sizes(self) -> list[dict[str, int]]:
-        """Twice the size, half of it and so on, all dims alike, and one of them alone."""
+        """Larger sizes, all dims alike and apart: by a step of all strides, by three, and twice the size."""
+        steps = {s: self._strides.get(s, 1) for s in self._others}
+        found = [{s: self._roots[s] + n * steps[s] for s in self._others} for n in (1, 3)]
+        found.append({s: 2 * self._roots[s] for s in self._others})
+        for alone in self._others if len(self._others) > 1 else ():
+            found.append({s: self._roots[s] + steps[s] * (s == alone) for s in self._others})
+        return found
+
+    def _harder(self) -> list[dict[str, int]]:
+        """Sizes that a model need not take: between the steps of its strides, and smaller ones."""
         found = []
-        for above, below in ((2, 1), (3, 2), (1, 2), (4, 1), (5, 4)):
-            found.append({s: max(1, self._roots[s] * above // below) for s in self._others})
-        if len(self._others) > 1:
-            found.append({s: self._roots[s] * (2 if i else 1) for i, s in enumerate(self._others)})
-        if any(n < 4 for n in self._roots.values()):
-            found.append({s: self._roots[s] + 1 for s in self._others})
-        return [s for s in found if any(s[k] != self._roots[k] for k in s)]
+        for number in self._others:
+            root, step = self._roots[number], self._strides.get(number, 1)
+            for size in (root + 1, root + step // 2, root + step - 1, root - step, root // 2 // step * step, step):
+                if 0 < size != root and (size - root) % (2 * root):
+                    found.append({s: size if s == number else self._roots[s] for s in self._others})
+        return [s for s in found if s not in self.sizes()]
 
     def feeds(self) -> list[Feeds]:
         """Random inputs at each of the sizes."""
-        return [self._draw(s) for s in self.sizes()]
+        return [self._draw(s) for s in (*self.sizes(), *self._harder())]
 
     def _draw(self, sizes: dict[str, int]) -> dict[str, np.ndarray]:
         specs = []
@@ -70,32 +82,41 @@ class OtherSizes:
             specs.append(TensorSpec(spec.name, spec.dtype, dims))
         return random_feeds(specs, self._context.seed, domains=self._domains)
 
-    def fault(self, after: ir.Model) -> Fault | None:
-        """What is wrong at the old size, or that no other size runs; None when nothing is, or no such dim changes."""
+    def fault(self, after: ir.Model, state: Resizing) -> Fault | None:
+        """What is wrong at the old size, or that a larger one does not run; None when nothing is.
+
+        Args:
+            after: an attempt.
+            state: of its rewriting, which tells the strides.
+        """
         if not self._others:
             return None
+        self._strides = {s: state.stride(s) for s in self._others}
         try:
             runner = OnnxRunner.open(after, self._context.options)
             compare(after, [(self._given, self._expected)], self._context, "", exact=False)
-            self._ran(runner)
         except OnnxToolError as error:
             return Fault(str(error), failing_node(error))
-        return None
-
-    def ran(self, after: ir.Model) -> list[str]:
-        """The sizes that the model runs at."""
-        return self._ran(OnnxRunner.open(after, self._context.options))
-
-    def _ran(self, runner: OnnxRunner) -> list[str]:
-        worked: list[str] = []
-        failure: OnnxToolError | None = None
         for sizes in self.sizes():
             try:
                 runner.run(self._draw(sizes))
-            except InputError as error:
-                failure = failure or error
-                continue
-            worked.append(" ".join(f"{k}={v}" for k, v in sizes.items()))
-        if not worked and failure is not None:
-            raise InputError(f"no other size runs: {failure}") from failure
-        return worked
+            except OnnxToolError as error:
+                return Fault(f"at {_told(sizes)} it does not run: {error}", failing_node(error))
+        return None
+
+    def ran(self, after: ir.Model) -> tuple[list[str], list[str]]:
+        """The sizes that the result runs at, and those that it refuses."""
+        runner = OnnxRunner.open(after, self._context.options)
+        taken, refused = [_told(sizes) for sizes in self.sizes()], []
+        for sizes in self._harder():
+            try:
+                runner.run(self._draw(sizes))
+            except OnnxToolError:
+                refused.append(_told(sizes))
+            else:
+                taken.append(_told(sizes))
+        return taken, refused
+
+
+def _told(sizes: Mapping[str, int]) -> str:
+    return " ".join(f"{k}={v}" for k, v in sizes.items())

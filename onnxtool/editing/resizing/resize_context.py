@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import lcm
 from types import MappingProxyType
 
 import numpy as np
@@ -15,6 +16,8 @@ from onnxtool.model.operators.symbolic_dims import Expr
 from onnxtool.model.operators.value_facts import KnownElements as Elements
 from onnxtool.model.operators.value_facts import Size, set_elements, set_sizes, sizes_of
 from onnxtool.optimization.pass_context import PassContext
+
+_MOST_STRIDE = 64
 
 
 def node_label(node: ir.Node) -> str:
@@ -47,6 +50,7 @@ class Resizing:
     Attributes:
         ambiguous: node name -> number of alternatives, for nodes that have several.
         suspects: nodes that mix or drop the dim that changes, with what they do.
+        assumed: nodes of which something is taken for granted that no run shows, with what it is.
         rewritten: one line for each change.
         position: the node of the main graph before which new nodes go.
     """
@@ -63,8 +67,10 @@ class Resizing:
         self.model, self.context, self.old, self.choices = model, context, old, choices
         self.ambiguous: dict[str, int] = {}
         self.suspects: list[tuple[ir.Node, str]] = []
+        self.assumed: list[tuple[ir.Node, str]] = []
         self.rewritten: list[str] = []
         self.position: ir.Node | None = None
+        self._seen: list[ir.Value] = []
         self._anchors: dict[Expr, tuple[ir.Value, int]] = {}
         self._scalars: dict[Expr, ir.Value] = {}
         self._vectors: dict[tuple[Size, ...], ir.Value] = {}
@@ -81,8 +87,21 @@ class Resizing:
             found = self._indices.get(value.name or "")
         return found
 
+    def stride(self, symbol: str) -> int:
+        """How many elements of a dim make one behind all strides; the model may take multiples of it only."""
+        root, found = self.old.roots[symbol], 1
+        for inner in {d for value in self._seen for d in self._old_changed(value)}:
+            if 0 < inner < root and root % inner == 0 and lcm(found, root // inner) <= _MOST_STRIDE:
+                found = lcm(found, root // inner)
+        return found
+
+    def _old_changed(self, value: ir.Value) -> list[int]:
+        old = self.old.of(value) or ()
+        return [old[axis] for axis in self.changed(value) if axis < len(old)]
+
     def anchor(self, value: ir.Value) -> None:
         """Note a value of the main graph whose dims can be read where they are needed."""
+        self._seen.append(value)
         for axis, size in enumerate(sizes_of(value) or ()):
             if isinstance(size, Expr):
                 self._anchors.setdefault(size, (value, axis))

@@ -206,6 +206,9 @@ def resize(state: Resizing, node: ir.Node) -> None:
         size = data[axis % len(data)]
         if state.old.changes(size):
             fresh[place] = _by_factor(size, old[axis % len(data)], wanted[place])
+            if wanted[place] != old[axis % len(data)]:
+                factor = wanted[place] / max(old[axis % len(data)], 1)
+                state.assumed.append((node, f"{wanted[place]} is {factor:g} times the dim, and no size of its own"))
     if fresh != list(wanted):
         _replace(state, node, 3, fresh)
         state.note(node, f"sizes {list(wanted)} are now {_told(fresh)}")

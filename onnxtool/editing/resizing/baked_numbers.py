@@ -1,0 +1,358 @@
+"""Numbers in a graph that may stand for a size that becomes dynamic: 40, 39, 1/40, the square root of 40, its half.
+
+What a number was made of cannot be seen from it. So each number of a node that the sizes reach is held against what
+exporters make of sizes, and where it fits, that it is *not* made of one is an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import ceil, e, log, pi, prod, sqrt
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnxtool.editing.resizing.resize_context import Resizing, node_label
+from onnxtool.model.ir.queries import attribute, constant_array, walk
+from onnxtool.model.operators.layout_rules import axes_of
+from onnxtool.model.operators.symbolic_dims import Expr
+from onnxtool.model.operators.table import STANDARD, operator_of
+from onnxtool.model.operators.value_facts import elements_of, integers, sizes_of
+from onnxtool.report.assumption import Assumption
+
+_FEW = 16  # elements; larger tensors are weights, unless all their elements are equal
+_MOST = 1 << 22  # elements of a tensor that is looked at
+_TELLING = 4  # an inner dim of fewer elements fits too many numbers by chance
+_POSITIONS = 3  # "the first three" are said by a number; anything further may be a part of the size
+_WHOLE_WINDOWS = 8  # a pool that leaves so few elements may be an adaptive one
+_ALIGNED = 8  # padding is often up to a multiple of this
+_TO_THE_END = 1 << 30
+_CLOSE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-6}
+_AXES = ("axes", "axis")  # what ONNX calls operands that are no amounts
+
+
+@dataclass
+class Lengths:
+    """The sizes that become dynamic, as they were.
+
+    Attributes:
+        roots: of inputs, with the symbol of each.
+        inner: of other tensors, and products of dims that are reduced or joined.
+    """
+
+    roots: dict[int, str]
+    inner: set[int] = field(default_factory=set)
+
+    def fits(self, number: float, *, whole: bool, close: float = 1e-6, telling: int = _TELLING) -> str:
+        """What a number may be made of: "1 / 40"; "" where nothing fits."""
+        for size in (*self.roots, *sorted(self.inner - set(self.roots))):
+            if size < telling and size not in self.roots:
+                continue
+            for told, value in _made_of(size, whole=whole, root=size in self.roots):
+                if abs(abs(number) - value) <= close * value:
+                    return told
+        return ""
+
+
+def _made_of(size: int, *, whole: bool, root: bool) -> Iterator[tuple[str, float]]:
+    """What exporters make of a size."""
+    yield f"{size}", size
+    yield f"{size} - 1", size - 1
+    if whole:
+        for told, value in ((f"{size} + 1", size + 1), (f"{size} - 2", size - 2), (f"2 * {size}", 2 * size)):
+            yield told, value
+        yield f"2 * {size} - 1", 2 * size - 1
+        yield from ((f"{size} / {part}", value) for part in (2, 3, 4) for value in (size // part, ceil(size / part)))
+        return
+    for told, value in ((f"{size}", size), (f"({size} - 1)", size - 1), (f"({size} + 1)", size + 1)):
+        for name, factor in (("1", 1.0), ("2", 2.0), ("pi", pi), ("2 pi", 2 * pi)):
+            yield f"{name} / {told}", factor / max(value, 1)
+            if root:
+                yield f"{told} / {name}", value / factor
+    powers: dict[str, float] = {f"sqrt({size})": sqrt(size)}
+    if root:
+        powers |= {f"{size} ** 2": size**2, f"{size} ** 0.25": size**0.25}
+        powers |= {f"log{base or ''}({size})": log(size, base or e) for base in (None, 2, 10) if size > 1}
+    for told, power in powers.items():
+        yield told, power
+        yield f"1 / {told}", 1 / power
+
+
+class BakedNumbers:
+    """Looks through a model whose dims have become dynamic.
+
+    Args:
+        model: the result, with its sizes.
+        state: of the rewriting.
+        batch: the symbol that is proven by runs, and so is left out.
+    """
+
+    def __init__(self, model: ir.Model, state: Resizing, batch: str | None) -> None:
+        self._model, self._state, self._batch = model, state, batch
+        self._lengths = Lengths({n: s for s, n in state.old.roots.items() if s != batch})
+        self._summed: set[ir.Value] = set()  # what a sum over the dim has gone into
+        self._found: list[Assumption] = []
+        for node in walk(model.graph):
+            for value in (*node.inputs, *node.outputs):
+                self._measure(value)
+
+    def assumptions(self) -> list[Assumption]:
+        """That numbers, and places along the dim, are not made of its old size."""
+        if not self._lengths.roots:
+            return []
+        for size, symbol in self._lengths.roots.items():
+            if size == 1:
+                self._assume(
+                    None,
+                    f"nothing in the model is made for {symbol} 1, at which everything is the last, the first and all",
+                )
+        for node, told in self._state.assumed:
+            self._assume(node, told)
+        for node in walk(self._model.graph):
+            if node.domain not in STANDARD and any(f[:2] == (node.domain, node.op_type) for f in self._model.functions):
+                self._assume(node, "the function has no number that is made of the old size")
+            self._places(node)
+            self._amounts(node)
+            self._follow_sums(node)
+        return list(dict.fromkeys(self._found))
+
+    # -- what changes ---------------------------------------------------------------------------------------
+
+    def _follows(self, size: object) -> bool:
+        """Whether a dim depends on what becomes dynamic, other than the batch."""
+        if not isinstance(size, Expr) or not self._state.old.changes(size):
+            return False
+        return any(name != self._batch for monomial, _ in size.terms for name in monomial)
+
+    def _axes(self, value: ir.Value | None) -> dict[int, int]:
+        """The axes of a value that change, each with its old size."""
+        old = self._state.old.of(value) or ()
+        sizes = sizes_of(value) or ()
+        return {a: old[a] for a, s in enumerate(sizes) if self._follows(s) and a < len(old)}
+
+    def _measure(self, value: ir.Value | None) -> None:
+        changed = [n for n in self._axes(value).values() if n < 100_000]
+        self._lengths.inner |= {*changed, prod(changed)} - {1}
+
+    def _assume(self, node: ir.Node | None, claim: str) -> None:
+        self._found.append(
+            Assumption(claim, "unproven", "no run can tell", node_label(node) if node is not None else "")
+        )
+
+    # -- places along the dim -------------------------------------------------------------------------------
+
+    def _places(self, node: ir.Node) -> None:
+        """Indices, bounds, parts and windows that are numbers."""
+        if node.domain not in STANDARD or not node.inputs:
+            return
+        axes = self._axes(node.inputs[0])
+        rule = self._rules().get(node.op_type)
+        if rule is not None and axes:
+            rule(node, axes)
+
+    def _rules(self) -> dict[str, Callable[[ir.Node, dict[int, int]], None]]:
+        """For operators whose operands after the first, and attributes, are places along dims of the first."""
+        return {
+            "Gather": self._index, "GatherElements": self._index, "ScatterElements": self._index,
+            "Scatter": self._index, "GatherND": self._nd_index, "ScatterND": self._nd_index,
+            "Slice": self._slice, "Split": self._split, "TopK": self._top_k, "Pad": self._pad,
+            "Reshape": self._reshape, "Resize": self._resize, "Upsample": self._resize, "Squeeze": self._squeeze,
+            "Conv": self._window, "MaxPool": self._window, "AveragePool": self._window, "LpPool": self._window,
+            "ConvTranspose": self._window,
+        }  # fmt: skip
+
+    def _place(self, node: ir.Node, number: int, size: int) -> None:
+        """A position along the dim."""
+        if number in (0, -1) and size > 1:
+            return
+        near = abs(number) <= _POSITIONS and not any(
+            abs(number) in (round(size * k / m), size * k // m, ceil(size * k / m))
+            for m in range(2, 7)
+            for k in range(1, m)
+        )
+        if not near or abs(number) >= size - _POSITIONS:
+            self._assume(node, f"place {number} of a dim of {size} is the same at every size")
+
+    def _index(self, node: ir.Node, axes: dict[int, int]) -> None:
+        rank = len(sizes_of(node.inputs[0]) or ())
+        axis = attribute(node, "axis", 0) % max(rank, 1)
+        if axis in axes:
+            self._indices(node, constant_array(node.inputs[1]), axes[axis])
+
+    def _indices(self, node: ir.Node, array: np.ndarray | None, size: int) -> None:
+        if array is None or not array.size:
+            return
+        if array.size > _FEW:
+            self._assume(node, f"{array.size} places of a dim of {size} are the same at every size")
+        for number in np.unique(array) if array.size <= _FEW else ():
+            self._place(node, int(number), size)
+
+    def _nd_index(self, node: ir.Node, axes: dict[int, int]) -> None:
+        array, first = constant_array(node.inputs[1]), attribute(node, "batch_dims", 0)
+        for axis, size in axes.items():
+            if array is not None and first <= axis < first + array.shape[-1]:
+                self._indices(node, array[..., axis - first], size)
+
+    def _slice(self, node: ir.Node, axes: dict[int, int]) -> None:
+        attributes = len(node.inputs) == 1
+        bounds = [
+            attribute(node, n) if attributes else elements_of(node.inputs[i]) for i, n in ((1, "starts"), (2, "ends"))
+        ]
+        where = attribute(node, "axes") if attributes else (integers(node.inputs[3]) if len(node.inputs) > 3 else None)
+        for numbers in bounds:
+            elements = numbers if isinstance(numbers, (list, tuple)) else getattr(numbers, "elements", ())
+            rank = len(sizes_of(node.inputs[0]) or ())
+            for axis, number in zip(where if where is not None else range(len(elements)), elements, strict=False):
+                if axis % rank in axes and isinstance(number, int) and abs(number) < _TO_THE_END:
+                    self._place(node, number, axes[axis % rank])
+
+    def _split(self, node: ir.Node, axes: dict[int, int]) -> None:
+        axis = attribute(node, "axis", 0) % len(sizes_of(node.inputs[0]) or (0,))
+        parts = attribute(node, "split") or (integers(node.inputs[1]) if len(node.inputs) > 1 else None)
+        if axis in axes and parts:
+            self._assume(
+                node, f"parts of {', '.join(map(str, parts))} of a dim of {axes[axis]} are the same at every size"
+            )
+
+    def _top_k(self, node: ir.Node, axes: dict[int, int]) -> None:
+        axis = attribute(node, "axis", -1) % len(sizes_of(node.inputs[0]) or (0,))
+        count = (
+            attribute(node, "k") or next(iter(integers(node.inputs[1]) or ()), None) if len(node.inputs) > 1 else None
+        )
+        if axis in axes and isinstance(count, int) and (count != 1 or axes[axis] < _TELLING):
+            told = Lengths({axes[axis]: ""}).fits(count, whole=True) or self._lengths.fits(count, whole=True)
+            if told:
+                self._assume(node, f"the {count} largest are not {told}, made of the old size")
+
+    def _pad(self, node: ir.Node, axes: dict[int, int]) -> None:
+        rank = len(sizes_of(node.inputs[0]) or ())
+        pads = attribute(node, "pads") or (integers(node.inputs[1]) if len(node.inputs) > 1 else None)
+        if pads is None or len(pads) != 2 * rank:
+            return
+        for axis, size in axes.items():
+            before, after = pads[axis], pads[axis + rank]
+            aligned = (size + before + after) % _ALIGNED == 0
+            if (before or after) and (before != after or aligned or before > _POSITIONS):
+                self._assume(node, f"{before} and {after} more at the ends of a dim of {size} are right at every size")
+
+    def _reshape(self, node: ir.Node, axes: dict[int, int]) -> None:
+        data = sizes_of(node.inputs[0]) or ()
+        still = prod(d for d in data if isinstance(d, int)) or 1
+        items = elements_of(node.inputs[1]) if len(node.inputs) > 1 else None
+        target = items.elements if items is not None else attribute(node, "shape", ())
+        for number in target:
+            if isinstance(number, int) and number > 1 and still % number:
+                self._assume(node, f"{number} of the target is not made of {', '.join(map(str, axes.values()))}")
+
+    def _resize(self, node: ir.Node, axes: dict[int, int]) -> None:
+        where = attribute(node, "axes") or range(len(sizes_of(node.inputs[0]) or ()))
+        for operand in node.inputs[1:]:
+            array = constant_array(operand)
+            if array is None or array.size != len(where):
+                continue
+            for place, axis in enumerate(where):
+                factor = float(array[place])
+                if axis not in axes or factor == 1:
+                    continue
+                if (
+                    array.dtype.kind in "iu"
+                    or (not (factor.is_integer() and factor <= _TELLING)
+                    and 1 / factor not in (2, 4))
+                ):
+                    self._assume(node, f"{factor:g} for a dim of {axes[axis]} is the same at every size")
+
+    def _squeeze(self, node: ir.Node, axes: dict[int, int]) -> None:
+        gone = axes_of(node)
+        for axis in axes if gone is None else [a for a in gone if a in axes]:
+            self._place(node, 0, axes[axis])
+
+    def _window(self, node: ir.Node, axes: dict[int, int]) -> None:
+        """A kernel over the whole dim, or a part of it; padding that was worked out for the old size."""
+        after = self._state.old.of(node.outputs[0]) or ()
+        rank = len(sizes_of(node.inputs[0]) or ()) - 2
+        weights = node.inputs[1].const_value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+        kernel = attribute(node, "kernel_shape") or (weights.shape.numpy()[2:] if weights is not None else ())
+        strides, pads = attribute(node, "strides") or [1] * rank, attribute(node, "pads") or [0] * (2 * rank)
+        if attribute(node, "output_shape"):
+            self._assume(node, "its output_shape is the same at every size")
+        for axis, size in axes.items():
+            place = axis - 2
+            if not 0 <= place < min(rank, len(kernel)) or axis >= len(after) or kernel[place] == 1:
+                continue
+            adaptive = "Pool" in node.op_type and kernel[place] == strides[place] and after[axis] <= _WHOLE_WINDOWS
+            if after[axis] == 1 or (adaptive and size % kernel[place] == 0):
+                self._assume(node, f"a kernel of {kernel[place]} over a dim of {size} is the same at every size")
+            if pads[place] != pads[place + rank]:
+                self._assume(
+                    node, f"padding of {pads[place]} and {pads[place + rank]} is right for other sizes than {size}"
+                )
+
+    # -- amounts --------------------------------------------------------------------------------------------
+
+    def _amounts(self, node: ir.Node) -> None:
+        """Constants that a node computes with."""
+        operator = operator_of(node)
+        if operator.integer != "no" or (node.domain in STANDARD and node.op_type in self._rules()):
+            return
+        summed = any(v in self._summed for v in node.inputs)
+        for value, name in zip(node.inputs, _operand_names(node), strict=False):
+            array = _small_constant(value) if name not in _AXES else None
+            if array is None or array.dtype.kind not in "iuf":
+                continue
+            for number in np.unique(array):
+                self._amount(node, number, array.dtype, summed=summed, name=value.name if value is not None else "")
+        for item in node.attributes.values():
+            scales = item.type == ir.AttributeType.FLOAT and (operator.accumulates or item.name in ("alpha", "scale"))
+            if scales and not item.is_ref():
+                self._amount(node, item.as_float(), np.dtype(np.float32), summed=summed, name=item.name)
+
+    def _amount(self, node: ir.Node, number: float, dtype: np.dtype, *, summed: bool, name: str | None) -> None:
+        if not np.isfinite(number) or number == 0:
+            return
+        whole = dtype.kind in "iu"
+        if whole and abs(number) < _TELLING:
+            return
+        close = 0.0 if whole else _CLOSE.get(dtype, 1e-3)
+        told = self._lengths.fits(float(number), whole=whole, close=close, telling=2 if summed else _TELLING)
+        if told and abs(number) != 1:
+            self._assume(node, f"{number:.6g} ({name}) is not {told}, made of the old size")
+
+    def _follow_sums(self, node: ir.Node) -> None:
+        """Note what a sum over the dim goes into, and over how many elements it went."""
+        source = node.inputs[0] if node.inputs else None
+        axes = self._axes(source)
+        if operator_of(node).shape == "reduce" and axes:
+            old = self._state.old.of(source) or ()
+            reduced = axes_of(node)
+            gone = [a % len(old) for a in reduced] if reduced is not None else range(len(old))
+            if any(a in axes for a in gone):
+                self._lengths.inner.add(prod(old[a] for a in gone))
+                self._summed |= set(node.outputs)
+        elif any(v in self._summed for v in node.inputs):
+            self._summed |= set(node.outputs)
+
+
+def _small_constant(value: ir.Value | None) -> np.ndarray | None:
+    """A constant of few elements, or of equal ones (one of them)."""
+    tensor = value.const_value if value is not None else None
+    if tensor is not None and tensor.size > _MOST:
+        return None
+    array = constant_array(value)
+    if array is None or not array.size or array.dtype.kind not in "iuf":
+        return None
+    if array.size <= _FEW:
+        return array
+    flat = array.reshape(-1)
+    return flat[:1] if flat[0] == flat[-1] and (flat == flat[0]).all() else None
+
+
+def _operand_names(node: ir.Node) -> Sequence[str]:
+    """What ONNX calls the operands of a node."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, 24, "") if node.domain in STANDARD else None
+    except onnx.defs.SchemaError:
+        schema = None
+    names = [i.name for i in schema.inputs] if schema is not None else []
+    return [*names, *[names[-1] if names else ""] * (len(node.inputs) - len(names))]

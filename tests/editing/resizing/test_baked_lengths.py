@@ -1,0 +1,226 @@
+"""Nets with their length baked in as a number: made dynamic they are right at every length, or refused.
+
+What is right is the same net, built at other lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxtool.editing.edit import edit
+from onnxtool.errors import InputError, OnnxToolError
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.session import EXACT
+from tests.editing.conftest import write
+
+L = 40
+OTHERS = (10, 39, 41, 48, 80, 120)
+Weights = dict[str, Any]
+
+
+def i64(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+@dataclass
+class Net:
+    """Nodes and weights at a length; the input is x: float32[1, n, 3].
+
+    Attributes:
+        names: the node that a refusal has to name; empty where the net is right once it is dynamic.
+    """
+
+    body: Callable[[int], str]
+    weights: Callable[[int], Weights]
+    names: str = ""
+
+    def save(self, path: Path, n: int) -> Path:
+        text = f"g (float[1, {n}, 3] x) => (float y) {{ {self.body(n)} }}"
+        return write(
+            path, text.replace("float[a] y", "float y"), {k: np.asarray(a) for k, a in self.weights(n).items()}
+        )
+
+
+def net(body: str | Callable[[int], str], names: str = "", **weights: Any) -> Net:
+    """Weights are functions of the length, or the same at each."""
+
+    def at(n: int) -> Weights:
+        return {k: w(n) if callable(w) else w for k, w in weights.items()}
+
+    return Net(body if callable(body) else lambda _: body, at, names)
+
+
+def scalar(function: Callable[[int], float]) -> Callable[[int], np.ndarray]:
+    return lambda n: np.float32(function(n))
+
+
+AXIS = i64(1)
+SUM = "s = ReduceSum<keepdims=0>(x, axis) "
+TURNED = "t = Transpose<perm=[0, 2, 1]>(x) "
+POSITIONS = "u = Mul(x, zero) v = Add(u, onef) p = CumSum(v, at) "
+COUNTED = {"zero": np.float32(0), "onef": np.float32(1), "at": np.int64(1)}
+
+BAKED = {
+    "a mean as a sum times 1/L": net(SUM + "y = Mul(s, c)", "Mul", axis=AXIS, c=scalar(lambda n: 1 / n)),
+    "a mean as a sum divided by L": net(SUM + "y = Div(s, c)", "Div", axis=AXIS, c=scalar(lambda n: n)),
+    "a mean over channels, too": net(
+        "s = ReduceSum<keepdims=0>(x, axes) y = Mul(s, c)", "Mul", axes=i64(1, 2), c=scalar(lambda n: 1 / (3 * n))
+    ),
+    "an unbiased variance": net(
+        "m = ReduceMean(x, axis) d = Sub(x, m) q = Mul(d, d) s = ReduceSum<keepdims=0>(q, axis) y = Div(s, c)",
+        "Div", axis=AXIS, c=scalar(lambda n: n - 1),
+    ),
+    "a norm of the square": net(SUM + "y = Mul(s, c)", "Mul", axis=AXIS, c=scalar(lambda n: 1 / n**2)),
+    "a scale of log L": net("s = Mul(x, c) y = Softmax<axis=1>(s)", "Mul", c=scalar(log)),
+    "a scale of 1 / sqrt L": net("s = Mul(x, c) y = Softmax<axis=1>(s)", "Mul", c=scalar(lambda n: n**-0.5)),
+    "a scale of log L to base 2": net("s = Div(x, c) y = Softmax<axis=1>(s)", "Div", c=scalar(lambda n: log(n, 2))),
+    "a geometric mean": net(
+        "e = Exp(x) s = ReduceProd<keepdims=0>(e, axis) y = Pow(s, c)", "Pow", axis=AXIS, c=scalar(lambda n: 1 / n)
+    ),
+    "alpha of a Gemm": net(
+        lambda n: f"s = ReduceSum<keepdims=0>(x, axis) y = Gemm<alpha={1 / n:.9f}>(s, w)", "Gemm",
+        axis=AXIS, w=np.eye(3, dtype=np.float32),
+    ),
+    "the last element": net("y = Gather<axis=1>(x, i)", "Gather", i=lambda n: np.int64(n - 1)),
+    "the middle element": net("y = Gather<axis=1>(x, i)", "Gather", i=lambda n: np.int64(n // 2)),
+    "elements in reverse": net("y = Gather<axis=1>(x, i)", "Gather", i=lambda n: np.arange(n)[::-1].copy()),
+    "a slice from L - 1": net("y = Slice(x, b, e, axis)", "Slice", b=lambda n: i64(n - 1), e=i64(2**40), axis=AXIS),
+    "the first half": net("y = Slice(x, b, e, axis)", "Slice", b=i64(0), e=lambda n: i64(n // 2), axis=AXIS),
+    "the second half": net("y = Slice(x, b, e, axis)", "Slice", b=lambda n: i64(n // 2), e=i64, axis=AXIS),
+    "all but one": net("y = Slice(x, b, e, axis)", "Slice", b=i64(0), e=lambda n: i64(n - 1), axis=AXIS),
+    "the second half from the end": net(
+        "y = Slice(x, b, e, axis)", "Slice", b=lambda n: i64(-(n // 2)), e=i64(2**40), axis=AXIS
+    ),
+    "a split into halves": net(
+        "a, b = Split<axis=1>(x, s) y = Neg(b)", "Split", s=lambda n: i64(n // 2, n - n // 2)
+    ),
+    "a pool over all": net(lambda n: TURNED + f"y = AveragePool<kernel_shape=[{n}]>(t)", "AveragePool"),
+    "a maximum over all": net(lambda n: TURNED + f"y = MaxPool<kernel_shape=[{n}]>(t)", "MaxPool"),
+    "a pool into four": net(
+        lambda n: TURNED + f"y = AveragePool<kernel_shape=[{n // 4}], strides=[{n // 4}]>(t)", "AveragePool"
+    ),
+    "a convolution over all": net(
+        TURNED + "y = Conv<group=3>(t, w)", "Conv", w=lambda n: np.full((3, 1, n), 1 / n, np.float32)
+    ),
+    "sorted": net("y, i = TopK<axis=1>(x, k)", "TopK", k=i64),
+    "the larger half": net("y, i = TopK<axis=1>(x, k)", "TopK", k=lambda n: i64(n // 2)),
+    "one-hot of a position": net(
+        "a = ArgMax<axis=1, keepdims=0>(x) y = OneHot(a, depth, v)", "OneHot",
+        depth=np.int64, v=np.float32([0, 1]),
+    ),
+    "repeated L times": net(
+        "m = ReduceMean(x, axis) y = Tile(m, r)", "Tile", axis=AXIS, r=lambda n: i64(1, n, 1)
+    ),
+    "expanded to L": net(
+        "m = ReduceMean(x, axis) y = Expand(m, r)", "Expand", axis=AXIS, r=lambda n: i64(1, n, 3)
+    ),
+    "padded to 64": net("y = Pad(x, p)", "Pad", p=lambda n: i64(0, 0, 0, 0, max(0, 64 - n), 0)),
+    "padded to 64 on both sides": net(
+        "y = Pad(x, p)", "Pad", p=lambda n: i64(0, max(0, 64 - n) // 2, 0, 0, max(0, 64 - n) - max(0, 64 - n) // 2, 0)
+    ),
+    "halves side by side": net("y = Reshape(x, s)", "Reshape", s=lambda n: i64(1, 2, n // 2, 3)),
+    "resized to twice": net(
+        TURNED + 'y = Resize<mode="linear">(t, , , z)', "Resize", z=lambda n: i64(1, 3, 2 * n)
+    ),
+    "resized to 80": net(TURNED + 'y = Resize<mode="linear">(t, , , z)', "Resize", z=i64(1, 3, 80)),
+    "resized to 70 by its factor": net(
+        TURNED + 'y = Resize<mode="linear">(t, , z)', "Resize", z=lambda n: np.float32([1, 1, 70 / n])
+    ),
+    "positions from 0 to 1": net(POSITIONS + "y = Div(p, c)", "Div", **COUNTED, c=scalar(lambda n: n - 1)),
+    "a mark at the last position": net(
+        POSITIONS + "q = Equal(p, c) y = Cast<to=1>(q)", "Equal", **COUNTED, c=scalar(lambda n: n)
+    ),
+    "positions from the middle": net(POSITIONS + "y = Sub(p, c)", "Sub", **COUNTED, c=scalar(lambda n: (n - 1) / 2)),
+    "a wave that fits": net(
+        POSITIONS + "q = Mul(p, c) y = Sin(q)", "Mul", **COUNTED, c=scalar(lambda n: 2 * np.pi / n)
+    ),
+    "a bound of positions": net(
+        POSITIONS + "q = Clip(p, , c) y = Neg(q)", "Clip", **COUNTED, c=scalar(lambda n: n - 1)
+    ),
+    "turns of a loop": net(
+        """s0 = ReduceMax(x, axis)
+        y = Loop(n, true, s0) <body = turn (int64 i, bool c, float[1, 1, 3] a) => (bool again, float[1, 1, 3] b) {
+            again = Identity (c)  e = Gather <axis = 1> (x, i)  f = Reshape (e, like)  b = Add (a, f)
+        }>""", "Loop", axis=AXIS, n=np.int64, true=np.array(True), like=i64(1, 1, 3),
+    ),
+    "a loop written out": net(
+        lambda n: " ".join(
+            f"e{i} = Gather<axis=1>(x, i{i}) a{i + 1} = {f'Add(a{i}, e{i})' if i else 'Identity(e0)'}" for i in range(n)
+        ) + f" y = Neg(a{n})", "Gather", **{f"i{i}": np.int64(i) for i in range(max(OTHERS))},
+    ),
+    "weights of the length": net(
+        "y = MatMul(w, x)", "MatMul", w=lambda n: np.full((1, 1, n), 1 / n, np.float32)
+    ),
+    "a row for each position": net(
+        "y = Mul(x, w)", "Mul", w=lambda n: np.linspace(0, 1, n, dtype=np.float32).reshape(1, n, 1)
+    ),
+    "equal rows of 1/L": net("y = Mul(x, w)", "Mul", w=lambda n: np.full((1, n, 1), 1 / n, np.float32)),
+    "diagonals": net(TURNED + "m = MatMul(x, t) y = Trilu(m, k)", "Trilu", k=lambda n: np.int64(n // 2)),
+    "cut to a constant in front": net(
+        "a = Reshape(x, s) y = ReduceSum<keepdims=0>(a, axis)", "Reshape", s=lambda n: i64(n // 4, 12), axis=AXIS
+    ),
+}  # fmt: skip
+
+RIGHT = {
+    "a mean": net("y = ReduceMean<keepdims=0>(x, axis)", axis=AXIS),
+    "a softmax": net("y = Softmax<axis=1>(x)"),
+    "a flat row": net("y = Reshape(x, s)", s=lambda n: i64(1, 3 * n)),
+    "the first element": net("y = Gather<axis=1>(x, i)", i=np.int64(0)),
+    "the last element, from the end": net("y = Gather<axis=1>(x, i)", i=np.int64(-1)),
+    "without the first": net("y = Slice(x, b, e, axis)", b=i64(1), e=i64, axis=AXIS),
+    "a convolution": net(
+        TURNED + "c = Conv<pads=[1, 1]>(t, w) y = Relu(c)", w=np.linspace(-1, 1, 36, dtype=np.float32).reshape(4, 3, 3)
+    ),
+    "positions that count": net(
+        "q = Add(x, p) y = Neg(q)", p=lambda n: np.zeros((1, n, 3), np.float32)
+    ),
+    "a gate and a scale of its own": net("a = Mul(x, c) b = Sigmoid(a) y = Mul(x, b)", c=np.float32(1.702)),
+    "a maximum": net(TURNED + "y = GlobalMaxPool(t)"),
+    "a norm": net(
+        "y = LayerNormalization<axis=-1>(x, w)", w=np.float32([1, 2, 3]),
+    ),
+}  # fmt: skip
+
+
+def mismatch(made: Path, truth: Net, folder: Path) -> str:
+    """Where the dynamic net gives something else than the net built at that length, or stops; "" if nowhere."""
+    runner = OnnxRunner.open(made, EXACT)
+    for n in OTHERS:
+        x = np.random.default_rng(n).standard_normal((1, n, 3)).astype(np.float32)
+        try:
+            expected = OnnxRunner.open(truth.save(folder / "truth.onnx", n), EXACT).run({"x": x})["y"]
+        except OnnxToolError:
+            continue  # there is no such net
+        try:
+            actual = runner.run({"x": x})["y"]
+        except InputError as error:
+            return f"{n}: {error}"
+        if expected.shape != actual.shape or not np.allclose(expected, actual, 1e-4, 1e-5):
+            return f"{n}: {actual.shape} for {expected.shape}"
+    return ""
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_has_no_length_in_it_is_right_at_every_length(tmp_path: Path, name: str) -> None:
+    source, made = RIGHT[name].save(tmp_path / "m.onnx", L), tmp_path / "out.onnx"
+    assert edit(source, made, ["set-shape=x:1,length,3"]).ok
+    assert not mismatch(made, RIGHT[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", BAKED)
+def test_a_length_baked_in_is_refused_by_node_or_right(tmp_path: Path, name: str) -> None:
+    source, made = BAKED[name].save(tmp_path / "m.onnx", L), tmp_path / "out.onnx"
+    try:
+        edit(source, made, ["set-shape=x:1,length,3"])
+    except OnnxToolError as error:
+        assert f"{BAKED[name].names} '" in str(error)
+        assert not made.exists()
+    else:
+        assert not mismatch(made, BAKED[name], tmp_path)
