@@ -256,10 +256,8 @@ class BakedNumbers:
                 factor = float(array[place])
                 if axis not in axes or factor == 1:
                     continue
-                if (
-                    array.dtype.kind in "iu"
-                    or (not (factor.is_integer() and factor <= _TELLING)
-                    and 1 / factor not in (2, 4))
+                if array.dtype.kind in "iu" or (
+                    not (factor.is_integer() and factor <= _TELLING) and 1 / factor not in (2, 4)
                 ):
                     self._assume(node, f"{factor:g} for a dim of {axes[axis]} is the same at every size")
 
