@@ -6,44 +6,25 @@ larger than memory takes no more of it than its largest weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.errors import UnsupportedError
 from onnxtool.generation.quantization.gptq import gptq_blocks
-from onnxtool.model.ir.editing import insert, lazy_initializer, new_initializer, remove_unused, replace_value
+from onnxtool.model.ir.editing import insert, new_initializer, remove_unused, replace_value
 from onnxtool.model.ir.queries import is_op
-from onnxtool.quantization.algorithms.weight_only import DOMAIN, Blocks, blockable, quantize_blocks
-
-_KEEP_BELOW = 1_000_000_000  # bytes of float weights up to which blocks, once computed, are kept for the next candidate
-
-
-@dataclass(frozen=True)
-class BlockFormat:
-    """How a weight is stored.
-
-    Attributes:
-        bits: 4 or 8.
-        block: weights of one column that share a scale.
-        symmetric: without zero points.
-        accuracy_level: 4 rounds the activations to int8 block by block, 0 keeps them float32.
-        calibrated: rounded by GPTQ, where the store has the moments of the product's inputs.
-    """
-
-    bits: int
-    block: int
-    symmetric: bool = True
-    accuracy_level: int = 4
-    calibrated: bool = False
-
-    def __str__(self) -> str:
-        points = "" if self.symmetric else ", zero points"
-        exact = "" if self.accuracy_level else ", float activations"
-        method = " by GPTQ" if self.calibrated else ""
-        return f"int{self.bits} in {self.block}s{points}{exact}{method}"
+from onnxtool.quantization.algorithms.weight_only import (
+    DOMAIN,
+    BlockFormat,
+    Blocks,
+    BlockStore,
+    blockable,
+    replace_product,
+    store_blocks,
+)
 
 
 @dataclass(frozen=True)
@@ -77,28 +58,22 @@ class WeightPlan:
         return f"{text}; smoothed" if self.smoothed else text
 
 
-class BlockStore:
-    """Computes blocks of weights, and keeps those of a model that is small enough."""
+class CalibratedStore(BlockStore):
+    """Blocks rounded by GPTQ, where a format asks for it and the moments are there.
+
+    Attributes:
+        moments: of the inputs of the product with a weight, by the weight's name.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, BlockFormat], Blocks] = {}
-        self.keep = False
-        self.moments: dict[str, np.ndarray] = {}  # of the inputs of the product with a weight, for GPTQ
+        super().__init__()
+        self.moments: Mapping[str, np.ndarray] = {}
 
-    def blocks(self, name: str, weight: Callable[[], np.ndarray], how: BlockFormat) -> Blocks:
-        """The blocks of a float32 [K, N] weight."""
-        moments = self.moments.get(name) if how.calibrated else None
-        key = (name, replace(how, accuracy_level=0, calibrated=moments is not None))
-        if key in self._kept:
-            return self._kept[key]
-        if moments is not None:
-            found = gptq_blocks(weight(), moments, how.bits, how.block, symmetric=how.symmetric)
-        else:
-            found = quantize_blocks(weight(), how.bits, how.block, symmetric=how.symmetric, search=True)
-        if not self.keep:
-            self._kept.clear()  # the scales are asked for right after the integers
-        self._kept[key] = found
-        return found
+    def compute(self, name: str, weight: np.ndarray, how: BlockFormat) -> Blocks:
+        """The blocks."""
+        if not how.calibrated or name not in self.moments:
+            return super().compute(name, weight, how)
+        return gptq_blocks(weight, self.moments[name], how.bits, how.block, symmetric=how.symmetric)
 
 
 def products(model: ir.Model) -> list[ir.Node]:
@@ -130,8 +105,7 @@ def write_blocks(model: ir.Model, plan: WeightPlan, store: BlockStore) -> dict[s
         raise UnsupportedError("the model has no products with float32 weights; is it quantized already?")
     head = head_of(model, nodes)
     embedding = embedding_of(model)
-    weights = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
-    store.keep = weights < _KEEP_BELOW
+    store.keep_below(v.const_value for v in model.graph.initializers.values())
     counts: dict[str, int] = {}
     made: dict[str, tuple[BlockFormat, list[ir.Value]]] = {}
     for node in nodes:
@@ -142,8 +116,8 @@ def write_blocks(model: ir.Model, plan: WeightPlan, store: BlockStore) -> dict[s
         weight = node.inputs[1]
         assert weight is not None and weight.name is not None
         if weight.name not in made:
-            made[weight.name] = (how, _stored(model.graph, weight, how, store))
-        _product(node, how, made[weight.name][1])
+            made[weight.name] = (how, store_blocks(model.graph, weight, how, store))
+        replace_product(node, how, made[weight.name][1])
     if embedding is not None:
         _lookup(model, *embedding, plan, made, store)
     remove_unused(model)
@@ -178,66 +152,6 @@ def embedding_of(model: ir.Model) -> tuple[ir.Node, ir.Value, bool] | None:
     return None
 
 
-def _stored(
-    graph: ir.Graph,
-    weight: ir.Value,
-    how: BlockFormat,
-    store: BlockStore,
-    *,
-    transposed: bool = False,
-    name: str | None = None,
-) -> list[ir.Value]:
-    """Initializers for integers, scales and zero points of a [K, N] weight, or of an [N, K] one when `transposed`."""
-    tensor = weight.const_value
-    assert tensor is not None
-    shape = tensor.shape.numpy()
-    rows, columns = shape[::-1] if transposed else shape
-    count = -(-rows // how.block)
-    name = name or str(weight.name)
-
-    def blocks() -> Blocks:
-        return store.blocks(name, lambda: tensor.numpy().T if transposed else tensor.numpy(), how)
-
-    uint8, float32 = ir.DataType.UINT8, ir.DataType.FLOAT
-    packed = (columns, count, how.block * how.bits // 8)
-    made = [
-        lazy_initializer(graph, f"{name}_int{how.bits}", lambda: blocks().packed, packed, uint8),
-        lazy_initializer(
-            graph, f"{name}_scales", lambda: blocks().scales.reshape(columns, count), (columns, count), float32
-        ),
-    ]
-    if not how.symmetric:
-        width = count if how.bits == 8 else -(-count // 2)
-
-        def points() -> np.ndarray:
-            found = blocks().zero_points
-            assert found is not None
-            return found.reshape(columns, width)
-
-        made.append(lazy_initializer(graph, f"{name}_zero_points", points, (columns, width), uint8))
-    return made
-
-
-def _product(node: ir.Node, how: BlockFormat, stored: list[ir.Value]) -> None:
-    source, weight = node.inputs[0], node.inputs[1]
-    assert weight is not None and weight.const_value is not None
-    rows, columns = weight.const_value.shape.numpy()
-    attributes = {
-        "K": rows,
-        "N": columns,
-        "bits": how.bits,
-        "block_size": how.block,
-        "accuracy_level": how.accuracy_level,
-    }
-    name = f"{node.outputs[0].name}_blocks"
-    (result,) = insert(node, "MatMulNBits", [source, *stored], [name], attributes, DOMAIN)
-    old = node.name
-    replace_value(node, result)
-    producer = result.producer()
-    assert producer is not None
-    producer.name = old
-
-
 def _lookup(
     model: ir.Model,
     node: ir.Node,
@@ -253,7 +167,7 @@ def _lookup(
     if shared and plan.embedding is not None and made[str(table.name)][0] != plan.head:
         # The head went to fewer bits alone: a lookup costs next to nothing, its error goes through all layers.
         how = plan.embedding
-        stored = _stored(model.graph, table, how, store, name=f"{table.name}_table")
+        stored = store_blocks(model.graph, table, how, store, known_as=f"{table.name}_table")
         size = table.const_value.shape.numpy()[0]
     elif shared:
         how, stored = made[str(table.name)]
@@ -261,7 +175,7 @@ def _lookup(
     elif plan.embedding is not None and not transposed and table.const_value.dtype == ir.DataType.FLOAT:
         how = plan.embedding
         size = table.const_value.shape.numpy()[1]
-        stored = _stored(model.graph, table, how, store, transposed=True, name=f"{table.name}_table")
+        stored = store_blocks(model.graph, table, how, store, transposed=True, known_as=f"{table.name}_table")
     else:
         return
     count = -(-size // how.block)

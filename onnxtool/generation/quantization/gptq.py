@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtool.quantization.algorithms.weight_only import Blocks
+from onnxtool.quantization.algorithms.weight_only import Blocks, best_scales, blocked, packed_blocks
 
 _SHARES = np.linspace(1.0, 0.7, 10)  # of a block's range, from which the one of least error is taken
 _DAMPING = 0.01  # of the mean of the diagonal, so that the matrix can be inverted
@@ -33,18 +33,19 @@ def gptq_blocks(weight: np.ndarray, moments: np.ndarray, bits: int, block_size: 
     rows, columns = weight.shape
     count = -(-rows // block_size)
     order, feedback = _feedback(moments)
-    importance = np.zeros(count * block_size, np.float32)
-    importance[:rows] = np.diag(moments) / max(float(np.diag(moments).mean()), 1e-30)
+    importance = np.zeros((count, block_size), np.float32)  # an error is large where the inputs are
+    importance.reshape(-1)[:rows] = np.diag(moments) / max(float(np.diag(moments).mean()), 1e-30)
+    shares = _SHARES if bits < 8 else _SHARES[:1]
     integers = np.zeros((columns, count * block_size), np.uint8)
     scales = np.empty((columns, count), np.float32)
     zeros = np.empty((columns, count), np.float32)
     for start in range(0, columns, _COLUMNS):
         part = slice(start, min(start + _COLUMNS, columns))
         own = np.ascontiguousarray(weight[:, part], np.float32)
-        scale, zero = _block_scales(own, importance, bits, block_size, symmetric)
-        scales[part], zeros[part] = scale.T, zero.T
-        integers[part, :rows] = _rounded(own, scale, zero, order, feedback, bits, block_size).T
-    return _packed(integers.reshape(columns, count, block_size), scales, zeros, bits, symmetric)
+        scale, zero = best_scales(blocked(own, block_size), bits, symmetric, shares, importance)
+        scales[part], zeros[part] = scale, zero
+        integers[part, :rows] = _rounded(own, scale.T, zero.T, order, feedback, bits, block_size).T
+    return packed_blocks(integers.reshape(columns, count, block_size), scales, None if symmetric else zeros, bits)
 
 
 def _feedback(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -59,44 +60,6 @@ def _feedback(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # With H = R Rᵀ, R upper triangular, the upper Cholesky factor of the inverse of H is the inverse of R.
     upper = np.linalg.inv(np.linalg.cholesky(matrix[::-1, ::-1])[::-1, ::-1])
     return order, np.asarray(upper / np.diag(upper)[:, None], np.float32)
-
-
-def _block_scales(
-    weight: np.ndarray, importance: np.ndarray, bits: int, block_size: int, symmetric: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Scales and zero points, each float32 [blocks, columns], of least error where the inputs are large."""
-    rows, columns = weight.shape
-    count = -(-rows // block_size)
-    blocks = np.zeros((count * block_size, columns), np.float32)
-    blocks[:rows] = weight
-    blocks = blocks.reshape(count, block_size, columns)
-    weights = importance.reshape(count, block_size)
-    top, middle = 2**bits - 1, 2 ** (bits - 1)
-    if symmetric:
-        place = np.abs(blocks).argmax(axis=1)[:, None]
-        extreme = np.take_along_axis(blocks, place, 1)[:, 0] / -middle
-    else:
-        low, high = np.minimum(blocks.min(axis=1), 0), np.maximum(blocks.max(axis=1), 0)
-    least = scale = zero = None
-    for share in _SHARES if bits < 8 else _SHARES[:1]:
-        if symmetric:
-            tried = extreme * share
-            point = np.full_like(tried, middle)
-        else:
-            tried = (high - low) * (share / top)
-            point = np.clip(np.rint(-low * share / np.where(tried == 0, 1, tried)), 0, top)
-        tried = np.where(tried == 0, 1, tried).astype(np.float32)
-        steps = blocks / tried[:, None]
-        error = np.clip(np.rint(steps), -point[:, None], top - point[:, None])
-        error -= steps
-        error = np.einsum("cbn,cbn,cb->cn", error, error, weights) * tried * tried
-        if least is None or scale is None or zero is None:
-            least, scale, zero = error, tried, point
-        else:
-            better = error < least
-            least, scale, zero = (np.where(better, *pair) for pair in ((error, least), (tried, scale), (point, zero)))
-    assert scale is not None and zero is not None
-    return scale, zero.astype(np.float32)
 
 
 def _rounded(
@@ -125,17 +88,3 @@ def _rounded(
             rest[row + 1 : end] -= feedback[row, row + 1 : end, None] * errors[row - start]
         rest[end:] -= feedback[start:end, end:].T @ errors
     return found
-
-
-def _packed(integers: np.ndarray, scales: np.ndarray, zeros: np.ndarray, bits: int, symmetric: bool) -> Blocks:
-    columns, count = scales.shape
-    packed = integers if bits == 8 else integers[..., 0::2] | (integers[..., 1::2] << 4)
-    points = None
-    if not symmetric:
-        points = zeros.astype(np.uint8)
-        if bits == 4:
-            even = np.zeros((columns, count + count % 2), np.uint8)
-            even[:, :count] = points
-            points = even[:, 0::2] | (even[:, 1::2] << 4)
-        points = points.reshape(-1)
-    return Blocks(np.ascontiguousarray(packed), scales.reshape(-1), points)

@@ -8,21 +8,13 @@ thirtieth of their own step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.generation.quantization.block_weights import (
-    BlockFormat,
-    BlockStore,
-    WeightPlan,
-    embedding_of,
-    head_of,
-    products,
-)
-from onnxtool.quantization.algorithms.weight_only import Blocks
+from onnxtool.generation.quantization.block_weights import WeightPlan, embedding_of, head_of, products
+from onnxtool.quantization.algorithms.weight_only import BlockFormat, Blocks, BlockStore, packed_blocks
 
 EXACT = (BlockFormat(4, 32), BlockFormat(8, 32), BlockFormat(8, 16))
 NEAR = BlockFormat(8, 32, symmetric=False)
@@ -71,17 +63,13 @@ def kept_plan(model: ir.Model) -> KeptPlan:
 class KeptStore(BlockStore):
     """Blocks as they were, where the format is one that keeps them."""
 
-    def blocks(self, name: str, weight: Callable[[], np.ndarray], how: BlockFormat) -> Blocks:
-        """The blocks of a float32 [K, N] weight."""
+    def compute(self, name: str, weight: np.ndarray, how: BlockFormat) -> Blocks:
+        """The blocks."""
         if how not in EXACT:
-            return super().blocks(name, weight, how)
-        if (name, how) not in self._kept:
-            found = exact_blocks(weight(), how.bits, how.block)
-            assert found is not None  # `kept_plan` has found them
-            if not self.keep:
-                self._kept.clear()
-            self._kept[name, how] = found
-        return self._kept[name, how]
+            return super().compute(name, weight, how)
+        found = exact_blocks(weight, how.bits, how.block)
+        assert found is not None  # `kept_plan` has found them
+        return found
 
 
 def exact_blocks(weight: np.ndarray, bits: int, block_size: int) -> Blocks | None:
@@ -102,8 +90,7 @@ def exact_blocks(weight: np.ndarray, bits: int, block_size: int) -> Blocks | Non
         integers[part], scales[part] = (
             f.reshape(-1, *s) for f, s in zip(found, ((count, block_size), (count,)), strict=True)
         )
-    packed = integers if bits == 8 else integers[..., 0::2] | (integers[..., 1::2] << 4)
-    return Blocks(np.ascontiguousarray(packed), scales.reshape(-1), None)
+    return packed_blocks(integers, scales, None, bits)
 
 
 def _exact(blocks: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray] | None:

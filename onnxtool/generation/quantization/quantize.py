@@ -23,8 +23,7 @@ from onnxtool.generation.folder import check_output, staged_folder
 from onnxtool.generation.proof import PROMPTS, prove_runtime
 from onnxtool.generation.provenance import record
 from onnxtool.generation.quantization.block_weights import (
-    BlockFormat,
-    BlockStore,
+    CalibratedStore,
     WeightPlan,
     head_of,
     products,
@@ -37,6 +36,7 @@ from onnxtool.generation.speed import decode_speeds
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model import io
 from onnxtool.quantization.algorithms.smooth_quant import smooth
+from onnxtool.quantization.algorithms.weight_only import BlockFormat
 from onnxtool.report.bundle.quantize import BundleCandidate, BundleQuantizeReport, GroupSensitivity
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
@@ -201,7 +201,7 @@ class _PlanSearch:
         self.bundle, self.scratch, self.text = bundle, scratch, text
         self.budget, self.max_bytes = budget, max_bytes
         self.tokenizer = BundleTokenizer(bundle.folder)
-        self.store = BlockStore()
+        self.store = CalibratedStore()
         self.float, self.smoothed = bundle, False
         self.sensitivities: tuple[GroupSensitivity, ...] = ()
         self.perplexity, self.losses = perplexity(Decoder(bundle, sparing(bundle)), self.tokenizer, *text)

@@ -5,8 +5,8 @@ One weight is in memory at a time: integers are computed when the file is writte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -18,8 +18,34 @@ from onnxtool.quantization.recipe import QuantRecipe
 DOMAIN = "com.microsoft"
 _SEARCHED = np.linspace(1.0, 0.75, 11)  # shares of a block's extreme that are tried as its range
 _AT_ONCE = 1 << 18  # weights in work at a time: they stay in the processor's cache
-_KEEP_BELOW = 1_000_000_000  # bytes of float weights up to which integers, once computed, are kept
-_COMPUTE_INT8 = 4  # accuracy_level: activations rounded to int8 block by block, the fastest kernels
+_KEEP_BELOW = 1_000_000_000  # bytes of float weights up to which blocks, once computed, are kept
+
+
+@dataclass(frozen=True)
+class BlockFormat:
+    """How a weight is stored.
+
+    Attributes:
+        bits: 4 or 8.
+        block: weights of one column that share a scale.
+        symmetric: without zero points.
+        accuracy_level: 4 rounds the activations to int8 block by block (the fastest kernels), 0 keeps them float32.
+        calibrated: rounded by GPTQ, where the store has the moments of the product's inputs.
+        search: 4 bits: the scale of least squared error, not that of the block's extreme.
+    """
+
+    bits: int
+    block: int
+    symmetric: bool = True
+    accuracy_level: int = 4
+    calibrated: bool = False
+    search: bool = True
+
+    def __str__(self) -> str:
+        points = "" if self.symmetric else ", zero points"
+        exact = "" if self.accuracy_level else ", float activations"
+        method = " by GPTQ" if self.calibrated else ""
+        return f"int{self.bits} in {self.block}s{points}{exact}{method}"
 
 
 @dataclass(frozen=True)
@@ -51,53 +77,78 @@ def quantize_blocks(weight: np.ndarray, bits: int, block_size: int, *, symmetric
     """
     rows, columns = weight.shape
     count = -(-rows // block_size)
-    packed = np.empty((columns, count, block_size * bits // 8), np.uint8)
+    integers = np.empty((columns, count, block_size), np.uint8)
     scales = np.empty((columns, count), np.float32)
     zeros = np.empty((columns, count), np.float32)
     width = max(1, _AT_ONCE // (count * block_size))
     for start in range(0, columns, width):
         part = slice(start, min(start + width, columns))
-        blocks = _blocked(weight[:, part], count, block_size)
-        scale, zero = _best_scales(blocks, bits, symmetric, search)
-        integers = _integers(blocks, scale, zero, bits)
-        packed[part] = integers if bits == 8 else integers[..., 0::2] | (integers[..., 1::2] << 4)
+        blocks = blocked(weight[:, part], block_size)
+        scale, zero = best_scales(blocks, bits, symmetric, _SEARCHED if search and bits == 4 else _SEARCHED[:1])
+        integers[part] = np.clip(np.rint(blocks / scale[..., None]) + zero[..., None], 0, 2**bits - 1)
         scales[part], zeros[part] = scale, zero
-    if symmetric:
-        return Blocks(packed, scales.reshape(-1), None)
-    points = zeros.astype(np.uint8).reshape(-1) if bits == 8 else _pack_zero_points(zeros)
-    return Blocks(packed, scales.reshape(-1), points)
+    return packed_blocks(integers, scales, None if symmetric else zeros, bits)
 
 
-def _blocked(weight: np.ndarray, count: int, block_size: int) -> np.ndarray:
-    """[rows, columns] -> [columns, blocks, block_size], the last block filled up with zeros."""
+def blocked(weight: np.ndarray, block_size: int) -> np.ndarray:
+    """[rows, columns] -> float32 [columns, blocks, block_size], the last block filled up with zeros."""
     rows, columns = weight.shape
+    count = -(-rows // block_size)
     padded = np.zeros((columns, count * block_size), np.float32)
     padded[:, :rows] = weight.T
     return padded.reshape(columns, count, block_size)
 
 
-def _best_scales(blocks: np.ndarray, bits: int, symmetric: bool, search: bool) -> tuple[np.ndarray, np.ndarray]:
-    scale, zero = _scales(blocks, bits, symmetric, 1.0)
-    if not search or bits != 4:
-        return scale, zero
-    least = _error(blocks, scale, zero, bits)
-    for share in _SEARCHED[1:]:
+def packed_blocks(integers: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None, bits: int) -> Blocks:
+    """Blocks of integers, uint8 [columns, blocks, block_size]; scales and zero points are [columns, blocks]."""
+    if zeros is not None and zeros.shape[1] % 2 and bits == 4:
+        zeros = np.pad(zeros, ((0, 0), (0, 1)))
+    points = None if zeros is None else _packed(zeros.astype(np.uint8), bits).reshape(-1)
+    return Blocks(_packed(integers, bits), scales.reshape(-1), points)
+
+
+def _packed(integers: np.ndarray, bits: int) -> np.ndarray:
+    packed = integers if bits == 8 else integers[..., 0::2] | (integers[..., 1::2] << 4)
+    return np.ascontiguousarray(packed, np.uint8)
+
+
+def best_scales(
+    blocks: np.ndarray, bits: int, symmetric: bool, shares: np.ndarray, importance: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scales and zero points, float32 [columns, blocks], of the least squared error.
+
+    Args:
+        blocks: float32 [columns, blocks, block_size].
+        bits: 4 or 8.
+        symmetric: zero point at the middle.
+        shares: of a block's extreme, which are tried as its range.
+        importance: float32 [blocks, block_size], what an error in each row weighs; None: all the same.
+    """
+    scale, zero = _scales(blocks, bits, symmetric, float(shares[0]))
+    least = _error(blocks, scale, zero, bits, importance) if len(shares) > 1 else None
+    for share in shares[1:]:
         other_scale, other_zero = _scales(blocks, bits, symmetric, float(share))
-        error = _error(blocks, other_scale, other_zero, bits)
+        error = _error(blocks, other_scale, other_zero, bits, importance)
         better = error < least
         scale, zero = np.where(better, other_scale, scale), np.where(better, other_zero, zero)
         np.minimum(error, least, out=least)
     return scale, zero
 
 
-def _error(blocks: np.ndarray, scale: np.ndarray, zero: np.ndarray, bits: int) -> np.ndarray:
+def _error(
+    blocks: np.ndarray, scale: np.ndarray, zero: np.ndarray, bits: int, importance: np.ndarray | None
+) -> np.ndarray:
     """Squared error of each block."""
     steps = blocks / scale[..., None]
     rounded = np.rint(steps)
     np.maximum(rounded, -zero[..., None], out=rounded)
     np.minimum(rounded, (2**bits - 1) - zero[..., None], out=rounded)
     rounded -= steps
-    return np.asarray(np.einsum("cbi,cbi->cb", rounded, rounded) * scale * scale)
+    if importance is None:
+        squared = np.einsum("cbi,cbi->cb", rounded, rounded)
+    else:
+        squared = np.einsum("cbi,cbi,bi->cb", rounded, rounded, importance)
+    return np.asarray(squared * scale * scale)
 
 
 def _scales(blocks: np.ndarray, bits: int, symmetric: bool, share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -117,16 +168,30 @@ def _scales(blocks: np.ndarray, bits: int, symmetric: bool, share: float) -> tup
     return np.where(scale == 0, 1, scale).astype(np.float32), zero
 
 
-def _integers(blocks: np.ndarray, scale: np.ndarray, zero: np.ndarray, bits: int) -> np.ndarray:
-    steps = np.rint(blocks / scale[..., None]) + zero[..., None]
-    return np.asarray(np.clip(steps, 0, 2**bits - 1), np.uint8)
+class BlockStore:
+    """Computes blocks of weights, and keeps those of a model that is small enough."""
 
+    def __init__(self) -> None:
+        self.keep = False
+        self._kept: dict[tuple[str, BlockFormat], Blocks] = {}
 
-def _pack_zero_points(zero: np.ndarray) -> np.ndarray:
-    columns, count = zero.shape
-    even = np.zeros((columns, count + count % 2), np.uint8)
-    even[:, :count] = zero.astype(np.uint8)
-    return np.asarray(even[:, 0::2] | (even[:, 1::2] << 4), np.uint8).reshape(-1)
+    def keep_below(self, weights: Iterable[ir.TensorProtocol | None]) -> None:
+        """Keep all blocks, once computed, of a model with these float weights, if they are not too large."""
+        self.keep = sum(w.nbytes for w in weights if w is not None) < _KEEP_BELOW
+
+    def blocks(self, name: str, weight: Callable[[], np.ndarray], how: BlockFormat) -> Blocks:
+        """The blocks of a float32 [K, N] weight; `name` is its own in the model."""
+        key = (name, replace(how, accuracy_level=0))
+        if key not in self._kept:
+            found = self.compute(name, weight(), how)
+            if not self.keep:
+                self._kept.clear()  # the scales are asked for right after the integers
+            self._kept[key] = found
+        return self._kept[key]
+
+    def compute(self, name: str, weight: np.ndarray, how: BlockFormat) -> Blocks:  # noqa: ARG002
+        """The blocks, rounded to the nearest."""
+        return quantize_blocks(weight, how.bits, how.block, symmetric=how.symmetric, search=how.search)
 
 
 def blockable(node: ir.Node) -> bool:
@@ -153,31 +218,20 @@ def make_blocks(graph: ir.Graph, nodes: Iterable[ir.Node], recipe: QuantRecipe) 
     """
     stored: dict[tuple[int, bool], list[ir.Value]] = {}
     nodes = list(nodes)
-    weights = [n.inputs[1].const_value for n in nodes if n.inputs[1] is not None]
-    keep = sum(w.nbytes for w in weights if w is not None) < _KEEP_BELOW
+    store = BlockStore()
+    store.keep_below(n.inputs[1].const_value for n in nodes if n.inputs[1] is not None)
+    how = BlockFormat(bits_of(recipe), recipe.block_size, recipe.symmetric, search=recipe.search_scale)
     for node in nodes:
-        source = node.inputs[0]
         weight = node.inputs[1]
-        assert source is not None and weight is not None and weight.const_value is not None
+        assert weight is not None
         transposed = node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
         key = (id(weight), transposed)
         if key not in stored:
-            stored[key] = _store(owning_graph(weight, node), weight, transposed, recipe, keep)
-        shape = weight.const_value.shape.numpy()
-        rows, columns = shape[::-1] if transposed else shape
-        attributes = {
-            "K": rows,
-            "N": columns,
-            "bits": bits_of(recipe),
-            "block_size": recipe.block_size,
-            "accuracy_level": _COMPUTE_INT8,
-        }
-        name = node.outputs[0].name or str(node.name)
-        (result,) = insert(node, "MatMulNBits", [source, *stored[key]], [f"{name}_product"], attributes, DOMAIN)
-        bias = node.inputs[2] if len(node.inputs) > 2 else None
-        if bias is not None:
-            (result,) = insert(node, "Add", [result, bias], [f"{name}_biased"])
-        replace_value(node, result)
+            own = f"{len(stored)} {weight.name}"  # subgraphs may have weights of one name
+            stored[key] = store_blocks(
+                owning_graph(weight, node), weight, how, store, transposed=transposed, known_as=own
+            )
+        replace_product(node, how, stored[key], transposed=transposed)
     graph.opset_imports.setdefault(DOMAIN, 1)
 
 
@@ -186,38 +240,73 @@ def bits_of(recipe: QuantRecipe) -> int:
     return 4 if recipe.mode == "int4" else 8
 
 
-def _store(graph: ir.Graph, weight: ir.Value, transposed: bool, recipe: QuantRecipe, keep: bool) -> list[ir.Value]:
-    """Initializers whose bytes are computed when they are asked for; `keep` keeps them from then on."""
+def store_blocks(
+    graph: ir.Graph,
+    weight: ir.Value,
+    how: BlockFormat,
+    store: BlockStore,
+    *,
+    transposed: bool = False,
+    known_as: str = "",
+) -> list[ir.Value]:
+    """Initializers for integers, scales and zero points, computed when they are asked for.
+
+    Args:
+        graph: where to register them.
+        weight: float32 [K, N], or [N, K] when `transposed`.
+        how: the format.
+        store: computes the blocks.
+        transposed: the columns of the product are the weight's rows.
+        known_as: how the store knows the weight; by its name unless given.
+    """
     tensor = weight.const_value
     assert tensor is not None
     shape = tensor.shape.numpy()
     rows, columns = shape[::-1] if transposed else shape
-    bits, size = bits_of(recipe), recipe.block_size
-    count = -(-rows // size)
-
-    kept: dict[str, np.ndarray] = {}
-
-    def computed(part: str) -> np.ndarray:
-        # Scales are small, and asked for right after the integers: not computed once more.
-        if part not in kept:
-            array = tensor.numpy()
-            weights = array.T if transposed else array
-            blocks = quantize_blocks(weights, bits, size, symmetric=recipe.symmetric, search=recipe.search_scale)
-            kept["scales"] = blocks.scales
-            if blocks.zero_points is not None:
-                kept["zero points"] = blocks.zero_points
-            if part == "integers":
-                return blocks.packed
-        return kept[part]
-
+    count = -(-rows // how.block)
     name = weight.name or "weight"
+
+    def blocks() -> Blocks:
+        return store.blocks(known_as or name, lambda: tensor.numpy().T if transposed else tensor.numpy(), how)
+
+    def points() -> np.ndarray:
+        found = blocks().zero_points
+        assert found is not None
+        return found.reshape(columns, -1)
+
     uint8, float32 = ir.DataType.UINT8, ir.DataType.FLOAT
-    shapes = {"integers": (columns, count, size * bits // 8), "scales": (columns * count,)}
+    packed = (columns, count, how.block * how.bits // 8)
+    scales = (columns, count)
     made = [
-        lazy_initializer(graph, f"{name}_{bits}bit", lambda: computed("integers"), shapes["integers"], uint8, keep),
-        lazy_initializer(graph, f"{name}_scales", lambda: computed("scales"), shapes["scales"], float32),
+        lazy_initializer(graph, f"{name}_int{how.bits}", lambda: blocks().packed, packed, uint8),
+        lazy_initializer(graph, f"{name}_scales", lambda: blocks().scales.reshape(scales), scales, float32),
     ]
-    if not recipe.symmetric:
-        length = columns * (count if bits == 8 else -(-count // 2))
-        made.append(lazy_initializer(graph, f"{name}_zero_points", lambda: computed("zero points"), (length,), uint8))
+    if not how.symmetric:
+        width = count if how.bits == 8 else -(-count // 2)
+        made.append(lazy_initializer(graph, f"{name}_zero_points", points, (columns, width), uint8))
     return made
+
+
+def replace_product(node: ir.Node, how: BlockFormat, stored: list[ir.Value], *, transposed: bool = False) -> None:
+    """Put MatMulNBits in the place of a MatMul or Gemm; it keeps the node's name."""
+    weight = node.inputs[1]
+    assert weight is not None and weight.const_value is not None
+    shape = weight.const_value.shape.numpy()
+    rows, columns = shape[::-1] if transposed else shape
+    attributes = {
+        "K": rows,
+        "N": columns,
+        "bits": how.bits,
+        "block_size": how.block,
+        "accuracy_level": how.accuracy_level,
+    }
+    name = f"{node.outputs[0].name or node.name}_blocks"
+    (result,) = insert(node, "MatMulNBits", [node.inputs[0], *stored], [name], attributes, DOMAIN)
+    product = result.producer()
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is not None:
+        (result,) = insert(node, "Add", [result, bias], [f"{name}_biased"])
+    old = node.name
+    replace_value(node, result)
+    assert product is not None
+    product.name = old

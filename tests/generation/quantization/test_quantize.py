@@ -12,19 +12,13 @@ from onnxtool.errors import UsageError
 from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.provenance import history
-from onnxtool.generation.quantization.block_weights import (
-    BlockFormat,
-    BlockStore,
-    WeightPlan,
-    head_of,
-    products,
-    write_blocks,
-)
+from onnxtool.generation.quantization.block_weights import WeightPlan, head_of, products, write_blocks
 from onnxtool.generation.quantization.perplexity import load_text, perplexity
 from onnxtool.generation.quantization.quantize import _PlanSearch, quantize_bundle
 from onnxtool.generation.quantization.sensitivity import LayerGroup, groups_of, widest_within
 from onnxtool.model import io
 from onnxtool.model.ir.queries import operator_counts
+from onnxtool.quantization.algorithms.weight_only import BlockFormat, BlockStore
 
 
 def test_eight_bits_keep_the_default_budget(bundle: Path, tmp_path: Path) -> None:
