@@ -125,7 +125,9 @@ def best_scales(
         importance: float32 [blocks, block_size], what an error in each row weighs; None: all the same.
     """
     scale, zero = _scales(blocks, bits, symmetric, float(shares[0]))
-    least = _error(blocks, scale, zero, bits, importance) if len(shares) > 1 else None
+    if len(shares) == 1:
+        return scale, zero
+    least = _error(blocks, scale, zero, bits, importance)
     for share in shares[1:]:
         other_scale, other_zero = _scales(blocks, bits, symmetric, float(share))
         error = _error(blocks, other_scale, other_zero, bits, importance)
