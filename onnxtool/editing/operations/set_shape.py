@@ -135,10 +135,12 @@ class SetShape(Operation):
         proof = self._proof
 
         def trial(attempt: ir.Model, state: Resizing) -> Fault | None:
-            fault = proof.fault(attempt, _QUICK) if proof is not None else None
+            fault = proof.fault(attempt, _QUICK, cases=proof.telling()) if proof is not None else None
             return fault or sizes.fault(attempt, state)
 
         grown, state = make_dynamic(model, self._dynamic, trial, proof, context)
+        if proof is not None:
+            context.assume(proof.assumptions(grown, state))
         if context.reference is None:  # which would show a wrong number
             context.assume(BakedNumbers(grown, state, self._batch).assumptions())
         self._tell(state.rewritten)
@@ -162,11 +164,11 @@ class SetShape(Operation):
             return self._prove_fixed(before, after, context)
         claims, unproven, runs, largest = [], [], 0, 0.0
         if self._proof is not None:
-            run = BatchRun(_SIZES, axes={})
-            fault = self._proof.fault(after, _SIZES, run)
+            run = BatchRun(_SIZES)
+            fault = self._proof.fault(after, _SIZES, run, self._proof.telling())
             if fault is not None:
                 raise VerdictError(f"the proof fails: {fault.reason}. Nothing was written.")
-            _name_outputs(after, run.axes or {}, self._batch or "")
+            _name_outputs(after, run.axes, self._batch or "")
             claims.append(f"a batch of N gives what N runs of one give, for N = {', '.join(map(str, _SIZES))}")
             runs, largest = run.runs, run.largest
         others = [s for s in self._roots if s != self._batch]
@@ -232,7 +234,7 @@ def _forget_inner_shapes(model: ir.Model) -> None:
                     value.shape = None
 
 
-def _name_outputs(model: ir.Model, axes: dict[str, int], symbol: str) -> None:
+def _name_outputs(model: ir.Model, axes: dict[str, int | None], symbol: str) -> None:
     """Outputs whose dims could not be worked out get the batch where the runs have shown it."""
     for value in model.graph.outputs:
         axis = axes.get(value.name or "")

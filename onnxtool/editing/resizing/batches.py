@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
-from onnxtool.equality.rule.difference import Difference, agrees
+from onnxtool.editing.element_types import inferred
+from onnxtool.editing.resizing.resize_context import Resizing, node_label
+from onnxtool.equality.proof import Proof
+from onnxtool.equality.reference import Reference
+from onnxtool.equality.rule.difference import agrees
+from onnxtool.equality.rule.rounding import RoundingNoise
+from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
-from onnxtool.errors import InputError, OnnxToolError
+from onnxtool.errors import OnnxToolError
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.feeds import Feeds, Outputs, random_feeds
+from onnxtool.report.assumption import Assumption
+from onnxtool.report.compare import CompareReport
+from onnxtool.runtime.feeds import Feeds, random_feeds
 from onnxtool.runtime.flatten_outputs import flatten
-from onnxtool.runtime.probes import find_probes
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.probes import Probe, find_probes
+from onnxtool.runtime.runner import OnnxRunner, Runner
 
 Axes = Mapping[str, int]
 _SOME = 100
 _NODE = re.compile(r"Name:\s*'([^']*)'")
+_LENGTHS = (64, 512, 1024, 4096, 16_000, 48_000)  # of dynamic dims, where shorter inputs tell nothing
+_MOST = 1 << 21  # elements of one input that is tried for what it tells
+_ROWS = 3  # of such an input
 
 
 @dataclass(frozen=True)
@@ -51,13 +62,63 @@ class BatchRun:
         sizes: the batches.
         runs: how many runs of both models.
         largest: largest absolute difference of a float output.
-        axes: output -> the axis of the batch; outputs without one are the same for every row.
+        axes: output -> the axis of the batch; None where it is the same for every row.
     """
 
     sizes: tuple[int, ...]
     runs: int = 0
     largest: float = 0.0
-    axes: dict[str, int] | None = None
+    axes: dict[str, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch, and what the model gives for each of its rows alone."""
+
+    feeds: Feeds
+    rows: Sequence[Mapping[str, Any]]
+
+
+class OneByOne:
+    """A Runner: a model runs on each row of a batch alone, and its outputs are put together the way a batch has them.
+
+    Args:
+        model: with a fixed batch.
+        batch: input -> axis of the batch.
+        old: the fixed batch; a row is given as often.
+        axes: output -> axis of the batch; None where every row must give the same.
+    """
+
+    def __init__(self, model: Runner, batch: Axes, old: int, axes: Mapping[str, int | None] | None = None) -> None:
+        self.inputs, self.outputs = model.inputs, model.outputs
+        self._model, self._batch, self._old, self.axes = model, batch, old, dict(axes or {})
+
+    def rows(self, feeds: Feeds) -> list[dict[str, Any]]:
+        """What it gives for each row."""
+        (size,) = {np.shape(feeds[name])[axis] for name, axis in self._batch.items()}
+        return [flatten(self._model.run(self._row(feeds, row))) for row in range(size)]
+
+    def _row(self, feeds: Feeds, row: int) -> Feeds:
+        return {
+            n: np.repeat(np.take(a, [row], self._batch[n]), self._old, self._batch[n]) if n in self._batch else a
+            for n, a in feeds.items()
+        }
+
+    def joined(self, rows: Sequence[Mapping[str, Any]], first: int = 0) -> dict[str, Any]:
+        """The rows as one batch; of outputs without an axis, the row `first`."""
+        result = {}
+        for name, axis in self.axes.items():
+            arrays = [np.asarray(row[name]) for row in rows]
+            if axis is None:
+                result[name] = arrays[first]
+            else:
+                share = arrays[0].shape[axis] // self._old
+                result[name] = np.concatenate([np.take(a, range(share), axis) for a in arrays], axis)
+        return result
+
+    def run(self, feeds: Feeds) -> dict[str, Any]:
+        """What a batch has to give."""
+        return self.joined(self.rows(feeds))
 
 
 class BatchProof:
@@ -77,14 +138,16 @@ class BatchProof:
         self.batch, self.old, self.context = dict(batch), old, context
         self._domains = input_domains(before)
         self._model = before.clone()
-        self._rounded: dict[int, list[Outputs]] = {}
         self._before = OnnxRunner.open(before, context.options)
         specs = input_specs(before)
         advice = "Nothing was written; --no-verify takes the risk."
         probe = find_probes(self._before, specs, context.seed, self._domains, wanted=1, advice=advice)[0]
+        self._open = [(s.name, i) for s in specs for i, d in enumerate(s.shape or ()) if not isinstance(d, int)]
         self._specs = [TensorSpec(s.name, s.dtype, tuple(np.shape(probe.feeds[s.name]))) for s in specs]
         self._widen_integers()
-        self._cases: dict[int, tuple[Feeds, list[dict[str, Any]]]] = {}
+        self._cases: dict[int, Case] = {}
+        self._telling: list[Case] | None = None
+        self._silent: dict[str, str] = {}
 
     def _widen_integers(self) -> None:
         """Integers of which the graph says nothing lie in [0, 2) elsewhere; rows of few numbers are much alike."""
@@ -102,99 +165,185 @@ class BatchProof:
             return
         self._domains = wider
 
-    def case(self, size: int) -> tuple[Feeds, list[dict[str, Any]]]:
+    def case(self, size: int) -> Case:
         """Inputs for a batch, and what the old model gives for each of its rows."""
         if size not in self._cases:
-            feeds = self._draw(size)
-            rows = []
-            for row in range(size):
-                rows.append({n: _copied(a) for n, a in flatten(self._before.run(self._row(feeds, row))).items()})
-            self._cases[size] = feeds, rows
+            feeds = self._draw(size, self._specs)
+            if size >= 4:
+                for name, axis in self.batch.items():
+                    feeds[name] = _varied(feeds[name], axis, self._domains.get(name))
+            self._cases[size] = self._run(feeds)
         return self._cases[size]
 
-    def _draw(self, size: int) -> Feeds:
-        specs = []
-        for spec in self._specs:
+    def _run(self, feeds: Feeds) -> Case:
+        rows = OneByOne(self._before, self.batch, self.old).rows(feeds)
+        return Case(feeds, [{n: _copied(a) for n, a in row.items()} for row in rows])
+
+    def _draw(self, size: int, specs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
+        sized = []
+        for spec in specs:
             dims = list(spec.shape or ())
             if spec.name in self.batch:
                 dims[self.batch[spec.name]] = size
-            specs.append(TensorSpec(spec.name, spec.dtype, tuple(dims)))
-        feeds = random_feeds(specs, self.context.seed + size, domains=self._domains)
-        if size >= 4:
-            for name, axis in self.batch.items():
-                feeds[name] = _varied(feeds[name], axis, self._domains.get(name))
-        return feeds
+            sized.append(TensorSpec(spec.name, spec.dtype, tuple(dims)))
+        return random_feeds(sized, self.context.seed + size, domains=self._domains)
 
-    def fault(self, after: ir.Model, sizes: Sequence[int], run: BatchRun | None = None) -> Fault | None:
+    # -- inputs that tell something -------------------------------------------------------------------------
+
+    def telling(self) -> list[Case]:
+        """Inputs for which every output is finite and another one for each row, as far as such are found.
+
+        An output that is alike in every row, empty or not a number is the same whatever becomes of the rows.
+        """
+        if self._telling is None:
+            self._telling, self._silent = [], {}
+            quiet = {name: _silence(self.case(_ROWS), name) for name in self.case(_ROWS).rows[0]}
+            self._silent = {name: why for name, why in quiet.items() if why}
+            for feeds in self._tries() if self._silent else ():
+                try:
+                    case = self._run(feeds)
+                except OnnxToolError:
+                    continue
+                heard = [n for n in self._silent if n in case.rows[0] and not _silence(case, n)]
+                if heard:
+                    self._telling.append(case)
+                    self._silent = {n: why for n, why in self._silent.items() if n not in heard}
+                if not self._silent:
+                    break
+        return self._telling
+
+    def _tries(self) -> Iterator[Feeds]:
+        """Other values, and larger sizes of dims that are dynamic already."""
+        open_at = [(name, axis) for name, axis in self._open if self.batch.get(name) != axis]
+        for length in (0, *(_LENGTHS if open_at else ())):
+            specs = [
+                replace(
+                    s,
+                    shape=tuple(
+                        length if length and (s.name, i) in open_at else d for i, d in enumerate(s.shape or ())
+                    ),
+                )
+                for s in self._specs
+            ]
+            if max((prod(d for d in s.shape or () if isinstance(d, int)) for s in specs), default=0) > _MOST:
+                continue
+            base = self._draw(_ROWS, specs)
+            for kind in _KINDS:
+                yield {
+                    n: kind(a, self.batch.get(n, 0)).astype(a.dtype)
+                    if a.dtype.kind == "f" and n not in self._domains
+                    else a
+                    for n, a in base.items()
+                }
+
+    def assumptions(self, after: ir.Model, state: Resizing) -> list[Assumption]:
+        """That rows are independent, where no run has shown it: of outputs, and at nodes that seem to mix them.
+
+        Args:
+            after: the model whose batch is dynamic.
+            state: of its rewriting, which has recorded these nodes.
+        """
+        dependent = dependent_values(after)
+        self.telling()
+        suspects = list(self.untested_suspects(after, state, dependent))
+        blame = ", ".join(dict.fromkeys(f"{node_label(n)} {why}" for n, why in state.suspects if n.graph is not None))
+        for name in (v.name or "" for v in after.graph.outputs):
+            if name in dependent and name in self._silent:
+                claim = f"each row of output {name!r} depends on its own row of the input alone"
+                reason = f"in every run it was {self._silent[name]}{f'; {blame}' if blame else ''}"
+                suspects.append(Assumption(claim, "unproven", reason))
+        return suspects
+
+    # -- judgement ------------------------------------------------------------------------------------------
+
+    def fault(
+        self, after: ir.Model, sizes: Sequence[int], run: BatchRun | None = None, cases: Sequence[Case] = ()
+    ) -> Fault | None:
         """What is wrong with the model whose batch is dynamic; None when nothing is."""
         try:
             runner = OnnxRunner.open(after, self.context.options)
         except OnnxToolError as error:
             return Fault(str(error), failing_node(error))
-        for size in sizes:
+        axes: dict[str, int | None] = {}
+        ordered = sorted(sizes, key=lambda s: s in (1, self.old))  # at these, no axis shows
+        for size, given in (*((s, None) for s in ordered), *((len(c.rows), c) for c in cases)):
             try:
-                feeds, rows = self.case(size)
-                actual = flatten(runner.run(feeds))
-            except InputError as error:
+                case = given or self.case(size)
+                actual = flatten(runner.run(case.feeds))
+                if set(actual) != set(case.rows[0]):
+                    return Fault("the outputs have other names", size=size)
+                for name, array in actual.items():
+                    rows = [np.asarray(r[name]) for r in case.rows]
+                    told = f"output {name!r} has shape {list(np.shape(array))} for rows of {list(rows[0].shape)}"
+                    if axes.get(name) is None:
+                        axis, fits = batch_axis(np.asarray(array), rows, self.old)
+                        if not fits:
+                            return Fault(f"a batch of {size} gives something else than {size} runs: {told}", size=size)
+                        if size not in (1, self.old):
+                            axes[name] = axis
+                report = self._compare(runner, case, {name: axes.get(name) for name in actual})
+            except OnnxToolError as error:
                 return Fault(f"a batch of {size} does not run: {error}", failing_node(error), size)
-            if set(actual) != set(rows[0]):
-                return Fault("the outputs have other names", size=size)
-            for name, array in actual.items():
-                reason, axis, largest = self._judge(name, np.asarray(array), [np.asarray(r[name]) for r in rows])
-                if reason:
+            for item in report.outputs:
+                if not item.ok:
+                    told = item.note or f"{item.expected} became {item.actual} (max abs {item.max_abs:.3g})"
+                    reason = f"output {item.name!r} differs: {told}"
                     return Fault(f"a batch of {size} gives something else than {size} runs: {reason}", size=size)
-                if run is not None:
-                    run.largest = max(run.largest, largest)
-                    if axis is not None and run.axes is not None and size > 1:
-                        run.axes[name] = axis
             if run is not None:
+                run.largest = max(run.largest, *(item.max_abs for item in report.outputs), 0.0)
+                run.axes.update(axes)
                 run.runs += 1 + size
         return None
 
-    def _rerounded(self, size: int) -> list[Outputs]:
-        """What the old model gives for each row with other roundings: the runtime's optimizations, on one thread."""
-        if size not in self._rounded:
-            feeds, rows = self.case(size)
-            options = replace(self.context.options, optimization="all", threads=1)
-            try:
-                other = OnnxRunner.open(self._model, options)
-                self._rounded[size] = [flatten(other.run(self._row(feeds, row))) for row in range(len(rows))]
-            except OnnxToolError:
-                self._rounded[size] = []
-        return self._rounded[size]
+    def _compare(self, runner: Runner, case: Case, axes: Mapping[str, int | None]) -> CompareReport:
+        """A batch beside its rows; an output without an axis is held against each of them."""
+        reference = OneByOne(self._before, self.batch, self.old, axes)
+        other = replace(self.context.options, optimization="all", threads=1)
+        noise = RoundingNoise(lambda: OneByOne(OnnxRunner.open(self._model, other), self.batch, self.old, axes))
+        count = len(case.rows) if None in axes.values() else 1
+        probes = [Probe(dict(case.feeds), reference.joined(case.rows, row)) for row in range(count)]
+        rule = Rule(self.context.tolerance, names=("single rows", "the batch"))
+        return Proof(Reference(reference, noise), probes, rule).judge_usual(runner)
 
-    def _again(self, name: str, actual: np.ndarray, size: int, row: int | None) -> Any:
-        """An output with other roundings: of one row, or of the batch; None where it is not known."""
-        rows = [np.asarray(outputs[name]) for outputs in self._rerounded(size)]
-        if not rows:
-            return None
-        return rows[row] if row is not None else joined(actual, rows, self.old)[1]
+    def untested_suspects(self, after: ir.Model, state: Resizing, dependent: set[str]) -> Iterator[Assumption]:
+        """Nodes that seem to take one row for all, where all rows were alike in every run."""
+        for node, what in dict.fromkeys(state.suspects):
+            value, axes = node.inputs[0], state.changed(node.inputs[0])
+            if value is None or node.graph is None or value.name not in dependent or not axes:
+                continue
+            arrays = [self._inner(after, value.name, case) for case in (self.case(_ROWS), *self.telling())]
+            if not any(a is not None and a.shape[axes[0]] and _differ(np.moveaxis(a, axes[0], 0)) for a in arrays):
+                told = "in every run its rows were alike, or it could not be seen"
+                yield Assumption(f"it may be for each row although it {what}", "unproven", told, node_label(node))
 
-    def _row(self, feeds: Feeds, row: int) -> Feeds:
-        """One row of a batch, as often as the old model wants it."""
-        return {
-            n: np.repeat(np.take(a, [row], self.batch[n]), self.old, self.batch[n]) if n in self.batch else a
-            for n, a in feeds.items()
-        }
-
-    def _judge(self, name: str, actual: np.ndarray, rows: list[np.ndarray]) -> tuple[str, int | None, float]:
-        """(what is wrong, axis of the batch, largest difference) of one output."""
-        axis, expected = joined(actual, rows, self.old)
-        if expected is None:
-            told = f"{list(actual.shape)} for rows of {list(rows[0].shape)}"
-            return f"output {name!r} has shape {told}", None, 0.0
-        together = axis is not None or len(rows) == 1
-        for row, wanted in enumerate([expected] if together else rows):
-            entry = Difference(name, self.context.tolerance)
-            entry.add(wanted, actual, partial(self._again, name, actual, len(rows), None if together else row))
-            if entry.note or entry.mismatched != entry.excused:
-                told = entry.note or f"{entry.expected} became {entry.actual} (max abs {entry.max_abs:.3g})"
-                return f"output {name!r} differs: {told}", axis, entry.max_abs
-        return "", axis, entry.max_abs
+    def _inner(self, model: ir.Model, name: str, case: Case) -> np.ndarray | None:
+        """What an inner tensor holds."""
+        watched = inferred(model)
+        try:
+            value = next(v for n in watched.graph for v in n.outputs if v.name == name)
+            if not value.is_graph_output():
+                value.shape = None
+                watched.graph.outputs.append(value)
+            return np.asarray(OnnxRunner.open(watched, self.context.options).run(case.feeds)[name])
+        except (OnnxToolError, StopIteration, KeyError):
+            return case.feeds.get(name)
 
 
-def joined(actual: np.ndarray, rows: Sequence[np.ndarray], old: int) -> tuple[int | None, np.ndarray | None]:
-    """The rows put together the way the batch has them.
+def dependent_values(model: ir.Model) -> set[str]:
+    """The values that depend on what inputs hold, and not on their sizes alone."""
+    found = {v.name or "" for v in model.graph.inputs}
+    for node in model.graph:
+        read = {v.name for v in node.inputs if v is not None}
+        for item in node.attributes.values():
+            if item.type == ir.AttributeType.GRAPH and not item.is_ref():
+                read |= {v.name for inner in item.as_graph().all_nodes() for v in inner.inputs if v is not None}
+        if node.op_type not in ("Shape", "Size") and read & found:
+            found |= {v.name or "" for v in node.outputs}
+    return found
+
+
+def batch_axis(actual: np.ndarray, rows: Sequence[np.ndarray], old: int) -> tuple[int | None, bool]:
+    """Along which axis an output holds the rows of a batch.
 
     Args:
         actual: what the batch gave.
@@ -202,31 +351,60 @@ def joined(actual: np.ndarray, rows: Sequence[np.ndarray], old: int) -> tuple[in
         old: the fixed batch of the model that gave the rows.
 
     Returns:
-        (axis, array): axis None when the output is the same for every row; array None when the shapes do not fit.
+        (axis, fits): axis None when the output has the shape that it has for one row; fits False when no axis does.
     """
-    count, first = len(rows), rows[0]
-    if any(r.shape != first.shape for r in rows) or actual.ndim != first.ndim:
-        return None, None
-    for axis in range(actual.ndim):
-        others = [i for i in range(actual.ndim) if i != axis]
-        if first.shape[axis] % old or not first.shape[axis]:
-            continue
-        share = first.shape[axis] // old
-        if actual.shape[axis] != share * count or any(actual.shape[i] != first.shape[i] for i in others):
-            continue
-        if share * count == first.shape[axis] and count > 1 and old == 1:
-            continue
-        parts = [np.take(r, range(share), axis) for r in rows]
-        whole = np.concatenate(parts, axis)
-        if actual.shape != first.shape or np.array_equal(whole, actual) or count == old == 1:
-            return axis, whole
-        if count == old and not _same(first, actual):
-            return axis, whole
-    return (None, first) if actual.shape == first.shape else (None, None)
+    first = rows[0].shape
+    if any(r.shape != first for r in rows) or actual.ndim != len(first):
+        return None, False
+    differ = [axis for axis in range(actual.ndim) if actual.shape[axis] != first[axis]]
+    if not differ:
+        return None, True
+    fits = len(differ) == 1 and first[differ[0]] % old == 0
+    return differ[0], fits and actual.shape[differ[0]] == first[differ[0]] // old * len(rows)
+
+
+def _silence(case: Case, name: str) -> str:
+    """Why an output tells nothing of a batch: "empty"; "" where it does."""
+    rows = [np.asarray(row[name]) for row in case.rows]
+    if not any(r.size for r in rows):
+        return "empty"
+    if rows[0].dtype.kind in "fV" and not any(np.isfinite(r.astype(np.float64)).any() for r in rows):
+        return "not a number"
+    return "" if any(r.shape != rows[0].shape for r in rows) or _differ(rows) else "alike in every row"
+
+
+def _differ(rows: Sequence[np.ndarray] | np.ndarray) -> bool:
+    return any(not _same(rows[0], row) for row in rows[1:])
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.array_equal(a, b)) if a.dtype.kind in "OUSbiu" else agrees(a, b, Tolerance())
+
+
+def _waves(array: np.ndarray, axis: int) -> np.ndarray:
+    """A tone for each row, along the longest of the other axes: what models of sound listen to."""
+    others = [a for a in range(array.ndim) if a != axis]
+    if not others:
+        return array
+    along = max(others, key=lambda a: array.shape[a])
+    shape = [1] * array.ndim
+    shape[along] = -1
+    time = (np.arange(array.shape[along]) / 16_000).reshape(shape)
+    shape[along], shape[axis] = 1, -1
+    tones: np.ndarray = (
+        0.5 * np.sin(2 * np.pi * (220 + 90 * np.arange(array.shape[axis]).reshape(shape)) * time) + 0 * array
+    )
+    return tones
+
+
+_KINDS: tuple[Callable[[np.ndarray, int], np.ndarray], ...] = (
+    lambda a, _: a,
+    _waves,
+    lambda a, _: 1 / (1 + np.exp(-a)),
+    lambda a, _: 100 * a,
+    lambda a, _: 0.01 * a,
+    lambda a, _: 255 / (1 + np.exp(-2 * a)),
+)
 
 
 def _varied(array: np.ndarray, axis: int, domain: Domain | None) -> np.ndarray:

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
 from onnxtool.editing.element_types import inferred
-from onnxtool.editing.resizing.batches import BatchProof, joined
+from onnxtool.editing.resizing.batches import BatchProof, OneByOne, batch_axis
 from onnxtool.editing.resizing.resize_context import node_label
 from onnxtool.equality.rule.difference import agrees
 from onnxtool.equality.rule.tolerance import Tolerance
@@ -28,12 +28,8 @@ def first_mixing(after: ir.Model, proof: BatchProof, size: int, context: EditCon
     try:
         watched = _with_all_outputs(after)
         runner = OnnxRunner.open(watched, context.options)
-        feeds, _ = proof.case(size)
-        whole = flatten(runner.run(feeds))
-        rows = []
-        for row in range(size):
-            own = {n: np.take(a, [row], proof.batch[n]) if n in proof.batch else a for n, a in feeds.items()}
-            rows.append(flatten(runner.run(own)))
+        feeds = proof.case(size).feeds
+        whole, rows = flatten(runner.run(feeds)), OneByOne(runner, proof.batch, 1).rows(feeds)
     except (OnnxToolError, MemoryError):
         return None
     for node in watched.graph:
@@ -61,8 +57,8 @@ def _separate(actual: np.ndarray, rows: list[np.ndarray]) -> bool:
         return True
     if actual.dtype.kind in "OUS":
         return True
-    axis, expected = joined(actual, rows, 1)
-    if expected is not None and _close(expected, actual) and (axis is not None or all(_close(r, actual) for r in rows)):
+    axis, fits = batch_axis(actual, rows, 1)
+    if fits and (all(_close(r, actual) for r in rows) if axis is None else _close(np.concatenate(rows, axis), actual)):
         return True
     first = rows[0]
     if actual.ndim != first.ndim or any(r.shape != first.shape for r in rows):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -10,7 +10,10 @@ import pytest
 
 from onnxtool.editing.context import EditContext
 from onnxtool.editing.resizing.batches import BatchProof
+from onnxtool.equality.rule.rounding import RoundingNoise
+from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.session.session import EXACT
+from tests.editing.conftest import Editor
 
 
 def graph(batch: str, off: float) -> ir.Model:
@@ -27,15 +30,79 @@ def test_however_far_rounding_moves_the_model_it_excuses_a_hundredth_at_most(
     monkeypatch: pytest.MonkeyPatch, off: float, wrong: bool
 ) -> None:
     proof = BatchProof(graph("1", 0.0), {"x": 0}, 1, EditContext(EXACT))
-
-    def moved(self: BatchProof, size: int) -> list[dict[str, Any]]:
-        return [{"y": np.asarray(row["y"]) + np.float32(0.5)} for row in self.case(size)[1]]
-
-    monkeypatch.setattr(BatchProof, "_rerounded", moved)
+    monkeypatch.setattr(RoundingNoise, "outputs", lambda _, feeds: {"y": feeds["x"] + np.float32(0.5)})
     assert (proof.fault(graph("n", off), (3,)) is not None) is wrong
 
 
 def test_without_other_roundings_nothing_is_excused(monkeypatch: pytest.MonkeyPatch) -> None:
     proof = BatchProof(graph("1", 0.0), {"x": 0}, 1, EditContext(EXACT))
-    monkeypatch.setattr(BatchProof, "_rerounded", lambda *_: [])
+    monkeypatch.setattr(RoundingNoise, "outputs", lambda *_: {})
     assert proof.fault(graph("n", 0.004), (3,)) is not None
+
+
+# What is silent on short or random inputs takes the first row for all: (graph, weights, what the message names)
+FIRST_ROW = {
+    "a pitch that needs sound": (
+        """g (float[1, n] x) => (float[1, 1] y, float[1, 1] c) {
+            one = Gather<axis=0>(x, first) row = Unsqueeze(one, zero)
+            m = ReduceMax(row, last) s = Shape<start=1>(x) long = Greater(s, least)
+            y = Where(long, m, nan) f = Cast<to=1>(long) c = Mul(m, f)
+        }""",
+        {"first": np.int64(0), "zero": np.int64([0]), "last": np.int64([1]), "least": np.int64([1000])},
+        "Gather 'node_0'",
+    ),
+    "boxes of one picture": (
+        """g (float[1, 6, 4] boxes, float[1, 1, 6] scores) => (float[k, 4] y) {
+            i = NonMaxSuppression(boxes, scores, most, iou, least) r = Gather<axis=1>(i, two)
+            b = Gather<axis=0>(boxes, first) y = Gather<axis=0>(b, r)
+        }""",
+        {
+            "first": np.int64(0), "two": np.int64(2), "most": np.int64([3]), "iou": np.float32([0.5]),
+            "least": np.float32([1e6]),
+        },
+        "Gather 'node_2'.*takes element 0",
+    ),
+    "a label": (
+        """g (float[1, 4] x) => (float[1, 4] p, int64 y) {
+            p = Softmax(x) far = Add(p, offset) a = ArgMax<axis=1, keepdims=0>(far) y = Gather<axis=0>(a, first)
+        }""",
+        {"first": np.int64(0), "offset": np.float32([0, 9, 0, 0])},
+        "Gather 'node_3'.*takes element 0",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIRST_ROW)
+def test_the_first_row_for_all_is_refused_where_no_usual_run_shows_it(
+    edited: Editor, tmp_path: Path, name: str
+) -> None:
+    text, weights, told = FIRST_ROW[name]
+    shapes = {"a pitch that needs sound": ["x:batch,n"], "a label": ["x:batch,4"]}
+    operations = [f"set-shape={s}" for s in shapes.get(name, ["boxes:batch,6,4", "scores:batch,1,6"])]
+    weights = {**weights, "nan": np.float32(np.nan)}
+    with pytest.raises(OnnxToolError, match=told):
+        edited(text, *operations, weights=weights)
+    assert not (tmp_path / "output.onnx").exists()
+    if name != "a pitch that needs sound":  # there a longer input shows that it is wrong
+        made = edited(text, *operations, weights=weights, allow_unproven=True)
+        assert not made.report.ok
+        assert "Gather" in str(made.report.unproven)
+
+
+def test_an_output_that_needs_longer_inputs_is_proven_on_these(edited: Editor) -> None:
+    text = """g (float[1, n] x) => (float[1, 1] y) {
+        m = ReduceMax(x, last) s = Shape<start=1>(x) long = Greater(s, least) y = Where(long, m, nan)
+    }"""
+    weights = {"last": np.int64([1]), "least": np.int64([1000]), "nan": np.float32(np.nan)}
+    made = edited(text, "set-shape=x:batch,n", weights=weights)
+    assert made.report.ok
+    x = np.random.default_rng(0).standard_normal((3, 1500)).astype(np.float32)
+    np.testing.assert_array_equal(made.run(x=x)["y"], x.max(1, keepdims=True))
+
+
+def test_an_output_that_no_input_moves_is_the_same_for_every_row(edited: Editor) -> None:
+    text = """g (float[1, 4] x) => (float[1, 4] y, float[3] t) {
+        y = Neg(x) t = Identity(w)
+    }"""
+    made = edited(text, "set-shape=x:batch,4", weights={"w": np.ones(3, np.float32)})
+    assert made.report.ok
