@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxtool.editing.context import EditContext
@@ -13,11 +15,14 @@ from onnxtool.equality.proof import judge_outputs
 from onnxtool.equality.reference import Reference
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import NUMBERS, Tolerance
+from onnxtool.equality.trials.telling import telling_feeds
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
-from onnxtool.model.domains import input_domains
+from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.ir.queries import input_specs
 from onnxtool.model.randomness import random_operators
+from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.type_inference import light_proto
+from onnxtool.report.assumption import Assumption
 from onnxtool.report.edit import Proof
 from onnxtool.runtime.corner_case_feeds import edge_feeds
 from onnxtool.runtime.feeds import Feeds, Outputs
@@ -41,7 +46,32 @@ def probes_of(model: ir.Model, context: EditContext, runner: OnnxRunner | None =
                 found.append(Probe(feeds, runner.run(feeds)))
             except OnnxToolError:
                 continue  # a model need not take every value
-    return found
+    return [*found, *_telling_probes(runner, specs, found, context.seed, domains)]
+
+
+def _telling_probes(
+    runner: OnnxRunner, specs: Sequence[TensorSpec], found: Sequence[Probe], seed: int, domains: Mapping[str, Domain]
+) -> Iterator[Probe]:
+    """Inputs for outputs that have no finite number in any run so far."""
+    silent = {n for n in flatten(found[0].outputs) if all(_is_silent(p.outputs, n) for p in found)}
+    sized = [replace(s, shape=np.shape(found[0].feeds[s.name])) for s in specs]
+    open_at = [(s.name, i) for s in specs for i, d in enumerate(s.shape or ()) if not isinstance(d, int)]
+    for feeds in telling_feeds(sized, open_at, seed, domains, {}) if silent else ():
+        try:
+            outputs = runner.run(feeds)
+        except OnnxToolError:
+            continue
+        heard = {n for n in silent if not _is_silent(outputs, n)}
+        if heard:
+            yield Probe(feeds, outputs)
+        silent -= heard
+        if not silent:
+            return
+
+
+def _is_silent(outputs: Outputs, name: str) -> bool:
+    array = np.asarray(flatten(outputs).get(name, ()))
+    return not array.size or (array.dtype.kind in "fV" and not np.isfinite(array.astype(np.float64)).any())
 
 
 def same_outputs(
@@ -161,6 +191,10 @@ def compare(
             told = item.note or f"{item.expected} became {item.actual} (max abs {item.max_abs:.3g})"
             raise VerdictError(f"the proof fails: output {item.name!r} differs: {told}. Nothing was written.")
     context.warnings.extend(line for line in report.warnings if line not in context.warnings)
+    context.assume(
+        Assumption(f"output {o.name!r} has not changed", "unproven", f"in every run it was {o.untested}")
+        for o in report.uninformed
+    )
     largest = max((item.max_abs for item in report.outputs), default=0.0)
     return Proof(claim, len(probes), largest == 0.0, largest, unproven)
 
@@ -196,10 +230,8 @@ def _with_draws(before: ir.Model, after: ir.Model, context: EditContext) -> tupl
 
 def _runs(before: ir.Model, after: ir.Model, given: Sequence[Feeds], context: EditContext) -> Proof:
     outputs = ", ".join(v.name or "" for v in after.graph.outputs)
-    context.warnings.append(
-        f"the model draws random numbers in a way that cannot be fixed, so its outputs ({outputs}) were not compared: "
-        "it only was run."
-    )
+    reason = "the model draws random numbers in a way that cannot be fixed, so it only was run"
+    context.assume([Assumption(f"the outputs {outputs} have not changed", "unproven", reason)])
     runner = OnnxRunner.open(after, context.options)
     for feeds in given:
         runner.run(dict(feeds))

@@ -307,6 +307,11 @@ def _verify(options: ImageOptions, text: str) -> None:
     numbers = [*options.mean, *options.std, options.scale]
     if not all(np.isfinite(n) for n in numbers) or options.scale == 0 or 0 in options.std:
         raise UsageError(f"--pre {text}: scale and std must not be 0, and all numbers finite.")
+    if abs(options.scale) < 1:
+        raise UsageError(
+            f"--pre {text}: pixels are divided by scale, so {options.scale:g} makes {255 / options.scale:,.0f} of 255. "
+            f"To multiply by it, write scale={1 / options.scale:.6g}."
+        )
     sides = [*(options.crop or ()), *([options.resize] if options.resize is not None else [])]
     if any(not 1 <= s <= 16384 for s in sides):
         raise UsageError(f"--pre {text}: a side lies between 1 and 16384.")

@@ -161,7 +161,16 @@ class ReplaceWeight(Operation):
             raise UsageError(
                 f"--{self.name}: {self.file} is {array.dtype}; {self.weight!r} is {old.dtype.name.lower()}."
             )
-        value.const_value = ir.tensor(np.ascontiguousarray(array, wanted).reshape(array.shape), name=self.weight)
+        with np.errstate(over="ignore"):
+            fresh = np.ascontiguousarray(array, wanted).reshape(array.shape)
+        if np.isfinite(array).all() and not np.isfinite(fresh.astype(np.float64)).all():
+            raise UsageError(f"--{self.name}: {self.file} has numbers that are infinite in {old.dtype.name.lower()}.")
+        if array.dtype != wanted:
+            off = np.abs(fresh.astype(np.float64) - array).max(initial=0.0)
+            context.warnings.append(
+                f"{self.file} is {array.dtype}; they are rounded to {old.dtype.name.lower()}, by up to {off:.3g}."
+            )
+        value.const_value = ir.tensor(fresh, name=self.weight)
         self.done = f"{self.weight} has the numbers of {self.file}"
         return model
 

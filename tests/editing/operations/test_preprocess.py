@@ -140,6 +140,7 @@ def test_numpy_and_pillow_agree() -> None:
         ("image: u8, frob=3", "--pre frob=3"),
         ("image: u8, std=0", "must not be 0"),
         ("image: u8, scale=nan", "finite"),
+        ("image: u8, scale=0.00392", "makes 65,051 of 255. To multiply by it, write scale=255.102"),
         ("image: u8, crop=10", "but the model takes 20x24"),
         ("image: u8, mean=1/2", "2 numbers for 3 channels"),
         ("image: u8, resize=99999", "between 1 and 16384"),

@@ -111,6 +111,15 @@ def test_replaces_one_weight(edited: Editor, tmp_path: Path) -> None:
     assert proof.claim == "only 'b' differs"
 
 
+def test_numbers_that_are_rounded_are_told(edited: Editor, tmp_path: Path) -> None:
+    np.save(tmp_path / "b.npy", np.full(16, 0.1))
+    made = edited(TEXT, f"replace-weight=b={tmp_path / 'b.npy'}", weights=WEIGHTS)
+    assert "is float64; they are rounded to float, by up to 1.49e-09" in made.report.warnings[0]
+    np.save(tmp_path / "b.npy", np.full(16, 1e300))
+    with pytest.raises(UsageError, match="infinite in float"):
+        edited(TEXT, f"replace-weight=b={tmp_path / 'b.npy'}", weights=WEIGHTS)
+
+
 @pytest.mark.parametrize("array", [np.zeros(15, np.float32), np.zeros(16, np.int64)])
 def test_another_shape_or_type_is_refused(edited: Editor, tmp_path: Path, array: np.ndarray) -> None:
     np.save(tmp_path / "b.npy", array)
