@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from onnxtool.errors import UsageError
@@ -44,6 +45,37 @@ class Pass(Protocol):
 
         Returns:
             The number of rewrites; 0 means that nothing was touched.
+        """
+
+
+class NodeRewrite(ABC):
+    """A pass that looks at one node after the other.
+
+    Attributes:
+        operators: those of the nodes that it looks at, in the main graph and all subgraphs.
+        domain: theirs.
+        opset: the lowest version of the standard operators that it works with.
+    """
+
+    name: str
+    level: Level
+    operators: tuple[str, ...]
+    domain = ""
+    opset = 0
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Rewrite every node that no rewrite before it has removed."""
+        if context.opset < self.opset:
+            return 0
+        nodes = context.nodes(model, *self.operators, domain=self.domain)
+        return sum(self.rewrite(node, context) for node in nodes if node.graph is not None)
+
+    @abstractmethod
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
+        """Rewrite one node in place.
+
+        Returns:
+            The number of rewrites; 0 where nothing was touched.
         """
 
 

@@ -8,35 +8,33 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import scalar
 
 
-class CollapseClips:
+class CollapseClips(NodeRewrite):
     """Clip(Clip(x, a, b), c, d) -> Clip(x, max(a, c), min(b, d)), and Relu(Relu(x)) -> Relu(x)."""
 
     # onnxscript's rules take the inner Relu for granted when the outer Clip starts below zero.
     name = "collapse-clips"
     level = Level.BASIC
+    operators = ("Clip", "Relu")
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """The outer range, cut to what the inner one lets through."""
-        count = 0
-        for node in context.nodes(model, "Clip", "Relu"):
-            inner = producer(node.inputs[0], "Clip", "Relu")
-            if inner is None or sole_use(inner.outputs[0]) is not node:
-                continue
-            dtype = node.inputs[0].dtype if node.inputs[0] is not None else None
-            first, second = clip_bounds(inner, context), clip_bounds(node, context)
-            if first is None or second is None or dtype is None or dtype not in _CLIPPED:
-                continue
-            low, high = (min(max(b, second[0]), second[1]) for b in first)
-            if _changes_sign_of_zero(first, second, (low, high)):
-                continue
-            self._replace(node, inner.inputs[0], low, high, dtype, context)
-            count += 1
-        return count
+        inner = producer(node.inputs[0], "Clip", "Relu")
+        if inner is None or sole_use(inner.outputs[0]) is not node:
+            return 0
+        dtype = node.inputs[0].dtype if node.inputs[0] is not None else None
+        first, second = clip_bounds(inner, context), clip_bounds(node, context)
+        if first is None or second is None or dtype is None or dtype not in _CLIPPED:
+            return 0
+        low, high = (min(max(b, second[0]), second[1]) for b in first)
+        if _changes_sign_of_zero(first, second, (low, high)):
+            return 0
+        self._replace(node, inner.inputs[0], low, high, dtype, context)
+        return 1
 
     def _replace(
         self, node: ir.Node, source: ir.Value | None, low: float, high: float, dtype: ir.DataType, context: PassContext

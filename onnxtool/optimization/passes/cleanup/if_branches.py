@@ -13,7 +13,7 @@ from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.operators.value_facts import integers, rank_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.inlining import inline_branch
 
@@ -29,29 +29,28 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-class InlinePossibleBranch:
+class InlinePossibleBranch(NodeRewrite):
     """If(c, A, B) -> A, where what B gives has a rank with which a later operator fails."""
 
     name = "inline-possible-branch"
     level = Level.BASIC
+    operators = ("If",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Follow the rank of each branch's results through the nodes behind the If.
 
         A run that takes the impossible branch ends with an error in the original, so that every run with a result
         takes the other.
         """
-        count = 0
-        for node in context.nodes(model, "If"):
-            if node.graph is None or context.is_constant(node.inputs[0]):
-                continue
-            bodies = _bodies(node)
-            if bodies is None or _ranks(bodies[0]) == _ranks(bodies[1]):
-                continue
-            possible = [body for body in bodies if _possible(node, body)]
-            if len(possible) == 1:
-                count += inline_branch(node, possible[0], context)
-        return count
+        if node.graph is None or context.is_constant(node.inputs[0]):
+            return 0
+        bodies = _bodies(node)
+        if bodies is None or _ranks(bodies[0]) == _ranks(bodies[1]):
+            return 0
+        possible = [body for body in bodies if _possible(node, body)]
+        if len(possible) == 1:
+            return inline_branch(node, possible[0], context)
+        return 0
 
 
 class _ImpossibleError(Exception):

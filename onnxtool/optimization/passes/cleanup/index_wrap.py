@@ -7,34 +7,32 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import producer
 from onnxtool.model.operators.layout_rules import axis_of
 from onnxtool.model.operators.value_facts import sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import pairs
 
 
-class DropIndexWrap:
+class DropIndexWrap(NodeRewrite):
     """Gather(x, Where(i < 0, i + n, i)) -> Gather(x, i): Gather counts from the end by itself."""
 
     # Keras writes it for each embedding; tf2onnx makes nine nodes of it. Level extended: an index from -2n to -n - 1 is
     # out of range to begin with; it was wrapped twice and is an error now.
     name = "drop-index-wrap"
     level = Level.EXTENDED
+    operators = ("Gather",)
+    opset = 11
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """As Where(i < 0, i + n, i), or as (i < 0) * (i + n) + (not i < 0) * i."""
-        if context.opset < 11:
-            return 0  # older Gathers take no negative indices
-        count = 0
-        for node in context.nodes(model, "Gather"):
-            data, indices = sizes_of(node.inputs[0]), node.inputs[1]
-            if not data or indices is None:
-                continue
-            size = data[axis_of(node, len(data), 0)]
-            plain = _chosen(indices, size, context) or _summed(indices, size, context)
-            if plain is not None and plain.dtype == indices.dtype:
-                node.replace_input_with(1, plain)
-                count += 1
-        return count
+        data, indices = sizes_of(node.inputs[0]), node.inputs[1]
+        if not data or indices is None:
+            return 0
+        size = data[axis_of(node, len(data), 0)]
+        plain = _chosen(indices, size, context) or _summed(indices, size, context)
+        if plain is not None and plain.dtype == indices.dtype:
+            node.replace_input_with(1, plain)
+            return 1
+        return 0
 
 
 def _chosen(value: ir.Value, size: object, context: PassContext) -> ir.Value | None:

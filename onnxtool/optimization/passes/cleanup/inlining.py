@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.dead_code import detach_subgraphs
 
@@ -40,26 +40,23 @@ def _opsets_differ(model: ir.Model) -> bool:
     )
 
 
-class InlineConstantIf:
+class InlineConstantIf(NodeRewrite):
     """If(true, A, B) -> A, If(false, A, B) -> B."""
 
     name = "inline-constant-if"
     level = Level.BASIC
+    operators = ("If",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Move the nodes of the branch in front of the If and let its users read them."""
-        count = 0
-        for node in context.nodes(model, "If"):
-            if node.graph is None:
-                continue
-            condition = context.array(node.inputs[0])
-            if condition is None or condition.size != 1:
-                continue
-            name = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-            branch = node.attributes.get(name)
-            if branch is not None and not branch.is_ref():
-                count += inline_branch(node, branch.as_graph(), context)
-        return count
+        condition = context.array(node.inputs[0])
+        if condition is None or condition.size != 1:
+            return 0
+        name = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+        branch = node.attributes.get(name)
+        if branch is not None and not branch.is_ref():
+            return inline_branch(node, branch.as_graph(), context)
+        return 0
 
 
 def inline_branch(node: ir.Node, body: ir.Graph, context: PassContext) -> int:

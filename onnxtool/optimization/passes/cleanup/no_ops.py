@@ -10,32 +10,31 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
 from onnxtool.model.operators.value_facts import rank_of, sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 
 _HUGE = 1 << 31  # exporters write an end past every real dim as INT64_MAX, INT32_MAX or so
 
 
-class EliminateIdentity:
+class EliminateIdentity(NodeRewrite):
     """Identity(x), inference Dropout(x), Concat, Sum, Max, Min, Mean of x alone -> x."""
 
     name = "eliminate-identity"
     level = Level.BASIC
+    operators = ("Identity", "Dropout", "Concat", "Sum", "Max", "Min", "Mean")
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Let users of the output read the input."""
-        count = 0
-        for node in context.nodes(model, "Identity", "Dropout", "Concat", "Sum", "Max", "Min", "Mean"):
-            source = node.inputs[0] if node.inputs else None
-            if source is None or len(node.outputs) == 0:
-                continue
-            if node.op_type == "Dropout":
-                passes = _inactive_dropout(node, context)
-            else:
-                passes = node.op_type == "Identity" or len(node.inputs) == 1
-            if passes:
-                count += context.bypass(node, source)
-        return count
+        source = node.inputs[0] if node.inputs else None
+        if source is None or len(node.outputs) == 0:
+            return 0
+        if node.op_type == "Dropout":
+            passes = _inactive_dropout(node, context)
+        else:
+            passes = node.op_type == "Identity" or len(node.inputs) == 1
+        if passes:
+            return context.bypass(node, source)
+        return 0
 
 
 def _inactive_dropout(node: ir.Node, context: PassContext) -> bool:
@@ -47,22 +46,6 @@ def _inactive_dropout(node: ir.Node, context: PassContext) -> bool:
         return True
     training = context.array(node.inputs[2])
     return training is not None and not bool(training.reshape(-1)[0])
-
-
-class EliminateNoOps:
-    """f(x) -> x for a Cast, Reshape, Transpose, Slice, Pad, Expand and the like that changes nothing."""
-
-    name = "eliminate-no-ops"
-    level = Level.BASIC
-
-    def apply(self, model: ir.Model, context: PassContext) -> int:
-        """Check each node against what is known of its shapes and constants."""
-        count = 0
-        for node in context.nodes(model, *_CHECKS):
-            source = node.inputs[0] if node.inputs else None
-            if node.graph is not None and source is not None and _CHECKS[node.op_type](node, source, context):
-                count += context.bypass(node, source)
-        return count
 
 
 def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
@@ -178,3 +161,18 @@ _CHECKS: dict[str, Callable[[ir.Node, ir.Value, PassContext], bool]] = {
     "ReduceMax": _reduce,
     "ReduceMin": _reduce,
 }
+
+
+class EliminateNoOps(NodeRewrite):
+    """f(x) -> x for a Cast, Reshape, Transpose, Slice, Pad, Expand and the like that changes nothing."""
+
+    name = "eliminate-no-ops"
+    level = Level.BASIC
+    operators = tuple(_CHECKS)
+
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
+        """Check each node against what is known of its shapes and constants."""
+        source = node.inputs[0] if node.inputs else None
+        if node.graph is not None and source is not None and _CHECKS[node.op_type](node, source, context):
+            return context.bypass(node, source)
+        return 0

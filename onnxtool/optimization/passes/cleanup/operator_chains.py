@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
 from onnxtool.model.operators.value_facts import integers, rank_of, sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 
 # Type -> types that hold each of its values exactly.
@@ -25,31 +25,28 @@ _WIDER = {
 }
 
 
-class CollapseTransposes:
+class CollapseTransposes(NodeRewrite):
     """Transpose(Transpose(x, p), q) -> Transpose(x, p[q]), or x."""
 
     name = "collapse-transposes"
     level = Level.BASIC
+    operators = ("Transpose",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Compose permutations."""
-        count = 0
-        for node in context.nodes(model, "Transpose"):
-            before = producer(node.inputs[0], "Transpose")
-            if before is None or before.inputs[0] is None:
-                continue
-            first, second = permutation(before), permutation(node)
-            if first is None or second is None or len(first) != len(second):
-                continue
-            perm = [first[p] for p in second]
-            if perm[-1:] != [len(perm) - 1] and _turns_an_operand(node, second):
-                continue
-            if perm == list(range(len(perm))) and context.bypass(node, before.inputs[0]):
-                count += 1
-                continue
-            context.replace_op(node, "Transpose", [before.inputs[0]], [ir.AttrInt64s("perm", perm)])
-            count += 1
-        return count
+        before = producer(node.inputs[0], "Transpose")
+        if before is None or before.inputs[0] is None:
+            return 0
+        first, second = permutation(before), permutation(node)
+        if first is None or second is None or len(first) != len(second):
+            return 0
+        perm = [first[p] for p in second]
+        if perm[-1:] != [len(perm) - 1] and _turns_an_operand(node, second):
+            return 0
+        if perm == list(range(len(perm))) and context.bypass(node, before.inputs[0]):
+            return 1
+        context.replace_op(node, "Transpose", [before.inputs[0]], [ir.AttrInt64s("perm", perm)])
+        return 1
 
 
 def _turns_an_operand(node: ir.Node, perm: list[int]) -> bool:
@@ -73,29 +70,26 @@ def permutation(node: ir.Node) -> list[int] | None:
     return None if rank is None else list(range(rank))[::-1]
 
 
-class CollapseCasts:
+class CollapseCasts(NodeRewrite):
     """Cast(Cast(x, wider), t) -> Cast(x, t), or x where it has type t."""
 
     name = "collapse-casts"
     level = Level.BASIC
+    operators = ("Cast",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Skip the middle type where it holds every value of the first exactly."""
-        count = 0
-        for node in context.nodes(model, "Cast"):
-            before = producer(node.inputs[0], "Cast")
-            source = before.inputs[0] if before is not None else None
-            if before is None or source is None or source.dtype is None:
-                continue
-            middle = ir.DataType(attribute(before, "to"))
-            if middle.name not in _WIDER.get(source.dtype.name, ()):
-                continue
-            if ir.DataType(attribute(node, "to")) == source.dtype:
-                count += context.bypass(node, source)
-            else:
-                node.replace_input_with(0, source)
-                count += 1
-        return count
+        before = producer(node.inputs[0], "Cast")
+        source = before.inputs[0] if before is not None else None
+        if before is None or source is None or source.dtype is None:
+            return 0
+        middle = ir.DataType(attribute(before, "to"))
+        if middle.name not in _WIDER.get(source.dtype.name, ()):
+            return 0
+        if ir.DataType(attribute(node, "to")) == source.dtype:
+            return context.bypass(node, source)
+        node.replace_input_with(0, source)
+        return 1
 
 
 class CollapseSlices:
@@ -176,33 +170,27 @@ def _gather_one(node: ir.Node, context: PassContext) -> int:
     return 1
 
 
-class FlattenConcats:
+class FlattenConcats(NodeRewrite):
     """Concat(Concat(a, b), c) -> Concat(a, b, c) along one axis, where nobody else reads the inner one."""
 
     name = "flatten-concats"
     level = Level.BASIC
+    operators = ("Concat",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Splice the inner inputs in."""
-        count = 0
-        for node in context.nodes(model, "Concat"):
-            rank = rank_of(node.outputs[0])
-            inputs: list[ir.Value | None] = []
-            for value in node.inputs:
-                inner = producer(value, "Concat")
-                if (
-                    inner is not None
-                    and value is not None
-                    and sole_use(value) is node
-                    and _same_axis(inner, node, rank)
-                ):
-                    inputs.extend(inner.inputs)
-                else:
-                    inputs.append(value)
-            if len(inputs) != len(node.inputs):
-                context.replace_op(node, "Concat", inputs, dict(node.attributes))
-                count += 1
-        return count
+        rank = rank_of(node.outputs[0])
+        inputs: list[ir.Value | None] = []
+        for value in node.inputs:
+            inner = producer(value, "Concat")
+            if inner is not None and value is not None and sole_use(value) is node and _same_axis(inner, node, rank):
+                inputs.extend(inner.inputs)
+            else:
+                inputs.append(value)
+        if len(inputs) != len(node.inputs):
+            context.replace_op(node, "Concat", inputs, dict(node.attributes))
+            return 1
+        return 0
 
 
 def _same_axis(a: ir.Node, b: ir.Node, rank: int | None) -> bool:

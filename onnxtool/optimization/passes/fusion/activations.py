@@ -8,32 +8,29 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.clips import clip_bounds
 from onnxtool.optimization.patterns.operands import factors, near, operand, scalar
 
 
-class FuseGelu:
+class FuseGelu(NodeRewrite):
     """x * 0.5 * (1 + erf(x / sqrt(2))), and the tanh form -> Gelu(x); below opset 20, parts in the usual order."""
 
     # torch's newer exporter writes x * (0.5 * (1 + erf)), of which the runtime makes no single operator at load.
     name = "fuse-gelu"
     level = Level.EXTENDED
+    operators = ("Mul",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Start from the last Mul, whose factors are x, 0.5 and the bracket, in any order."""
-        count = 0
-        for node in context.nodes(model, "Mul"):
-            found = gelu_of(node, context)
-            if found is None:
-                continue
-            if context.opset >= 20:
-                context.replace_op(node, "Gelu", [found[0]], [ir.AttrString("approximate", found[1])])
-                count += 1
-            else:
-                count += _arrange(node, found[0], context)
-        return count
+        found = gelu_of(node, context)
+        if found is None:
+            return 0
+        if context.opset >= 20:
+            context.replace_op(node, "Gelu", [found[0]], [ir.AttrString("approximate", found[1])])
+            return 1
+        return _arrange(node, found[0], context)
 
 
 def _arrange(node: ir.Node, source: ir.Value, context: PassContext) -> int:

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import is_op, on_disk, producer, sole_use
 from onnxtool.model.operators.value_facts import rank_of, sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.activations import gelu_of
 from onnxtool.optimization.passes.fusion.batchnorm import Affine, absorb_after, batchnorm_affine
@@ -16,52 +16,48 @@ from onnxtool.optimization.passes.fusion.normalization import rms_norm
 ARITHMETIC = ("Mul", "Add", "Sub", "Div")
 
 
-class FuseConvAffine:
+class FuseConvAffine(NodeRewrite):
     """Conv(x, W, b) * s + t -> Conv(x, W * s, b * s + t) for each channel; ConvTranspose and Gemm likewise."""
 
     # onnxscript's rule takes any constant of the right size, and so fuses one that broadcasts over the last axis.
     name = "fuse-conv-affine"
     level = Level.EXTENDED
+    operators = ARITHMETIC
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Fold the constant into weights and bias."""
-        count = 0
-        for node in context.nodes(model, *ARITHMETIC):
-            for data in node.inputs:
-                linear = producer(data, "Conv", "ConvTranspose", "Gemm")
-                if linear is None or data is None or sole_use(data) is not node:
-                    continue
-                rank = rank_of(data)
-                affine = None if rank is None else constant_affine(node, data, context, axis=1 - rank)
-                if affine is not None and absorb_after(linear, node, affine, context):
-                    count += 1
-                    break
-        return count
+        for data in node.inputs:
+            linear = producer(data, "Conv", "ConvTranspose", "Gemm")
+            if linear is None or data is None or sole_use(data) is not node:
+                continue
+            rank = rank_of(data)
+            affine = None if rank is None else constant_affine(node, data, context, axis=1 - rank)
+            if affine is not None and absorb_after(linear, node, affine, context):
+                return 1
+        return 0
 
 
-class FuseBatchNormAffine:
+class FuseBatchNormAffine(NodeRewrite):
     """BatchNormalization(x) * s + t, or another one behind it -> one BatchNormalization(x)."""
 
     name = "fuse-batchnorm-affine"
     level = Level.EXTENDED
+    operators = (*ARITHMETIC, "BatchNormalization")
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Fold the second map into scale and bias of the first."""
-        count = 0
-        for node in context.nodes(model, *ARITHMETIC, "BatchNormalization"):
-            for data in node.inputs[:2]:
-                first = producer(data, "BatchNormalization")
-                if first is None or data is None or sole_use(data) is not node or not _inference(first, context):
-                    continue
-                rank = rank_of(data)
-                if is_op(node, "BatchNormalization"):
-                    second = batchnorm_affine(node, context) if node.inputs[0] is data else None
-                else:
-                    second = None if rank is None else constant_affine(node, data, context, axis=1 - rank)
-                if second is not None and _absorb_into_batchnorm(first, node, second, context):
-                    count += 1
-                    break
-        return count
+        for data in node.inputs[:2]:
+            first = producer(data, "BatchNormalization")
+            if first is None or data is None or sole_use(data) is not node or not _inference(first, context):
+                continue
+            rank = rank_of(data)
+            if is_op(node, "BatchNormalization"):
+                second = batchnorm_affine(node, context) if node.inputs[0] is data else None
+            else:
+                second = None if rank is None else constant_affine(node, data, context, axis=1 - rank)
+            if second is not None and _absorb_into_batchnorm(first, node, second, context):
+                return 1
+        return 0
 
 
 def _inference(node: ir.Node, context: PassContext) -> bool:

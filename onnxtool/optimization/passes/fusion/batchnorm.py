@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 
 
@@ -20,22 +20,21 @@ class Affine:
     shift: np.ndarray
 
 
-class FuseConvBatchNorm:
+class FuseConvBatchNorm(NodeRewrite):
     """BatchNormalization(Conv(x, W, b)) -> Conv(x, W * s, b * s + t); ConvTranspose, Gemm, MatMul likewise."""
 
     # onnxscript's rule wants all BatchNormalization inputs to be initializers with one user, and rounds in float32.
     name = "fuse-conv-batchnorm"
     level = Level.EXTENDED
+    operators = ("BatchNormalization",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Fold inference BatchNormalization into the operator before it."""
-        count = 0
-        for node in context.nodes(model, "BatchNormalization"):
-            affine = batchnorm_affine(node, context)
-            linear = producer(node.inputs[0], "Conv", "ConvTranspose", "Gemm")
-            if affine is not None and linear is not None and sole_use(linear.outputs[0]) is node:
-                count += absorb_after(linear, node, affine, context)
-        return count
+        affine = batchnorm_affine(node, context)
+        linear = producer(node.inputs[0], "Conv", "ConvTranspose", "Gemm")
+        if affine is not None and linear is not None and sole_use(linear.outputs[0]) is node:
+            return absorb_after(linear, node, affine, context)
+        return 0
 
 
 def batchnorm_affine(node: ir.Node, context: PassContext) -> Affine | None:

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, producer
 from onnxtool.model.operators.value_facts import rank_of, static_shape
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 
 # Taps along one dim, from which on the Pad stays: it costs next to nothing beside such a kernel, and the runtime's
@@ -14,33 +14,31 @@ from onnxtool.optimization.pass_context import PassContext
 _LONG = 16
 
 
-class FusePadConv:
+class FusePadConv(NodeRewrite):
     """Conv(Pad(x, 0)) -> Conv(x, pads), unless the kernel is long."""
 
     # Not for MaxPool, whose own padding is minus infinity: the runtime fuses that at load and gives wrong values.
     name = "fuse-pad-conv"
     level = Level.EXTENDED
+    operators = ("Conv",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Only constant-mode pads of spatial dims by zeros."""
-        count = 0
-        for node in context.nodes(model, "Conv"):
-            pad = producer(node.inputs[0], "Pad")
-            if pad is None or attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-                continue
-            extra, rank = zero_pads(pad, context), rank_of(pad.inputs[0])
-            if extra is None or rank is None or len(extra) != 2 * rank:
-                continue
-            begin, end = extra[:rank], extra[rank:]
-            if any(begin[:2]) or any(end[:2]) or min(extra) < 0 or _is_long(node):
-                continue
-            spatial = rank - 2
-            own = attribute(node, "pads", (0,) * (2 * spatial))
-            total = [a + b for a, b in zip(own, [*begin[2:], *end[2:]], strict=True)]
-            kept = [a for name, a in node.attributes.items() if name not in ("pads", "auto_pad")]
-            context.replace_op(node, "Conv", [pad.inputs[0], *node.inputs[1:]], [*kept, ir.AttrInt64s("pads", total)])
-            count += 1
-        return count
+        pad = producer(node.inputs[0], "Pad")
+        if pad is None or attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+            return 0
+        extra, rank = zero_pads(pad, context), rank_of(pad.inputs[0])
+        if extra is None or rank is None or len(extra) != 2 * rank:
+            return 0
+        begin, end = extra[:rank], extra[rank:]
+        if any(begin[:2]) or any(end[:2]) or min(extra) < 0 or _is_long(node):
+            return 0
+        spatial = rank - 2
+        own = attribute(node, "pads", (0,) * (2 * spatial))
+        total = [a + b for a, b in zip(own, [*begin[2:], *end[2:]], strict=True)]
+        kept = [a for name, a in node.attributes.items() if name not in ("pads", "auto_pad")]
+        context.replace_op(node, "Conv", [pad.inputs[0], *node.inputs[1:]], [*kept, ir.AttrInt64s("pads", total)])
+        return 1
 
 
 def _is_long(conv: ir.Node) -> bool:

@@ -10,37 +10,35 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, is_op, on_disk, sole_use
 from onnxtool.model.operators.table import operator_of
 from onnxtool.model.operators.value_facts import rank_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import scalar
 
 Change = Callable[[], None]
 
 
-class MoveScalesIntoWeights:
+class MoveScalesIntoWeights(NodeRewrite):
     """MatMul(x, W) * number -> MatMul(x, W * number), through what only moves data."""
 
     # The runtime turns the scale of attention scores into a parameter of the product; in the weights it costs nothing.
     name = "move-scales-into-weights"
     level = Level.EXTENDED
+    operators = ("Mul", "Div")
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Every value on the way back must have a single reader."""
-        count = 0
-        for node in context.nodes(model, "Mul", "Div"):
-            if node.graph is None or node.outputs[0].is_graph_output():
+        if node.graph is None or node.outputs[0].is_graph_output():
+            return 0
+        for index in (0, 1) if node.op_type == "Mul" else (0,):
+            data, number = node.inputs[index], scalar(node.inputs[1 - index], context)
+            if data is None or number is None or not number or rank_of(data) != rank_of(node.outputs[0]):
                 continue
-            for index in (0, 1) if node.op_type == "Mul" else (0,):
-                data, number = node.inputs[index], scalar(node.inputs[1 - index], context)
-                if data is None or number is None or not number or rank_of(data) != rank_of(node.outputs[0]):
-                    continue
-                changes = _plan(data, node, number if node.op_type == "Mul" else 1.0 / number, context)
-                if changes and data.dtype == ir.DataType.FLOAT and context.bypass(node, data):
-                    for change in changes:
-                        change()
-                    count += 1
-                    break
-        return count
+            changes = _plan(data, node, number if node.op_type == "Mul" else 1.0 / number, context)
+            if changes and data.dtype == ir.DataType.FLOAT and context.bypass(node, data):
+                for change in changes:
+                    change()
+                return 1
+        return 0
 
 
 def _plan(value: ir.Value | None, reader: ir.Node, factor: float, context: PassContext) -> list[Change] | None:

@@ -8,38 +8,37 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import on_disk, producer, sole_use
 from onnxtool.model.operators.symbolic_dims import multiply
 from onnxtool.model.operators.value_facts import Size, Sizes, rank_of, sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 
 
-class CollapseBatchedTransposes:
+class CollapseBatchedTransposes(NodeRewrite):
     """Reshape(Transpose(Reshape(x))) -> Transpose(x): leading dims merged only for the turn."""
 
     # torch's exporter writes the transposed keys of scaled_dot_product_attention this way, with computed shapes.
     name = "collapse-batched-transposes"
     level = Level.BASIC
+    operators = ("Reshape",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """The second Reshape must give back exactly the dims that the first one merged, in their new order."""
-        count = 0
-        for node in context.nodes(model, "Reshape"):
-            turn = producer(node.inputs[0], "Transpose")
-            merge = producer(turn.inputs[0], "Reshape") if turn is not None else None
-            if turn is None or merge is None or merge.inputs[0] is None:
-                continue
-            source, merged, wanted = sizes_of(merge.inputs[0]), sizes_of(merge.outputs[0]), sizes_of(node.outputs[0])
-            perm = permutation(turn)
-            if source is None or merged is None or wanted is None or perm is None:
-                continue
-            groups = _groups(source, merged)
-            if groups is None or len(perm) != len(groups):
-                continue
-            order = [axis for p in perm for axis in groups[p]]
-            if tuple(source[axis] for axis in order) == wanted and sorted(order) == list(range(len(source))):
-                context.replace_op(node, "Transpose", [merge.inputs[0]], [ir.AttrInt64s("perm", order)])
-                count += 1
-        return count
+        turn = producer(node.inputs[0], "Transpose")
+        merge = producer(turn.inputs[0], "Reshape") if turn is not None else None
+        if turn is None or merge is None or merge.inputs[0] is None:
+            return 0
+        source, merged, wanted = sizes_of(merge.inputs[0]), sizes_of(merge.outputs[0]), sizes_of(node.outputs[0])
+        perm = permutation(turn)
+        if source is None or merged is None or wanted is None or perm is None:
+            return 0
+        groups = _groups(source, merged)
+        if groups is None or len(perm) != len(groups):
+            return 0
+        order = [axis for p in perm for axis in groups[p]]
+        if tuple(source[axis] for axis in order) == wanted and sorted(order) == list(range(len(source))):
+            context.replace_op(node, "Transpose", [merge.inputs[0]], [ir.AttrInt64s("perm", order)])
+            return 1
+        return 0
 
 
 def _groups(source: Sizes, merged: Sizes) -> list[list[int]] | None:

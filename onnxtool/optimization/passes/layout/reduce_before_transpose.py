@@ -8,40 +8,38 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, producer
 from onnxtool.model.operators.table import named
 from onnxtool.model.operators.value_facts import integers
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 
 
-class ReduceBeforeTranspose:
+class ReduceBeforeTranspose(NodeRewrite):
     """Reduce(Transpose(x, p), a) -> Reduce(x, p[a]), where the kept axes stay in order."""
 
     # tf2onnx writes the global pooling of each Keras model so. Level extended: the sum is taken in another order.
     name = "reduce-before-transpose"
     level = Level.EXTENDED
+    operators = tuple(named(shape="reduce"))
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Reductions that drop the dims they reduce, with constant axes."""
-        count = 0
-        for node in context.nodes(model, *named(shape="reduce")):
-            turn = producer(node.inputs[0], "Transpose")
-            perm = permutation(turn) if turn is not None else None
-            if turn is None or perm is None or attribute(node, "keepdims", 1) != 0:
-                continue
-            given = attribute(node, "axes") is None
-            axes = integers(node.inputs[1]) if given and len(node.inputs) > 1 else attribute(node, "axes")
-            if not axes:
-                continue
-            reduced = {a % len(perm) for a in axes}
-            remaining = [p for i, p in enumerate(perm) if i not in reduced]
-            if remaining != sorted(remaining):
-                continue
-            moved = sorted(perm[a] for a in reduced)
-            kept = [a for name, a in node.attributes.items() if name != "axes"]
-            if given:
-                axes_value = context.initializer(np.array(moved, np.int64), f"{node.outputs[0].name}_axes")
-                context.replace_op(node, node.op_type, [turn.inputs[0], axes_value], kept)
-            else:
-                context.replace_op(node, node.op_type, [turn.inputs[0]], [*kept, ir.AttrInt64s("axes", moved)])
-            count += 1
-        return count
+        turn = producer(node.inputs[0], "Transpose")
+        perm = permutation(turn) if turn is not None else None
+        if turn is None or perm is None or attribute(node, "keepdims", 1) != 0:
+            return 0
+        given = attribute(node, "axes") is None
+        axes = integers(node.inputs[1]) if given and len(node.inputs) > 1 else attribute(node, "axes")
+        if not axes:
+            return 0
+        reduced = {a % len(perm) for a in axes}
+        remaining = [p for i, p in enumerate(perm) if i not in reduced]
+        if remaining != sorted(remaining):
+            return 0
+        moved = sorted(perm[a] for a in reduced)
+        kept = [a for name, a in node.attributes.items() if name != "axes"]
+        if given:
+            axes_value = context.initializer(np.array(moved, np.int64), f"{node.outputs[0].name}_axes")
+            context.replace_op(node, node.op_type, [turn.inputs[0], axes_value], kept)
+        else:
+            context.replace_op(node, node.op_type, [turn.inputs[0]], [*kept, ir.AttrInt64s("axes", moved)])
+        return 1

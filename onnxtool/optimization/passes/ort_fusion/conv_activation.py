@@ -8,39 +8,37 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
 from onnxtool.model.operators.value_facts import sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.clips import clip_bounds
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 
 
-class FuseConvActivation:
+class FuseConvActivation(NodeRewrite):
     """Relu(Conv(x, W, b) + z) -> the runtime's FusedConv(x, W, b, z), with or without z; other activations too."""
 
     name = "fuse-conv-activation"
     level = Level.ALL
+    operators = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Clip")
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Relu, Sigmoid, Tanh, LeakyRelu, HardSigmoid and constant Clip; float only."""
-        count = 0
-        for node in context.nodes(model, "Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Clip"):
-            data = node.inputs[0]
-            if data is None or data.dtype != ir.DataType.FLOAT or sole_use(data) is not node:
-                continue
-            settings = _activation(node, context)
-            if settings is None:
-                continue
-            conv, shortcut = producer(data, "Conv"), None
-            if conv is None and is_op(node, "Relu"):
-                conv, shortcut = _conv_plus_shortcut(data)
-            if conv is None:
-                continue
-            inputs = list(conv.inputs)
-            if shortcut is not None:
-                inputs += [None] * (3 - len(inputs)) + [shortcut]
-            context.replace_op(node, "FusedConv", inputs, [*conv.attributes.values(), *settings], MICROSOFT)
-            count += 1
-        return count
+        data = node.inputs[0]
+        if data is None or data.dtype != ir.DataType.FLOAT or sole_use(data) is not node:
+            return 0
+        settings = _activation(node, context)
+        if settings is None:
+            return 0
+        conv, shortcut = producer(data, "Conv"), None
+        if conv is None and is_op(node, "Relu"):
+            conv, shortcut = _conv_plus_shortcut(data)
+        if conv is None:
+            return 0
+        inputs = list(conv.inputs)
+        if shortcut is not None:
+            inputs += [None] * (3 - len(inputs)) + [shortcut]
+        context.replace_op(node, "FusedConv", inputs, [*conv.attributes.values(), *settings], MICROSOFT)
+        return 1
 
 
 def _activation(node: ir.Node, context: PassContext) -> list[ir.Attr] | None:

@@ -6,36 +6,32 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
 from onnxtool.model.operators.value_facts import sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.activations import gelu_of
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.patterns.operands import pairs, scalar
 
 
-class FuseBiasGelu:
+class FuseBiasGelu(NodeRewrite):
     """Gelu(x + b) -> the runtime's BiasGelu(x, b); Gelu in parts -> its FastGelu or Gelu."""
 
     name = "fuse-bias-gelu"
     level = Level.ALL
+    operators = ("Gelu", "Mul")
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """A whole Gelu without a row in front of it stays: it is the opset's own."""
-        count = 0
-        for node in context.nodes(model, "Gelu", "Mul"):
-            if node.graph is None:
-                continue
-            found = gelu_of(node, context) if node.op_type == "Mul" else _whole(node)
-            if found is None or found[0].dtype != ir.DataType.FLOAT:
-                continue
-            source, form = found
-            data, row = _biased(source, context)
-            if row is None and node.op_type == "Gelu":
-                continue
-            name = "FastGelu" if form == "tanh" else "Gelu" if row is None else "BiasGelu"
-            context.replace_op(node, name, [data] if row is None else [data, row], (), MICROSOFT)
-            count += 1
-        return count
+        found = gelu_of(node, context) if node.op_type == "Mul" else _whole(node)
+        if found is None or found[0].dtype != ir.DataType.FLOAT:
+            return 0
+        source, form = found
+        data, row = _biased(source, context)
+        if row is None and node.op_type == "Gelu":
+            return 0
+        name = "FastGelu" if form == "tanh" else "Gelu" if row is None else "BiasGelu"
+        context.replace_op(node, name, [data] if row is None else [data, row], (), MICROSOFT)
+        return 1
 
 
 def _whole(node: ir.Node) -> tuple[ir.Value, str] | None:
@@ -58,26 +54,24 @@ def _biased(source: ir.Value, context: PassContext) -> tuple[ir.Value, ir.Value 
     return source, None
 
 
-class FuseQuickGelu:
+class FuseQuickGelu(NodeRewrite):
     """x * Sigmoid(number * x), SiLU included -> the runtime's QuickGelu(x)."""
 
     name = "fuse-quick-gelu"
     level = Level.ALL
+    operators = ("Mul",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Start from the product; the sigmoid must serve it alone."""
-        count = 0
-        for node in context.nodes(model, "Mul"):
-            for source, gate in pairs(node):
-                sigmoid = producer(gate, "Sigmoid")
-                if sigmoid is None or sole_use(gate) is not node or source.dtype != ir.DataType.FLOAT:
-                    continue
-                alpha = _factor(sigmoid.inputs[0], source, context)
-                if alpha is not None:
-                    context.replace_op(node, "QuickGelu", [source], [ir.AttrFloat32("alpha", alpha)], MICROSOFT)
-                    count += 1
-                    break
-        return count
+        for source, gate in pairs(node):
+            sigmoid = producer(gate, "Sigmoid")
+            if sigmoid is None or sole_use(gate) is not node or source.dtype != ir.DataType.FLOAT:
+                continue
+            alpha = _factor(sigmoid.inputs[0], source, context)
+            if alpha is not None:
+                context.replace_op(node, "QuickGelu", [source], [ir.AttrFloat32("alpha", alpha)], MICROSOFT)
+                return 1
+        return 0
 
 
 def _factor(value: ir.Value | None, source: ir.Value, context: PassContext) -> float | None:

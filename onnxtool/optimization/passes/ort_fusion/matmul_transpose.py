@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import producer, sole_use
 from onnxtool.model.operators.value_facts import rank_of, sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.fusion.activations import gelu_of
@@ -14,30 +14,28 @@ from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.patterns.operands import pairs, scalar, unscaled
 
 
-class FuseMatMulTransposes:
+class FuseMatMulTransposes(NodeRewrite):
     """MatMul(Transpose(a), b) * number -> the runtime's FusedMatMul(a, b, transA=1, alpha=number); b likewise."""
 
     name = "fuse-matmul-transposes"
     level = Level.ALL
+    operators = ("MatMul",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """At least one transpose or number must go; constants are turned by folding, and need none."""
-        count = 0
-        for node in context.nodes(model, "MatMul"):
-            if node.graph is None or node.outputs[0].dtype != ir.DataType.FLOAT:
-                continue
-            if any(v is None or (rank_of(v) or 0) < 2 for v in node.inputs) or not _adds_up(node):
-                continue
-            sides = [_plain(v, context) for v in node.inputs]
-            factor = sides[0][1] * sides[1][1]
-            last, after = _scaled_after(node, context)
-            if last is node and factor == 1.0 and not (sides[0][2] or sides[1][2]):
-                continue
-            settings = [ir.AttrInt64("transA", sides[0][2]), ir.AttrInt64("transB", sides[1][2])]
-            settings.append(ir.AttrFloat32("alpha", factor * after))
-            context.replace_op(last, "FusedMatMul", [sides[0][0], sides[1][0]], settings, MICROSOFT)
-            count += 1
-        return count
+        if node.graph is None or node.outputs[0].dtype != ir.DataType.FLOAT:
+            return 0
+        if any(v is None or (rank_of(v) or 0) < 2 for v in node.inputs) or not _adds_up(node):
+            return 0
+        sides = [_plain(v, context) for v in node.inputs]
+        factor = sides[0][1] * sides[1][1]
+        last, after = _scaled_after(node, context)
+        if last is node and factor == 1.0 and not (sides[0][2] or sides[1][2]):
+            return 0
+        settings = [ir.AttrInt64("transA", sides[0][2]), ir.AttrInt64("transB", sides[1][2])]
+        settings.append(ir.AttrFloat32("alpha", factor * after))
+        context.replace_op(last, "FusedMatMul", [sides[0][0], sides[1][0]], settings, MICROSOFT)
+        return 1
 
 
 def _adds_up(node: ir.Node) -> bool:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, on_disk, producer, sole_use
 from onnxtool.model.operators.value_facts import sizes_of, static_shape
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
 from onnxtool.optimization.patterns.operands import pairs
@@ -24,31 +24,30 @@ class _Projection:
     bias: ir.Value | None
 
 
-class FusePackedAttention:
+class FusePackedAttention(NodeRewrite):
     """MultiHeadAttention(Split(MatMul(x, W) + b)) -> the runtime's Attention(x, W, b)."""
 
     name = "fuse-packed-attention"
     level = Level.ALL
+    operators = ("MultiHeadAttention",)
+    domain = MICROSOFT
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Start from MultiHeadAttention; query, key and value must be equally wide."""
-        count = 0
-        for node in context.nodes(model, "MultiHeadAttention", domain=MICROSOFT):
-            split = _split(node)
-            found = _projection(split, context) if split is not None else None
-            if found is None or split is None:
-                continue
-            bias = found.bias
-            if bias is None:
-                zeros = np.zeros((static_shape(found.weight) or (0,))[-1], np.float32)
-                bias = context.initializer(zeros, f"{node.outputs[0].name}_bias")
-            mask = node.inputs[5] if len(node.inputs) > 5 else None
-            inputs = [found.source, found.weight, bias, *([None, None, mask] if mask is not None else [])]
-            settings = [ir.AttrInt64("num_heads", attribute(node, "num_heads"))]
-            settings.append(ir.AttrFloat32("scale", attribute(node, "scale", 0.0)))
-            context.replace_op(node, "Attention", inputs, settings, MICROSOFT)
-            count += 1
-        return count
+        split = _split(node)
+        found = _projection(split, context) if split is not None else None
+        if found is None or split is None:
+            return 0
+        bias = found.bias
+        if bias is None:
+            zeros = np.zeros((static_shape(found.weight) or (0,))[-1], np.float32)
+            bias = context.initializer(zeros, f"{node.outputs[0].name}_bias")
+        mask = node.inputs[5] if len(node.inputs) > 5 else None
+        inputs = [found.source, found.weight, bias, *([None, None, mask] if mask is not None else [])]
+        settings = [ir.AttrInt64("num_heads", attribute(node, "num_heads"))]
+        settings.append(ir.AttrFloat32("scale", attribute(node, "scale", 0.0)))
+        context.replace_op(node, "Attention", inputs, settings, MICROSOFT)
+        return 1
 
 
 def _split(node: ir.Node) -> ir.Node | None:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
 from onnxtool.model.operators.value_facts import set_sizes, sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.fusion.normalization import rms_norm
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT
@@ -25,40 +25,36 @@ class _Normalized:
     epsilon: float
 
 
-class FuseSkipLayerNorm:
+class FuseSkipLayerNorm(NodeRewrite):
     """LayerNormalization(a + b) -> the runtime's SkipLayerNormalization(a, b)."""
 
     name = "fuse-skip-layernorm"
     level = Level.ALL
+    operators = ("LayerNormalization",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """The sum stays available to others; a constant row that is added first is taken along."""
-        count = 0
-        for node in context.nodes(model, "LayerNormalization"):
-            found = _of_node(node)
-            if found is not None and _fits(found, context):
-                _build(found, "SkipLayerNormalization", context)
-                count += 1
-        return count
+        found = _of_node(node)
+        if found is not None and _fits(found, context):
+            _build(found, "SkipLayerNormalization", context)
+            return 1
+        return 0
 
 
-class FuseSkipRMSNorm:
+class FuseSkipRMSNorm(NodeRewrite):
     """RMSNormalization(a + b), or its parts -> the runtime's SkipSimplifiedLayerNormalization(a, b)."""
 
     name = "fuse-skip-rmsnorm"
     level = Level.ALL
+    operators = ("RMSNormalization", "Mul", "Div")
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """As one operator, or taken apart as exporters write it."""
-        count = 0
-        for node in context.nodes(model, "RMSNormalization", "Mul", "Div"):
-            if node.graph is None:
-                continue
-            found = _of_node(node) if node.op_type == "RMSNormalization" else _of_chain(node, context)
-            if found is not None and _fits(found, context):
-                _build(found, "SkipSimplifiedLayerNormalization", context)
-                count += 1
-        return count
+        found = _of_node(node) if node.op_type == "RMSNormalization" else _of_chain(node, context)
+        if found is not None and _fits(found, context):
+            _build(found, "SkipSimplifiedLayerNormalization", context)
+            return 1
+        return 0
 
 
 def _of_node(node: ir.Node) -> _Normalized | None:

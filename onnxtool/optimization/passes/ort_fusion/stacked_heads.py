@@ -7,40 +7,38 @@ import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
 from onnxtool.model.operators.value_facts import Sizes, integers, set_sizes, sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 
 _STACKED = [2, 0, 3, 1, 4]  # [batch, length, 3, heads, width] -> [3, batch, heads, length, width]
 
 
-class SplitStackedHeads:
+class SplitStackedHeads(NodeRewrite):
     """Gather(Transpose(Reshape(x, [.., 3, heads, width])), i) -> heads of Split(x)[i]: attention finds them."""
 
     # timm's and PaddleOCR's transformers have their projections so. By itself this is two nodes more and no faster.
     name = "split-stacked-heads"
     level = Level.ALL
+    operators = ("Transpose",)
+    opset = 7
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, turn: ir.Node, context: PassContext) -> int:
         """Start from the Transpose; each third must be taken once."""
-        if context.opset < 7:
+        reshape = producer(turn.inputs[0], "Reshape")
+        if reshape is None or permutation(turn) != _STACKED or sole_use(reshape.outputs[0]) is not turn:
             return 0
-        count = 0
-        for turn in context.nodes(model, "Transpose"):
-            reshape = producer(turn.inputs[0], "Reshape")
-            if reshape is None or permutation(turn) != _STACKED or sole_use(reshape.outputs[0]) is not turn:
-                continue
-            source, sizes = reshape.inputs[0], sizes_of(reshape.outputs[0])
-            thirds = _thirds(turn)
-            if source is None or sizes is None or thirds is None or sizes[2] != 3:
-                continue
-            heads, width = sizes[3], sizes[4]
-            if not isinstance(heads, int) or not isinstance(width, int):
-                continue
-            if sizes_of(source) == (*sizes[:2], 3 * heads * width):
-                _split(source, turn, thirds, (*sizes[:2], heads, width), context)
-                count += 1
-        return count
+        source, sizes = reshape.inputs[0], sizes_of(reshape.outputs[0])
+        thirds = _thirds(turn)
+        if source is None or sizes is None or thirds is None or sizes[2] != 3:
+            return 0
+        heads, width = sizes[3], sizes[4]
+        if not isinstance(heads, int) or not isinstance(width, int):
+            return 0
+        if sizes_of(source) == (*sizes[:2], 3 * heads * width):
+            _split(source, turn, thirds, (*sizes[:2], heads, width), context)
+            return 1
+        return 0
 
 
 def _thirds(turn: ir.Node) -> list[ir.Node] | None:
