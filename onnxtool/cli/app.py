@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -14,9 +15,60 @@ from typer.main import get_command as build_command
 
 from onnxtool import __version__
 from onnxtool.cli import output, plain_values, streams
-from onnxtool.cli.process_options import LIMIT, NO_ISOLATION, Given, sort
 from onnxtool.errors import ResourceError, UsageError
 from onnxtool.model.safety import limits
+
+NO_ISOLATION = "--no-isolation"
+LIMIT = "--limit"
+HELP_ALL = "--help-all"
+
+
+@dataclass(frozen=True)
+class Given:
+    """The arguments, sorted.
+
+    Attributes:
+        rest: what Typer gets.
+        isolated: False with --no-isolation.
+        limits: the values of --limit.
+        help_all: with --help-all: the help page shows what is seldom used too.
+    """
+
+    rest: tuple[str, ...]
+    isolated: bool
+    limits: tuple[str, ...]
+    help_all: bool = False
+
+
+def sort(args: Sequence[str]) -> Given:
+    """Take the process's own options out, wherever they stand, and give a bare `--json` its value."""
+    end = list(args).index("--") if "--" in args else len(args)
+    rest: list[str] = []
+    limits: list[str] = []
+    isolated = True
+    pending = list(args[:end])
+    while pending:
+        argument = pending.pop(0)
+        if argument == NO_ISOLATION:
+            isolated = False
+        elif argument == LIMIT and pending:
+            limits.append(pending.pop(0))
+        elif argument.startswith(f"{LIMIT}="):
+            limits.append(argument.partition("=")[2])
+        else:
+            rest.append("--help" if argument == HELP_ALL else argument)
+    return Given((*expand_json(rest), *args[end:]), isolated, tuple(limits), HELP_ALL in args[:end])
+
+
+def expand_json(args: Sequence[str]) -> list[str]:
+    """Give a bare `--json` its value: it may stand alone (stdout) or be followed by `-` or a name ending in .json."""
+    result = []
+    for index, argument in enumerate(args):
+        following = args[index + 1] if index + 1 < len(args) else ""
+        bare = argument == "--json" and not (following == "-" or following.endswith(".json"))
+        result.append("--json=-" if bare else argument)
+    return result
+
 
 plain_values.install()
 

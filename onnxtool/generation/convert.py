@@ -18,6 +18,7 @@ from onnxtool import progress
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, UsageError
 from onnxtool.generation import builders
 from onnxtool.generation.adapters import ADAPTER, set_apart
+from onnxtool.generation.builders import repair_config, repair_shapes, seal_model
 from onnxtool.generation.bundle import CONFIG, Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.folder import check_output, staged_folder
@@ -27,7 +28,6 @@ from onnxtool.generation.quantization.block_weights import write_blocks
 from onnxtool.generation.quantization.kept_blocks import NEAR, KeptStore, kept_plan
 from onnxtool.generation.quantization.perplexity import load_text, perplexity, ratio
 from onnxtool.generation.reference import SourceGenerator
-from onnxtool.generation.repair import repair_config, repair_shapes, seal_model
 from onnxtool.generation.source import TextModelSource, open_source
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model import io

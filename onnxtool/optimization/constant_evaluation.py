@@ -10,8 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxtool.errors import OnnxToolError
-from onnxtool.model.ir.constants import filled
-from onnxtool.model.ir.queries import attribute, has_subgraph
+from onnxtool.model.ir.queries import attribute, filled, has_subgraph
 from onnxtool.model.operators.reference import compute
 from onnxtool.model.operators.table import STANDARD
 from onnxtool.model.randomness import is_random

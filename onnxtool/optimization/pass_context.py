@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.constants import distinct, expanded, splat
-from onnxtool.model.ir.queries import constant_array, is_op, walk
+from onnxtool.model.ir.queries import constant_array, distinct, expanded, is_op, splat, walk
 from onnxtool.model.operators.table import STANDARD, operator_of
 
 _SPLAT_DTYPES = "biuf"

@@ -10,8 +10,7 @@ from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.model.ir.editing import remove_unused
 from onnxtool.model.ir.queries import is_op
 from onnxtool.quantization.algorithms.bias_correction import correct_biases, measure_shifts
-from onnxtool.quantization.algorithms.dynamic import DYNAMIC, make_dynamic
-from onnxtool.quantization.algorithms.dynamic_lstm import is_recurrent, make_recurrent
+from onnxtool.quantization.algorithms.dynamic import DYNAMIC, is_recurrent, make_dynamic, make_recurrent
 from onnxtool.quantization.algorithms.float16 import make_float16, overflowing
 from onnxtool.quantization.algorithms.float_fusions import fuse_floats, fuse_gelus
 from onnxtool.quantization.algorithms.preprocessing import conditioned, with_channels

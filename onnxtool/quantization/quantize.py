@@ -22,7 +22,7 @@ from onnxtool.quantization.inputs import QuantizationInputs, open_inputs
 from onnxtool.quantization.preprocess.widen_half import has_half
 from onnxtool.quantization.recipe import QuantRecipe, dump_recipe, load_recipe, requested_recipe
 from onnxtool.quantization.search.accuracy_budget import DEFAULT_DROP
-from onnxtool.quantization.search.limits import choose_within_limits
+from onnxtool.quantization.search.choice import choose_within_limits
 from onnxtool.quantization.search.search import search
 from onnxtool.quantization.targets import find_target
 from onnxtool.quantization.write_result import finish, finish_large, on_providers, written_nothing

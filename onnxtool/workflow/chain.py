@@ -8,13 +8,11 @@ from pathlib import Path
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict, ModelOutcome, StepOutcome
-from onnxtool.workflow.candidates import candidates
-from onnxtool.workflow.constraints import MeasuredFile, verdicts
+from onnxtool.workflow.constraints import MeasuredFile, candidates, verdicts
 from onnxtool.workflow.executors import own_processor
 from onnxtool.workflow.instances import Instance
 from onnxtool.workflow.keys import Digests, changes, make_task
 from onnxtool.workflow.lock import Lock, LockedModel, LockedStep
-from onnxtool.workflow.publish import publish, published
 from onnxtool.workflow.remote import (
     RemoteCache,
     RemoteFiles,
@@ -26,7 +24,7 @@ from onnxtool.workflow.remote import (
 )
 from onnxtool.workflow.run_step import MODEL, Files, StepResult, StepTask, key_with_reads
 from onnxtool.workflow.steps import STEPS
-from onnxtool.workflow.store import Entry, Store
+from onnxtool.workflow.store import Entry, Store, publish, published
 
 
 @dataclass

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from onnxtool.benchmark import matrix as module
 from onnxtool.benchmark.matrix import bench_matrix
-from onnxtool.benchmark.session_settings import SAVED, combined
+from onnxtool.benchmark.session_code import SAVED, combined
 from onnxtool.errors import InputError, ResourceError, UsageError
 from onnxtool.report.measurement.bench import LoadCost
 from onnxtool.report.provider_proof import ProviderProof

@@ -12,9 +12,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from onnxtool import __version__
-from onnxtool.cli.app import COMMANDS, build
+from onnxtool.cli.app import COMMANDS, build, sort
 from onnxtool.cli.help_pages import EXAMPLES, page
-from onnxtool.cli.process_options import sort
 
 HEAVY = ("onnx", "onnx_ir", "onnxscript", "onnxruntime", "numpy", "torch", "tensorflow", "keras", "sklearn")
 Tool = Callable[..., "CompletedProcess[str]"]

@@ -11,7 +11,7 @@ import pytest
 import onnxtool
 from onnxtool.model import io
 from onnxtool.model.ir.queries import input_specs
-from onnxtool.quantization.input_scaling import input_scaling_warning
+from onnxtool.quantization.diagnostics import input_scaling_warning
 from onnxtool.runtime.data.open_data import open_data
 
 

@@ -13,8 +13,7 @@ from onnxtool.report.base import Report
 
 # Module -> the kinds of reports that it has a function for, of the same name.
 _MODULES = {
-    "bench": ("bench",),
-    "bench_settings": ("bench_matrix", "endpoint_bench"),
+    "bench": ("bench", "bench_matrix", "endpoint_bench", "placement"),
     "build": ("build", "build_history", "cache", "init"),
     "bundle": ("bundle", "bundle_bench", "bundle_compare", "bundle_inspect", "bundle_quantize", "generate"),
     "check": ("check", "checks", "rules"),
@@ -25,7 +24,6 @@ _MODULES = {
     "edit": ("edit", "operations"),
     "inspect": ("inspect",),
     "optimize": ("optimize", "passes"),
-    "placement": ("placement",),
     "quantize": ("quantize",),
     "quickstart": ("quickstart",),
     "run": ("run",),

@@ -6,9 +6,38 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from onnxtool.lint.rule import LintRule
-from onnxtool.lint.rules.deployment_operators import BROWSER, MOBILE
 from onnxtool.model.model_view import ModelView
 from onnxtool.report.check import Finding, Severity
+
+# Constants are folded before any runtime places nodes; these take no time of their own.
+_FREE = frozenset({"Constant", "ConstantOfShape", "Identity", "Dropout"})
+
+_WEBGPU = """
+Abs Acos Acosh Add ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip Concat Conv
+ConvTranspose Cos Cosh CumSum DepthToSpace DequantizeLinear Div Einsum Elu Equal Erf Exp Expand Flatten Floor Gather
+GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual GridSample HardSigmoid If
+InstanceNormalization LayerNormalization LeakyRelu Less LessOrEqual Log MatMul MaxPool Mul Neg Not Pad Pow Range
+Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+ReduceSumSquare Relu Reshape Resize ScatterND Shape Sigmoid Sin Sinh Slice Softmax Split Sqrt Squeeze Sub Tan Tanh
+ThresholdedRelu Tile Transpose Unsqueeze Where
+"""
+_COREML = """
+Add ArgMax AveragePool Cast Ceil Clip Concat Conv ConvTranspose Cos DepthToSpace Div Elu Erf Exp GatherND Gelu Gemm
+GlobalAveragePool GlobalMaxPool GridSample GroupNormalization HardSigmoid InstanceNormalization LayerNormalization
+LeakyRelu MatMul Max MaxPool Mul PRelu Pow Range Reciprocal ReduceMax ReduceMean ReduceSum Relu Reshape Resize Round
+Shape Sigmoid Sin Slice Softmax Softplus Split Sqrt Squeeze Sub Tanh Tile Transpose Unsqueeze
+"""
+_NNAPI = """
+Abs Add AveragePool Cast Clip Concat Conv DepthToSpace DequantizeLinear Div Elu Exp Flatten Floor Gather Gemm
+GlobalAveragePool GlobalMaxPool Log MatMul Max MaxPool Min Mul Neg PRelu Pad Pow QLinearConv QLinearMatMul
+QuantizeLinear Relu Reshape Resize Sigmoid Sin Slice Softmax Sqrt Squeeze Sub Tanh Transpose Unsqueeze
+"""
+BROWSER: Mapping[str, frozenset[str]] = {"WebGPU": _FREE.union(_WEBGPU.split())}
+MOBILE: Mapping[str, frozenset[str]] = {
+    "Core ML": _FREE.union(_COREML.split()),
+    "NNAPI": _FREE.union(_NNAPI.split()),
+}
+
 
 _MANY = 6
 

@@ -13,9 +13,8 @@ from onnxtool.quantization.algorithms.preprocessing import conditioned_and_divid
 from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product, live_tensors
 from onnxtool.quantization.algorithms.smooth_quant import Divided, smoothable
 from onnxtool.quantization.apply_recipe import placement_of
-from onnxtool.quantization.calibration.channel_ranges import ObservedChannels
 from onnxtool.quantization.calibration.observer import observe
-from onnxtool.quantization.calibration.range_estimators import ObservedRange, Range
+from onnxtool.quantization.calibration.range_estimators import ObservedChannels, ObservedRange, Range
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource
 

@@ -22,8 +22,7 @@ from onnxtool.model import io
 from onnxtool.model.ir.editing import new_initializer
 from onnxtool.model.ir.queries import float_constant, is_op
 from onnxtool.model.operators.table import operator_of
-from onnxtool.quantization.calibration.channel_ranges import ObservedChannels
-from onnxtool.quantization.calibration.range_estimators import ObservedRange, Range
+from onnxtool.quantization.calibration.range_estimators import ObservedChannels, ObservedRange, Range
 from onnxtool.quantization.preprocess.constant_fills import loading
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.runtime.data.source import DataSource

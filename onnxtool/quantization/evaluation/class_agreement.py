@@ -1,13 +1,55 @@
-"""Outputs of classes: how often a candidate names the same class, and what it costs where it does not."""
+"""Outputs of classes, texts that they spell included: how often a candidate names the same, and what it costs else."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
-from onnxtool.quantization.evaluation.probabilities import probabilities
+_SUMS_TO = 1e-3  # how near to one
+
+
+def probabilities(values: np.ndarray) -> np.ndarray:
+    """Values over the last axis as probabilities: as they are when they sum to one, else their softmax."""
+    if values.min() >= 0 and np.abs(values.sum(axis=-1) - 1).max() < _SUMS_TO:
+        return values
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def are_distributions(outputs: Sequence[np.ndarray]) -> bool:
+    """Whether every row of an output sums to one: whatever its graph says, it is of classes then."""
+    return all(
+        a.dtype.kind == "f" and a.ndim >= 2 and a.size and a.shape[-1] > 1
+        and a.min() >= 0 and np.abs(a.sum(axis=-1, dtype=np.float64) - 1).max() < _SUMS_TO
+        for a in outputs
+    )  # fmt: skip
+
+
+def collapse(steps: np.ndarray, blank: int) -> list[int]:
+    """What a CTC decoder reads off the best classes of each step: repetitions as one, without blanks.
+
+    Source: Graves et al. 2006, "Connectionist temporal classification", section 3.1.
+    """
+    kept = np.concatenate([[True], steps[1:] != steps[:-1]]) & (steps != blank)
+    return [int(c) for c in steps[kept]]
+
+
+def edit_distance(a: Sequence[int], b: Sequence[int]) -> int:
+    """Insertions, deletions and replacements that turn one sequence into the other.
+
+    Source: Wagner and Fischer 1974, "The string-to-string correction problem".
+    """
+    if list(a) == list(b):
+        return 0
+    row = list(range(len(b) + 1))
+    for i, left in enumerate(a, 1):
+        above, row[0] = row[0], i
+        for j, right in enumerate(b, 1):
+            above, row[j] = row[j], min(above + (left != right), row[j] + 1, row[j - 1] + 1)
+    return row[-1]
+
 
 _BLANK_SHARE = 0.3
 

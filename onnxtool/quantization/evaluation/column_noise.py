@@ -1,4 +1,4 @@
-"""Signal and noise of every column of an output, each on its own scale."""
+"""Signal and noise of every column of an output, each on its own scale, and of what columns are used for together."""
 
 from __future__ import annotations
 
@@ -6,6 +6,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
+
+@dataclass
+class TotalShift:
+    """Running sums over maps of one channel, [samples, 1, height, width] or the channel last."""
+
+    sums: np.ndarray = field(default_factory=lambda: np.zeros(4))  # count, signal, its squares, noise
+    least: float = 0.0
+
+    def add(self, right: np.ndarray, noise: np.ndarray) -> None:
+        """Take in a batch: what the float model gave, and how far the candidate is off."""
+        if right.ndim != 4 or 1 not in (right.shape[1], right.shape[3]):
+            return
+        double = np.float64
+        parts = right.sum(dtype=double), np.square(right, dtype=double).sum(), noise.sum(dtype=double)
+        self.sums += [right.size, *parts]
+        self.least = min(self.least, float(right.min()))
+
+    @property
+    def value(self) -> float | None:
+        """By how much the sum of all maps is off; None where they are no amounts: below zero, or as high everywhere."""
+        count, total, squares, noise = self.sums
+        if not count or self.least < 0 or total <= 0:
+            return None
+        mean = total / count
+        return float(abs(noise) / total) if squares / count > 2 * mean**2 else None  # scattered more than its mean
+
+
+_LEAST, _MOST = 3, 32  # columns
+_ORDERED = 0.99  # of the rows
+_LEAST_ROWS = 16
+
+
+@dataclass
+class OrderedColumns:
+    """Running sums over the differences of each column and the next, by axis."""
+
+    sums: dict[int, np.ndarray] = field(default_factory=dict)  # axis -> rows, ordered ones, signal and noise power
+
+    def add(self, right: np.ndarray, noise: np.ndarray) -> None:
+        """Take in a batch: what the float model gave, and how far the candidate is off."""
+        for axis in {1, right.ndim - 1}:
+            if right.ndim < 2 or not _LEAST <= right.shape[axis] <= _MOST:
+                continue
+            steps, off = np.diff(right, axis=axis), np.diff(noise, axis=axis)
+            ordered = (steps >= 0).all(axis=axis) & (steps > 0).any(axis=axis)
+            powers = (np.square(a, dtype=np.float64).sum() for a in (steps, off))
+            self.sums[axis] = self.sums.get(axis, np.zeros(4)) + np.array([ordered.size, ordered.sum(), *powers])
+
+    @property
+    def decibels(self) -> float | None:
+        """Signal-to-noise ratio of the differences, dB; None where columns are in no order."""
+        ratios = [
+            10 * np.log10(signal / noise)
+            for rows, ordered, signal, noise in self.sums.values()
+            if rows >= _LEAST_ROWS and ordered >= _ORDERED * rows and noise > 0
+        ]
+        return float(min(ratios)) if ratios else None
+
 
 # A column carries information when its values vary, in more than a few of the samples: the standard deviation against
 # the mean, below which float32 itself has hardly a digit, and the least share of values that are not the usual one.

@@ -30,11 +30,11 @@ import onnx_ir as ir
 
 from onnxtool.errors import InputError
 from onnxtool.quantization.evaluation.box_match import counting_boxes
+from onnxtool.quantization.evaluation.class_agreement import are_distributions
 from onnxtool.quantization.evaluation.column_noise import within_scores
 from onnxtool.quantization.evaluation.detections import Detections
 from onnxtool.quantization.evaluation.output_kind import OutputKind, kind_of
 from onnxtool.quantization.evaluation.output_statistics import OutputStatistics
-from onnxtool.quantization.evaluation.probabilities import are_distributions
 from onnxtool.report.quantize import Fidelity
 from onnxtool.runtime.data.source import DataSource
 from onnxtool.runtime.feeds import Feeds, Outputs

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from onnxtool.errors import InputError
-from onnxtool.quantization.evaluation.ctc import collapse, edit_distance
-from onnxtool.quantization.evaluation.detection_map import mean_average_precision
-from onnxtool.quantization.evaluation.probabilities import probabilities
+from onnxtool.quantization.evaluation.box_match import mean_average_precision
+from onnxtool.quantization.evaluation.class_agreement import collapse, edit_distance, probabilities
 from onnxtool.runtime.feeds import Outputs
 
 _PADDING = -1

@@ -10,13 +10,17 @@ from onnxtool.equality.rule.difference import Difference
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.quantization.evaluation.box_match import BOX, boxes_found, boxes_kept
 from onnxtool.quantization.evaluation.class_agreement import ClassAgreement
-from onnxtool.quantization.evaluation.column_noise import ColumnNoise, column_axis, columns_of
+from onnxtool.quantization.evaluation.column_noise import (
+    ColumnNoise,
+    OrderedColumns,
+    TotalShift,
+    column_axis,
+    columns_of,
+)
 from onnxtool.quantization.evaluation.neighbours import VectorAgreement
-from onnxtool.quantization.evaluation.ordered_columns import OrderedColumns
 from onnxtool.quantization.evaluation.output_kind import OutputKind
 from onnxtool.quantization.evaluation.score_agreement import ScoreAgreement
 from onnxtool.quantization.evaluation.task_metric import samples_axis
-from onnxtool.quantization.evaluation.total_shift import TotalShift
 
 _MOST_TARGETS = 64
 

@@ -12,9 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model import io
-from onnxtool.model.ir.constants import splat
 from onnxtool.model.ir.editing import new_initializer
-from onnxtool.model.ir.queries import is_op
+from onnxtool.model.ir.queries import is_op, splat
 from onnxtool.runtime.worker.isolation import guarded
 
 _WORTH = 1024  # elements; smaller arrays stay as they are

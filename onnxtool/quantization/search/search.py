@@ -9,8 +9,7 @@ import onnx_ir as ir
 
 from onnxtool.errors import UnsupportedError
 from onnxtool.model.ir.queries import inner_nodes
-from onnxtool.quantization.algorithms.dynamic import DYNAMIC
-from onnxtool.quantization.algorithms.dynamic_lstm import is_recurrent
+from onnxtool.quantization.algorithms.dynamic import DYNAMIC, is_recurrent
 from onnxtool.quantization.algorithms.qdq_placement import eligible, is_product, live_tensors
 from onnxtool.quantization.algorithms.smooth_quant import smoothable
 from onnxtool.quantization.algorithms.weight_storage import compactable

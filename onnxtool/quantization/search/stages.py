@@ -34,6 +34,7 @@ from onnxtool.quantization.search.candidates import (
     MINOR,
     chosen_by,
     natural_plan,
+    neighbours,
     share_of_linear,
     whole_model_plans,
 )
@@ -55,7 +56,6 @@ from onnxtool.quantization.search.latency_refinement import (
     without_gates,
     without_groups,
 )
-from onnxtool.quantization.search.neighbourhood import neighbours
 from onnxtool.quantization.search.node_cost import group_nodes, macs, weight_count
 from onnxtool.quantization.search.side_by_side import ABOUT_AS_FAST, TOO_CLOSE
 from onnxtool.quantization.search.time_budget import TimeBudget

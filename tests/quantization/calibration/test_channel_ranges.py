@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtool.quantization.calibration.channel_ranges import ObservedChannels
-from onnxtool.quantization.calibration.range_estimators import ObservedRange
+from onnxtool.quantization.calibration.range_estimators import ObservedChannels, ObservedRange
 
 WIDTH = 7
 STRIDE = 3

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.quantization.evaluation.ordered_columns import OrderedColumns
-from onnxtool.quantization.evaluation.total_shift import TotalShift
+from onnxtool.quantization.evaluation.column_noise import OrderedColumns, TotalShift
 
 
 def noise_of(right: np.ndarray, noise: np.ndarray) -> float | None:

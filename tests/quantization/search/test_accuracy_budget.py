@@ -9,8 +9,8 @@ import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
+from onnxtool.quantization.search.accuracy_repair import first_guess, repair
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
-from onnxtool.quantization.search.sensitivity import first_guess, repair
 from onnxtool.report.quantize import Fidelity, TaskMetric
 
 

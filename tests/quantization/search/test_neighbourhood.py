@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.candidates import neighbours
 from onnxtool.quantization.search.evaluator import RecipeTrial
-from onnxtool.quantization.search.neighbourhood import neighbours
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.quantize import Fidelity
 

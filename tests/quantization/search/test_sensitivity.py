@@ -10,8 +10,8 @@ import onnx_ir as ir
 import pytest
 
 from onnxtool.quantization.recipe import QuantRecipe
+from onnxtool.quantization.search.accuracy_repair import first_guess, node_noise, repair
 from onnxtool.quantization.search.evaluator import CandidateEvaluator, RecipeTrial
-from onnxtool.quantization.search.sensitivity import first_guess, node_noise, repair
 from onnxtool.report.quantize import Fidelity
 
 

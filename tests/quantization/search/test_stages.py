@@ -14,8 +14,8 @@ from onnxtool.options.quantize import ResultLimits
 from onnxtool.quantization.recipe import QuantRecipe
 from onnxtool.quantization.search import stages as module
 from onnxtool.quantization.search.accuracy_budget import AccuracyBudget
+from onnxtool.quantization.search.choice import choose_within_limits, is_within_limits
 from onnxtool.quantization.search.evaluator import RecipeTrial
-from onnxtool.quantization.search.limits import choose_within_limits, is_within_limits
 from onnxtool.quantization.search.search import _judged_at_once, _judged_in_all
 from onnxtool.quantization.search.stages import RecipeSearch
 from onnxtool.report.measurement.latency import LatencyRatio
