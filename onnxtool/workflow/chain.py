@@ -8,7 +8,8 @@ from pathlib import Path
 
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict, ModelOutcome, StepOutcome
-from onnxtool.workflow.constraints import MeasuredFile, candidates, verdicts
+from onnxtool.workflow.candidates import candidates
+from onnxtool.workflow.constraints import MeasuredFile, verdicts
 from onnxtool.workflow.executors import own_processor
 from onnxtool.workflow.instances import Instance
 from onnxtool.workflow.keys import Digests, changes, make_task

@@ -4,43 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from onnxtool.errors import UsageError
 from onnxtool.model.byte_sizes import parse_bytes
 from onnxtool.report.build import CandidatePoint, ConstraintVerdict
-from onnxtool.workflow.steps import Plain, expected_drop, number
-
-
-def candidates(report: Plain, limits: Constraints) -> tuple[CandidatePoint, ...]:
-    """What a search tried, the Pareto front marked, the nearest to the limits first."""
-    before = next((c["latency"]["before"] for c in report.get("frontier", ()) if c.get("latency")), None)
-    points = [CandidatePoint("float", int(report["bytes_before"]), number(before), 1.0, 0.0, within_budget=True)]
-    for tried in report.get("frontier", ()):
-        latency = tried.get("latency") or {}
-        points.append(
-            CandidatePoint(
-                name=str(tried["name"]),
-                bytes=int(tried["bytes"]),
-                seconds=number(latency.get("after")),
-                ratio=number(latency.get("value")),
-                drop=expected_drop(tried),
-                within_budget=bool(tried["within_budget"]),
-            )
-        )
-    points = [p for p in points if p.bytes > 0]
-    front = set(pareto_front(points))
-    marked = [replace(p, pareto=i in front, excess=excess(limits, p)) for i, p in enumerate(points)]
-    return tuple(sorted(marked, key=lambda p: p.excess))
-
-
-def float_suffices(report: Plain, limits: Constraints) -> bool:
-    """True when a search wrote nothing, and the float model is within all limits that there are."""
-    if not limits.any_limit or not report.get("frontier"):
-        return False
-    return any(p.name == "float" and p.excess == 0 for p in candidates(report, limits))
-
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "": 1e-3}
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
 from onnxtool.report.base import Report
-from onnxtool.workflow.constraints import Constraints, float_suffices
+from onnxtool.workflow.candidates import float_suffices
+from onnxtool.workflow.constraints import Constraints
 from onnxtool.workflow.digests import path_digest, text_digest
 from onnxtool.workflow.steps import STEPS, Step
 from onnxtool.workflow.steps import Files as StepFiles
