@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import constant_array, distinct, expanded, is_op, splat, walk
+from onnxtool.model.ir.queries import QUANTIZATION, constant_array, distinct, expanded, is_op, splat, walk
 from onnxtool.model.operators.table import STANDARD, operator_of
 
 _SPLAT_DTYPES = "biuf"
@@ -288,6 +288,10 @@ class PassContext:
             old.name = self.unique(f"{name}_replaced")
             new.name = name
             new.type, new.shape = old.type or new.type, old.shape or new.shape
+            new.doc_string = old.doc_string or new.doc_string
+            new.metadata_props.update(old.metadata_props)
+            if QUANTIZATION in old.meta:
+                new.meta[QUANTIZATION] = old.meta[QUANTIZATION]
             for index, output in enumerate(graph.outputs):
                 if output is old:
                     graph.outputs[index] = new

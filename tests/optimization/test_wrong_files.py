@@ -163,3 +163,20 @@ def test_one_name_is_not_believed_where_other_probes_are_off(
     feeds = {"x": x}
     expected, actual = (OnnxRunner.open(m, EXACT).run(feeds)["y"] for m in (path, out))
     np.testing.assert_array_equal(actual, expected)
+
+
+def test_an_output_that_came_through_an_identity_keeps_what_the_file_says_of_it(tmp_path: Path) -> None:
+    body = "{ a = Relu (x)  y = Identity (a) }"
+    path = saved(tmp_path / "m.onnx", body, [("x", F, ["n"])], [("y", F, ["n"])], {"step": np.float32(0.5)})
+    model = onnx.load(path)
+    model.graph.output[0].doc_string = "the score"
+    onnx.helper.set_metadata_props(model.graph.output[0], {"unit": "volt"})
+    annotation = model.graph.quantization_annotation.add(tensor_name="y")
+    annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="step")
+    onnx.save(model, path)
+    made = holds(path, {"x": np.float32([-1, 1])}, "basic").graph
+    assert [n.op_type for n in made.node] == ["Relu"]
+    assert made.output[0].doc_string == "the score"
+    assert [p.value for p in made.output[0].metadata_props] == ["volt"]
+    assert made.quantization_annotation[0] == annotation
+    assert [i.name for i in made.initializer] == ["step"]

@@ -14,6 +14,8 @@ from onnxtool.model.io.lazy_read import is_external
 from onnxtool.model.operators.table import STANDARD, operator_of
 from onnxtool.model.spec import ONNX_TO_NUMPY, TensorSpec
 
+QUANTIZATION = "quant_parameter_tensor_names"  # where onnx_ir keeps the quantization_annotation of a value
+
 
 def splat(node: ir.Node) -> np.ndarray | None:
     """What a ConstantOfShape with a constant shape gives, as a view of its one number."""
@@ -164,3 +166,9 @@ def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
 def on_disk(value: ir.Value) -> bool:
     """True for a large weight in external data, which is better left there than rewritten in memory."""
     return is_external(value.const_value) and value.const_value is not None and value.const_value.nbytes > _KEPT_ON_DISK
+
+
+def annotating_names(model: ir.Model) -> set[str]:
+    """Initializers that no node reads, because a quantization_annotation of an input or output names them."""
+    ends = (*model.graph.inputs, *model.graph.outputs)
+    return {name for value in ends for name in value.meta.get(QUANTIZATION, {}).values()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxtool.model.ir.queries import is_op
+from onnxtool.model.ir.queries import annotating_names, is_op
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 
@@ -20,10 +20,11 @@ class EliminateDeadCode:
 
     def apply(self, model: ir.Model, context: PassContext) -> int:  # noqa: ARG002
         """Remove what is unused, in the main graph and all subgraphs."""
-        removed = _clean(model.graph)
+        removed, named = _clean(model.graph), annotating_names(model)
         for graph in [model.graph, *model.graph.subgraphs()]:
             for value in list(graph.initializers.values()):
-                if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+                unused = not value.uses() and not value.is_graph_output() and not value.is_graph_input()
+                if unused and value.name not in named:
                     graph.initializers.pop(value.name or "")
                     removed += 1
         return removed
