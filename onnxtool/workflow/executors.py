@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict
 from threading import local
 from typing import Protocol
 
 from onnxtool.errors import UnsupportedError, UsageError
-from onnxtool.model.safety import limits
-from onnxtool.runtime.worker import isolation
+from onnxtool.runtime.worker.tasks import TaskProcess, TaskProcessEndedError
 from onnxtool.workflow import digests
 from onnxtool.workflow.cluster import ClusterExecutor
 from onnxtool.workflow.run_step import StepResult, StepTask, run_step
-
-_PATIENCE = 2.0  # seconds
 
 
 class Executor(Protocol):
@@ -133,7 +124,7 @@ class ProcessExecutor:
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="onnxtool-build")
-        self._workers: list[_WorkerProcess] = []
+        self._workers: list[TaskProcess] = []
         self._own = local()
 
     def submit(self, task: StepTask) -> Future[StepResult]:
@@ -143,66 +134,16 @@ class ProcessExecutor:
     def _run(self, task: StepTask) -> StepResult:
         worker = getattr(self._own, "worker", None)
         if worker is None or worker.ended:
-            worker = self._own.worker = _WorkerProcess()
+            worker = self._own.worker = TaskProcess("onnxtool.workflow.worker", None)
             self._workers.append(worker)
-        return worker.run(task)
+        try:
+            result: StepResult = worker.run(task)
+        except TaskProcessEndedError as error:
+            return StepResult(None, str(error), error.code if 0 < error.code < 128 else 3)
+        return result
 
     def close(self) -> None:
         """End the processes."""
         for worker in self._workers:
             worker.end()
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-class _WorkerProcess:
-    """The driver's side of one process."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "onnxtool.workflow.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        self.ended = False
-        self._send((asdict(limits.DEFAULT), isolation.is_supervised()))
-
-    def run(self, task: StepTask) -> StepResult:
-        """Run one step; afterwards `ended` tells whether the process is still there."""
-        assert self._process.stdout is not None
-        try:
-            self._send(task)
-            result: StepResult = pickle.load(self._process.stdout)
-            return result
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
-            self.ended = True
-            told = b""
-            with suppress(OSError, ValueError, subprocess.TimeoutExpired):
-                _, told = self._process.communicate(timeout=_PATIENCE)
-            lines = told.decode(errors="replace").strip().splitlines()
-            code = self._process.returncode or 0
-            said = lines[-1] if lines else f"its process ended with code {code}"
-            return StepResult(None, said, code if 0 < code < 128 else 3)
-
-    def end(self) -> None:
-        """Let the process go: it ends when there is nothing more to read."""
-        if self.ended:
-            return
-        self.ended = True
-        assert self._process.stdin is not None
-        with suppress(OSError, ValueError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.terminate()  # it passes this on to the process that it watches
-            self._process.wait()
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
-
-    def _send(self, what: object) -> None:
-        assert self._process.stdin is not None
-        pickle.dump(what, self._process.stdin)
-        self._process.stdin.flush()

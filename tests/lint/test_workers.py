@@ -14,8 +14,8 @@ from onnx import parser
 
 from onnxtool.errors import UsageError
 from onnxtool.lint.check_many import check_all
-from onnxtool.lint.workers import _Worker
-from onnxtool.report.check import CheckReport, ChecksReport, Unreadable
+from onnxtool.report.check import CheckReport, ChecksReport
+from onnxtool.runtime.worker.tasks import TaskProcess, TaskProcessEndedError
 
 TEXT = """<ir_version: 10, opset_import: ["" : 20]> m (float[n, 4] x) => (float[n, 4] y) { y = %s(x) }"""
 
@@ -43,12 +43,11 @@ def test_jobs_change_nothing_but_the_time(folder: Path) -> None:
 
 
 def test_a_worker_that_dies_takes_no_other_model_with_it(folder: Path) -> None:
-    worker = _Worker({})
-    assert isinstance(worker.check(folder / "m0.onnx"), CheckReport)
+    worker = TaskProcess("onnxtool.lint.workers", {})
+    assert isinstance(worker.run(folder / "m0.onnx"), CheckReport)
     worker._process.kill()
-    lost = worker.check(folder / "m1.onnx")
-    assert isinstance(lost, Unreadable)
-    assert "ended with code -9" in lost.error
+    with pytest.raises(TaskProcessEndedError, match="ended with code -9"):
+        worker.run(folder / "m1.onnx")
     assert worker.ended
 
 
