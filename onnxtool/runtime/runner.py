@@ -145,15 +145,14 @@ class OnnxRunner:
             ResourceError: out of memory.
         """
         self.check(feeds)
-        names = [o.name for o in self.outputs]
         try:
             shapes = tuple(f.shape for f in feeds.values())
             if shapes in self._ran_on:
-                return self._run(feeds, names)
+                return self.run_unchecked(feeds)
             what = f"running the model {'for the first time' if not self._ran_on else 'on another size'}"
             call = provider_call(what, self.session.get_providers()[0])
             with guarded(what, self._weights, feeds_bytes(feeds), retry=True, provider=call), native_silence():
-                outputs = self._run(feeds, names)
+                outputs = self.run_unchecked(feeds)
             if self._crash is not None:
                 raise provider_crashes(self._crash)
             self._ran_on.add(shapes)
@@ -162,9 +161,11 @@ class OnnxRunner:
             raise
         except Exception as error:
             # Not kept in a variable here: error, frame and session would hold each other, and all of its memory.
-            raise _failure(error, feeds) from error
+            raise describe_failure(error, feeds) from error
 
-    def _run(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
+    def run_unchecked(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One forward pass on feeds that have passed `check`, with the runtime's own errors."""
+        names = [o.name for o in self.outputs]
         if self.takes_bfloat16:
             return self._run_bfloat16(feeds, names)
         return dict(zip(names, self.session.run(names, dict(feeds), self.run_options), strict=True))
@@ -200,7 +201,8 @@ class OutOfTableError(InputError):
         self.value = value
 
 
-def _failure(error: Exception, feeds: Mapping[str, np.ndarray]) -> OnnxToolError:
+def describe_failure(error: Exception, feeds: Mapping[str, np.ndarray]) -> OnnxToolError:
+    """What the runtime has raised on these feeds, in our terms."""
     outside = _out_of_table(str(error), feeds)
     if outside is not None:
         return outside

@@ -134,7 +134,9 @@ def guarded(
             yield
         return
     _process.within, _process.input_bytes = pace, counted
-    _tell({"what": what, "retry": retry, "provider": _plain(provider), **_limits(size, counted, pace)})
+    seconds, most = native_limits(size, counted, pace)
+    limits = {"seconds": seconds, "bytes": most, "base": (DEFAULT.max_seconds, DEFAULT.max_memory_bytes)}
+    _tell({"what": what, "retry": retry, "provider": _plain(provider), **limits})
     try:
         yield
     finally:
@@ -159,16 +161,13 @@ def _plain(provider: ProviderCall | None) -> dict[str, Any] | None:
     return None if provider is None else asdict(provider)
 
 
-def _limits(size: int, inputs: int, pace: ResourceAllowance) -> dict[str, Any]:
+def native_limits(size: int, inputs: int = 0, pace: ResourceAllowance = NATIVE) -> tuple[float, int]:
+    """Seconds, and bytes of memory beyond what is taken, for a native call; arguments as of `guarded`."""
     # Raising the base raises the time for a framework's file in proportion: its own cap is no other limit.
     own = min(pace.most_seconds, pace.seconds_per_byte * size) * DEFAULT.max_seconds / Limits().max_seconds
     seconds = pace.scale * DEFAULT.max_seconds + own + SECONDS_PER_BYTE * size + SECONDS_PER_INPUT_BYTE * inputs
     own_bytes = (BYTES_PER_BYTE + pace.bytes_per_byte) * size
-    return {
-        "seconds": seconds,
-        "bytes": int(pace.scale * DEFAULT.max_memory_bytes + own_bytes + pace.bytes_per_input_byte * inputs),
-        "base": (DEFAULT.max_seconds, DEFAULT.max_memory_bytes),
-    }
+    return seconds, int(pace.scale * DEFAULT.max_memory_bytes + own_bytes + pace.bytes_per_input_byte * inputs)
 
 
 def _extend(inputs: int, pace: ResourceAllowance) -> None:

@@ -7,11 +7,9 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from typing import Any
 
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
@@ -33,26 +31,11 @@ class TaskProcessEndedError(OnnxToolError):
         self.code = code
 
 
-def start_python(
-    module: str, connection: Connection, stderr: Any = subprocess.DEVNULL, inherited: Iterable[int] = ()
-) -> subprocess.Popen[bytes]:
-    """Start `python -m MODULE FD...`.
-
-    Args:
-        module: run as the child's main program.
-        connection: the child's end; its descriptor is the first argument.
-        stderr: where the child's messages go.
-        inherited: further descriptors for the child, which are its next arguments.
-    """
-    passed = (connection.fileno(), *inherited)
-    return subprocess.Popen(
-        [sys.executable, "-m", module, *map(str, passed)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-        pass_fds=passed,
-        env={**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
+def start_python(module: str, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+    """Start `python -m MODULE ARGUMENT...`; options as of Popen."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": path}, **options)
 
 
 class TaskProcess:
@@ -66,12 +49,10 @@ class TaskProcess:
             setup: sent to it before its first task.
         """
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115  (a pipe that nobody reads would fill)
-        self._connection, theirs = Pipe()
-        with theirs:
-            self._process = start_python(module, theirs, self._messages)
+        self._process = start_python(module, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._messages)
         self.ended = False
         with suppress(OSError):  # ended already: the first task is told
-            self._connection.send((asdict(limits.DEFAULT), isolation.is_supervised(), setup))
+            self._send((asdict(limits.DEFAULT), isolation.is_supervised(), setup))
 
     def run(self, task: object) -> Any:
         """Run one task; afterwards `ended` tells whether the process is still there.
@@ -80,8 +61,9 @@ class TaskProcess:
             TaskProcessEndedError: the process ended instead.
         """
         try:
-            self._connection.send(task)
-            return self._connection.recv()
+            self._send(task)
+            assert self._process.stdout is not None
+            return pickle.load(self._process.stdout)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             said = self.end() or f"its process ended with code {self._process.returncode}"
             raise TaskProcessEndedError(said, self._process.returncode) from None
@@ -91,16 +73,24 @@ class TaskProcess:
         if self.ended:
             return ""
         self.ended = True
-        self._connection.close()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with suppress(OSError):
+            self._process.stdin.close()
         try:
             self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.terminate()  # it passes this on to the process that it watches
             self._process.wait()
+        self._process.stdout.close()
         with self._messages as messages:
             messages.seek(0)
             lines = messages.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
+
+    def _send(self, value: object) -> None:
+        assert self._process.stdin is not None
+        pickle.dump(value, self._process.stdin)
+        self._process.stdin.flush()
 
 
 def run_tasks(prepare: Callable[[Any], Callable[[Any], object]]) -> None:
@@ -109,8 +99,9 @@ def run_tasks(prepare: Callable[[Any], Callable[[Any], object]]) -> None:
     Args:
         prepare: makes of the setup what runs a task.
     """
-    connection: Connection = Connection(int(sys.argv[1]))
-    bounds, supervised, setup = connection.recv()
+    source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # native code may print
+    bounds, supervised, setup = pickle.load(source)
     for name, value in bounds.items():
         setattr(limits.DEFAULT, name, value)
     if supervised:
@@ -123,15 +114,17 @@ def run_tasks(prepare: Callable[[Any], Callable[[Any], object]]) -> None:
             sys.exit(UnsupportedError.exit_code)
     # The parent wants to know why a process ended, not what libraries print; those who watch it still tell that.
     nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     os.close(nowhere)
     run = prepare(setup)
     while True:
         try:
-            task = connection.recv()
+            task = pickle.load(source)
         except EOFError:
             return
-        connection.send(run(task))
+        pickle.dump(run(task), answers)
+        answers.flush()
 
 
 def _fail(line: str, _: int) -> None:

@@ -160,7 +160,7 @@ class Watch:
                 time.monotonic(),
                 message["seconds"],
                 _waited(self.child),
-                _resident(self.child),
+                resident_bytes(self.child),
                 message["bytes"],
                 message["retry"],
                 message["base"],
@@ -180,7 +180,7 @@ class Watch:
             self._stop(
                 f"it took longer than {call.seconds:.0f} s while {call.what}", f"--limit seconds=N (now {call.base[0]})"
             )
-        if _resident(self.child) - call.start_bytes > call.extra_bytes:
+        if resident_bytes(self.child) - call.start_bytes > call.extra_bytes:
             self._stop(
                 f"it took more than {call.extra_bytes / 1e9:.1f} GB of memory while {call.what}",
                 f"--limit memory-bytes=N (now {call.base[1]:.2g})",
@@ -264,7 +264,7 @@ def _is_crash(status: int) -> bool:
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) not in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
-def _resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     """Resident memory of a process in bytes, without pages of mapped files, which the system can take back at any
     time; 0 where the system does not tell.
     """

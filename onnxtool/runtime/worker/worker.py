@@ -1,0 +1,241 @@
+"""A model in a child process: where it crashes or hangs, its caller gets an error, and the next run a new process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtool import errors
+from onnxtool.errors import InputError, OnnxToolError, ResourceError
+from onnxtool.model.safety import limits
+from onnxtool.model.spec import TensorSpec
+from onnxtool.options.session import DEFAULT, SessionOptions
+from onnxtool.runtime.feeds import feeds_bytes
+from onnxtool.runtime.runner import OutOfTableError, check_feeds
+from onnxtool.runtime.session.session import bytes_beside
+from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
+from onnxtool.runtime.worker.isolation import native_limits
+from onnxtool.runtime.worker.tasks import start_python
+from onnxtool.runtime.worker.watchdog import MOST_STRETCH, resident_bytes
+
+# A run that is asked to end has so many seconds to come to the end of a node.
+_GRACE = 1.0
+
+
+class WorkerDiedError(InputError):
+    """The model's process died on these inputs, or while it loaded the model."""
+
+
+class WorkerTimeoutError(ResourceError):
+    """A run took too long and was ended with its process."""
+
+
+class Worker:
+    """A Runner in a child process. Threads wait for each other: one run at a time."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes,
+        options: SessionOptions = DEFAULT,
+        *,
+        memory_bytes: int | None = None,
+    ) -> None:
+        """Start a process and load the model there.
+
+        Args:
+            model: a file, which must stay as it is, or serialized bytes.
+            options: how to run it.
+            memory_bytes: for one run beyond what the loaded model takes; by default as for a guarded call.
+
+        Raises:
+            WorkerDiedError: the process died.
+            WorkerTimeoutError: loading took too long.
+            OnnxToolError: as of `OnnxRunner.open`.
+        """
+        self._model = model if isinstance(model, bytes) else os.fspath(model)
+        self._options, self._memory_bytes = options, memory_bytes
+        self._size = len(model) if isinstance(model, bytes) else bytes_beside(Path(model))
+        self._lock = threading.Lock()
+        self._child: _Child | None = None
+        self.restart()
+
+    def check(self, feeds: Mapping[str, np.ndarray]) -> None:
+        """Hold feeds against what the model takes.
+
+        Raises:
+            InputError: as of `check_feeds`.
+        """
+        check_feeds(self.inputs, feeds)
+
+    def run(self, feeds: Mapping[str, np.ndarray], seconds: float | None = None) -> dict[str, Any]:
+        """One forward pass.
+
+        Args:
+            feeds: by name.
+            seconds: for the run; by default as for a guarded call.
+
+        Raises:
+            WorkerDiedError: the process died of it.
+            WorkerTimeoutError: it took longer, and the process was ended.
+            InputError, ResourceError, UnsupportedError: as of `OnnxRunner.run`.
+        """
+        self.check(feeds)
+        with self._lock:
+            child = self._child or self._start()
+            if seconds is None:
+                seconds = native_limits(self._size, feeds_bytes(feeds))[0] * MOST_STRETCH
+            return self._ask(child, dict(feeds), seconds, "running the model")[1]  # type: ignore[no-any-return]
+
+    def restart(self) -> None:
+        """A new process; errors as of `__init__`."""
+        with self._lock:
+            self._end()
+            self._start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process was there after the last run."""
+        return self._child is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id."""
+        return None if self._child is None else self._child.process.pid
+
+    @property
+    def growth(self) -> int:
+        """Bytes of memory that the process has taken since the model was loaded, and not given back."""
+        child = self._child
+        return 0 if child is None else resident_bytes(child.process.pid) - child.loaded_bytes
+
+    def interrupt(self) -> None:
+        """Ask the run that is under way to end, from another thread; a moment later end it with its process."""
+        child = self._child
+        if child is not None:
+            child.interrupt()
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._end()
+
+    def _start(self) -> _Child:
+        child = self._child = _Child()
+        told = (self._model, self._size, self._options, asdict(limits.DEFAULT), self._memory_bytes)
+        seconds = native_limits(self._size)[0] * MOST_STRETCH
+        self.inputs, self.outputs = self._ask(child, told, seconds, "loading the model")[1:]
+        child.loaded_bytes = resident_bytes(child.process.pid)
+        return child
+
+    def _ask(self, child: _Child, message: object, seconds: float, what: str) -> tuple[Any, ...]:
+        try:
+            child.messages, child.busy = child.messages + 1, True
+            child.channel.send(message)
+            if not child.channel.connection.poll(seconds):
+                self._end()
+                raise WorkerTimeoutError(f"it took longer than {seconds:g} s while {what}; its process was ended.")
+            answer: tuple[Any, ...] = child.channel.receive_arrays()
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+            ending = self._end(by_itself=True)
+            raise WorkerDiedError(f"the process of the model {ending} while {what}.") from error
+        finally:
+            child.busy = False
+        if answer[0] == "error":
+            raise _error(*answer[1:])
+        return answer
+
+    def _end(self, *, by_itself: bool = False) -> str:
+        """End the process; how it had ended by itself."""
+        child, self._child = self._child, None
+        return "" if child is None else child.end(by_itself=by_itself)
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self._end()
+
+
+class _Child:
+    """One process and what leads to it.
+
+    Attributes:
+        messages: sent to it.
+        busy: whether the last of them has no answer yet.
+        loaded_bytes: of its memory, when the model was loaded.
+    """
+
+    def __init__(self) -> None:
+        connection, theirs = Pipe()
+        sending, receiving = Region(), Region()
+        reader, self._control = os.pipe()
+        passed = (theirs.fileno(), sending.descriptor, receiving.descriptor, reader)
+        nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        with theirs:
+            # Ctrl-C in a terminal goes to all of a session: the parent ends its children itself.
+            self.process = start_python(
+                "onnxtool.runtime.worker.child", *passed, pass_fds=passed, start_new_session=True, **nowhere
+            )
+        os.close(reader)
+        self.channel = Channel(connection, sending, receiving)
+        self.messages, self.busy = 0, False
+        self.loaded_bytes = 0
+
+    def interrupt(self) -> None:
+        if not self.busy:
+            return
+        number = self.messages
+        with suppress(OSError):
+            os.write(self._control, RUN_NUMBER.pack(number))
+        timer = threading.Timer(_GRACE, self._kill_in, (number,))
+        timer.daemon = True
+        timer.start()
+
+    def _kill_in(self, number: int) -> None:
+        if self.busy and self.messages == number:
+            self.process.kill()
+
+    def end(self, *, by_itself: bool) -> str:
+        """End the process, whatever it does; how it had ended before."""
+        if by_itself:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_GRACE)  # its end of the socket closes before it has ended
+        code = self.process.poll()
+        self.process.kill()
+        self.process.wait()
+        self.channel.close()
+        os.close(self._control)
+        return _ending(code)
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "sent no answer"
+    if code >= 0:
+        return f"ended with code {code}"
+    if code == -signal.SIGKILL:
+        return "was killed, most likely because the machine is out of memory,"
+    names = signal.Signals.__members__.items()
+    return f"crashed ({next((name for name, number in names if number == -code), f'signal {-code}')})"
+
+
+def _error(kind: str, message: str, details: tuple[str, int] | None) -> Exception:
+    """What the child raised."""
+    if details is not None:
+        return OutOfTableError(message, *details)
+    known = getattr(errors, kind, None)
+    if isinstance(known, type) and issubclass(known, OnnxToolError):
+        return known(message)
+    return RuntimeError(message)

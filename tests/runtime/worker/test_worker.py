@@ -1,0 +1,163 @@
+"""A model in a process of its own: same answers, and its end is an error of the run."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import ModelProto, parser
+
+pytest.importorskip("fcntl")
+
+from onnxtool.errors import InputError, ResourceError, UnsupportedError
+from onnxtool.runtime.runner import OnnxRunner, OutOfTableError, Runner
+from onnxtool.runtime.worker.channel import _loads
+from onnxtool.runtime.worker.worker import Worker, WorkerDiedError, WorkerTimeoutError
+
+HEAD = '<ir_version: 10, opset_import: ["" : 20]> m '
+DIVIDE = HEAD + "(int32[n] a, int32[m] b) => (int32[k] y) { y = Div(a, b) }"
+LENGTHS = HEAD + "(int64[1] n) => (float[k] y) { y = ConstantOfShape(n) }"
+# n steps of a loop around a product.
+LOOP = (
+    HEAD
+    + """(int64 n, float[r, r] x) => (float[r, r] y) {
+    yes = Constant <value = bool {1}> ()
+    y = Loop (n, yes, x) <body = step (int64 i, bool c, float[r, r] a) => (bool d, float[r, r] b) {
+        d = Identity(c)
+        b = MatMul(a, a)
+    }>
+}"""
+)
+
+
+def made(text: str) -> bytes:
+    model: ModelProto = parser.parse_model(text)
+    return bytes(model.SerializeToString())
+
+
+@pytest.fixture(scope="module")
+def divide() -> Iterator[Worker]:
+    worker = Worker(made(DIVIDE))
+    yield worker
+    worker.close()
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.int32(values)
+
+
+def test_is_a_runner_with_the_models_answers(divide: Worker) -> None:
+    assert isinstance(divide, Runner)
+    inside = OnnxRunner.open(made(DIVIDE))
+    assert (divide.inputs, divide.outputs) == (inside.inputs, inside.outputs)
+    for size in (0, 1, 5, 100_000, 3_000_000, 7):  # through the socket, through shared memory, and less again
+        feeds = {"a": np.arange(size, dtype=np.int32), "b": ints(3)}
+        found = divide.run(feeds)["y"]
+        assert np.array_equal(found, np.arange(size) // 3) and found.dtype == np.int32
+        kept = found.copy()
+        divide.run({"a": np.arange(size, dtype=np.int32) + 1, "b": ints(1)})
+        assert np.array_equal(found, kept)  # an answer does not change with the next run
+
+
+def test_a_crash_is_an_error_and_the_next_run_has_a_new_process(divide: Worker) -> None:
+    before = divide.pid
+    with pytest.raises(WorkerDiedError, match="SIGFPE"):
+        divide.run({"a": ints(-(2**31)), "b": ints(-1)})
+    assert not divide.alive
+    assert divide.run({"a": ints(6), "b": ints(2)})["y"].tolist() == [3]
+    assert divide.pid != before
+
+
+def test_errors_are_those_of_the_runner(divide: Worker) -> None:
+    pid = divide.pid
+    with pytest.raises(InputError, match="the model takes"):
+        divide.run({"a": ints(1)})
+    with pytest.raises(InputError, match="the model fails to run"):
+        divide.run({"a": ints(1, 2, 3), "b": ints(1, 2)})
+    assert divide.pid == pid
+    with pytest.raises(UnsupportedError):
+        Worker(made(DIVIDE.replace("Div", "Nothing")))
+    with pytest.raises(InputError):
+        Worker(b"not a model")
+    table = HEAD + "(int64[n] i) => (float[n] y) <float[2] t = {1, 2}> { y = Gather(t, i) }"
+    worker = Worker(made(table))
+    with pytest.raises(OutOfTableError) as caught:
+        worker.run({"i": np.int64([5])})
+    assert (caught.value.input, caught.value.value) == ("i", 5)
+    worker.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [("string", np.array(["a", "é"], object)), ("bfloat16", np.array([1, 2], ml_dtypes.bfloat16))],
+)
+def test_texts_and_short_floats_pass(kind: str, given: np.ndarray) -> None:
+    worker = Worker(made(HEAD + f"({kind}[n] x) => ({kind}[n] y) {{ y = Identity(x) }}"))
+    found = worker.run({"x": given})["y"]
+    assert found.dtype == given.dtype and found.tolist() == given.tolist()
+    worker.close()
+
+
+def test_a_number_that_asks_for_much_memory_is_refused_and_the_process_stays() -> None:
+    worker = Worker(made(LENGTHS), memory_bytes=100 << 20)
+    pid = worker.pid
+    with pytest.raises(ResourceError, match="out of memory"):
+        worker.run({"n": np.array([1 << 30])})
+    assert len(worker.run({"n": np.array([1 << 20])})["y"]) == 1 << 20
+    assert worker.pid == pid
+    worker.close()
+
+
+def test_what_takes_too_long_is_ended() -> None:
+    worker = Worker(made(LOOP))
+    eye = np.eye(2, dtype=np.float32)
+    with pytest.raises(WorkerTimeoutError, match="longer than"):
+        worker.run({"n": np.array(1 << 40), "x": eye}, 0.1)
+    assert np.array_equal(worker.run({"n": np.array(2), "x": eye})["y"], eye)
+    pid = worker.pid
+    threading.Timer(0.1, worker.interrupt).start()
+    with pytest.raises(InputError):
+        worker.run({"n": np.array(1 << 40), "x": eye}, 60)
+    assert worker.pid == pid  # it ended at a node
+    worker.interrupt()  # of a run that has ended: the next one stays
+    assert np.array_equal(worker.run({"n": np.array(2), "x": eye})["y"], eye)
+    worker.close()
+
+
+def test_no_process_outlives_its_parent(divide: Worker) -> None:
+    reader, writer = os.pipe()
+    parent = os.fork()
+    if parent == 0:  # a parent that is killed within a run
+        worker = Worker(made(LOOP))
+        os.write(writer, str(worker.pid).encode())
+        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+        worker.run({"n": np.array(1 << 40), "x": np.eye(2, dtype=np.float32)}, 60)
+    os.close(writer)
+    child = int(os.read(reader, 20))
+    os.close(reader)
+    os.waitpid(parent, 0)
+    until = time.monotonic() + 30
+    while _runs(child) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_child_cannot_make_its_parent_run_anything() -> None:
+    for harmful in (os.system, pickle.loads, np.frompyfunc):
+        with pytest.raises(pickle.UnpicklingError, match="is no array"):
+            _loads(pickle.dumps(harmful, 5), [])
