@@ -26,7 +26,7 @@ RETRIES = 3  # of a step whose worker was lost
 
 
 @dataclass(frozen=True)
-class Worker:
+class ClusterWorker:
     """One worker of a cluster.
 
     Attributes:
@@ -45,7 +45,7 @@ class Worker:
 class Workers:
     """The workers of a cluster: their versions are the driver's, and a step goes to those that have its tags."""
 
-    def __init__(self, cluster: str, found: Iterable[Worker]) -> None:
+    def __init__(self, cluster: str, found: Iterable[ClusterWorker]) -> None:
         """Hold the workers' versions against the driver's.
 
         Raises:
@@ -93,7 +93,7 @@ class Workers:
     def _counted(self, tags: Sequence[str]) -> list[str]:
         return [t for t in tags if t != MEASURE or self._measure]
 
-    def _with(self, tags: Sequence[str]) -> list[Worker]:
+    def _with(self, tags: Sequence[str]) -> list[ClusterWorker]:
         wanted = self._counted(tags)
         found = [w for w in self._all if w.tags.issuperset(wanted)]
         if not found:

@@ -8,8 +8,8 @@ from onnxtool.errors import MissingExtraError, OnnxToolError, ResourceError
 from onnxtool.workflow.cluster import (
     RETRIES,
     ClusterExecutor,
+    ClusterWorker,
     ShippedPackage,
-    Worker,
     Workers,
     describe_worker,
     run_package,
@@ -44,7 +44,7 @@ class DaskExecutor(ClusterExecutor):
             self._workers = Workers(
                 self.name,
                 [
-                    Worker(address, frozenset(workers[address].get("resources", {})), versions, processor)
+                    ClusterWorker(address, frozenset(workers[address].get("resources", {})), versions, processor)
                     for address, (versions, processor) in self._client.run(describe_worker).items()
                     if address in workers
                 ],

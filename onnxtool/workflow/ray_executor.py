@@ -9,8 +9,8 @@ from onnxtool.errors import MissingExtraError, OnnxToolError, ResourceError
 from onnxtool.workflow.cluster import (
     RETRIES,
     ClusterExecutor,
+    ClusterWorker,
     ShippedPackage,
-    Worker,
     Workers,
     describe_worker,
     run_package,
@@ -54,7 +54,7 @@ class RayExecutor(ClusterExecutor):
             described = {node: ray.get(answer) for node, answer in asked.items()}
             self._workers = Workers(
                 self.name,
-                [Worker(n["NodeManagerAddress"], _tags(n), *described[node]) for node, n in nodes.items()],
+                [ClusterWorker(n["NodeManagerAddress"], _tags(n), *described[node]) for node, n in nodes.items()],
             )
         except OnnxToolError:
             self.close()

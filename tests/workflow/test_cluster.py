@@ -12,7 +12,7 @@ import pytest
 from onnxtool.errors import ResourceError, UnsupportedError, UsageError
 from onnxtool.workflow import digests
 from onnxtool.workflow.chain import BuildChain, Lookup
-from onnxtool.workflow.cluster import Delivery, Worker, Workers, accept, pack, run_package, worker_versions
+from onnxtool.workflow.cluster import ClusterWorker, Delivery, Workers, accept, pack, run_package, worker_versions
 from onnxtool.workflow.executors import open_executor
 from onnxtool.workflow.file import read_file
 from onnxtool.workflow.instances import expand
@@ -91,8 +91,8 @@ def test_the_versions_name_everything_that_a_key_is_made_of() -> None:
     assert {"onnxtool", "platform", "python", "onnx", "onnxruntime"} <= set(worker_versions())
 
 
-def _worker(*tags: str, processor: str = "one; 2 cores", **versions: str) -> Worker:
-    return Worker("tcp://w", frozenset(tags), {**worker_versions(), **versions}, processor)
+def _worker(*tags: str, processor: str = "one; 2 cores", **versions: str) -> ClusterWorker:
+    return ClusterWorker("tcp://w", frozenset(tags), {**worker_versions(), **versions}, processor)
 
 
 def test_a_cluster_without_workers_and_a_worker_with_other_versions_are_refused() -> None:

@@ -20,7 +20,7 @@ RUN_NUMBER = struct.Struct("<Q")
 _SMALL = 16 << 10
 _ALIGNMENT = 64
 # A region keeps so much memory between two messages.
-_KEPT = 16 << 20
+_KEPT = 64 << 20
 
 
 class Region:
