@@ -1,0 +1,792 @@
+"""The operators of torch (aten) as ONNX nodes at fixed sizes, written by their definitions in torch's documentation.
+
+Only forms that are the same function of real numbers stand here; what has none raises `UnknownOperatorError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnxtool.conversion.pytorch.tensors import numpy_dtype, to_numpy
+
+OPSET = 22
+UNWRITTEN = object()  # a further result of an operator, which has no form here
+
+
+class UnknownOperatorError(Exception):
+    """No ONNX form is known; the message says which use of the operator is meant, or nothing."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of the trace.
+
+    Attributes:
+        value: in the graph.
+        tensor: its shape and dtype, on torch's meta device; of constants the numbers too.
+        constant: depends on no input and on no weight, and is exact.
+    """
+
+    value: ir.Value
+    tensor: torch.Tensor
+    constant: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of numbers alone."""
+        return tuple(self.tensor.shape)
+
+    @property
+    def rank(self) -> int:
+        """How many dims it has."""
+        return len(self.shape)
+
+    def axis(self, dim: int) -> int:
+        """A dim, counted from the front."""
+        return dim % max(self.rank, 1)
+
+
+class NodeWriter:
+    """Collects nodes and initializers.
+
+    Attributes:
+        result: an example of what the operator at hand gives: a tensor, or a sequence of them.
+    """
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self._nodes: list[ir.Node] = []
+        self._initializers: list[ir.Value] = []
+
+    def input(self, name: str, tensor: torch.Tensor) -> Value:
+        """An input of the graph."""
+        return Value(ir.Value(name=name, type=_type(tensor), shape=ir.Shape(tensor.shape)), as_example(tensor))
+
+    def constant(self, tensor: torch.Tensor, name: str = "", *, exact: bool = False) -> Value:
+        """An initializer with the bits of a tensor.
+
+        Args:
+            tensor: its value.
+            name: unless one is to be made.
+            exact: what is computed from it alone may be computed here.
+        """
+        array = to_numpy(tensor)
+        name = name or f"number_{len(self._initializers)}"
+        value = ir.Value(
+            name=name, type=_type(tensor), shape=ir.Shape(array.shape), const_value=ir.tensor(array, name=name)
+        )
+        self._initializers.append(value)
+        return Value(value, tensor if exact else as_example(tensor), exact)
+
+    def number(self, value: Any, dtype: torch.dtype | None = None) -> Value:
+        """A Python number, or a list of them, in the dtype of the result unless another is given."""
+        return self.constant(torch.tensor(value, dtype=dtype or self.result.dtype), exact=True)
+
+    def sizes(self, *values: int) -> Value:
+        """int64[n]."""
+        return self.number(list(values), torch.int64)
+
+    def add(self, kind: str, *inputs: Value | None, like: torch.Tensor | None = None, **attributes: Any) -> Value:
+        """A node of one output.
+
+        Args:
+            kind: the ONNX operator.
+            inputs: None for one that is left out.
+            like: an example of the output, where it is not the result of the operator at hand.
+            attributes: of the node.
+        """
+        return self.several(kind, inputs, [self.result if like is None else like], **attributes)[0]
+
+    def several(
+        self, kind: str, inputs: Sequence[Value | None], like: Sequence[torch.Tensor], **attributes: Any
+    ) -> tuple[Value, ...]:
+        """A node of as many outputs as there are examples."""
+        values = [None if v is None else v.value for v in inputs]
+        node = ir.node(kind, values, attributes, num_outputs=len(like))
+        self._nodes.append(node)
+        for output, example in zip(node.outputs, like, strict=True):
+            output.name = f"value_{len(self._nodes)}_{output.index()}"
+            output.type, output.shape = _type(example), ir.Shape(example.shape)
+        return tuple(Value(o, as_example(e)) for o, e in zip(node.outputs, like, strict=True))
+
+    def cast(self, value: Any, dtype: torch.dtype | None = None) -> Value:
+        """A tensor or a number in a dtype: that of the result unless another is given."""
+        wanted = dtype or self.result.dtype
+        if not isinstance(value, Value):
+            return self.number(value, wanted)
+        if value.tensor.dtype == wanted:
+            return value
+        return self.add("Cast", value, like=value.tensor.to(wanted), to=ir.DataType.from_numpy(numpy_dtype(wanted)))
+
+    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+        """A tensor in another shape."""
+        if tuple(shape) == value.shape:
+            return value
+        return self.add("Reshape", value, self.sizes(*shape), like=value.tensor.reshape(tuple(shape)), allowzero=1)
+
+    def expand(self, value: Value, shape: Sequence[int]) -> Value:
+        """A tensor broadcast to a shape."""
+        if tuple(shape) == value.shape:
+            return value
+        return self.add("Expand", value, self.sizes(*shape), like=value.tensor.expand(tuple(shape)))
+
+    def transpose(self, value: Value, order: Sequence[int]) -> Value:
+        """A tensor with its dims in another order."""
+        return self.add("Transpose", value, like=value.tensor.permute(*order), perm=list(order))
+
+    def folded(self, target: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> Any:
+        """The constant that a call gives: integers, booleans and filled tensors that depend on no input; else None."""
+        if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
+            raise UnknownOperatorError("which draws random numbers")
+        name = str(target).split(".")[1] if "." in str(target) else ""
+        exact = [v for v in _values((args, list(kwargs.values()))) if isinstance(v, Value)]
+        if name in _FILLS and len(exact) == 1:
+            filled = target(
+                torch.empty(exact[0].shape, dtype=exact[0].tensor.dtype), *_tensors(args[1:]), **_tensors(kwargs)
+            )
+            return self.constant(filled, exact=True)
+        if not all(v.constant for v in exact) or not isinstance(result, torch.Tensor):
+            return None
+        if result.is_floating_point() and name not in _EXACT:
+            return None
+        return self.constant(target(*_tensors(args), **_tensors(kwargs)), exact=True)
+
+    def model(self, inputs: Sequence[Value], outputs: Sequence[tuple[str, Value]]) -> ir.Model:
+        """The graph of all nodes, with these outputs."""
+        ends = []
+        for name, result in outputs:
+            end = self.add("Identity", result, like=result.tensor)
+            end.value.name = name
+            ends.append(end.value)
+        graph = ir.Graph(
+            [v.value for v in inputs], ends, nodes=self._nodes, initializers=self._initializers,
+            opset_imports={"": OPSET}, name="trace",
+        )  # fmt: skip
+        return ir.Model(graph, ir_version=10)
+
+
+# Of these, the shape of the first argument alone counts.
+_FILLS = frozenset(("full_like", "zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_full"))
+# Of these, floats are exact too: they fill, move and choose.
+_EXACT = _FILLS | {
+    "full", "zeros", "ones", "empty", "scalar_tensor", "arange", "eye", "view", "_unsafe_view", "reshape", "permute",
+    "transpose", "t", "expand", "unsqueeze", "squeeze", "select", "slice", "cat", "stack", "repeat", "clone", "copy",
+    "alias", "detach", "lift_fresh", "lift_fresh_copy", "where", "masked_fill", "tril", "triu", "_to_copy",
+}  # fmt: skip
+
+
+def _values(tree: Any) -> list[Any]:
+    return [item for part in tree for item in _values(part)] if isinstance(tree, (list, tuple)) else [tree]
+
+
+def _tensors(tree: Any) -> Any:
+    if isinstance(tree, Mapping):
+        return {key: _tensors(item) for key, item in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(_tensors(item) for item in tree)
+    return tree.tensor if isinstance(tree, Value) else tree
+
+
+def as_example(tensor: torch.Tensor) -> torch.Tensor:
+    """Shape and dtype alone."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+
+
+def _type(tensor: torch.Tensor) -> ir.TensorType:
+    return ir.TensorType(ir.DataType.from_numpy(numpy_dtype(tensor.dtype)))
+
+
+Writer = Callable[..., Any]
+OPERATORS: dict[str, Writer] = {}
+
+
+def _aten(*names: str) -> Callable[[Writer], Writer]:
+    def listed(write: Writer) -> Writer:
+        OPERATORS.update(dict.fromkeys(names, write))
+        return write
+
+    return listed
+
+
+def _elementwise(kind: str) -> Writer:
+    return lambda w, x: w.add(kind, x if w.result.dtype == torch.bool else w.cast(x))
+
+
+OPERATORS |= {
+    aten: _elementwise(kind)
+    for kind, names in {
+        "Abs": "abs", "Neg": "neg", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Erf": "erf", "Sin": "sin",
+        "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh",
+        "Tanh": "tanh", "Sigmoid": "sigmoid", "Relu": "relu", "Floor": "floor", "Ceil": "ceil", "Round": "round",
+        "Sign": "sign sgn", "Reciprocal": "reciprocal", "IsNaN": "isnan",
+    }.items()
+    for aten in names.split()
+}  # fmt: skip
+
+
+def _compared(kind: str, *, negated: bool = False) -> Writer:
+    def write(w: NodeWriter, x: Any, y: Any) -> Value:
+        common = torch.result_type(_tensors(x), _tensors(y))
+        found = w.add(kind, w.cast(x, common), w.cast(y, common))
+        return w.add("Not", found) if negated else found
+
+    return write
+
+
+OPERATORS |= {
+    "eq": _compared("Equal"), "ne": _compared("Equal", negated=True), "lt": _compared("Less"),
+    "le": _compared("LessOrEqual"), "gt": _compared("Greater"), "ge": _compared("GreaterOrEqual"),
+}  # fmt: skip
+
+
+def _binary(kind: str) -> Writer:
+    return lambda w, x, y: w.add(kind, w.cast(x), w.cast(y))
+
+
+OPERATORS |= {"mul": _binary("Mul"), "maximum": _binary("Max"), "minimum": _binary("Min")}
+
+
+def _sum_of(kind: str, *, swapped: bool = False) -> Writer:
+    def write(w: NodeWriter, x: Any, y: Any, alpha: float = 1) -> Value:
+        if swapped:
+            x, y = y, x
+        if alpha != 1:
+            scaled = w.cast(x if swapped else y)
+            scaled = w.add("Mul", scaled, w.number(alpha), like=scaled.tensor)
+            x, y = (scaled, y) if swapped else (x, scaled)
+        return w.add(kind, w.cast(x), w.cast(y))
+
+    return write
+
+
+OPERATORS |= {"add": _sum_of("Add"), "sub": _sum_of("Sub"), "rsub": _sum_of("Sub", swapped=True)}
+
+
+@_aten("logical_not", "bitwise_not")
+def _not(w: NodeWriter, x: Value) -> Value:
+    if x.tensor.dtype != torch.bool:
+        raise UnknownOperatorError("of integers")
+    return w.add("Not", x)
+
+
+def _logical(kind: str) -> Writer:
+    def write(w: NodeWriter, x: Any, y: Any) -> Value:
+        if w.result.dtype != torch.bool:
+            raise UnknownOperatorError("of integers")
+        return w.add(kind, w.cast(x, torch.bool), w.cast(y, torch.bool))
+
+    return write
+
+
+for _kind in ("And", "Or", "Xor"):
+    OPERATORS |= {f"{word}_{_kind.lower()}": _logical(_kind) for word in ("logical", "bitwise")}
+
+
+@_aten("div")
+def _div(w: NodeWriter, x: Any, y: Any, rounding_mode: str | None = None) -> Value:
+    whole = not w.result.is_floating_point()
+    if rounding_mode is not None and whole:
+        raise UnknownOperatorError(f"of integers with rounding_mode={rounding_mode}")
+    quotient = w.add("Div", w.cast(x), w.cast(y))
+    if rounding_mode == "trunc":
+        raise UnknownOperatorError("with rounding_mode=trunc")
+    return quotient if rounding_mode is None else w.add("Floor", quotient)
+
+
+@_aten("rsqrt")
+def _rsqrt(w: NodeWriter, x: Value) -> Value:
+    return w.add("Reciprocal", w.add("Sqrt", w.cast(x)))
+
+
+@_aten("square")
+def _square(w: NodeWriter, x: Value) -> Value:
+    return w.add("Mul", x, x)
+
+
+@_aten("pow")
+def _pow(w: NodeWriter, x: Any, y: Any) -> Value:
+    return w.add("Pow", w.cast(x), w.cast(y))
+
+
+@_aten("gelu")
+def _gelu(w: NodeWriter, x: Value, approximate: str = "none") -> Value:
+    return w.add("Gelu", x, approximate=approximate)
+
+
+@_aten("silu")
+def _silu(w: NodeWriter, x: Value) -> Value:
+    return w.add("Mul", x, w.add("Sigmoid", x))
+
+
+@_aten("elu")
+def _elu(w: NodeWriter, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    if (scale, input_scale) != (1, 1):
+        raise UnknownOperatorError("with a scale")
+    return w.add("Elu", x, alpha=float(alpha))
+
+
+@_aten("leaky_relu")
+def _leaky_relu(w: NodeWriter, x: Value, negative_slope: float = 0.01) -> Value:
+    return w.add("LeakyRelu", x, alpha=float(negative_slope))
+
+
+@_aten("softplus")
+def _softplus(w: NodeWriter, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    if (beta, threshold) != (1, 20):
+        raise UnknownOperatorError("with its own beta or threshold")
+    return w.add("Softplus", x)  # beyond the threshold torch gives x, which differs by less than its rounding
+
+
+def _limited(name: str) -> Writer:
+    def write(w: NodeWriter, x: Value, *limits: Any, **named: Any) -> Value:
+        default = (-1.0, 1.0) if name == "hardtanh" else (None, None)
+        low, high = (*limits, *default[len(limits) :])[:2] if name != "clamp_max" else (None, *limits)
+        low = named.get("min", named.get("min_val", low))
+        high = named.get("max", named.get("max_val", high))
+        if any(isinstance(limit, Value) for limit in (low, high)):
+            raise UnknownOperatorError("with limits that are tensors")
+        x = w.cast(x)
+        return w.add("Clip", x, None if low is None else w.number(low), None if high is None else w.number(high))
+
+    return write
+
+
+OPERATORS |= {name: _limited(name) for name in ("clamp", "hardtanh", "clamp_min", "clamp_max")}
+
+
+@_aten("clone", "contiguous", "alias", "detach", "lift_fresh", "lift_fresh_copy")
+def _same(w: NodeWriter, x: Value, *_: Any, **__: Any) -> Value:  # noqa: ARG001
+    return x
+
+
+@_aten("copy")
+def _copy(w: NodeWriter, x: Value, y: Value, *_: Any) -> Value:
+    return w.expand(w.cast(y), x.shape)
+
+
+@_aten("_to_copy", "to")
+def _to_copy(w: NodeWriter, x: Value, **_: Any) -> Value:
+    if x.tensor.is_floating_point() and not w.result.is_floating_point():
+        return w.add("Cast", x, to=ir.DataType.from_numpy(numpy_dtype(w.result.dtype)))
+    return w.cast(x)
+
+
+@_aten("view", "_unsafe_view", "reshape", "squeeze", "unsqueeze")
+def _view(w: NodeWriter, x: Value, *_: Any) -> Value:
+    if w.result.dtype != x.tensor.dtype:
+        raise UnknownOperatorError("of the bits as another dtype")
+    return w.reshape(x, w.result.shape)
+
+
+@_aten("permute")
+def _permute(w: NodeWriter, x: Value, dims: Sequence[int]) -> Value:
+    return w.transpose(x, [x.axis(d) for d in dims])
+
+
+@_aten("transpose")
+def _transpose(w: NodeWriter, x: Value, first: int, second: int) -> Value:
+    order = list(range(x.rank))
+    order[first], order[second] = order[second], order[first]
+    return w.transpose(x, order)
+
+
+@_aten("t")
+def _t(w: NodeWriter, x: Value) -> Value:
+    return w.transpose(x, [1, 0]) if x.rank == 2 else x
+
+
+@_aten("expand")
+def _expand(w: NodeWriter, x: Value, *_: Any, **__: Any) -> Value:
+    return w.expand(x, w.result.shape)
+
+
+@_aten("repeat")
+def _repeat(w: NodeWriter, x: Value, repeats: Sequence[int]) -> Value:
+    wide = w.reshape(x, (1,) * (len(repeats) - x.rank) + x.shape)
+    return w.add("Tile", wide, w.sizes(*repeats))
+
+
+@_aten("select")
+def _select(w: NodeWriter, x: Value, dim: int, index: int) -> Value:
+    return w.add("Gather", x, w.number(index % x.shape[dim], torch.int64), axis=x.axis(dim))
+
+
+@_aten("slice")
+def _slice(
+    w: NodeWriter, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Value:
+    size = x.shape[dim]
+    first, last, step = slice(start, end, step).indices(size)
+    return w.add("Slice", x, w.sizes(first), w.sizes(last), w.sizes(x.axis(dim)), w.sizes(step))
+
+
+def _parts(name: str) -> Writer:
+    def write(w: NodeWriter, x: Value, *rest: Any, dim: int | None = None) -> tuple[Any, ...]:
+        axis = x.axis(dim if dim is not None else rest[-1] if len(rest) == (1 if name == "unbind" else 2) else 0)
+        lengths = [1] * x.shape[axis] if name == "unbind" else [t.shape[axis] for t in w.result]
+        found, start = [], 0
+        for like, length in zip(w.result, lengths, strict=True):
+            part = x.tensor.narrow(axis, start, length)
+            cut = w.add("Slice", x, w.sizes(start), w.sizes(start + length), w.sizes(axis), like=part)
+            found.append(w.reshape(cut, like.shape))
+            start += length
+        return tuple(found)
+
+    return write
+
+
+OPERATORS |= {name: _parts(name) for name in ("split", "split_with_sizes", "chunk", "unbind")}
+
+
+@_aten("cat")
+def _cat(w: NodeWriter, parts: Sequence[Value], dim: int = 0) -> Value:
+    kept = [w.cast(p) for p in parts if p.rank == w.result.ndim]
+    return w.add("Concat", *kept, axis=dim % w.result.ndim)
+
+
+@_aten("stack")
+def _stack(w: NodeWriter, parts: Sequence[Value], dim: int = 0) -> Value:
+    axis = dim % w.result.ndim
+    shape = [1 if i == axis else size for i, size in enumerate(w.result.shape)]
+    return w.add("Concat", *(w.reshape(w.cast(p), shape) for p in parts), axis=axis)
+
+
+@_aten("flip")
+def _flip(w: NodeWriter, x: Value, dims: Sequence[int]) -> Value:
+    axes, count = [x.axis(d) for d in dims], len(dims)
+    ends = w.sizes(*[-(1 << 62)] * count)
+    return w.add("Slice", x, w.sizes(*[-1] * count), ends, w.sizes(*axes), w.sizes(*[-1] * count))
+
+
+@_aten("constant_pad_nd")
+def _pad(w: NodeWriter, x: Value, pad: Sequence[int], value: float = 0.0) -> Value:
+    pairs = [(0, 0)] * (x.rank - len(pad) // 2) + [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
+    amounts = w.sizes(*(p for p, _ in pairs), *(p for _, p in pairs))
+    return w.add("Pad", x, amounts, w.number(value))
+
+
+def _triangular(upper: int) -> Writer:
+    return lambda w, x, diagonal=0: w.add("Trilu", x, w.number(diagonal, torch.int64), upper=upper)
+
+
+OPERATORS |= {"tril": _triangular(0), "triu": _triangular(1)}
+
+
+@_aten("where")
+def _where(w: NodeWriter, condition: Value, x: Any, y: Any) -> Value:
+    return w.add("Where", w.cast(condition, torch.bool), w.cast(x), w.cast(y))
+
+
+@_aten("masked_fill")
+def _masked_fill(w: NodeWriter, x: Value, mask: Value, value: Any) -> Value:
+    return w.add("Where", mask, w.cast(value), x)
+
+
+@_aten("embedding")
+def _embedding(w: NodeWriter, weight: Value, indices: Value, *_: Any, **__: Any) -> Value:
+    return w.add("Gather", weight, indices, axis=0)
+
+
+@_aten("index_select")
+def _index_select(w: NodeWriter, x: Value, dim: int, index: Value) -> Value:
+    return w.add("Gather", x, index, axis=x.axis(dim))
+
+
+@_aten("gather")
+def _gather(w: NodeWriter, x: Value, dim: int, index: Value, **_: Any) -> Value:
+    return w.add("GatherElements", x, w.cast(index, torch.int64), axis=x.axis(dim))
+
+
+@_aten("index")
+def _index(w: NodeWriter, x: Value, indices: Sequence[Value | None]) -> Value:
+    """x[i, j, :]: integer tensors in dims that follow each other, broadcast together."""
+    axes = [axis for axis, i in enumerate(indices) if i is not None]
+    found = [i for i in indices if i is not None]
+    if any(i.tensor.dtype in (torch.bool, torch.uint8) for i in found):
+        raise UnknownOperatorError("by a mask: its size depends on the data")
+    if len(axes) == 1:
+        return w.add("Gather", x, w.cast(found[0], torch.int64), axis=axes[0])
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        raise UnknownOperatorError("by tensors in dims apart")
+    shape = torch.broadcast_shapes(*(i.shape for i in found))
+    parts = [w.reshape(w.expand(w.cast(i, torch.int64), shape), (*shape, 1)) for i in found]
+    together = w.add("Concat", *parts, axis=len(shape), like=torch.cat([as_example(p.tensor) for p in parts], -1))
+    if axes[0] == 0:
+        return w.add("GatherND", x, together)
+    front = [*axes, *(a for a in range(x.rank) if a not in axes)]
+    moved = w.transpose(x, front)
+    taken = w.add(
+        "GatherND", moved, together, like=moved.tensor[tuple(as_example(i.tensor).to(torch.int64) for i in found)]
+    )
+    lead = len(shape)
+    return w.transpose(taken, [*range(lead, lead + axes[0]), *range(lead), *range(lead + axes[0], taken.rank)])
+
+
+def _reduced(kind: str) -> Writer:
+    def write(w: NodeWriter, x: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+        axes = list(range(x.rank)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
+        if not x.rank:
+            return w.cast(x)
+        return w.add(kind, w.cast(x), w.sizes(*(x.axis(a) for a in axes)), keepdims=int(keepdim))
+
+    return write
+
+
+OPERATORS |= {
+    "sum": _reduced("ReduceSum"), "mean": _reduced("ReduceMean"), "amax": _reduced("ReduceMax"),
+    "amin": _reduced("ReduceMin"), "prod": _reduced("ReduceProd"),
+}  # fmt: skip
+
+
+@_aten("var")
+def _var(w: NodeWriter, x: Value, dim: Any = None, correction: float | None = None, keepdim: bool = False) -> Value:
+    axes = [x.axis(d) for d in ([*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else dim)]
+    count = math.prod(x.shape[a] for a in axes) - (1 if correction is None else correction)
+    mean = w.add("ReduceMean", x, w.sizes(*axes), keepdims=1, like=x.tensor.mean(axes, keepdim=True))
+    off = w.add("Sub", x, mean, like=x.tensor)
+    total = w.add("ReduceSum", w.add("Mul", off, off, like=x.tensor), w.sizes(*axes), keepdims=int(keepdim))
+    return w.add("Div", total, w.number(float(count)))
+
+
+@_aten("linalg_vector_norm")
+def _norm(w: NodeWriter, x: Value, order: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    if order != 2:
+        raise UnknownOperatorError(f"of order {order}")
+    axes = [*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    squares = w.add("Mul", x, x, like=x.tensor)
+    return w.add("Sqrt", w.add("ReduceSum", squares, w.sizes(*(x.axis(a) for a in axes)), keepdims=int(keepdim)))
+
+
+def _arg(kind: str) -> Writer:
+    def write(w: NodeWriter, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+        if dim is None:
+            raise UnknownOperatorError("over all dims")
+        return w.add(kind, x, axis=x.axis(dim), keepdims=int(keepdim))
+
+    return write
+
+
+OPERATORS |= {"argmax": _arg("ArgMax"), "argmin": _arg("ArgMin")}
+
+
+@_aten("cumsum")
+def _cumsum(w: NodeWriter, x: Value, dim: int, **_: Any) -> Value:
+    return w.add("CumSum", w.cast(x), w.number(x.axis(dim), torch.int64))
+
+
+@_aten("mm", "bmm", "matmul")
+def _matmul(w: NodeWriter, x: Value, y: Value) -> Value:
+    return w.add("MatMul", x, y)
+
+
+@_aten("addmm", "baddbmm")
+def _addmm(w: NodeWriter, bias: Value, x: Value, y: Value, beta: float = 1, alpha: float = 1) -> Value:
+    product = w.add("MatMul", x, y)
+    if alpha != 1:
+        product = w.add("Mul", product, w.number(alpha))
+    if beta != 1:
+        bias = w.add("Mul", bias, w.number(beta), like=bias.tensor)
+    return w.add("Add", product, bias)
+
+
+@_aten("convolution")
+def _convolution(
+    w: NodeWriter, x: Value, weight: Value, bias: Value | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+) -> Value:  # fmt: skip
+    spatial = x.rank - 2
+    stride, padding, dilation = (_each(v, spatial) for v in (stride, padding, dilation))
+    shared = {"strides": stride, "pads": [*padding, *padding], "dilations": dilation, "group": groups}
+    if transposed:
+        shared["output_padding"] = _each(output_padding, spatial)
+    return w.add("ConvTranspose" if transposed else "Conv", x, weight, bias, **shared)
+
+
+def _each(values: Any, count: int) -> list[int]:
+    listed = [values] if isinstance(values, int) else list(values)
+    return listed * count if len(listed) == 1 else listed
+
+
+def _normalized_batch(*, training_at: int | None) -> Writer:
+    def write(w: NodeWriter, x: Value, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any) -> tuple[Any, ...]:
+        if training_at is not None and rest[training_at]:
+            return _own_statistics(w, x, weight, bias, float(rest[-1]))
+        like = mean.tensor
+        weight = weight or w.number([1.0] * len(like), like.dtype)
+        bias = bias or w.number([0.0] * len(like), like.dtype)
+        y = w.add("BatchNormalization", x, weight, bias, mean, var, like=x.tensor, epsilon=float(rest[-1]))
+        return (y, UNWRITTEN, UNWRITTEN)
+
+    return write
+
+
+OPERATORS |= {
+    "native_batch_norm": _normalized_batch(training_at=0),
+    "_native_batch_norm_legit": _normalized_batch(training_at=0),
+    "_native_batch_norm_legit_no_training": _normalized_batch(training_at=None),
+}
+
+
+def _own_statistics(w: NodeWriter, x: Value, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
+    """Normalized by the mean and variance of each channel of the input."""
+    order = [1, 0, *range(2, x.rank)]
+    channels = w.transpose(x, order)
+    rows = w.reshape(channels, (x.shape[1], x.tensor.numel() // x.shape[1]))
+    even = w.constant(torch.ones(rows.shape[1], dtype=x.tensor.dtype))
+    y = w.add("LayerNormalization", rows, even, like=rows.tensor, axis=-1, epsilon=eps)
+    y = _scaled(w, w.transpose(w.reshape(y, channels.shape), order), weight, bias)
+    return (y, UNWRITTEN, UNWRITTEN)
+
+
+def _scaled(w: NodeWriter, y: Value, weight: Any, bias: Any) -> Value:
+    """Times a weight and plus a bias for each channel, where there are any."""
+    for kind, parameter in (("Mul", weight), ("Add", bias)):
+        if parameter is not None:
+            y = w.add(kind, y, w.reshape(parameter, (y.shape[1], *[1] * (y.rank - 2))), like=y.tensor)
+    return y
+
+
+@_aten("native_layer_norm")
+def _layer_norm(w: NodeWriter, x: Value, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
+    scale = weight or w.constant(torch.ones(tuple(shape), dtype=x.tensor.dtype))
+    y = w.add("LayerNormalization", x, scale, bias, like=x.tensor, axis=x.rank - len(shape), epsilon=float(eps))
+    return (y, UNWRITTEN, UNWRITTEN)
+
+
+@_aten("native_group_norm")
+def _group_norm(
+    w: NodeWriter, x: Value, weight: Any, bias: Any, n: int, c: int, size: int, groups: int, eps: float
+) -> tuple[Any, ...]:
+    rows = w.reshape(x, (n, groups, c // groups * size))
+    even = w.constant(torch.ones(rows.shape[-1], dtype=x.tensor.dtype))
+    y = w.add("LayerNormalization", rows, even, like=rows.tensor, axis=-1, epsilon=float(eps))
+    y = _scaled(w, w.reshape(y, x.shape), weight, bias)
+    return (y, UNWRITTEN, UNWRITTEN)
+
+
+OPERATORS |= {
+    name: (lambda w, x, dim, *_, kind=kind: w.add(kind, w.cast(x), axis=x.axis(dim)))
+    for kind, names in {"Softmax": ("_softmax", "softmax"), "LogSoftmax": ("_log_softmax", "log_softmax")}.items()
+    for name in names
+}
+
+
+@_aten("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d", "max_pool2d", "max_pool3d")
+def _max_pool(
+    w: NodeWriter, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Any:
+    first = w.result[0] if isinstance(w.result, (tuple, list)) else w.result
+    if ceil_mode or x.rank - 2 != len(_each(kernel, x.rank - 2)):
+        raise UnknownOperatorError("with ceil_mode, or of a single image")
+    kernel = _each(kernel, x.rank - 2)
+    pads = _each(padding, x.rank - 2)
+    y = w.add(
+        "MaxPool", x, like=first, kernel_shape=kernel, strides=_each(stride, len(kernel)) if stride else kernel,
+        pads=[*pads, *pads], dilations=_each(dilation, len(kernel)),
+    )  # fmt: skip
+    return (y, UNWRITTEN) if first is not w.result else y
+
+
+@_aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def _avg_pool(
+    w: NodeWriter, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Value:  # fmt: skip
+    spatial = x.rank - 2
+    if ceil_mode or divisor_override is not None:
+        raise UnknownOperatorError("with ceil_mode or a divisor of its own")
+    kernel, pads = _each(kernel, spatial), _each(padding, spatial)
+    return w.add(
+        "AveragePool", x, kernel_shape=kernel, strides=_each(stride, spatial) if stride else kernel,
+        pads=[*pads, *pads], count_include_pad=int(count_include_pad),
+    )  # fmt: skip
+
+
+@_aten("_adaptive_avg_pool2d", "adaptive_avg_pool2d")
+def _adaptive_avg_pool(w: NodeWriter, x: Value, size: Sequence[int]) -> Value:
+    inner = x.shape[-2:]
+    if any(old % new for old, new in zip(inner, size, strict=True)):
+        raise UnknownOperatorError(f"from {list(inner)} to {list(size)}, which is no whole number of times smaller")
+    kernel = [old // new for old, new in zip(inner, size, strict=True)]
+    return w.add("AveragePool", x, kernel_shape=kernel, strides=kernel)
+
+
+@_aten("upsample_nearest2d", "upsample_nearest1d")
+def _nearest(w: NodeWriter, x: Value, size: Sequence[int], *_: Any) -> Value:
+    y = x
+    for axis, (old, new) in enumerate(zip(x.shape[2:], size, strict=True), 2):
+        if new % old:
+            raise UnknownOperatorError(f"from {old} to {new}, which is no whole number of times larger")
+        rows = torch.arange(new) // (new // old)
+        y = w.add("Gather", y, w.constant(rows), like=y.tensor.index_select(axis, as_example(rows)), axis=axis)
+    return y
+
+
+@_aten("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d")
+def _linear(w: NodeWriter, x: Value, size: Sequence[int], align_corners: bool, *scales: Any) -> Value:
+    if any(s is not None and old * s != new for old, new, s in zip(x.shape[2:], size, scales, strict=False)):
+        raise UnknownOperatorError("by a factor that is not the quotient of the sizes")
+    corners = "align_corners" if align_corners else "pytorch_half_pixel"
+    whole = w.sizes(*x.shape[:2], *size)
+    return w.add("Resize", x, None, None, whole, mode="linear", coordinate_transformation_mode=corners)
+
+
+@_aten("topk")
+def _topk(w: NodeWriter, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    return w.several("TopK", [x, w.sizes(k)], w.result, axis=x.axis(dim), largest=int(largest), sorted=int(sorted))
+
+
+def _extreme(kind: str) -> Writer:
+    def write(w: NodeWriter, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
+        if isinstance(dim, Value):
+            return w.add(kind, w.cast(x), w.cast(dim))
+        if dim is None:
+            return w.add(f"Reduce{kind}", x, keepdims=0)
+        best, which = w.result
+        axis = x.axis(dim)
+        return (
+            w.add(f"Reduce{kind}", x, w.sizes(axis), like=best, keepdims=int(keepdim)),
+            w.add(f"Arg{kind}", x, like=which, axis=axis, keepdims=int(keepdim)),
+        )
+
+    return write
+
+
+OPERATORS |= {"max": _extreme("Max"), "min": _extreme("Min")}
+
+
+def _found(kind: str) -> Writer:
+    def write(w: NodeWriter, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+        dims = [*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+        whole = w.cast(w.cast(x, torch.bool), torch.int32)
+        like = w.result.to(torch.int32)
+        return w.cast(w.add(kind, whole, w.sizes(*(x.axis(d) for d in dims)), like=like, keepdims=int(keepdim)))
+
+    return write
+
+
+OPERATORS |= {"any": _found("ReduceMax"), "all": _found("ReduceMin")}
+
+
+def _written_part(*, single: bool) -> Writer:
+    def write(
+        w: NodeWriter, x: Value, part: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    ) -> Value:
+        axis = x.axis(dim)
+        places = [start % x.shape[axis]] if single else list(range(x.shape[axis]))[slice(start, end, step)]
+        shape = [len(places) if i == axis else n for i, n in enumerate(x.shape)]
+        column = [len(places) if i == axis else 1 for i in range(x.rank)]
+        index = torch.tensor(places).reshape(column).expand(shape).contiguous()
+        updates = w.expand(w.reshape(w.cast(part), shape) if single else w.cast(part), shape)
+        return w.add("ScatterElements", x, w.constant(index), updates, axis=axis)
+
+    return write
+
+
+OPERATORS |= {"select_scatter": _written_part(single=True), "slice_scatter": _written_part(single=False)}
