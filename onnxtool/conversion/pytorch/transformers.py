@@ -36,6 +36,8 @@ TASKS = {
     "token-classification": "AutoModelForTokenClassification",
 }
 _TEXT: tuple[Dim, ...] = ("batch", "sequence")
+# The first dim of inputs of which there may be different numbers.
+_APART = {"input_ids": "texts", "attention_mask": "texts", "token_type_ids": "texts", "pixel_values": "images"}
 
 
 def load_pretrained(
@@ -105,6 +107,11 @@ def made_ready(module: Any, notes: list[str], tokens: Collection[str] = ()) -> d
         notes.append(
             "token_type_ids are taken as zeros, since no tokenizer gives them; for pairs of texts add "
             "--input-shape token_type_ids:batch,sequence"
+        )
+    if "input_values" in shapes and "attention_mask" in inspect.signature(module.forward).parameters:
+        notes.append(
+            "exported without attention_mask: what is padded to the length of its batch counts as sound; give the file "
+            "recordings of one length at a time"
         )
     return shapes
 
@@ -203,9 +210,20 @@ def usual_shapes(module: torch.nn.Module, tokens: Collection[str] = ()) -> dict[
         chosen["token_type_ids"] = _TEXT
     if main == "input_ids" and "pixel_values" in takes:
         chosen["pixel_values"] = image
+        if _counts_apart(module, image):
+            chosen = {name: (_APART[name], *shape[1:]) for name, shape in chosen.items()}
     if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in takes:
         chosen["decoder_input_ids"] = known["decoder_input_ids"]
     return {name: chosen[name] for name in takes if name in chosen}
+
+
+def _counts_apart(module: torch.nn.Module, image: tuple[Dim, ...]) -> bool:
+    """Whether it takes two texts with three images, as CLIP and its like do: then their numbers are two dims."""
+    tokens = torch.ones(2, 4, dtype=torch.int64)
+    with suppress(Exception), torch.inference_mode():
+        module.eval()(input_ids=tokens, attention_mask=tokens, pixel_values=torch.zeros(3, *image[1:]))
+        return True
+    return False
 
 
 def _image_shape(config: Any) -> tuple[Dim, ...]:
