@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.feeds import feeds_bytes
 from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.worker.isolation import ResourceAllowance, guarded
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 _BATCH, _LENGTH = 2, 32
 
@@ -48,6 +51,11 @@ class SupervisedModel(SourceModel):
     def rerounded(self) -> Runner | None:
         """The model's own."""
         return self._model.rerounded()
+
+    def trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:
+        """The model's own; it runs for that."""
+        with guarded(self._what, self._size, feeds_bytes(feeds), self._allowance):
+            return self._model.trace(feeds)
 
     def release(self) -> None:
         """Give back the weights."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtool.errors import UnsupportedError
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
 from onnxtool.runtime.runner import Runner
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 
@@ -45,6 +49,17 @@ class DescribedRunner(ABC):
     def rerounded(self) -> Runner | None:
         """A Runner of the same function with other roundings (in float64); None where there is none."""
         return None
+
+    def trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:  # noqa: ARG002
+        """What the source's own code computes on inputs of these shapes, operator by operator, for a certificate.
+
+        Returns:
+            A graph of the same inputs and outputs, right for all inputs of these shapes, with the source's own weights.
+
+        Raises:
+            UnsupportedError: why there is none, in words.
+        """
+        raise UnsupportedError("the operators of such a source are not recorded")
 
 
 def known_domains(runner: Runner) -> Mapping[str, Domain]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import torch
 
 from onnxtool.conversion.adapter import LayeredModel
@@ -224,6 +225,24 @@ class TorchModel(LayeredModel):
         """The same function with other roundings: in float64."""
         unfit = self.released or self.random or self.program is not None
         return None if unfit else in_float64(self, self.module, self.plan, self.sample)
+
+    def trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:
+        """The operators that the module's own code calls on inputs of these shapes.
+
+        Raises:
+            UnsupportedError: it reads the data, draws random numbers, or an operator has no exact form.
+        """
+        from onnxtool.conversion.pytorch.operator_trace import operator_trace  # a second of imports
+
+        if self.released or self.random or self.rounding:
+            why = (
+                "weights were given back" if self.released else "results are random" if self.random else "layers round"
+            )
+            raise UnsupportedError(f"its {why}")
+        if self.state is not None:
+            self.state.restore()
+        tensors = [to_torch(np.asarray(feeds[s.name])) for s in self.inputs]
+        return operator_trace(self.flat(), tensors, self.inputs, self.outputs)
 
     def release(self) -> None:
         """Give back the weights; the model cannot be run after this."""

@@ -137,6 +137,19 @@ def test_the_image_size_may_be_the_encoders(tmp_path: Path) -> None:
 
 
 @needs_transformers
+def test_texts_and_images_of_a_model_that_compares_them_are_counted_apart() -> None:
+    import transformers
+
+    layers = {k: v for k, v in SMALL.items() if k != "vocab_size"}
+    text = {"vocab_size": 31, "eos_token_id": 2, "max_position_embeddings": 16, **layers}
+    vision = {"image_size": 16, "patch_size": 8, **layers}
+    config = transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=8)
+    shapes = usual_shapes(transformers.CLIPModel(config))
+    assert shapes["input_ids"] == shapes["attention_mask"] == ("texts", "sequence")
+    assert shapes["pixel_values"] == ("images", 3, 16, 16)
+
+
+@needs_transformers
 def test_a_mixture_of_experts(tmp_path: Path) -> None:
     import transformers
 
