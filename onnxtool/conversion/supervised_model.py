@@ -52,10 +52,10 @@ class SupervisedModel(SourceModel):
         """The model's own."""
         return self._model.rerounded()
 
-    def trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:
+    def operator_trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:
         """The model's own; it runs for that."""
         with guarded(self._what, self._size, feeds_bytes(feeds), self._allowance):
-            return self._model.trace(feeds)
+            return self._model.operator_trace(feeds)
 
     def release(self) -> None:
         """Give back the weights."""

@@ -50,7 +50,7 @@ class DescribedRunner(ABC):
         """A Runner of the same function with other roundings (in float64); None where there is none."""
         return None
 
-    def trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:  # noqa: ARG002
+    def operator_trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:  # noqa: ARG002
         """What the source's own code computes on inputs of these shapes, operator by operator, for a certificate.
 
         Returns:

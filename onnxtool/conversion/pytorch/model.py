@@ -226,7 +226,7 @@ class TorchModel(LayeredModel):
         unfit = self.released or self.random or self.program is not None
         return None if unfit else in_float64(self, self.module, self.plan, self.sample)
 
-    def trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:
+    def operator_trace(self, feeds: Mapping[str, np.ndarray]) -> ir.Model:
         """The operators that the module's own code calls on inputs of these shapes.
 
         Raises:
