@@ -24,7 +24,7 @@ class UnknownOperatorError(Exception):
 
 
 @dataclass(frozen=True)
-class Value:
+class TracedTensor:
     """A tensor of the trace.
 
     Attributes:
@@ -64,11 +64,11 @@ class NodeWriter:
         self._nodes: list[ir.Node] = []
         self._initializers: list[ir.Value] = []
 
-    def input(self, name: str, tensor: torch.Tensor) -> Value:
+    def input(self, name: str, tensor: torch.Tensor) -> TracedTensor:
         """An input of the graph."""
-        return Value(ir.Value(name=name, type=_type(tensor), shape=ir.Shape(tensor.shape)), as_example(tensor))
+        return TracedTensor(ir.Value(name=name, type=_type(tensor), shape=ir.Shape(tensor.shape)), as_example(tensor))
 
-    def constant(self, tensor: torch.Tensor, name: str = "", *, exact: bool = False) -> Value:
+    def constant(self, tensor: torch.Tensor, name: str = "", *, exact: bool = False) -> TracedTensor:
         """An initializer with the bits of a tensor.
 
         Args:
@@ -82,17 +82,19 @@ class NodeWriter:
             name=name, type=_type(tensor), shape=ir.Shape(array.shape), const_value=ir.tensor(array, name=name)
         )
         self._initializers.append(value)
-        return Value(value, tensor if exact else as_example(tensor), exact)
+        return TracedTensor(value, tensor if exact else as_example(tensor), exact)
 
-    def number(self, value: Any, dtype: torch.dtype | None = None) -> Value:
+    def number(self, value: Any, dtype: torch.dtype | None = None) -> TracedTensor:
         """A Python number, or a list of them, in the dtype of the result unless another is given."""
         return self.constant(torch.tensor(value, dtype=dtype or self.result.dtype), exact=True)
 
-    def sizes(self, *values: int) -> Value:
+    def sizes(self, *values: int) -> TracedTensor:
         """int64[n]."""
         return self.number(list(values), torch.int64)
 
-    def add(self, kind: str, *inputs: Value | None, like: torch.Tensor | None = None, **attributes: Any) -> Value:
+    def add(
+        self, kind: str, *inputs: TracedTensor | None, like: torch.Tensor | None = None, **attributes: Any
+    ) -> TracedTensor:
         """A node of one output.
 
         Args:
@@ -104,8 +106,8 @@ class NodeWriter:
         return self.several(kind, inputs, [self.result if like is None else like], **attributes)[0]
 
     def several(
-        self, kind: str, inputs: Sequence[Value | None], like: Sequence[torch.Tensor], **attributes: Any
-    ) -> tuple[Value, ...]:
+        self, kind: str, inputs: Sequence[TracedTensor | None], like: Sequence[torch.Tensor], **attributes: Any
+    ) -> tuple[TracedTensor, ...]:
         """A node of as many outputs as there are examples."""
         values = [None if v is None else v.value for v in inputs]
         node = ir.node(kind, values, attributes, num_outputs=len(like))
@@ -113,30 +115,30 @@ class NodeWriter:
         for output, example in zip(node.outputs, like, strict=True):
             output.name = f"value_{len(self._nodes)}_{output.index()}"
             output.type, output.shape = _type(example), ir.Shape(example.shape)
-        return tuple(Value(o, as_example(e)) for o, e in zip(node.outputs, like, strict=True))
+        return tuple(TracedTensor(o, as_example(e)) for o, e in zip(node.outputs, like, strict=True))
 
-    def cast(self, value: Any, dtype: torch.dtype | None = None) -> Value:
+    def cast(self, value: Any, dtype: torch.dtype | None = None) -> TracedTensor:
         """A tensor or a number in a dtype: that of the result unless another is given."""
         wanted = dtype or self.result.dtype
-        if not isinstance(value, Value):
+        if not isinstance(value, TracedTensor):
             return self.number(value, wanted)
         if value.tensor.dtype == wanted:
             return value
         return self.add("Cast", value, like=value.tensor.to(wanted), to=ir.DataType.from_numpy(numpy_dtype(wanted)))
 
-    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+    def reshape(self, value: TracedTensor, shape: Sequence[int]) -> TracedTensor:
         """A tensor in another shape."""
         if tuple(shape) == value.shape:
             return value
         return self.add("Reshape", value, self.sizes(*shape), like=value.tensor.reshape(tuple(shape)), allowzero=1)
 
-    def expand(self, value: Value, shape: Sequence[int]) -> Value:
+    def expand(self, value: TracedTensor, shape: Sequence[int]) -> TracedTensor:
         """A tensor broadcast to a shape."""
         if tuple(shape) == value.shape:
             return value
         return self.add("Expand", value, self.sizes(*shape), like=value.tensor.expand(tuple(shape)))
 
-    def transpose(self, value: Value, order: Sequence[int]) -> Value:
+    def transpose(self, value: TracedTensor, order: Sequence[int]) -> TracedTensor:
         """A tensor with its dims in another order."""
         return self.add("Transpose", value, like=value.tensor.permute(*order), perm=list(order))
 
@@ -145,7 +147,7 @@ class NodeWriter:
         if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
             raise UnknownOperatorError("which draws random numbers")
         name = str(target).split(".")[1] if "." in str(target) else ""
-        exact = [v for v in _values((args, list(kwargs.values()))) if isinstance(v, Value)]
+        exact = [v for v in _values((args, list(kwargs.values()))) if isinstance(v, TracedTensor)]
         if name in _FILLS and len(exact) == 1:
             filled = target(
                 torch.empty(exact[0].shape, dtype=exact[0].tensor.dtype), *_tensors(args[1:]), **_tensors(kwargs)
@@ -157,7 +159,7 @@ class NodeWriter:
             return None
         return self.constant(target(*_tensors(args), **_tensors(kwargs)), exact=True)
 
-    def model(self, inputs: Sequence[Value], outputs: Sequence[tuple[str, Value]]) -> ir.Model:
+    def model(self, inputs: Sequence[TracedTensor], outputs: Sequence[tuple[str, TracedTensor]]) -> ir.Model:
         """The graph of all nodes, with these outputs."""
         ends = []
         for name, result in outputs:
@@ -190,7 +192,7 @@ def _tensors(tree: Any) -> Any:
         return {key: _tensors(item) for key, item in tree.items()}
     if isinstance(tree, (list, tuple)):
         return type(tree)(_tensors(item) for item in tree)
-    return tree.tensor if isinstance(tree, Value) else tree
+    return tree.tensor if isinstance(tree, TracedTensor) else tree
 
 
 def as_example(tensor: torch.Tensor) -> torch.Tensor:
@@ -231,7 +233,7 @@ OPERATORS |= {
 
 
 def _compared(kind: str, *, negated: bool = False) -> Writer:
-    def write(w: NodeWriter, x: Any, y: Any) -> Value:
+    def write(w: NodeWriter, x: Any, y: Any) -> TracedTensor:
         common = torch.result_type(_tensors(x), _tensors(y))
         found = w.add(kind, w.cast(x, common), w.cast(y, common))
         return w.add("Not", found) if negated else found
@@ -253,7 +255,7 @@ OPERATORS |= {"mul": _binary("Mul"), "maximum": _binary("Max"), "minimum": _bina
 
 
 def _sum_of(kind: str, *, swapped: bool = False) -> Writer:
-    def write(w: NodeWriter, x: Any, y: Any, alpha: float = 1) -> Value:
+    def write(w: NodeWriter, x: Any, y: Any, alpha: float = 1) -> TracedTensor:
         if swapped:
             x, y = y, x
         if alpha != 1:
@@ -269,14 +271,14 @@ OPERATORS |= {"add": _sum_of("Add"), "sub": _sum_of("Sub"), "rsub": _sum_of("Sub
 
 
 @_aten("logical_not", "bitwise_not")
-def _not(w: NodeWriter, x: Value) -> Value:
+def _not(w: NodeWriter, x: TracedTensor) -> TracedTensor:
     if x.tensor.dtype != torch.bool:
         raise UnknownOperatorError("of integers")
     return w.add("Not", x)
 
 
 def _logical(kind: str) -> Writer:
-    def write(w: NodeWriter, x: Any, y: Any) -> Value:
+    def write(w: NodeWriter, x: Any, y: Any) -> TracedTensor:
         if w.result.dtype != torch.bool:
             raise UnknownOperatorError("of integers")
         return w.add(kind, w.cast(x, torch.bool), w.cast(y, torch.bool))
@@ -289,7 +291,7 @@ for _kind in ("And", "Or", "Xor"):
 
 
 @_aten("div")
-def _div(w: NodeWriter, x: Any, y: Any, rounding_mode: str | None = None) -> Value:
+def _div(w: NodeWriter, x: Any, y: Any, rounding_mode: str | None = None) -> TracedTensor:
     whole = not w.result.is_floating_point()
     if rounding_mode is not None and whole:
         raise UnknownOperatorError(f"of integers with rounding_mode={rounding_mode}")
@@ -300,56 +302,58 @@ def _div(w: NodeWriter, x: Any, y: Any, rounding_mode: str | None = None) -> Val
 
 
 @_aten("rsqrt")
-def _rsqrt(w: NodeWriter, x: Value) -> Value:
+def _rsqrt(w: NodeWriter, x: TracedTensor) -> TracedTensor:
     return w.add("Reciprocal", w.add("Sqrt", w.cast(x)))
 
 
 @_aten("square")
-def _square(w: NodeWriter, x: Value) -> Value:
+def _square(w: NodeWriter, x: TracedTensor) -> TracedTensor:
     return w.add("Mul", x, x)
 
 
 @_aten("pow")
-def _pow(w: NodeWriter, x: Any, y: Any) -> Value:
+def _pow(w: NodeWriter, x: Any, y: Any) -> TracedTensor:
     return w.add("Pow", w.cast(x), w.cast(y))
 
 
 @_aten("gelu")
-def _gelu(w: NodeWriter, x: Value, approximate: str = "none") -> Value:
+def _gelu(w: NodeWriter, x: TracedTensor, approximate: str = "none") -> TracedTensor:
     return w.add("Gelu", x, approximate=approximate)
 
 
 @_aten("silu")
-def _silu(w: NodeWriter, x: Value) -> Value:
+def _silu(w: NodeWriter, x: TracedTensor) -> TracedTensor:
     return w.add("Mul", x, w.add("Sigmoid", x))
 
 
 @_aten("elu")
-def _elu(w: NodeWriter, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+def _elu(
+    w: NodeWriter, x: TracedTensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
+) -> TracedTensor:
     if (scale, input_scale) != (1, 1):
         raise UnknownOperatorError("with a scale")
     return w.add("Elu", x, alpha=float(alpha))
 
 
 @_aten("leaky_relu")
-def _leaky_relu(w: NodeWriter, x: Value, negative_slope: float = 0.01) -> Value:
+def _leaky_relu(w: NodeWriter, x: TracedTensor, negative_slope: float = 0.01) -> TracedTensor:
     return w.add("LeakyRelu", x, alpha=float(negative_slope))
 
 
 @_aten("softplus")
-def _softplus(w: NodeWriter, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+def _softplus(w: NodeWriter, x: TracedTensor, beta: float = 1.0, threshold: float = 20.0) -> TracedTensor:
     if (beta, threshold) != (1, 20):
         raise UnknownOperatorError("with its own beta or threshold")
     return w.add("Softplus", x)  # beyond the threshold torch gives x, which differs by less than its rounding
 
 
 def _limited(name: str) -> Writer:
-    def write(w: NodeWriter, x: Value, *limits: Any, **named: Any) -> Value:
+    def write(w: NodeWriter, x: TracedTensor, *limits: Any, **named: Any) -> TracedTensor:
         default = (-1.0, 1.0) if name == "hardtanh" else (None, None)
         low, high = (*limits, *default[len(limits) :])[:2] if name != "clamp_max" else (None, *limits)
         low = named.get("min", named.get("min_val", low))
         high = named.get("max", named.get("max_val", high))
-        if any(isinstance(limit, Value) for limit in (low, high)):
+        if any(isinstance(limit, TracedTensor) for limit in (low, high)):
             raise UnknownOperatorError("with limits that are tensors")
         x = w.cast(x)
         return w.add("Clip", x, None if low is None else w.number(low), None if high is None else w.number(high))
@@ -361,73 +365,73 @@ OPERATORS |= {name: _limited(name) for name in ("clamp", "hardtanh", "clamp_min"
 
 
 @_aten("clone", "contiguous", "alias", "detach", "lift_fresh", "lift_fresh_copy")
-def _same(w: NodeWriter, x: Value, *_: Any, **__: Any) -> Value:  # noqa: ARG001
+def _same(w: NodeWriter, x: TracedTensor, *_: Any, **__: Any) -> TracedTensor:  # noqa: ARG001
     return x
 
 
 @_aten("copy")
-def _copy(w: NodeWriter, x: Value, y: Value, *_: Any) -> Value:
+def _copy(w: NodeWriter, x: TracedTensor, y: TracedTensor, *_: Any) -> TracedTensor:
     return w.expand(w.cast(y), x.shape)
 
 
 @_aten("_to_copy", "to")
-def _to_copy(w: NodeWriter, x: Value, **_: Any) -> Value:
+def _to_copy(w: NodeWriter, x: TracedTensor, **_: Any) -> TracedTensor:
     if x.tensor.is_floating_point() and not w.result.is_floating_point():
         return w.add("Cast", x, to=ir.DataType.from_numpy(numpy_dtype(w.result.dtype)))
     return w.cast(x)
 
 
 @_aten("view", "_unsafe_view", "reshape", "squeeze", "unsqueeze")
-def _view(w: NodeWriter, x: Value, *_: Any) -> Value:
+def _view(w: NodeWriter, x: TracedTensor, *_: Any) -> TracedTensor:
     if w.result.dtype != x.tensor.dtype:
         raise UnknownOperatorError("of the bits as another dtype")
     return w.reshape(x, w.result.shape)
 
 
 @_aten("permute")
-def _permute(w: NodeWriter, x: Value, dims: Sequence[int]) -> Value:
+def _permute(w: NodeWriter, x: TracedTensor, dims: Sequence[int]) -> TracedTensor:
     return w.transpose(x, [x.axis(d) for d in dims])
 
 
 @_aten("transpose")
-def _transpose(w: NodeWriter, x: Value, first: int, second: int) -> Value:
+def _transpose(w: NodeWriter, x: TracedTensor, first: int, second: int) -> TracedTensor:
     order = list(range(x.rank))
     order[first], order[second] = order[second], order[first]
     return w.transpose(x, order)
 
 
 @_aten("t")
-def _t(w: NodeWriter, x: Value) -> Value:
+def _t(w: NodeWriter, x: TracedTensor) -> TracedTensor:
     return w.transpose(x, [1, 0]) if x.rank == 2 else x
 
 
 @_aten("expand")
-def _expand(w: NodeWriter, x: Value, *_: Any, **__: Any) -> Value:
+def _expand(w: NodeWriter, x: TracedTensor, *_: Any, **__: Any) -> TracedTensor:
     return w.expand(x, w.result.shape)
 
 
 @_aten("repeat")
-def _repeat(w: NodeWriter, x: Value, repeats: Sequence[int]) -> Value:
+def _repeat(w: NodeWriter, x: TracedTensor, repeats: Sequence[int]) -> TracedTensor:
     wide = w.reshape(x, (1,) * (len(repeats) - x.rank) + x.shape)
     return w.add("Tile", wide, w.sizes(*repeats))
 
 
 @_aten("select")
-def _select(w: NodeWriter, x: Value, dim: int, index: int) -> Value:
+def _select(w: NodeWriter, x: TracedTensor, dim: int, index: int) -> TracedTensor:
     return w.add("Gather", x, w.number(index % x.shape[dim], torch.int64), axis=x.axis(dim))
 
 
 @_aten("slice")
 def _slice(
-    w: NodeWriter, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Value:
+    w: NodeWriter, x: TracedTensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> TracedTensor:
     size = x.shape[dim]
     first, last, step = slice(start, end, step).indices(size)
     return w.add("Slice", x, w.sizes(first), w.sizes(last), w.sizes(x.axis(dim)), w.sizes(step))
 
 
 def _parts(name: str) -> Writer:
-    def write(w: NodeWriter, x: Value, *rest: Any, dim: int | None = None) -> tuple[Any, ...]:
+    def write(w: NodeWriter, x: TracedTensor, *rest: Any, dim: int | None = None) -> tuple[Any, ...]:
         axis = x.axis(dim if dim is not None else rest[-1] if len(rest) == (1 if name == "unbind" else 2) else 0)
         lengths = [1] * x.shape[axis] if name == "unbind" else [t.shape[axis] for t in w.result]
         found, start = [], 0
@@ -445,27 +449,27 @@ OPERATORS |= {name: _parts(name) for name in ("split", "split_with_sizes", "chun
 
 
 @_aten("cat")
-def _cat(w: NodeWriter, parts: Sequence[Value], dim: int = 0) -> Value:
+def _cat(w: NodeWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedTensor:
     kept = [w.cast(p) for p in parts if p.rank == w.result.ndim]
     return w.add("Concat", *kept, axis=dim % w.result.ndim)
 
 
 @_aten("stack")
-def _stack(w: NodeWriter, parts: Sequence[Value], dim: int = 0) -> Value:
+def _stack(w: NodeWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedTensor:
     axis = dim % w.result.ndim
     shape = [1 if i == axis else size for i, size in enumerate(w.result.shape)]
     return w.add("Concat", *(w.reshape(w.cast(p), shape) for p in parts), axis=axis)
 
 
 @_aten("flip")
-def _flip(w: NodeWriter, x: Value, dims: Sequence[int]) -> Value:
+def _flip(w: NodeWriter, x: TracedTensor, dims: Sequence[int]) -> TracedTensor:
     axes, count = [x.axis(d) for d in dims], len(dims)
     ends = w.sizes(*[-(1 << 62)] * count)
     return w.add("Slice", x, w.sizes(*[-1] * count), ends, w.sizes(*axes), w.sizes(*[-1] * count))
 
 
 @_aten("constant_pad_nd")
-def _pad(w: NodeWriter, x: Value, pad: Sequence[int], value: float = 0.0) -> Value:
+def _pad(w: NodeWriter, x: TracedTensor, pad: Sequence[int], value: float = 0.0) -> TracedTensor:
     pairs = [(0, 0)] * (x.rank - len(pad) // 2) + [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
     amounts = w.sizes(*(p for p, _ in pairs), *(p for _, p in pairs))
     return w.add("Pad", x, amounts, w.number(value))
@@ -479,32 +483,32 @@ OPERATORS |= {"tril": _triangular(0), "triu": _triangular(1)}
 
 
 @_aten("where")
-def _where(w: NodeWriter, condition: Value, x: Any, y: Any) -> Value:
+def _where(w: NodeWriter, condition: TracedTensor, x: Any, y: Any) -> TracedTensor:
     return w.add("Where", w.cast(condition, torch.bool), w.cast(x), w.cast(y))
 
 
 @_aten("masked_fill")
-def _masked_fill(w: NodeWriter, x: Value, mask: Value, value: Any) -> Value:
+def _masked_fill(w: NodeWriter, x: TracedTensor, mask: TracedTensor, value: Any) -> TracedTensor:
     return w.add("Where", mask, w.cast(value), x)
 
 
 @_aten("embedding")
-def _embedding(w: NodeWriter, weight: Value, indices: Value, *_: Any, **__: Any) -> Value:
+def _embedding(w: NodeWriter, weight: TracedTensor, indices: TracedTensor, *_: Any, **__: Any) -> TracedTensor:
     return w.add("Gather", weight, indices, axis=0)
 
 
 @_aten("index_select")
-def _index_select(w: NodeWriter, x: Value, dim: int, index: Value) -> Value:
+def _index_select(w: NodeWriter, x: TracedTensor, dim: int, index: TracedTensor) -> TracedTensor:
     return w.add("Gather", x, index, axis=x.axis(dim))
 
 
 @_aten("gather")
-def _gather(w: NodeWriter, x: Value, dim: int, index: Value, **_: Any) -> Value:
+def _gather(w: NodeWriter, x: TracedTensor, dim: int, index: TracedTensor, **_: Any) -> TracedTensor:
     return w.add("GatherElements", x, w.cast(index, torch.int64), axis=x.axis(dim))
 
 
 @_aten("index")
-def _index(w: NodeWriter, x: Value, indices: Sequence[Value | None]) -> Value:
+def _index(w: NodeWriter, x: TracedTensor, indices: Sequence[TracedTensor | None]) -> TracedTensor:
     """x[i, j, :]: integer tensors in dims that follow each other, broadcast together."""
     axes = [axis for axis, i in enumerate(indices) if i is not None]
     found = [i for i in indices if i is not None]
@@ -529,7 +533,7 @@ def _index(w: NodeWriter, x: Value, indices: Sequence[Value | None]) -> Value:
 
 
 def _reduced(kind: str) -> Writer:
-    def write(w: NodeWriter, x: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    def write(w: NodeWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False, **_: Any) -> TracedTensor:
         axes = list(range(x.rank)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
         if not x.rank:
             return w.cast(x)
@@ -545,7 +549,9 @@ OPERATORS |= {
 
 
 @_aten("var")
-def _var(w: NodeWriter, x: Value, dim: Any = None, correction: float | None = None, keepdim: bool = False) -> Value:
+def _var(
+    w: NodeWriter, x: TracedTensor, dim: Any = None, correction: float | None = None, keepdim: bool = False
+) -> TracedTensor:
     axes = [x.axis(d) for d in ([*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else dim)]
     count = math.prod(x.shape[a] for a in axes) - (1 if correction is None else correction)
     mean = w.add("ReduceMean", x, w.sizes(*axes), keepdims=1, like=x.tensor.mean(axes, keepdim=True))
@@ -555,7 +561,9 @@ def _var(w: NodeWriter, x: Value, dim: Any = None, correction: float | None = No
 
 
 @_aten("linalg_vector_norm")
-def _norm(w: NodeWriter, x: Value, order: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+def _norm(
+    w: NodeWriter, x: TracedTensor, order: float = 2, dim: Any = None, keepdim: bool = False, **_: Any
+) -> TracedTensor:
     if order != 2:
         raise UnknownOperatorError(f"of order {order}")
     axes = [*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else list(dim)
@@ -564,7 +572,7 @@ def _norm(w: NodeWriter, x: Value, order: float = 2, dim: Any = None, keepdim: b
 
 
 def _arg(kind: str) -> Writer:
-    def write(w: NodeWriter, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    def write(w: NodeWriter, x: TracedTensor, dim: int | None = None, keepdim: bool = False) -> TracedTensor:
         if dim is None:
             raise UnknownOperatorError("over all dims")
         return w.add(kind, x, axis=x.axis(dim), keepdims=int(keepdim))
@@ -576,17 +584,19 @@ OPERATORS |= {"argmax": _arg("ArgMax"), "argmin": _arg("ArgMin")}
 
 
 @_aten("cumsum")
-def _cumsum(w: NodeWriter, x: Value, dim: int, **_: Any) -> Value:
+def _cumsum(w: NodeWriter, x: TracedTensor, dim: int, **_: Any) -> TracedTensor:
     return w.add("CumSum", w.cast(x), w.number(x.axis(dim), torch.int64))
 
 
 @_aten("mm", "bmm", "matmul")
-def _matmul(w: NodeWriter, x: Value, y: Value) -> Value:
+def _matmul(w: NodeWriter, x: TracedTensor, y: TracedTensor) -> TracedTensor:
     return w.add("MatMul", x, y)
 
 
 @_aten("addmm", "baddbmm")
-def _addmm(w: NodeWriter, bias: Value, x: Value, y: Value, beta: float = 1, alpha: float = 1) -> Value:
+def _addmm(
+    w: NodeWriter, bias: TracedTensor, x: TracedTensor, y: TracedTensor, beta: float = 1, alpha: float = 1
+) -> TracedTensor:
     product = w.add("MatMul", x, y)
     if alpha != 1:
         product = w.add("Mul", product, w.number(alpha))
@@ -597,9 +607,9 @@ def _addmm(w: NodeWriter, bias: Value, x: Value, y: Value, beta: float = 1, alph
 
 @_aten("convolution")
 def _convolution(
-    w: NodeWriter, x: Value, weight: Value, bias: Value | None, stride: Sequence[int], padding: Sequence[int],
+    w: NodeWriter, x: TracedTensor, weight: TracedTensor, bias: TracedTensor | None, stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
-) -> Value:  # fmt: skip
+) -> TracedTensor:  # fmt: skip
     spatial = x.rank - 2
     stride, padding, dilation = (_each(v, spatial) for v in (stride, padding, dilation))
     shared = {"strides": stride, "pads": [*padding, *padding], "dilations": dilation, "group": groups}
@@ -614,7 +624,9 @@ def _each(values: Any, count: int) -> list[int]:
 
 
 def _normalized_batch(*, training_at: int | None) -> Writer:
-    def write(w: NodeWriter, x: Value, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any) -> tuple[Any, ...]:
+    def write(
+        w: NodeWriter, x: TracedTensor, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any
+    ) -> tuple[Any, ...]:
         if training_at is not None and rest[training_at]:
             return _own_statistics(w, x, weight, bias, float(rest[-1]))
         like = mean.tensor
@@ -633,7 +645,7 @@ OPERATORS |= {
 }
 
 
-def _own_statistics(w: NodeWriter, x: Value, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
+def _own_statistics(w: NodeWriter, x: TracedTensor, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
     """Normalized by the mean and variance of each channel of the input."""
     order = [1, 0, *range(2, x.rank)]
     channels = w.transpose(x, order)
@@ -644,7 +656,7 @@ def _own_statistics(w: NodeWriter, x: Value, weight: Any, bias: Any, eps: float)
     return (y, UNWRITTEN, UNWRITTEN)
 
 
-def _scaled(w: NodeWriter, y: Value, weight: Any, bias: Any) -> Value:
+def _scaled(w: NodeWriter, y: TracedTensor, weight: Any, bias: Any) -> TracedTensor:
     """Times a weight and plus a bias for each channel, where there are any."""
     for kind, parameter in (("Mul", weight), ("Add", bias)):
         if parameter is not None:
@@ -653,7 +665,9 @@ def _scaled(w: NodeWriter, y: Value, weight: Any, bias: Any) -> Value:
 
 
 @_aten("native_layer_norm")
-def _layer_norm(w: NodeWriter, x: Value, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
+def _layer_norm(
+    w: NodeWriter, x: TracedTensor, shape: Sequence[int], weight: Any, bias: Any, eps: float
+) -> tuple[Any, ...]:
     scale = weight or w.constant(torch.ones(tuple(shape), dtype=x.tensor.dtype))
     y = w.add("LayerNormalization", x, scale, bias, like=x.tensor, axis=x.rank - len(shape), epsilon=float(eps))
     return (y, UNWRITTEN, UNWRITTEN)
@@ -661,7 +675,7 @@ def _layer_norm(w: NodeWriter, x: Value, shape: Sequence[int], weight: Any, bias
 
 @_aten("native_group_norm")
 def _group_norm(
-    w: NodeWriter, x: Value, weight: Any, bias: Any, n: int, c: int, size: int, groups: int, eps: float
+    w: NodeWriter, x: TracedTensor, weight: Any, bias: Any, n: int, c: int, size: int, groups: int, eps: float
 ) -> tuple[Any, ...]:
     rows = w.reshape(x, (n, groups, c // groups * size))
     even = w.constant(torch.ones(rows.shape[-1], dtype=x.tensor.dtype))
@@ -679,7 +693,13 @@ OPERATORS |= {
 
 @_aten("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(
-    w: NodeWriter, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    w: NodeWriter,
+    x: TracedTensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
 ) -> Any:
     first = w.result[0] if isinstance(w.result, (tuple, list)) else w.result
     if ceil_mode or x.rank - 2 != len(_each(kernel, x.rank - 2)):
@@ -695,9 +715,9 @@ def _max_pool(
 
 @_aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def _avg_pool(
-    w: NodeWriter, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    w: NodeWriter, x: TracedTensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Value:  # fmt: skip
+) -> TracedTensor:  # fmt: skip
     spatial = x.rank - 2
     if ceil_mode or divisor_override is not None:
         raise UnknownOperatorError("with ceil_mode or a divisor of its own")
@@ -709,7 +729,7 @@ def _avg_pool(
 
 
 @_aten("_adaptive_avg_pool2d", "adaptive_avg_pool2d")
-def _adaptive_avg_pool(w: NodeWriter, x: Value, size: Sequence[int]) -> Value:
+def _adaptive_avg_pool(w: NodeWriter, x: TracedTensor, size: Sequence[int]) -> TracedTensor:
     inner = x.shape[-2:]
     if any(old % new for old, new in zip(inner, size, strict=True)):
         raise UnknownOperatorError(f"from {list(inner)} to {list(size)}, which is no whole number of times smaller")
@@ -718,7 +738,7 @@ def _adaptive_avg_pool(w: NodeWriter, x: Value, size: Sequence[int]) -> Value:
 
 
 @_aten("upsample_nearest2d", "upsample_nearest1d")
-def _nearest(w: NodeWriter, x: Value, size: Sequence[int], *_: Any) -> Value:
+def _nearest(w: NodeWriter, x: TracedTensor, size: Sequence[int], *_: Any) -> TracedTensor:
     y = x
     for axis, (old, new) in enumerate(zip(x.shape[2:], size, strict=True), 2):
         if new % old:
@@ -729,7 +749,7 @@ def _nearest(w: NodeWriter, x: Value, size: Sequence[int], *_: Any) -> Value:
 
 
 @_aten("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d")
-def _linear(w: NodeWriter, x: Value, size: Sequence[int], align_corners: bool, *scales: Any) -> Value:
+def _linear(w: NodeWriter, x: TracedTensor, size: Sequence[int], align_corners: bool, *scales: Any) -> TracedTensor:
     if any(s is not None and old * s != new for old, new, s in zip(x.shape[2:], size, scales, strict=False)):
         raise UnknownOperatorError("by a factor that is not the quotient of the sizes")
     corners = "align_corners" if align_corners else "pytorch_half_pixel"
@@ -738,13 +758,13 @@ def _linear(w: NodeWriter, x: Value, size: Sequence[int], align_corners: bool, *
 
 
 @_aten("topk")
-def _topk(w: NodeWriter, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def _topk(w: NodeWriter, x: TracedTensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     return w.several("TopK", [x, w.sizes(k)], w.result, axis=x.axis(dim), largest=int(largest), sorted=int(sorted))
 
 
 def _extreme(kind: str) -> Writer:
-    def write(w: NodeWriter, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
-        if isinstance(dim, Value):
+    def write(w: NodeWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False) -> Any:
+        if isinstance(dim, TracedTensor):
             return w.add(kind, w.cast(x), w.cast(dim))
         if dim is None:
             return w.add(f"Reduce{kind}", x, keepdims=0)
@@ -762,7 +782,7 @@ OPERATORS |= {"max": _extreme("Max"), "min": _extreme("Min")}
 
 
 def _found(kind: str) -> Writer:
-    def write(w: NodeWriter, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    def write(w: NodeWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False) -> TracedTensor:
         dims = [*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else list(dim)
         whole = w.cast(w.cast(x, torch.bool), torch.int32)
         like = w.result.to(torch.int32)
@@ -776,8 +796,14 @@ OPERATORS |= {"any": _found("ReduceMax"), "all": _found("ReduceMin")}
 
 def _written_part(*, single: bool) -> Writer:
     def write(
-        w: NodeWriter, x: Value, part: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-    ) -> Value:
+        w: NodeWriter,
+        x: TracedTensor,
+        part: TracedTensor,
+        dim: int = 0,
+        start: Any = None,
+        end: Any = None,
+        step: int = 1,
+    ) -> TracedTensor:
         axis = x.axis(dim)
         places = [start % x.shape[axis]] if single else list(range(x.shape[axis]))[slice(start, end, step)]
         shape = [len(places) if i == axis else n for i, n in enumerate(x.shape)]
