@@ -52,7 +52,7 @@ class TracedTensor:
         return dim % max(self.rank, 1)
 
 
-class NodeWriter:
+class TraceWriter:
     """Collects nodes and initializers.
 
     Attributes:
@@ -233,7 +233,7 @@ OPERATORS |= {
 
 
 def _compared(kind: str, *, negated: bool = False) -> Writer:
-    def write(w: NodeWriter, x: Any, y: Any) -> TracedTensor:
+    def write(w: TraceWriter, x: Any, y: Any) -> TracedTensor:
         common = torch.result_type(_tensors(x), _tensors(y))
         found = w.add(kind, w.cast(x, common), w.cast(y, common))
         return w.add("Not", found) if negated else found
@@ -255,7 +255,7 @@ OPERATORS |= {"mul": _binary("Mul"), "maximum": _binary("Max"), "minimum": _bina
 
 
 def _sum_of(kind: str, *, swapped: bool = False) -> Writer:
-    def write(w: NodeWriter, x: Any, y: Any, alpha: float = 1) -> TracedTensor:
+    def write(w: TraceWriter, x: Any, y: Any, alpha: float = 1) -> TracedTensor:
         if swapped:
             x, y = y, x
         if alpha != 1:
@@ -271,14 +271,14 @@ OPERATORS |= {"add": _sum_of("Add"), "sub": _sum_of("Sub"), "rsub": _sum_of("Sub
 
 
 @_aten("logical_not", "bitwise_not")
-def _not(w: NodeWriter, x: TracedTensor) -> TracedTensor:
+def _not(w: TraceWriter, x: TracedTensor) -> TracedTensor:
     if x.tensor.dtype != torch.bool:
         raise UnknownOperatorError("of integers")
     return w.add("Not", x)
 
 
 def _logical(kind: str) -> Writer:
-    def write(w: NodeWriter, x: Any, y: Any) -> TracedTensor:
+    def write(w: TraceWriter, x: Any, y: Any) -> TracedTensor:
         if w.result.dtype != torch.bool:
             raise UnknownOperatorError("of integers")
         return w.add(kind, w.cast(x, torch.bool), w.cast(y, torch.bool))
@@ -291,7 +291,7 @@ for _kind in ("And", "Or", "Xor"):
 
 
 @_aten("div")
-def _div(w: NodeWriter, x: Any, y: Any, rounding_mode: str | None = None) -> TracedTensor:
+def _div(w: TraceWriter, x: Any, y: Any, rounding_mode: str | None = None) -> TracedTensor:
     whole = not w.result.is_floating_point()
     if rounding_mode is not None and whole:
         raise UnknownOperatorError(f"of integers with rounding_mode={rounding_mode}")
@@ -302,33 +302,33 @@ def _div(w: NodeWriter, x: Any, y: Any, rounding_mode: str | None = None) -> Tra
 
 
 @_aten("rsqrt")
-def _rsqrt(w: NodeWriter, x: TracedTensor) -> TracedTensor:
+def _rsqrt(w: TraceWriter, x: TracedTensor) -> TracedTensor:
     return w.add("Reciprocal", w.add("Sqrt", w.cast(x)))
 
 
 @_aten("square")
-def _square(w: NodeWriter, x: TracedTensor) -> TracedTensor:
+def _square(w: TraceWriter, x: TracedTensor) -> TracedTensor:
     return w.add("Mul", x, x)
 
 
 @_aten("pow")
-def _pow(w: NodeWriter, x: Any, y: Any) -> TracedTensor:
+def _pow(w: TraceWriter, x: Any, y: Any) -> TracedTensor:
     return w.add("Pow", w.cast(x), w.cast(y))
 
 
 @_aten("gelu")
-def _gelu(w: NodeWriter, x: TracedTensor, approximate: str = "none") -> TracedTensor:
+def _gelu(w: TraceWriter, x: TracedTensor, approximate: str = "none") -> TracedTensor:
     return w.add("Gelu", x, approximate=approximate)
 
 
 @_aten("silu")
-def _silu(w: NodeWriter, x: TracedTensor) -> TracedTensor:
+def _silu(w: TraceWriter, x: TracedTensor) -> TracedTensor:
     return w.add("Mul", x, w.add("Sigmoid", x))
 
 
 @_aten("elu")
 def _elu(
-    w: NodeWriter, x: TracedTensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
+    w: TraceWriter, x: TracedTensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> TracedTensor:
     if (scale, input_scale) != (1, 1):
         raise UnknownOperatorError("with a scale")
@@ -336,19 +336,19 @@ def _elu(
 
 
 @_aten("leaky_relu")
-def _leaky_relu(w: NodeWriter, x: TracedTensor, negative_slope: float = 0.01) -> TracedTensor:
+def _leaky_relu(w: TraceWriter, x: TracedTensor, negative_slope: float = 0.01) -> TracedTensor:
     return w.add("LeakyRelu", x, alpha=float(negative_slope))
 
 
 @_aten("softplus")
-def _softplus(w: NodeWriter, x: TracedTensor, beta: float = 1.0, threshold: float = 20.0) -> TracedTensor:
+def _softplus(w: TraceWriter, x: TracedTensor, beta: float = 1.0, threshold: float = 20.0) -> TracedTensor:
     if (beta, threshold) != (1, 20):
         raise UnknownOperatorError("with its own beta or threshold")
     return w.add("Softplus", x)  # beyond the threshold torch gives x, which differs by less than its rounding
 
 
 def _limited(name: str) -> Writer:
-    def write(w: NodeWriter, x: TracedTensor, *limits: Any, **named: Any) -> TracedTensor:
+    def write(w: TraceWriter, x: TracedTensor, *limits: Any, **named: Any) -> TracedTensor:
         default = (-1.0, 1.0) if name == "hardtanh" else (None, None)
         low, high = (*limits, *default[len(limits) :])[:2] if name != "clamp_max" else (None, *limits)
         low = named.get("min", named.get("min_val", low))
@@ -365,65 +365,65 @@ OPERATORS |= {name: _limited(name) for name in ("clamp", "hardtanh", "clamp_min"
 
 
 @_aten("clone", "contiguous", "alias", "detach", "lift_fresh", "lift_fresh_copy")
-def _same(w: NodeWriter, x: TracedTensor, *_: Any, **__: Any) -> TracedTensor:  # noqa: ARG001
+def _same(w: TraceWriter, x: TracedTensor, *_: Any, **__: Any) -> TracedTensor:  # noqa: ARG001
     return x
 
 
 @_aten("copy")
-def _copy(w: NodeWriter, x: TracedTensor, y: TracedTensor, *_: Any) -> TracedTensor:
+def _copy(w: TraceWriter, x: TracedTensor, y: TracedTensor, *_: Any) -> TracedTensor:
     return w.expand(w.cast(y), x.shape)
 
 
 @_aten("_to_copy", "to")
-def _to_copy(w: NodeWriter, x: TracedTensor, **_: Any) -> TracedTensor:
+def _to_copy(w: TraceWriter, x: TracedTensor, **_: Any) -> TracedTensor:
     if x.tensor.is_floating_point() and not w.result.is_floating_point():
         return w.add("Cast", x, to=ir.DataType.from_numpy(numpy_dtype(w.result.dtype)))
     return w.cast(x)
 
 
 @_aten("view", "_unsafe_view", "reshape", "squeeze", "unsqueeze")
-def _view(w: NodeWriter, x: TracedTensor, *_: Any) -> TracedTensor:
+def _view(w: TraceWriter, x: TracedTensor, *_: Any) -> TracedTensor:
     if w.result.dtype != x.tensor.dtype:
         raise UnknownOperatorError("of the bits as another dtype")
     return w.reshape(x, w.result.shape)
 
 
 @_aten("permute")
-def _permute(w: NodeWriter, x: TracedTensor, dims: Sequence[int]) -> TracedTensor:
+def _permute(w: TraceWriter, x: TracedTensor, dims: Sequence[int]) -> TracedTensor:
     return w.transpose(x, [x.axis(d) for d in dims])
 
 
 @_aten("transpose")
-def _transpose(w: NodeWriter, x: TracedTensor, first: int, second: int) -> TracedTensor:
+def _transpose(w: TraceWriter, x: TracedTensor, first: int, second: int) -> TracedTensor:
     order = list(range(x.rank))
     order[first], order[second] = order[second], order[first]
     return w.transpose(x, order)
 
 
 @_aten("t")
-def _t(w: NodeWriter, x: TracedTensor) -> TracedTensor:
+def _t(w: TraceWriter, x: TracedTensor) -> TracedTensor:
     return w.transpose(x, [1, 0]) if x.rank == 2 else x
 
 
 @_aten("expand")
-def _expand(w: NodeWriter, x: TracedTensor, *_: Any, **__: Any) -> TracedTensor:
+def _expand(w: TraceWriter, x: TracedTensor, *_: Any, **__: Any) -> TracedTensor:
     return w.expand(x, w.result.shape)
 
 
 @_aten("repeat")
-def _repeat(w: NodeWriter, x: TracedTensor, repeats: Sequence[int]) -> TracedTensor:
+def _repeat(w: TraceWriter, x: TracedTensor, repeats: Sequence[int]) -> TracedTensor:
     wide = w.reshape(x, (1,) * (len(repeats) - x.rank) + x.shape)
     return w.add("Tile", wide, w.sizes(*repeats))
 
 
 @_aten("select")
-def _select(w: NodeWriter, x: TracedTensor, dim: int, index: int) -> TracedTensor:
+def _select(w: TraceWriter, x: TracedTensor, dim: int, index: int) -> TracedTensor:
     return w.add("Gather", x, w.number(index % x.shape[dim], torch.int64), axis=x.axis(dim))
 
 
 @_aten("slice")
 def _slice(
-    w: NodeWriter, x: TracedTensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    w: TraceWriter, x: TracedTensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> TracedTensor:
     size = x.shape[dim]
     first, last, step = slice(start, end, step).indices(size)
@@ -431,7 +431,7 @@ def _slice(
 
 
 def _parts(name: str) -> Writer:
-    def write(w: NodeWriter, x: TracedTensor, *rest: Any, dim: int | None = None) -> tuple[Any, ...]:
+    def write(w: TraceWriter, x: TracedTensor, *rest: Any, dim: int | None = None) -> tuple[Any, ...]:
         axis = x.axis(dim if dim is not None else rest[-1] if len(rest) == (1 if name == "unbind" else 2) else 0)
         lengths = [1] * x.shape[axis] if name == "unbind" else [t.shape[axis] for t in w.result]
         found, start = [], 0
@@ -449,27 +449,27 @@ OPERATORS |= {name: _parts(name) for name in ("split", "split_with_sizes", "chun
 
 
 @_aten("cat")
-def _cat(w: NodeWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedTensor:
+def _cat(w: TraceWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedTensor:
     kept = [w.cast(p) for p in parts if p.rank == w.result.ndim]
     return w.add("Concat", *kept, axis=dim % w.result.ndim)
 
 
 @_aten("stack")
-def _stack(w: NodeWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedTensor:
+def _stack(w: TraceWriter, parts: Sequence[TracedTensor], dim: int = 0) -> TracedTensor:
     axis = dim % w.result.ndim
     shape = [1 if i == axis else size for i, size in enumerate(w.result.shape)]
     return w.add("Concat", *(w.reshape(w.cast(p), shape) for p in parts), axis=axis)
 
 
 @_aten("flip")
-def _flip(w: NodeWriter, x: TracedTensor, dims: Sequence[int]) -> TracedTensor:
+def _flip(w: TraceWriter, x: TracedTensor, dims: Sequence[int]) -> TracedTensor:
     axes, count = [x.axis(d) for d in dims], len(dims)
     ends = w.sizes(*[-(1 << 62)] * count)
     return w.add("Slice", x, w.sizes(*[-1] * count), ends, w.sizes(*axes), w.sizes(*[-1] * count))
 
 
 @_aten("constant_pad_nd")
-def _pad(w: NodeWriter, x: TracedTensor, pad: Sequence[int], value: float = 0.0) -> TracedTensor:
+def _pad(w: TraceWriter, x: TracedTensor, pad: Sequence[int], value: float = 0.0) -> TracedTensor:
     pairs = [(0, 0)] * (x.rank - len(pad) // 2) + [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
     amounts = w.sizes(*(p for p, _ in pairs), *(p for _, p in pairs))
     return w.add("Pad", x, amounts, w.number(value))
@@ -483,32 +483,32 @@ OPERATORS |= {"tril": _triangular(0), "triu": _triangular(1)}
 
 
 @_aten("where")
-def _where(w: NodeWriter, condition: TracedTensor, x: Any, y: Any) -> TracedTensor:
+def _where(w: TraceWriter, condition: TracedTensor, x: Any, y: Any) -> TracedTensor:
     return w.add("Where", w.cast(condition, torch.bool), w.cast(x), w.cast(y))
 
 
 @_aten("masked_fill")
-def _masked_fill(w: NodeWriter, x: TracedTensor, mask: TracedTensor, value: Any) -> TracedTensor:
+def _masked_fill(w: TraceWriter, x: TracedTensor, mask: TracedTensor, value: Any) -> TracedTensor:
     return w.add("Where", mask, w.cast(value), x)
 
 
 @_aten("embedding")
-def _embedding(w: NodeWriter, weight: TracedTensor, indices: TracedTensor, *_: Any, **__: Any) -> TracedTensor:
+def _embedding(w: TraceWriter, weight: TracedTensor, indices: TracedTensor, *_: Any, **__: Any) -> TracedTensor:
     return w.add("Gather", weight, indices, axis=0)
 
 
 @_aten("index_select")
-def _index_select(w: NodeWriter, x: TracedTensor, dim: int, index: TracedTensor) -> TracedTensor:
+def _index_select(w: TraceWriter, x: TracedTensor, dim: int, index: TracedTensor) -> TracedTensor:
     return w.add("Gather", x, index, axis=x.axis(dim))
 
 
 @_aten("gather")
-def _gather(w: NodeWriter, x: TracedTensor, dim: int, index: TracedTensor, **_: Any) -> TracedTensor:
+def _gather(w: TraceWriter, x: TracedTensor, dim: int, index: TracedTensor, **_: Any) -> TracedTensor:
     return w.add("GatherElements", x, w.cast(index, torch.int64), axis=x.axis(dim))
 
 
 @_aten("index")
-def _index(w: NodeWriter, x: TracedTensor, indices: Sequence[TracedTensor | None]) -> TracedTensor:
+def _index(w: TraceWriter, x: TracedTensor, indices: Sequence[TracedTensor | None]) -> TracedTensor:
     """x[i, j, :]: integer tensors in dims that follow each other, broadcast together."""
     axes = [axis for axis, i in enumerate(indices) if i is not None]
     found = [i for i in indices if i is not None]
@@ -533,7 +533,7 @@ def _index(w: NodeWriter, x: TracedTensor, indices: Sequence[TracedTensor | None
 
 
 def _reduced(kind: str) -> Writer:
-    def write(w: NodeWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False, **_: Any) -> TracedTensor:
+    def write(w: TraceWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False, **_: Any) -> TracedTensor:
         axes = list(range(x.rank)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
         if not x.rank:
             return w.cast(x)
@@ -550,7 +550,7 @@ OPERATORS |= {
 
 @_aten("var")
 def _var(
-    w: NodeWriter, x: TracedTensor, dim: Any = None, correction: float | None = None, keepdim: bool = False
+    w: TraceWriter, x: TracedTensor, dim: Any = None, correction: float | None = None, keepdim: bool = False
 ) -> TracedTensor:
     axes = [x.axis(d) for d in ([*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else dim)]
     count = math.prod(x.shape[a] for a in axes) - (1 if correction is None else correction)
@@ -562,7 +562,7 @@ def _var(
 
 @_aten("linalg_vector_norm")
 def _norm(
-    w: NodeWriter, x: TracedTensor, order: float = 2, dim: Any = None, keepdim: bool = False, **_: Any
+    w: TraceWriter, x: TracedTensor, order: float = 2, dim: Any = None, keepdim: bool = False, **_: Any
 ) -> TracedTensor:
     if order != 2:
         raise UnknownOperatorError(f"of order {order}")
@@ -572,7 +572,7 @@ def _norm(
 
 
 def _arg(kind: str) -> Writer:
-    def write(w: NodeWriter, x: TracedTensor, dim: int | None = None, keepdim: bool = False) -> TracedTensor:
+    def write(w: TraceWriter, x: TracedTensor, dim: int | None = None, keepdim: bool = False) -> TracedTensor:
         if dim is None:
             raise UnknownOperatorError("over all dims")
         return w.add(kind, x, axis=x.axis(dim), keepdims=int(keepdim))
@@ -584,18 +584,18 @@ OPERATORS |= {"argmax": _arg("ArgMax"), "argmin": _arg("ArgMin")}
 
 
 @_aten("cumsum")
-def _cumsum(w: NodeWriter, x: TracedTensor, dim: int, **_: Any) -> TracedTensor:
+def _cumsum(w: TraceWriter, x: TracedTensor, dim: int, **_: Any) -> TracedTensor:
     return w.add("CumSum", w.cast(x), w.number(x.axis(dim), torch.int64))
 
 
 @_aten("mm", "bmm", "matmul")
-def _matmul(w: NodeWriter, x: TracedTensor, y: TracedTensor) -> TracedTensor:
+def _matmul(w: TraceWriter, x: TracedTensor, y: TracedTensor) -> TracedTensor:
     return w.add("MatMul", x, y)
 
 
 @_aten("addmm", "baddbmm")
 def _addmm(
-    w: NodeWriter, bias: TracedTensor, x: TracedTensor, y: TracedTensor, beta: float = 1, alpha: float = 1
+    w: TraceWriter, bias: TracedTensor, x: TracedTensor, y: TracedTensor, beta: float = 1, alpha: float = 1
 ) -> TracedTensor:
     product = w.add("MatMul", x, y)
     if alpha != 1:
@@ -607,7 +607,8 @@ def _addmm(
 
 @_aten("convolution")
 def _convolution(
-    w: NodeWriter, x: TracedTensor, weight: TracedTensor, bias: TracedTensor | None, stride: Sequence[int], padding: Sequence[int],
+    w: TraceWriter, x: TracedTensor, weight: TracedTensor, bias: TracedTensor | None, stride: Sequence[int],
+    padding: Sequence[int],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
 ) -> TracedTensor:  # fmt: skip
     spatial = x.rank - 2
@@ -625,7 +626,7 @@ def _each(values: Any, count: int) -> list[int]:
 
 def _normalized_batch(*, training_at: int | None) -> Writer:
     def write(
-        w: NodeWriter, x: TracedTensor, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any
+        w: TraceWriter, x: TracedTensor, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any
     ) -> tuple[Any, ...]:
         if training_at is not None and rest[training_at]:
             return _own_statistics(w, x, weight, bias, float(rest[-1]))
@@ -645,7 +646,7 @@ OPERATORS |= {
 }
 
 
-def _own_statistics(w: NodeWriter, x: TracedTensor, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
+def _own_statistics(w: TraceWriter, x: TracedTensor, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:
     """Normalized by the mean and variance of each channel of the input."""
     order = [1, 0, *range(2, x.rank)]
     channels = w.transpose(x, order)
@@ -656,7 +657,7 @@ def _own_statistics(w: NodeWriter, x: TracedTensor, weight: Any, bias: Any, eps:
     return (y, UNWRITTEN, UNWRITTEN)
 
 
-def _scaled(w: NodeWriter, y: TracedTensor, weight: Any, bias: Any) -> TracedTensor:
+def _scaled(w: TraceWriter, y: TracedTensor, weight: Any, bias: Any) -> TracedTensor:
     """Times a weight and plus a bias for each channel, where there are any."""
     for kind, parameter in (("Mul", weight), ("Add", bias)):
         if parameter is not None:
@@ -666,7 +667,7 @@ def _scaled(w: NodeWriter, y: TracedTensor, weight: Any, bias: Any) -> TracedTen
 
 @_aten("native_layer_norm")
 def _layer_norm(
-    w: NodeWriter, x: TracedTensor, shape: Sequence[int], weight: Any, bias: Any, eps: float
+    w: TraceWriter, x: TracedTensor, shape: Sequence[int], weight: Any, bias: Any, eps: float
 ) -> tuple[Any, ...]:
     scale = weight or w.constant(torch.ones(tuple(shape), dtype=x.tensor.dtype))
     y = w.add("LayerNormalization", x, scale, bias, like=x.tensor, axis=x.rank - len(shape), epsilon=float(eps))
@@ -675,7 +676,7 @@ def _layer_norm(
 
 @_aten("native_group_norm")
 def _group_norm(
-    w: NodeWriter, x: TracedTensor, weight: Any, bias: Any, n: int, c: int, size: int, groups: int, eps: float
+    w: TraceWriter, x: TracedTensor, weight: Any, bias: Any, n: int, c: int, size: int, groups: int, eps: float
 ) -> tuple[Any, ...]:
     rows = w.reshape(x, (n, groups, c // groups * size))
     even = w.constant(torch.ones(rows.shape[-1], dtype=x.tensor.dtype))
@@ -693,7 +694,7 @@ OPERATORS |= {
 
 @_aten("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(
-    w: NodeWriter,
+    w: TraceWriter,
     x: TracedTensor,
     kernel: Any,
     stride: Any = (),
@@ -715,7 +716,7 @@ def _max_pool(
 
 @_aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def _avg_pool(
-    w: NodeWriter, x: TracedTensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    w: TraceWriter, x: TracedTensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> TracedTensor:  # fmt: skip
     spatial = x.rank - 2
@@ -729,7 +730,7 @@ def _avg_pool(
 
 
 @_aten("_adaptive_avg_pool2d", "adaptive_avg_pool2d")
-def _adaptive_avg_pool(w: NodeWriter, x: TracedTensor, size: Sequence[int]) -> TracedTensor:
+def _adaptive_avg_pool(w: TraceWriter, x: TracedTensor, size: Sequence[int]) -> TracedTensor:
     inner = x.shape[-2:]
     if any(old % new for old, new in zip(inner, size, strict=True)):
         raise UnknownOperatorError(f"from {list(inner)} to {list(size)}, which is no whole number of times smaller")
@@ -738,7 +739,7 @@ def _adaptive_avg_pool(w: NodeWriter, x: TracedTensor, size: Sequence[int]) -> T
 
 
 @_aten("upsample_nearest2d", "upsample_nearest1d")
-def _nearest(w: NodeWriter, x: TracedTensor, size: Sequence[int], *_: Any) -> TracedTensor:
+def _nearest(w: TraceWriter, x: TracedTensor, size: Sequence[int], *_: Any) -> TracedTensor:
     y = x
     for axis, (old, new) in enumerate(zip(x.shape[2:], size, strict=True), 2):
         if new % old:
@@ -749,7 +750,7 @@ def _nearest(w: NodeWriter, x: TracedTensor, size: Sequence[int], *_: Any) -> Tr
 
 
 @_aten("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d")
-def _linear(w: NodeWriter, x: TracedTensor, size: Sequence[int], align_corners: bool, *scales: Any) -> TracedTensor:
+def _linear(w: TraceWriter, x: TracedTensor, size: Sequence[int], align_corners: bool, *scales: Any) -> TracedTensor:
     if any(s is not None and old * s != new for old, new, s in zip(x.shape[2:], size, scales, strict=False)):
         raise UnknownOperatorError("by a factor that is not the quotient of the sizes")
     corners = "align_corners" if align_corners else "pytorch_half_pixel"
@@ -758,12 +759,12 @@ def _linear(w: NodeWriter, x: TracedTensor, size: Sequence[int], align_corners: 
 
 
 @_aten("topk")
-def _topk(w: NodeWriter, x: TracedTensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def _topk(w: TraceWriter, x: TracedTensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     return w.several("TopK", [x, w.sizes(k)], w.result, axis=x.axis(dim), largest=int(largest), sorted=int(sorted))
 
 
 def _extreme(kind: str) -> Writer:
-    def write(w: NodeWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False) -> Any:
+    def write(w: TraceWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False) -> Any:
         if isinstance(dim, TracedTensor):
             return w.add(kind, w.cast(x), w.cast(dim))
         if dim is None:
@@ -782,7 +783,7 @@ OPERATORS |= {"max": _extreme("Max"), "min": _extreme("Min")}
 
 
 def _found(kind: str) -> Writer:
-    def write(w: NodeWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False) -> TracedTensor:
+    def write(w: TraceWriter, x: TracedTensor, dim: Any = None, keepdim: bool = False) -> TracedTensor:
         dims = [*range(x.rank)] if dim is None else [dim] if isinstance(dim, int) else list(dim)
         whole = w.cast(w.cast(x, torch.bool), torch.int32)
         like = w.result.to(torch.int32)
@@ -796,7 +797,7 @@ OPERATORS |= {"any": _found("ReduceMax"), "all": _found("ReduceMin")}
 
 def _written_part(*, single: bool) -> Writer:
     def write(
-        w: NodeWriter,
+        w: TraceWriter,
         x: TracedTensor,
         part: TracedTensor,
         dim: int = 0,

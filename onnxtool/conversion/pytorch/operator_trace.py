@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from onnxtool.conversion.pytorch.aten_operators import (
     OPERATORS,
     UNWRITTEN,
-    NodeWriter,
+    TraceWriter,
     UnknownOperatorError,
     as_example,
 )
@@ -167,7 +167,7 @@ def _written(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
 ) -> ir.Model:
-    writer = NodeWriter()
+    writer = TraceWriter()
     values: dict[torch.fx.Node, Any] = {}
     placeholders = [node for node in recorded.graph.nodes if node.op == "placeholder"]
     for node, (name, tensor) in zip(placeholders, state.items(), strict=False):
@@ -193,7 +193,7 @@ def _written(
     return writer.model(graph_inputs, [(spec.name, value) for spec, value in named])
 
 
-def _call(writer: NodeWriter, node: torch.fx.Node, known: Callable[[Any], Any]) -> Any:
+def _call(writer: TraceWriter, node: torch.fx.Node, known: Callable[[Any], Any]) -> Any:
     """What one recorded call gives: a value, or a tuple of them.
 
     Raises:
