@@ -27,7 +27,7 @@ from onnxtool.benchmark.bench import bench_feeds
 from onnxtool.benchmark.matrix import bench_matrix
 from onnxtool.errors import OnnxToolError
 from onnxtool.model import io
-from onnxtool.report.measurement.bench_matrix import BenchMatrixReport
+from onnxtool.report.measurement.bench import BenchMatrixReport
 from onnxtool.runtime.data.read_feeds import read_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.providers.known import FULL_PRECISION

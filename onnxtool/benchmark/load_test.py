@@ -17,7 +17,7 @@ from onnxtool import progress
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import InputError, UsageError
-from onnxtool.report.measurement.endpoint_bench import EndpointBenchReport, LoadResult
+from onnxtool.report.measurement.bench import EndpointBenchReport, LoadResult
 from onnxtool.runtime import cpu
 from onnxtool.runtime.data.read_feeds import read_feeds
 from onnxtool.runtime.feeds import Feeds

@@ -24,8 +24,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.type_inference import light_proto
 from onnxtool.report.assumption import Assumption
 from onnxtool.report.edit import Proof
-from onnxtool.runtime.corner_case_feeds import edge_feeds
-from onnxtool.runtime.feeds import Feeds, Outputs
+from onnxtool.runtime.feeds import Feeds, Outputs, edge_feeds
 from onnxtool.runtime.flatten_outputs import flatten
 from onnxtool.runtime.probes import Probe, find_probes
 from onnxtool.runtime.runner import OnnxRunner

@@ -28,8 +28,7 @@ from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.randomness import random_operators
 from onnxtool.options.compare import CompareOptions
 from onnxtool.report.compare import CompareReport, Opinion
-from onnxtool.runtime.corner_case_feeds import edge_feeds
-from onnxtool.runtime.feeds import Feeds
+from onnxtool.runtime.feeds import Feeds, edge_feeds
 from onnxtool.runtime.probes import Probe
 from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.runner import OnnxRunner, Runner

@@ -1,4 +1,4 @@
-"""How fast bundles generate, beside the same model in transformers or llama.cpp.
+"""How fast bundles generate, beside one another and beside the same model in transformers or llama.cpp.
 
 Run as `python -m onnxtool.generation.bench`, it measures one of them: a JSON request on stdin, an answer on stdout.
 """
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,52 @@ import numpy as np
 from onnxtool import progress
 from onnxtool.errors import InputError
 from onnxtool.generation.bundle import Bundle, is_bundle
-from onnxtool.generation.decoder import Decoder, cache_bytes_per_token
+from onnxtool.generation.decoder import Decoder, cache_bytes_per_token, sparing
 from onnxtool.report.bundle.bench import BundleBenchReport, ContextSpeed, GeneratorSpeed
 from onnxtool.runtime.cpu import model_name, usable_cores
+from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.load_cost import peak_bytes
+
+_ROUNDS = 6
+_TIMED_STEPS = 6
+_CONTEXT = 32
+_TOGETHER = 4 << 30  # bytes of all models
+
+
+def decode_speeds(bundles: Sequence[Bundle], threads: int | None) -> list[float]:
+    """Tokens per second of each bundle, one token after the other.
+
+    They take turns, so that a busy moment of the machine hits all of them; the figure is of the median step. Large ones
+    are measured one after the other instead: together they would not fit into memory.
+    """
+    if sum(b.model_bytes for b in bundles) <= _TOGETHER or len(bundles) < 2:
+        return _together(bundles, threads)
+    found = []
+    for bundle in bundles:
+        found += _together([bundle], threads)
+        release_memory()
+    return found
+
+
+def _together(bundles: Sequence[Bundle], threads: int | None) -> list[float]:
+    options = [replace(sparing(b), threads=threads, spinning="runs") for b in bundles]
+    decoders = [Decoder(b, o, generates=o.prepack) for b, o in zip(bundles, options, strict=True)]
+    room = _CONTEXT + 1 + _ROUNDS * _TIMED_STEPS
+    times: list[list[float]] = [[] for _ in decoders]
+    for decoder in decoders:
+        length = min(_CONTEXT, decoder.bundle.context - _ROUNDS * _TIMED_STEPS - 1)
+        decoder.start(min(room, decoder.bundle.context))
+        decoder.run(np.arange(max(1, length)) % decoder.bundle.vocabulary)
+        decoder.run(np.asarray([0]))  # the first step of another size is slower
+    for _ in range(_ROUNDS):
+        for decoder, own in zip(decoders, times, strict=True):
+            for step in range(_TIMED_STEPS):
+                began = time.perf_counter()
+                decoder.run(np.asarray([step]))
+                own.append(time.perf_counter() - began)
+    return [1 / float(np.median(t)) for t in times]
+
 
 CONTEXTS = (16, 512, 2048)
 _STEPS = 24

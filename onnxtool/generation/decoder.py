@@ -12,7 +12,7 @@ from onnxtool.errors import InputError, UnsupportedError
 from onnxtool.generation.adapters import read_adapter
 from onnxtool.generation.bundle import Bundle
 from onnxtool.model.io import read_proto
-from onnxtool.runtime.session.huge_pages import use_huge_pages
+from onnxtool.runtime.session.memory import use_huge_pages
 from onnxtool.runtime.session.session import SessionOptions, classify, create_session
 from onnxtool.runtime.worker.isolation import guarded, native_silence
 

@@ -13,7 +13,7 @@ from onnxtool.generation.bundle import Bundle
 from onnxtool.generation.decoder import Decoder
 from onnxtool.generation.sampling import Sampler, Sampling
 from onnxtool.generation.tokenizer import BundleTokenizer, Message
-from onnxtool.report.bundle.generate import GenerateReport
+from onnxtool.report.bundle.inspect import GenerateReport
 from onnxtool.runtime.session.session import SessionOptions
 
 _MANY = 32  # tokens, from which on it pays to prepare the memory

@@ -27,8 +27,7 @@ from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.equivalence import OptimizationProof
 from onnxtool.optimization.freeze import freeze_initializers as freeze_weights
 from onnxtool.optimization.freeze import freeze_inputs
-from onnxtool.optimization.fusion_selection import FusionChoice, select_fusions
-from onnxtool.optimization.fusion_table import by_table
+from onnxtool.optimization.fusion_selection import FusionChoice, by_table, select_fusions
 from onnxtool.optimization.normalize import drop_labels
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level

@@ -2,8 +2,8 @@
 
 A field of a command's dataclass carries an `Option`. From it come the command line with its help pages, man pages and
 completion (`cli/typer_options.py`), the options of a build file's steps and their JSON schema (`workflow/`), and the
-refusal of options that do nothing (`cli/unused_options.py`). The field's name and type are what Python functions take;
-`onnxtool/words.py` makes them of what is written.
+refusal of options that do nothing (`cli/commands/quantize.py`). The field's name and type are what Python functions
+take; `onnxtool/words.py` makes them of what is written.
 """
 
 from __future__ import annotations

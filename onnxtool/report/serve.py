@@ -1,10 +1,23 @@
-"""What serving models gives, when it ends."""
+"""What the commands report that show or serve models until they are ended."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from onnxtool.report.base import Report
+
+
+@dataclass(frozen=True, repr=False)
+class ViewReport(Report, kind="view"):
+    """A page that is being served.
+
+    Attributes:
+        model: the file.
+        url: what a browser opens; of this machine alone.
+    """
+
+    model: str
+    url: str
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def doctor() -> DoctorReport:
 
 
 def _providers() -> tuple[ProviderInfo, ...]:
-    from onnxtool.runtime.providers.survey import survey
+    from onnxtool.runtime.providers.trial import survey
 
     return survey()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxtool.cli import unused_options as unused
+from onnxtool.cli.commands import quantize as unused
 from onnxtool.errors import UsageError
 from onnxtool.options.option import options_of
 from onnxtool.options.quantize import QuantizeCommand

@@ -11,7 +11,7 @@ import pytest
 
 from onnxtool.errors import UsageError
 from onnxtool.model import io
-from onnxtool.optimization import fusion_selection, fusion_table
+from onnxtool.optimization import fusion_selection
 from onnxtool.optimization.optimize import optimize
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.registry import select
@@ -131,7 +131,7 @@ def test_a_target_decides_without_timing(
     left = [d for d in report.dropped if d.name == "fuse-skip-layernorm"]
     assert not left[0].fault
     assert target in left[0].reason
-    assert report.families == fusion_table.by_table(NAMES, target).trials
+    assert report.families == fusion_selection.by_table(NAMES, target).trials
 
 
 def test_targets_are_those_of_quantize() -> None:

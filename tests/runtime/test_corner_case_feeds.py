@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.runtime.corner_case_feeds import edge_feeds
+from onnxtool.runtime.feeds import edge_feeds
 
 FLOAT = TensorSpec("x", np.dtype("float32"), ("n", 3))
 INDEX = TensorSpec("i", np.dtype("int64"), ("n",))

@@ -18,7 +18,7 @@ import pytest
 
 from onnxtool.cli.forms.build_pages import write_model_pages
 from onnxtool.report.build import BuildReport
-from onnxtool.report.from_plain import report_from_plain
+from onnxtool.report.schema import report_from_plain
 from onnxtool.workflow import run_step
 from onnxtool.workflow.store import Store
 from tests.workflow.conftest import Builder, tiny_model

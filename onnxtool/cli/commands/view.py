@@ -16,7 +16,7 @@ def command(asked: ViewCommand, out: Output) -> None:
 
     The page is served to this machine alone (localhost). Needs Netron: pip install netron.
     """
-    from onnxtool.report.view import ViewReport
+    from onnxtool.report.serve import ViewReport
     from onnxtool.runtime.view import NetronPage
 
     with NetronPage(asked.model, asked.port) as shown:

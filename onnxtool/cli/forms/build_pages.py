@@ -27,7 +27,7 @@ def write_model_pages(report: BuildReport, index: Path) -> None:
 
 def _steps(model: ModelOutcome, report: BuildReport) -> Iterator[Part]:
     """What each step's own report says."""
-    from onnxtool.report.from_plain import report_from_plain
+    from onnxtool.report.schema import report_from_plain
     from onnxtool.workflow.store import Store
 
     store = Store(Path(report.cache))

@@ -8,8 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from onnxtool.cli.views.view import Facts, Verdict, View
-from onnxtool.report import brief
-from onnxtool.report.base import Report
+from onnxtool.report.base import Report, brief_lines
 
 # Module -> the kinds of reports that it has a function for, of the same name.
 _MODULES = {
@@ -36,7 +35,7 @@ _KINDS = {kind: module for module, kinds in _MODULES.items() for kind in kinds}
 def view_of(report: Report) -> View:
     """What a report says; of a kind from another package, its fields."""
     if report.kind not in _KINDS:
-        return View(report.ok, Verdict(""), (Facts(tuple(brief.lines(report))),))
+        return View(report.ok, Verdict(""), (Facts(tuple(brief_lines(report))),))
     module = import_module(f"onnxtool.cli.views.{_KINDS[report.kind]}")
     parts = tuple(getattr(module, report.kind)(report))
     verdict = next((part for part in parts if isinstance(part, Verdict)), Verdict(""))

@@ -9,9 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from onnxtool.cli.text import count, duration, interval, plural, size
 from onnxtool.cli.views.view import Bars, Boxes, Code, Facts, Line, Part, Row, Table, Verdict, state, warnings
-from onnxtool.report.measurement.bench import BenchReport, Latency
-from onnxtool.report.measurement.bench_matrix import BenchMatrixReport, MeasuredSetting
-from onnxtool.report.measurement.endpoint_bench import EndpointBenchReport, LoadResult
+from onnxtool.report.measurement.bench import (
+    BenchMatrixReport,
+    BenchReport,
+    EndpointBenchReport,
+    Latency,
+    LoadResult,
+    MeasuredSetting,
+)
 from onnxtool.report.measurement.placement import Placement, PlacementReport
 from onnxtool.report.measurement.profile import NodeTime, Profile
 

@@ -9,8 +9,7 @@ from onnxtool.cli.views.view import Facts, Line, Part, Table, Verdict, Words, wa
 from onnxtool.report.bundle.bench import BundleBenchReport, GeneratorSpeed
 from onnxtool.report.bundle.compare import BundleCompareReport
 from onnxtool.report.bundle.convert import BundleReport, Perplexity, RuntimeProof, TextProof
-from onnxtool.report.bundle.generate import GenerateReport
-from onnxtool.report.bundle.inspect import BundleInspectReport
+from onnxtool.report.bundle.inspect import BundleInspectReport, GenerateReport
 from onnxtool.report.bundle.quantize import BundleCandidate, BundleQuantizeReport
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from onnxtool.cli.text import plural, size
 from onnxtool.cli.views.view import Code, Part, Table, Verdict, warnings
 from onnxtool.report.package import PackageReport
-from onnxtool.report.serve import ServeReport
-from onnxtool.report.view import ViewReport
+from onnxtool.report.serve import ServeReport, ViewReport
 
 
 def package(report: PackageReport) -> Iterator[Part]:

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnxtool import progress
 from onnxtool.errors import UsageError
 from onnxtool.generation.adapters import adapted
+from onnxtool.generation.bench import decode_speeds
 from onnxtool.generation.bundle import PROVENANCE, Bundle
 from onnxtool.generation.decoder import Decoder, sparing
 from onnxtool.generation.folder import check_output, staged_folder
@@ -32,7 +33,6 @@ from onnxtool.generation.quantization.block_weights import (
 from onnxtool.generation.quantization.calibration import input_moments, sampled_tokens
 from onnxtool.generation.quantization.perplexity import divergence, load_text, perplexity, ratio
 from onnxtool.generation.quantization.sensitivity import LayerGroup, groups_of, widest_within
-from onnxtool.generation.speed import decode_speeds
 from onnxtool.generation.tokenizer import BundleTokenizer
 from onnxtool.model import io
 from onnxtool.quantization.algorithms.smooth_quant import smooth

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, producer
 from onnxtool.model.operators.value_facts import Size, elements_of, integers, rank_of, sizes_of
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.patterns.uniform_values import uniform_value
+from onnxtool.optimization.patterns.operands import uniform_value
 
 HIDDEN = -1e9  # at or below this, a key has no weight beside one that is not hidden
 _LARGEST = 1 << 24  # elements of a constant mask that is looked at

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.errors import UsageError
 from onnxtool.runtime.providers.placement import placement
-from onnxtool.runtime.providers.survey import survey
+from onnxtool.runtime.providers.trial import survey
 from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.profile import profile

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtool.runtime.session import huge_pages
-from onnxtool.runtime.session.huge_pages import use_huge_pages
+from onnxtool.runtime.session import memory
+from onnxtool.runtime.session.memory import use_huge_pages
 
 
 def test_memory_keeps_its_content() -> None:
@@ -29,5 +29,5 @@ def test_memory_keeps_its_content() -> None:
     ],
 )
 def test_only_large_private_memory_is_taken(line: str, length: int) -> None:
-    start, found = huge_pages._large(line)
+    start, found = memory._large(line)
     assert found == length and start % (2 << 20) == 0

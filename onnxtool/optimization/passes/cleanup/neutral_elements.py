@@ -8,7 +8,7 @@ from onnxtool.model.ir.queries import is_op
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.no_ops import same_shape
-from onnxtool.optimization.patterns.uniform_values import uniform_value
+from onnxtool.optimization.patterns.operands import uniform_value
 
 # Operator -> (neutral number, whether it may stand on the left too).
 _EXACT = {"Mul": (1.0, True), "Div": (1.0, False), "Pow": (1.0, False), "And": (1.0, True), "Or": (0.0, True)}

@@ -17,8 +17,14 @@ from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
-from onnxtool.optimization.passes.layout._reshape_readers import can_read, let_read
-from onnxtool.optimization.passes.layout.reshapes import RESHAPES, become_reshape, reshape_target, sources
+from onnxtool.optimization.passes.layout.reshapes import (
+    RESHAPES,
+    become_reshape,
+    can_read,
+    let_read,
+    reshape_target,
+    sources,
+)
 from onnxtool.optimization.patterns.operands import pairs
 
 

@@ -22,8 +22,7 @@ from onnxtool.optimization.passes.ort_fusion.attention import (
     takes_joined,
 )
 from onnxtool.optimization.patterns.causal_mask import HIDDEN, Causal, added, covers, hides, shows
-from onnxtool.optimization.patterns.operands import unscaled
-from onnxtool.optimization.patterns.uniform_values import uniform_value
+from onnxtool.optimization.patterns.operands import uniform_value, unscaled
 
 _Lengths = tuple[ir.Value, ir.Value]
 
