@@ -1,20 +1,20 @@
 """Load time and peak memory of one model, in a process of its own so that nothing else is counted.
 
-Run as `python -m onnxtool.runtime.timing.load_cost`: reads one JSON request from stdin, writes one JSON answer
-to stdout.
+Run as `python -m onnxtool.runtime.timing.load_cost`: reads one request, pickled, from its parent, writes one JSON
+answer to stdout.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,68 +44,35 @@ def load_cost(
         InputError: the process died, or the model fails in it.
         ResourceError: it took longer than the limit.
     """
-    from onnxtool.runtime.output_files import write_npz
-
-    with tempfile.TemporaryDirectory(prefix="onnxtool-") as scratch:
-        data = Path(scratch) / "feeds.npz"
-        write_npz(data, feeds)
-        request = {
-            "model": str(model),
-            "data": str(data),
-            "provider": options.provider,
-            "threads": options.threads,
-            "optimization": options.optimization,
-            "custom_op_libraries": [str(p) for p in options.custom_op_libraries],
-            "ep_libraries": options.ep_libraries,
-            "settings": options.settings,
-            "arena": options.arena,
-            "memory_pattern": options.memory_pattern,
-            "parallel": options.parallel,
-            "prepack": options.prepack,
-        }
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "onnxtool.runtime.timing.load_cost"],
-                input=json.dumps(request),
-                capture_output=True,
-                text=True,
-                timeout=limit,
-                check=False,
-                env={**os.environ, "PYTHONWARNINGS": "ignore"},
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ResourceError(f"{model}: loading it took longer than {limit:.0f} s.") from error
+    request = pickle.dumps((str(model), dict(feeds), replace(options, spinning="always")))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "onnxtool.runtime.timing.load_cost"],
+            input=request,
+            capture_output=True,
+            timeout=limit,
+            check=False,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ResourceError(f"{model}: loading it took longer than {limit:.0f} s.") from error
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"the process ended with code {done.returncode}"]
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [
+            f"the process ended with code {done.returncode}"
+        ]
         raise InputError(f"{model}: cannot be measured in a process of its own: {last[0][:300]}")
     answer = json.loads(done.stdout)
     return LoadCost(answer["seconds"], answer["repeats"], answer["peak_bytes"], answer["model_bytes"])
 
 
-def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
-    from onnxtool.runtime.data.archive import read_npz
+def _measure(model: str, arrays: Mapping[str, np.ndarray], options: SessionOptions) -> dict[str, Any]:
     from onnxtool.runtime.feeds import adapt
     from onnxtool.runtime.runner import OnnxRunner
 
-    provider = request["provider"]
-    options = SessionOptions(
-        provider if isinstance(provider, str) else tuple(provider),
-        request["threads"],
-        request["optimization"],
-        custom_op_libraries=tuple(Path(p) for p in request["custom_op_libraries"]),
-        ep_libraries=tuple(request["ep_libraries"]),
-        settings=tuple((key, value) for key, value in request["settings"]),
-        arena=request["arena"],
-        memory_pattern=request["memory_pattern"],
-        parallel=request["parallel"],
-        prepack=request["prepack"],
-        spinning="always",
-    )
-    arrays = read_npz(request["data"])
     before = resident_bytes()
     seconds = []
     began = time.perf_counter()
-    runner = OnnxRunner.open(request["model"], options)
+    runner = OnnxRunner.open(model, options)
     seconds.append(time.perf_counter() - began)
     feeds = adapt(runner.inputs, arrays)
     for _ in range(_RUNS):
@@ -114,7 +81,7 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
     del runner
     while len(seconds) < _REPEATS and sum(seconds) < _BUDGET:
         start = time.perf_counter()
-        runner = OnnxRunner.open(request["model"], options)
+        runner = OnnxRunner.open(model, options)
         seconds.append(time.perf_counter() - start)
         del runner
     return {
@@ -158,4 +125,4 @@ def _status(key: str) -> int | None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(_measure(json.load(sys.stdin))))
+    sys.stdout.write(json.dumps(_measure(*pickle.load(sys.stdin.buffer))))
