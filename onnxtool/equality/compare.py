@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
+
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.described_runner import known_domains
 from onnxtool.equality.equivalence_check import match_names
@@ -19,7 +21,7 @@ from onnxtool.equality.reference import Reference, reference_on
 from onnxtool.equality.rule.rule import Rule
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.trials.graph_trials import facts_of
-from onnxtool.equality.usual_inputs import domains_of, make_feeds
+from onnxtool.equality.usual_inputs import Source, domains_of, make_feeds
 from onnxtool.errors import InputError, UnsupportedError, UsageError
 from onnxtool.keyword_options import options_as_keywords, with_settings
 from onnxtool.model import io
@@ -62,8 +64,9 @@ def compare(
     asked = with_settings(CompareOptions(), settings, "compare")
     a, b = (m if isinstance(m, Runner) else as_path(m) for m in (a, b))
     called = asked.names or (_name(a, "A"), _name(b, "B"))
-    if not isinstance(a, Runner) and not isinstance(b, Runner):
-        fixed = with_fixed_draws(io.load(a), io.load(b))
+    known = [m if isinstance(m, Runner) else io.load(m) for m in (a, b)]  # looked at, never changed
+    if isinstance(known[0], ir.Model) and isinstance(known[1], ir.Model):
+        fixed = with_fixed_draws(known[0], known[1])
         if fixed is not None:
             same = {**settings, "names": called}
             report = compare(fixed.a, fixed.b, options=options, options_b=options_b, **same)
@@ -74,7 +77,7 @@ def compare(
     left, right = _runner(a, options), _runner(b, options_b or options)
     given = make_feeds(
         left,
-        (a, b),
+        known,
         data=asked.data,
         seed=asked.seed,
         batches=asked.batches,
@@ -84,11 +87,11 @@ def compare(
     feeds, origin = list(given.feeds), given.origin
     skipped: list[str] = [*given.notes]
     if asked.edge:
-        feeds = [*feeds, *_edges(left, (a, b), skipped)]
+        feeds = [*feeds, *_edges(left, known, skipped)]
         origin += " and edge inputs"
     tolerance = Tolerance(asked.rtol, asked.atol)
     rule = Rule(tolerance, asked.tolerances or {}, called, asked.top_k)
-    varying, lines = _varying([(a, left), (b, right)], feeds[0])
+    varying, lines = _varying(list(zip((a, b), known, (left, right), strict=True)), feeds[0])
     began = time.perf_counter()
     proof = Proof(reference_on(a, b, left, options), [Probe(f) for f in feeds], rule, varying=varying, origin=origin)
     report = proof.judge(right)
@@ -103,7 +106,7 @@ def compare(
             strict=asked.strict,
             keep_as=asked.keep_counterexample,
         )
-        report, feeds = _beyond(report, proof, ((a, left), (b, right)), options)
+        report, feeds = _beyond(report, proof, known, right, options)
     if layers and not isinstance(b, Runner):
         report = _look_inside(report, a, Path(b), feeds, tolerance, options, asked.bisect)
     if asked.reference:
@@ -118,7 +121,8 @@ def compare(
 def _beyond(
     report: CompareReport,
     proof: Proof,
-    models: tuple[tuple[Path | Runner, Runner], tuple[Path | Runner, Runner]],
+    models: Sequence[ir.Model | Runner],
+    candidate: Runner,
     options: SessionOptions,
 ) -> tuple[CompareReport, list[Feeds]]:
     """Go on after two models were found equal on the usual inputs.
@@ -127,13 +131,13 @@ def _beyond(
         The report with what was found, and the inputs with that of the counterexample at the end.
     """
     names = proof.rule.names if proof.rule.names[0] != proof.rule.names[1] else ("A", "B")
-    graphs = {n: io.load(m) for n, (m, _) in zip(names, models, strict=True) if not isinstance(m, Runner)}
+    graphs = {n: m for n, m in zip(names, models, strict=True) if not isinstance(m, Runner)}
     known: dict[str, Domain] = {}
-    for model, _ in models:
+    for model in models:
         if isinstance(model, Runner):
             known = {**known, **known_domains(model)}
     proof.facts = facts_of(list(graphs.values()), known)
-    done = proof.judge_beyond(report, models[1][1], graphs, options)
+    done = proof.judge_beyond(report, candidate, graphs, options)
     feeds, failure = [p.feeds for p in proof.usual], proof.findings.failure
     if failure is not None:
         return done, [*feeds, failure.feeds]
@@ -238,7 +242,7 @@ def _paired(report: CompareReport, left: Runner, right: Runner) -> list[str]:
     return [f"names differ, so they were paired by their position: {'; '.join(said)}"] if said else []
 
 
-def _edges(runner: Runner, sources: Sequence[str | os.PathLike[str] | Runner], skipped: list[str]) -> list[Feeds]:
+def _edges(runner: Runner, sources: Sequence[Source], skipped: list[str]) -> list[Feeds]:
     """The edge inputs that the reference can take; the others are named in `skipped`."""
     taken: list[Feeds] = []
     for label, feeds in edge_feeds(runner.inputs, domains_of(sources)):
@@ -251,14 +255,12 @@ def _edges(runner: Runner, sources: Sequence[str | os.PathLike[str] | Runner], s
     return taken
 
 
-def _varying(
-    models: Sequence[tuple[str | os.PathLike[str] | Runner, Runner]], feeds: Feeds
-) -> tuple[set[str], list[str]]:
+def _varying(models: Sequence[tuple[object, ir.Model | Runner, Runner]], feeds: Feeds) -> tuple[set[str], list[str]]:
     """Outputs that a model's random operators change from run to run, and what to say of that."""
     varying: set[str] = set()
     lines = []
-    for source, runner in models:
-        found = () if isinstance(source, Runner) else random_operators(io.load(source))
+    for source, file, runner in models:
+        found = () if isinstance(file, Runner) else random_operators(file)
         if found:
             inputs = match_names(list(feeds), [s.name for s in runner.inputs], "inputs")
             own = {inputs[name]: array for name, array in feeds.items() if name in inputs}

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass
 
 from onnxtool.model.ir.queries import attribute, constant_array
-from onnxtool.model.randomness import is_random
+from onnxtool.model.randomness import is_random, random_nodes
 
 _OLDEST = 13  # opset: older ones lack operators that the formulas use, or have them in another form
 _CAST_LIKE = 15  # opset
@@ -56,6 +56,8 @@ def with_fixed_draws(a: ir.Model, b: ir.Model) -> FixedDraws | None:
         None where neither draws anything, where they do not draw alike, and where a draw is made more than once in a
         run (loop bodies): then its numbers cannot be fixed without changing what they mean.
     """
+    if not any(random_nodes(model) for model in (a, b)):
+        return None
     copies = [_prepared(model) for model in (a, b)]
     drawn = [[n for n in copy.graph.all_nodes() if is_random(n)] for copy in copies]
     if not drawn[0] or any(is_random(n) for copy in copies for n in _in_loops(copy.graph)):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxtool.equality.described_runner import known_domains
 from onnxtool.model import io
@@ -16,10 +17,12 @@ from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.probes import find_probes, runnable_feeds
 from onnxtool.runtime.runner import Runner
 
+Source = str | os.PathLike[str] | ir.Model | Runner
+
 
 def make_feeds(
     runner: Runner,
-    sources: Sequence[str | os.PathLike[str] | Runner],
+    sources: Sequence[Source],
     *,
     data: str | os.PathLike[str] | Mapping[str, np.ndarray] | None = None,
     seed: int = 0,
@@ -55,12 +58,12 @@ def make_feeds(
     return read_feeds(data, runner.inputs, parse_options(images))
 
 
-def domains_of(sources: Sequence[str | os.PathLike[str] | Runner]) -> dict[str, Domain]:
+def domains_of(sources: Sequence[Source]) -> dict[str, Domain]:
     """Which values the inputs may take, as the models tell; the first goes before the others."""
     domains: dict[str, Domain] = {}
     for source in sources:
         if isinstance(source, Runner):  # a framework model may know the domains of its inputs better than a graph
             domains = {**domains, **known_domains(source)}
         else:
-            domains = input_domains(io.load(source)) | domains
+            domains = input_domains(source if isinstance(source, ir.Model) else io.load(source)) | domains
     return domains

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from onnxtool.cli.text import clean, count, size
 from onnxtool.cli.views.view import Facts, Part, Table, warnings
 from onnxtool.report.inspect import InspectReport, NodeInfo, WeightInfo
+
+_ENTRIES = 50  # of metadata that are shown; twenty times as many with -v
 
 
 def inspect(report: InspectReport) -> Iterator[Part]:
@@ -56,9 +58,18 @@ def _facts(report: InspectReport, everything: bool) -> list[tuple[str, Any]]:
         ("functions", ", ".join(report.functions)),
         ("parameters", f"{weights} ({by_dtype})" if by_dtype else weights),
         ("compute", _compute(report) + (f" for {assumed}" if assumed and report.macs else "")),
-        *((f"meta {name}", clean(value, 2000 if everything else 200)) for name, value in report.metadata.items()),
+        *_metadata(report.metadata, everything),
         *(("" if i else "history", line) for i, line in enumerate(_history(report.history, everything))),
     ]
+
+
+def _metadata(entries: Mapping[str, str], everything: bool) -> Iterator[tuple[str, str]]:
+    """The first entries; a file may have any number."""
+    most = _ENTRIES * (20 if everything else 1)
+    for name, value in islice(entries.items(), most):
+        yield f"meta {clean(name, 100)}", clean(value, 2000 if everything else 200)
+    if len(entries) > most:
+        yield "meta", f"and {len(entries) - most} more (--json has all)"
 
 
 def _compute(report: InspectReport) -> str:

@@ -173,7 +173,7 @@ def differing_casts(graphs: Mapping[str, ir.Model]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {name: set() for name in graphs}
     if len(graphs) != 2:
         return found
-    models = {name: inlined(graph) for name, graph in graphs.items()}
+    models = {name: inlined(graph) if graph.functions else graph for name, graph in graphs.items()}
     if not any(_narrowing(n) for model in models.values() for n in model.graph):
         return found
     known = {name: digests(model) for name, model in models.items()}
