@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from onnxtool.editing.edit import edit
 from onnxtool.equality.compare import compare
 from onnxtool.equality.fixed_draws import with_fixed_draws
+from onnxtool.errors import VerdictError
 from onnxtool.optimization.optimize import optimize
 
 WEIGHT = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
