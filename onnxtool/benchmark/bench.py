@@ -31,8 +31,7 @@ from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.runner import OnnxRunner, check_feeds
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions, provider_names, requested_providers
 from onnxtool.runtime.timing.load_cost import load_cost
-from onnxtool.runtime.timing.profile import profile
-from onnxtool.runtime.timing.roofline import measure_peaks
+from onnxtool.runtime.timing.profile import measure_peaks, profile
 from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio
 
 # Differences below this are of no use to anyone, and are in the reach of chance on a busy machine.

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxtool.errors import InputError, ResourceError
 from onnxtool.model.io import sha256
-from onnxtool.model.safety.zip_errors import DAMAGED
+from onnxtool.model.safety.pickle_scan import DAMAGED
 
 _MAX_ENTRIES = 100_000
 _MAX_MEMBER = 64 << 20

@@ -31,9 +31,8 @@ from onnxtool.optimization.fusion_selection import FusionChoice, by_table, selec
 from onnxtool.optimization.normalize import drop_labels
 from onnxtool.optimization.opset import convert_opset
 from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
-from onnxtool.optimization.pass_bisection import BisectionAttempt, drop_faulty_passes
+from onnxtool.optimization.pass_bisection import BisectionAttempt, drop_faulty_passes, without_regression
 from onnxtool.optimization.registry import describe_passes, select
-from onnxtool.optimization.regression import without_regression
 from onnxtool.options.optimize import OptimizeOptions, PathLike
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport

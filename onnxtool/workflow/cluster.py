@@ -1,6 +1,6 @@
 """Steps on other machines: what travels to a worker and back, and which workers may run a step.
 
-The engine that brings it there is in an executor of its own (dask_executor.py, ray_executor.py).
+The engine that brings it there is in an executor of its own (cluster_engines.py).
 """
 
 from __future__ import annotations

@@ -90,11 +90,11 @@ def open_executor(name: str, jobs: int) -> Executor:
     if name == "processes":
         return ProcessExecutor(jobs)
     if name.startswith("dask://"):
-        from onnxtool.workflow.dask_executor import DaskExecutor
+        from onnxtool.workflow.cluster_engines import DaskExecutor
 
         return DaskExecutor(name.removeprefix("dask://"))
     if name.startswith("ray://"):
-        from onnxtool.workflow.ray_executor import RayExecutor
+        from onnxtool.workflow.cluster_engines import RayExecutor
 
         return RayExecutor(name.removeprefix("ray://"))
     raise UsageError(f"--executor {name}: must be local, processes, dask://HOST:PORT or ray://HOST:PORT.")

@@ -371,7 +371,7 @@ def test_a_result_that_is_slower_for_sure_gives_way_to_the_source(
     source = write(tmp_path / "m.onnx", text)
     slow = LatencyRatio(1.5, 1.4, 1.6, 1.0, 1.5)
     monkeypatch.setattr("onnxtool.optimization.optimize.measure_ratio", lambda *_: slow)
-    monkeypatch.setattr("onnxtool.optimization.regression.confirmed_ratio", lambda *_: slow)
+    monkeypatch.setattr("onnxtool.optimization.pass_bisection.confirmed_ratio", lambda *_: slow)
     report = onnxtool.optimize(source, tmp_path / "out.onnx", **asked)
     assert report.ok
     assert ((tmp_path / "out.onnx").read_bytes() == source.read_bytes()) == kept

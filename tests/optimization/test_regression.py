@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from onnxtool.optimization import regression as module
-from onnxtool.optimization.pass_bisection import BisectionAttempt
-from onnxtool.optimization.regression import without_regression
+from onnxtool.optimization import pass_bisection as module
+from onnxtool.optimization.pass_bisection import BisectionAttempt, without_regression
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.runtime.session.session import SessionOptions
 

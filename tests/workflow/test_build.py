@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import onnx
 import pytest
 
-from onnxtool.cli.forms.build_pages import write_model_pages
+from onnxtool.cli.forms.html import write_model_pages
 from onnxtool.report.build import BuildReport
 from onnxtool.report.schema import report_from_plain
 from onnxtool.workflow import run_step

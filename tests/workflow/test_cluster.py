@@ -156,11 +156,11 @@ def test_an_unknown_executor_is_refused() -> None:
 
 def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
-    from onnxtool.workflow import dask_executor
+    from onnxtool.workflow.cluster_engines import DaskExecutor
 
     def nobody(*_: object, **__: object) -> None:
         raise OSError("timed out")
 
     monkeypatch.setattr(distributed, "Client", nobody)
     with pytest.raises(ResourceError, match="no scheduler answers"):
-        dask_executor.DaskExecutor("127.0.0.1:9")
+        DaskExecutor("127.0.0.1:9")

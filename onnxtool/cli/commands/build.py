@@ -27,7 +27,7 @@ def command(asked: BuildCommand, out: Output) -> None:
         return
     report = build(file, targets, **taken_by(build, asked))
     if asked.html is not None:
-        from onnxtool.cli.forms.build_pages import write_model_pages
+        from onnxtool.cli.forms.html import write_model_pages
 
         write_model_pages(report, asked.html)
     out.emit(report)

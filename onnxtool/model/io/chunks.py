@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from onnxtool.errors import ResourceError
 from onnxtool.model.io.atomic import fill, locked, replace, settled, staged
-from onnxtool.model.io.sendfile import sendable
 from onnxtool.model.io.serialize import large_initializers, to_proto
+from onnxtool.model.io.tensor_bytes import sendable
 from onnxtool.model.io.write import check_output, digest_synced, remove_left_data
 from onnxtool.model.provenance.digest import DIGEST_KEY, seal
 

@@ -18,9 +18,8 @@ from onnxtool.model.provenance.digest import file_digest
 from onnxtool.model.safety.limits import DEFAULT, Limits, verify_environment
 from onnxtool.model.safety.pickle_scan import pickled_imports
 from onnxtool.model.safety.sparse import make_dense
-from onnxtool.model.safety.structure import verify_structure
+from onnxtool.model.safety.structure import verify_structure, verify_texts
 from onnxtool.model.safety.tensors import all_tensors, external_ref, other_tensors, verify_expansion, verify_tensors
-from onnxtool.model.safety.utf8 import verify_texts
 
 if TYPE_CHECKING:
     import onnx_ir as ir

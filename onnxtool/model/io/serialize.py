@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from onnxtool.model.io import map_types
-from onnxtool.model.io.sendfile import sendable
+from onnxtool.model.io.tensor_bytes import sendable
 
 if TYPE_CHECKING:
     import onnx_ir as ir

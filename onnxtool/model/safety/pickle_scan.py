@@ -14,7 +14,18 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 
-from onnxtool.model.safety.zip_errors import DAMAGED
+DAMAGED: tuple[type[Exception], ...] = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    KeyError,
+    OSError,
+    ValueError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
+
 
 _MOST = 16 << 20  # bytes looked at, after unpacking
 _SEVERAL = 10  # pickles in a row: torch before 1.6 wrote five

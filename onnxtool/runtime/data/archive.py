@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError
-from onnxtool.model.safety.zip_errors import DAMAGED
+from onnxtool.model.safety.pickle_scan import DAMAGED
 
 # A compressed archive that is larger unpacked than both of these is taken for a bomb.
 _UNPACKED_LIMIT = 1 << 30

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxtool.model.io.sendfile import sendable
+from onnxtool.model.io.tensor_bytes import sendable
 
 COUNT = 1 << 19
 

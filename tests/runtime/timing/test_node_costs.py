@@ -11,8 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtool.report.measurement.profile import NodeTime
 from onnxtool.runtime.session.session import OptimizationLevel, SessionOptions
-from onnxtool.runtime.timing.profile import profile
-from onnxtool.runtime.timing.roofline import measure_peaks
+from onnxtool.runtime.timing.profile import measure_peaks, profile
 
 
 def weight(name: str, *shape: int) -> TensorProto:
