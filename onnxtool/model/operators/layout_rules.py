@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -29,12 +30,12 @@ def axis_of(node: ir.Node, rank: int, default: int) -> int:
     return axis + rank if axis < 0 else axis
 
 
-def axes_of(node: ir.Node, index: int = 1) -> tuple[int, ...] | None:
+def axes_of(node: ir.Node) -> tuple[int, ...] | None:
     """The axes of Squeeze, Unsqueeze and reductions, from the attribute or the input; None when absent or unknown."""
     axes = attribute(node, "axes")
     if axes is not None:
         return tuple(int(a) for a in axes)
-    return integers(node.inputs[index]) if len(node.inputs) > index else None
+    return integers(node.inputs[1]) if len(node.inputs) > 1 else None
 
 
 def named(node: ir.Node, sizes: Sequence[Size | None] | None) -> Sizes | None:
@@ -225,30 +226,39 @@ def _bound(dim: Size, index: Size) -> Size | None:
     return smaller_of(index, dim) if index.non_negative else None
 
 
-def _slice(node: ir.Node) -> Sizes | None:
-    data = sizes_of(node.inputs[0])
-    if data is None:
-        return None
+class SliceBounds(NamedTuple):
+    """How a Slice cuts some dims, in their order; a start or end is None where it is not known."""
+
+    starts: tuple[Size | None, ...]
+    ends: tuple[Size | None, ...]
+    axes: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def slice_bounds(node: ir.Node) -> SliceBounds | None:
+    """What a Slice says by its attributes or inputs; None where its axes or steps are not known."""
     if len(node.inputs) == 1:
         starts, ends = tuple(attribute(node, "starts", ())), tuple(attribute(node, "ends", ()))
-        axes: tuple[int, ...] | None = tuple(attribute(node, "axes", range(len(starts))))
-        steps: tuple[int, ...] | None = (1,) * len(starts)
-    else:
-        first, last = elements_of(node.inputs[1]), elements_of(node.inputs[2])
-        count = sizes_of(node.inputs[1])
-        number = count[0] if count and isinstance(count[0], int) else None
-        if number is None:
-            return None
-        starts = first.elements if first is not None else (None,) * number
-        ends = last.elements if last is not None else (None,) * number
-        has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
-        has_steps = len(node.inputs) > 4 and node.inputs[4] is not None
-        axes = integers(node.inputs[3]) if has_axes else tuple(range(number))
-        steps = integers(node.inputs[4]) if has_steps else (1,) * number
+        return SliceBounds(starts, ends, tuple(attribute(node, "axes", range(len(starts)))), (1,) * len(starts))
+    count = sizes_of(node.inputs[1])
+    number = count[0] if count and isinstance(count[0], int) else None
+    if number is None:
+        return None
+    starts, ends = ((None,) * number if (known := elements_of(v)) is None else known.elements for v in node.inputs[1:3])
+    optional = [*node.inputs[3:], None, None]
+    axes = tuple(range(number)) if optional[0] is None else integers(optional[0])
+    steps = (1,) * number if optional[1] is None else integers(optional[1])
     if axes is None or steps is None or not len(starts) == len(ends) == len(axes) == len(steps):
         return None
+    return SliceBounds(starts, ends, axes, steps)
+
+
+def _slice(node: ir.Node) -> Sizes | None:
+    data, bounds = sizes_of(node.inputs[0]), slice_bounds(node)
+    if data is None or bounds is None:
+        return None
     result: list[Size | None] = list(data)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for start, end, axis, step in zip(*bounds, strict=True):
         result[axis % len(data)] = slice_size(data[axis % len(data)], start, end, step)
     return named(node, result)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
-from onnxtool.model.operators.layout_rules import axes_of
+from onnxtool.model.operators.layout_rules import axes_of, slice_bounds
 from onnxtool.model.operators.symbolic_dims import Expr, add, floor_divide, multiply, product, subtract
 from onnxtool.model.operators.value_facts import (
     MAX_ITEMS,
@@ -70,14 +70,13 @@ def _slice(node: ir.Node) -> KnownElements | None:
     data = elements_of(node.inputs[0])
     if data is None or data.scalar:
         return None
-    if len(node.inputs) == 1:
-        bounds = [attribute(node, "starts"), attribute(node, "ends"), (1,)]
-    else:
-        bounds = [integers(v) for v in node.inputs[1:3]]
-        bounds.append(integers(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else (1,))
-    if any(b is None or len(b) != 1 for b in bounds) or bounds[2][0] <= 0:
+    bounds = slice_bounds(node)
+    if bounds is None or len(bounds.axes) != 1 or bounds.steps[0] <= 0:
         return None
-    return KnownElements(data.elements[slice(bounds[0][0], bounds[1][0], bounds[2][0])], False)
+    start, end = bounds.starts[0], bounds.ends[0]
+    if not isinstance(start, int) or not isinstance(end, int):
+        return None
+    return KnownElements(data.elements[slice(start, end, bounds.steps[0])], False)
 
 
 def _concat(node: ir.Node) -> KnownElements | None:

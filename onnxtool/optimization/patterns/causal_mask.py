@@ -8,7 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer
-from onnxtool.model.operators.value_facts import Size, elements_of, integers, rank_of, sizes_of
+from onnxtool.model.operators.layout_rules import SliceBounds, slice_bounds
+from onnxtool.model.operators.value_facts import Size, integers, rank_of, sizes_of
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import uniform_value
 
@@ -116,12 +117,10 @@ def _cut(mask: ir.Value, length: Size, context: PassContext) -> bool:
     axes = set()
     while (node := producer(value, *_RESHAPING, "Slice", "Equal", "Where", "Not")) is not None:
         if node.op_type == "Slice":
-            if not _from_the_start(node):
+            bounds, rank = _from_the_start(node), rank_of(node.outputs[0])
+            if bounds is None or rank is None:
                 return False
-            rank, found, ends = rank_of(node.outputs[0]), integers(node.inputs[3]), elements_of(node.inputs[2])
-            if rank is None or found is None or ends is None:
-                return False
-            axes |= {a - rank if a >= 0 else a for a, e in zip(found, ends.elements, strict=False) if e == length}
+            axes |= {a - rank if a >= 0 else a for a, e in zip(bounds.axes, bounds.ends, strict=True) if e == length}
         varying = [v for v in node.inputs if v is not None and uniform_value(v, context) is None]
         value = varying[0] if node.op_type in ("Equal", "Where") and len(varying) == 1 else node.inputs[0]
     array = context.array(value, limit=_LARGEST)
@@ -176,12 +175,11 @@ def _triangle(value: ir.Value, context: PassContext) -> bool:
     return made is not None and _diagonal(made, upper=0) == 0 and uniform_value(made.inputs[0], context) == 1
 
 
-def _from_the_start(part: ir.Node) -> bool:
-    if len(part.inputs) < 4 or part.inputs[0] is None:
-        return False
-    starts = integers(part.inputs[1])
-    steps = integers(part.inputs[4]) if len(part.inputs) > 4 and part.inputs[4] is not None else (1,)
-    return starts is not None and steps is not None and not any(starts) and set(steps) == {1}
+def _from_the_start(part: ir.Node) -> SliceBounds | None:
+    """The bounds of a Slice that takes the first of some dims."""
+    bounds = slice_bounds(part)
+    first = bounds is not None and all(s == 0 for s in bounds.starts) and set(bounds.steps) == {1}
+    return bounds if first else None
 
 
 def _diagonal(triangle: ir.Node, upper: int) -> int | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute
+from onnxtool.model.operators.layout_rules import axes_of, slice_bounds
 from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
@@ -108,39 +109,22 @@ def _pad(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
 
 
 def _slice(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
-    if len(node.inputs) == 1:
-        starts, ends, steps = attribute(node, "starts"), attribute(node, "ends"), (1,)
-    else:
-        arrays = [context.array(v, limit=64) for v in node.inputs[1:3]]
-        if arrays[0] is None or arrays[1] is None:
-            return False
-        starts, ends, steps = tuple(arrays[0].tolist()), tuple(arrays[1].tolist()), (1,)
-        if len(node.inputs) > 4 and node.inputs[4] is not None:
-            stride = context.array(node.inputs[4], limit=64)
-            if stride is None:
-                return False
-            steps = tuple(stride.tolist())
-    if any(s != 1 for s in steps) or any(s != 0 for s in starts):
+    bounds = slice_bounds(node)
+    if bounds is None or any(s != 1 for s in bounds.steps) or any(s != 0 for s in bounds.starts):
         return False
-    return all(e >= _HUGE - 1 for e in ends) or same_shape(source, node.outputs[0])
+    whole = all(isinstance(e, int) and e >= _HUGE - 1 for e in bounds.ends)
+    return whole or same_shape(source, node.outputs[0])
 
 
 def _squeeze(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     if rank_of(source) == 0 and node.op_type == "Squeeze":
         return True
-    axes = attribute(node, "axes")
-    if axes is None and len(node.inputs) > 1:
-        array = context.array(node.inputs[1], limit=64)
-        axes = None if array is None else array.tolist()
-    return axes == [] and node.op_type == "Unsqueeze"
+    return axes_of(node) == () and node.op_type == "Unsqueeze"
 
 
 def _reduce(node: ir.Node, source: ir.Value, context: PassContext) -> bool:
     # ReduceX over no axes with noop_with_empty_axes=1 is an identity (except for the L2/log/square forms).
-    if not attribute(node, "noop_with_empty_axes", 0):
-        return False
-    axes = context.array(node.inputs[1], limit=64) if len(node.inputs) > 1 else None
-    return axes is not None and axes.size == 0
+    return bool(attribute(node, "noop_with_empty_axes", 0)) and axes_of(node) == ()
 
 
 _CHECKS: dict[str, Callable[[ir.Node, ir.Value, PassContext], bool]] = {

@@ -6,7 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, is_op, producer, sole_use
-from onnxtool.model.operators.value_facts import integers, rank_of, sizes_of
+from onnxtool.model.operators.layout_rules import axes_of, slice_bounds
+from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 
@@ -113,19 +114,10 @@ class CollapseSlices:
 
 def _bounds(node: ir.Node) -> list[list[int]] | None:
     """Starts, ends, axes, steps of a Slice with constant bounds; axes counted from the front."""
-    starts, ends = integers(node.inputs[1]), integers(node.inputs[2])
-    rank = rank_of(node.inputs[0])
-    if starts is None or ends is None or rank is None:
+    bounds, rank = slice_bounds(node), rank_of(node.inputs[0])
+    if bounds is None or rank is None or not all(isinstance(n, int) for n in bounds.starts + bounds.ends):
         return None
-    optional = []
-    for index in (3, 4):
-        given = node.inputs[index] if len(node.inputs) > index else None
-        default = tuple(range(len(starts))) if index == 3 else (1,) * len(starts)
-        found = integers(given) if given is not None else default
-        if found is None:
-            return None
-        optional.append(list(found))
-    return [list(starts), list(ends), [a % rank for a in optional[0]], optional[1]]
+    return [list(bounds.starts), list(bounds.ends), [a % rank for a in bounds.axes], list(bounds.steps)]  # type: ignore[arg-type]
 
 
 def _merge_slices(node: ir.Node, context: PassContext) -> int:
@@ -154,8 +146,7 @@ def _gather_one(node: ir.Node, context: PassContext) -> int:
     before = producer(node.inputs[0], "Slice")
     if before is None or sole_use(before.outputs[0]) is not node or len(before.inputs) < 3:
         return 0
-    bounds, source = _bounds(before), before.inputs[0]
-    axes = attribute(node, "axes") or (integers(node.inputs[1]) if len(node.inputs) > 1 else None)
+    bounds, axes, source = _bounds(before), axes_of(node), before.inputs[0]
     if bounds is None or axes is None or len(axes) != 1 or any(len(b) != 1 for b in bounds):
         return 0
     sizes = sizes_of(source)

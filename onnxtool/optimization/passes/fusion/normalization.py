@@ -9,7 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
-from onnxtool.model.operators.value_facts import integers, rank_of, sizes_of
+from onnxtool.model.operators.layout_rules import axes_of
+from onnxtool.model.operators.value_facts import rank_of, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import near, pairs, scalar
@@ -225,8 +226,7 @@ def _is_square(value: ir.Value | None, data: ir.Value, context: PassContext) -> 
 def _over_last(mean: ir.Node) -> bool:
     if mean.op_type == "GlobalAveragePool":
         return rank_of(mean.inputs[0]) == 3  # what tf2onnx writes for a mean over the last of three dims
-    axes = attribute(mean, "axes") or (integers(mean.inputs[1]) if len(mean.inputs) > 1 else None)
-    rank = rank_of(mean.inputs[0])
+    axes, rank = axes_of(mean), rank_of(mean.inputs[0])
     if axes is None or len(axes) != 1 or rank is None or not attribute(mean, "keepdims", 1):
         return False
     return int(axes[0]) in (-1, rank - 1)

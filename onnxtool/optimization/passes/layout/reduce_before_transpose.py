@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer
+from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.table import named
-from onnxtool.model.operators.value_facts import integers
 from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
@@ -28,7 +28,7 @@ class ReduceBeforeTranspose(NodeRewrite):
         if turn is None or perm is None or attribute(node, "keepdims", 1) != 0:
             return 0
         given = attribute(node, "axes") is None
-        axes = integers(node.inputs[1]) if given and len(node.inputs) > 1 else attribute(node, "axes")
+        axes = axes_of(node)
         if not axes:
             return 0
         reduced = {a % len(perm) for a in axes}

@@ -8,8 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import attribute, producer, sole_use
+from onnxtool.model.operators.layout_rules import slice_bounds
 from onnxtool.model.operators.symbolic_dims import multiply
-from onnxtool.model.operators.value_facts import Sizes, integers, set_sizes, sizes_of
+from onnxtool.model.operators.value_facts import Sizes, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
@@ -126,13 +127,13 @@ def _part(value: ir.Value | None) -> tuple[ir.Value, int, int] | None:
         at = next(i for i, v in enumerate(node.outputs) if v is value)
         known = [w for w in widths if isinstance(w, int)]
         return (source, sum(known[:at]), sum(known[: at + 1])) if len(known) == len(widths) else None
-    if node.op_type != "Slice" or len(node.inputs) < 4:
+    bounds = slice_bounds(node) if node.op_type == "Slice" else None
+    if bounds is None or bounds.steps != (1,) or bounds.axes not in ((-1,), (len(sizes) - 1,)):
         return None
-    starts, ends, axes = (integers(v) for v in node.inputs[1:4])
-    steps = integers(node.inputs[4]) if len(node.inputs) > 4 else (1,)
-    if steps != (1,) or starts is None or ends is None or axes not in ((-1,), (len(sizes) - 1,)):
+    first, last = bounds.starts[0], bounds.ends[0]
+    if not isinstance(first, int) or not isinstance(last, int):
         return None
-    start, end, _ = slice(starts[0], ends[0]).indices(sizes[-1])
+    start, end, _ = slice(first, last).indices(sizes[-1])
     return source, start, end
 
 
