@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxtool.equality.apart import Risks, apart, risks_of
 from onnxtool.equality.compare_runners import compare_runners
 from onnxtool.equality.described_runner import known_domains
 from onnxtool.equality.equivalence_check import match_names
@@ -74,7 +75,8 @@ def compare(
     layers = asked.layers or asked.bisect is not None
     if layers:
         _can_look_inside(a, b, asked.bisect)
-    left, right = _runner(a, options), _runner(b, options_b or options)
+    risks = risks_of(m for m in known if isinstance(m, ir.Model))
+    left, right = _runner(a, options, risks), _runner(b, options_b or options, risks)
     given = make_feeds(
         left,
         known,
@@ -269,11 +271,11 @@ def _varying(models: Sequence[tuple[object, ir.Model | Runner, Runner]], feeds: 
     return varying, list(dict.fromkeys(lines))
 
 
-def _runner(source: str | os.PathLike[str] | Runner, options: SessionOptions) -> Runner:
+def _runner(source: str | os.PathLike[str] | Runner, options: SessionOptions, risks: Risks) -> Runner:
     if isinstance(source, Runner):
         return source
     io.read_proto(source)  # refuses what is unsafe or damaged before the runtime sees it
-    return OnnxRunner.open(Path(source), options)
+    return apart(OnnxRunner.open(Path(source), options), source, risks, options)
 
 
 def _name(source: str | os.PathLike[str] | Runner, default: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxtool.equality.apart import apart, risks_of
 from onnxtool.equality.dim_names import shared_names
 from onnxtool.equality.fixed_draws import with_fixed_draws
 from onnxtool.equality.proof import Proof, Search
@@ -82,6 +83,7 @@ class OptimizationProof:
         self.warnings: list[str] = []
         self.report: CompareReport | None = None
         self.origin = f"random, seed {seed}" if data is None else "given data"
+        self._risks = risks_of([self._drawn or model])
         runner = self._open_source(self._plain)
         try:
             self.probes: Sequence[Probe] = [_own(p) for p in self._probe(runner, model, data, seed)]
@@ -114,11 +116,11 @@ class OptimizationProof:
         """Inputs beyond the usual ones, with the source's outputs."""
         return self._proof.observed.trials if self._proof.observed is not None else ()
 
-    def _observe(self, runner: OnnxRunner, model: ir.Model, *, sizes: bool) -> None:
+    def _observe(self, runner: Runner, model: ir.Model, *, sizes: bool) -> None:
         """Run the source on inputs beyond the usual ones, as far as it takes them."""
         proof, specs, seed = self._proof, self._specs, self._seed
         own = [n.apart for n in self.names if n.apart is not None]
-        if sizes:
+        if sizes and not self._risks.empty:
             own += empty_batch(runner, specs, self.probes[0], input_domains(model), seed)
         proof.facts = facts_of([model], {})
         proof.search = Search("quick", seed, sizes=sizes, branches=0, difference=0, masked=False)
@@ -129,7 +131,7 @@ class OptimizationProof:
             proof.search = None
 
     def _probe(
-        self, runner: OnnxRunner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
+        self, runner: Runner, model: ir.Model, data: PathLike | Mapping[str, np.ndarray] | None, seed: int
     ) -> Sequence[Probe]:
         if data is None:
             advice = "Give --data FILE.npz or --input-shape NAME:DIMS, or take the risk with --no-verify."
@@ -180,31 +182,32 @@ class OptimizationProof:
         return asked
 
     def _candidate(self, model: ir.Model, options: SessionOptions) -> Runner:
-        return _SourcesNames(OnnxRunner.open(model, options), self._proof.reference)
+        runner = apart(OnnxRunner.open(model, options), model, self._risks, options)
+        return _SourcesNames(runner, self._proof.reference)
 
     def _judge_within(self, runner: Runner) -> CompareReport:
         """On the usual inputs, within the tolerance."""
         return replace(self._proof, rule=self._proof.rule.relaxed()).judge_usual(runner)
 
-    def _reopen(self) -> OnnxRunner:
+    def _reopen(self) -> Runner:
         return self._open_source(self._plain)
 
     def _model(self) -> ir.Model:
         return self._drawn.clone() if self._drawn is not None else io.load(self._source)
 
-    def _open_source(self, options: SessionOptions) -> OnnxRunner:
-        if self._drawn is not None:
-            return OnnxRunner.open(self._drawn, options)
-        if self._source.stat().st_size >= WORTHWHILE:
+    def _open_source(self, options: SessionOptions) -> Runner:
+        model: Path | ir.Model = self._source if self._drawn is None else self._drawn
+        if self._drawn is None and self._source.stat().st_size >= WORTHWHILE:
             return OnnxRunner.open(io.load(self._source, in_place=True), options)
         try:
-            return OnnxRunner.open(self._source, options)
+            runner = OnnxRunner.open(model, options)
         except InputError:
             # Nodes that share a name: the runtime refuses them, the standard allows them.
-            model = io.load(self._source)
+            model = self._model()
             if not rename_nodes(model):
                 raise
-            return OnnxRunner.open(model, options)
+            runner = OnnxRunner.open(model, options)
+        return apart(runner, model, self._risks, options)
 
     def _source_changes_too(self) -> bool:
         """Whether the runtime's own optimizations change the source already: then no pass of ours is to blame."""
@@ -258,7 +261,7 @@ class _SourcesNames:
         return outputs
 
 
-def _varying(runner: OnnxRunner, probes: Sequence[Probe]) -> frozenset[str]:
+def _varying(runner: Runner, probes: Sequence[Probe]) -> frozenset[str]:
     """The outputs that a model gives other values for when it runs again."""
     found = [Reference(runner).repeats(probe.feeds) for probe in probes]
     return frozenset(name for repeats in found for name, same in repeats.items() if not same)

@@ -1,0 +1,134 @@
+"""Runs that may end the process, or take all of its memory, happen in a child: of inputs that nobody gave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxtool.equality.trials.operator_hints import takes_no_rows
+from onnxtool.model import io
+from onnxtool.model.ir.queries import all_nodes
+from onnxtool.model.operators.table import STANDARD, operator_of
+from onnxtool.model.spec import TensorSpec
+from onnxtool.options.session import DEFAULT, SessionOptions
+from onnxtool.runtime.feeds import Feeds
+from onnxtool.runtime.runner import Runner
+from onnxtool.runtime.worker.worker import Worker
+
+_SMALL_SIZE = 16  # whatever is made of a few sizes up to this fits into memory
+_EXTREME = 2**31 - 1  # beyond it, the quotient of two integers may be none
+
+
+@dataclass(frozen=True)
+class Risks:
+    """Inputs that native code may die of, as far as a graph tells.
+
+    Attributes:
+        empty: an operator is not known to take inputs without elements.
+        sizes: integer inputs that say how large something inside is.
+        extremes: integers are divided, which for the smallest by -1 is a fault of the processor.
+    """
+
+    empty: bool = False
+    sizes: frozenset[str] = frozenset()
+    extremes: bool = False
+
+    def meets(self, feeds: Feeds) -> bool:
+        """Whether inputs are of such a kind."""
+        for name, array in feeds.items():
+            if not isinstance(array, np.ndarray):
+                continue
+            if not array.size:
+                if self.empty:
+                    return True
+            elif array.dtype.kind in "iu":
+                largest = max(abs(int(array.min())), abs(int(array.max())))
+                if (name in self.sizes and largest > _SMALL_SIZE) or (self.extremes and largest >= _EXTREME):
+                    return True
+        return False
+
+
+def risks_of(models: Iterable[ir.Model]) -> Risks:
+    """Read them off graphs; the models must be kept as they are by whoever asks."""
+    found = Risks()
+    for model in models:
+        nodes = list(all_nodes(model))
+        found = Risks(
+            found.empty or not all(map(takes_no_rows, nodes)),
+            found.sizes | _sizing_inputs(model, nodes),
+            found.extremes or any(n.op_type in ("Div", "Mod") and n.domain in STANDARD for n in nodes),
+        )
+    return found
+
+
+def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
+    """Integer inputs from which a path leads to an operand that is a size."""
+    stack = [n.inputs[p] for n in nodes for p in operator_of(n).sizes if p < len(n.inputs)]
+    seen: set[ir.Value] = set()
+    while stack:
+        value = stack.pop()
+        if value is None or value in seen:
+            continue
+        seen.add(value)
+        node = value.producer()
+        if node is not None and node.op_type not in ("Shape", "Size"):
+            stack += node.inputs
+    inputs = (v for v in model.graph.inputs if v in seen and v.dtype is not None and v.dtype.is_integer())
+    return frozenset(v.name or "" for v in inputs)
+
+
+class Apart:
+    """A Runner: usual inputs run in this process, those that it may die of in a child, started when it is needed.
+
+    Args:
+        runner: of the model, in this process.
+        model: what the child loads.
+        options: how it is run.
+        risks: which inputs go to the child.
+    """
+
+    def __init__(
+        self, runner: Runner, model: str | os.PathLike[str] | ir.Model, options: SessionOptions, risks: Risks
+    ) -> None:
+        self._runner, self._model, self._options, self._risks = runner, model, options, risks
+        self._worker: Worker | None = None
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """What `run` takes."""
+        return self._runner.inputs
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """What `run` gives."""
+        return self._runner.outputs
+
+    def run(self, feeds: Feeds) -> dict[str, Any]:
+        """One forward pass.
+
+        Raises:
+            InputError: the model does not take these inputs; its process may have died of them.
+            ResourceError: it took more time or memory than a run may.
+        """
+        if not self._risks.meets(feeds):
+            return self._runner.run(feeds)
+        if self._worker is None:
+            model = self._model
+            source = io.to_proto(model).SerializeToString() if isinstance(model, ir.Model) else model
+            self._worker = Worker(source, self._options)
+        return self._worker.run(feeds)
+
+
+def apart(
+    runner: Runner,
+    model: str | os.PathLike[str] | ir.Model,
+    risks: Risks,
+    options: SessionOptions = DEFAULT,
+) -> Runner:
+    """A Runner whose dangerous runs happen in a child; the same where a graph tells of no danger."""
+    return runner if risks == Risks() else Apart(runner, model, options, risks)

@@ -1,0 +1,81 @@
+"""Inputs that native code may die of are run in a child."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import onnxtool
+from onnxtool.equality import apart as module
+from onnxtool.equality.apart import Apart, Risks, risks_of
+from onnxtool.errors import OnnxToolError
+
+HEAD = '<ir_version: 9, opset_import: ["" : 18]> '
+EXPAND = HEAD + "g (int64[k] s, float[1] v) => (float y) { t = Mul(s, s) u = Abs(t) y = Expand(v, u) }"
+EINSUM = HEAD + 'g (float[n, 2, 3] x, float[n, 4, 3] w) => (float y) { y = Einsum<equation="bij,bkj->bik">(x, w) }'
+
+
+class Here:
+    """A model that runs in this process."""
+
+    inputs = outputs = ()
+
+    def run(self, feeds: object) -> dict[str, str]:
+        return {"y": "here"}
+
+
+class There(Here):
+    """One that would run in a child."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def run(self, feeds: object) -> dict[str, str]:
+        return {"y": "there"}
+
+
+@pytest.mark.parametrize(
+    ("text", "feeds", "place"),
+    [
+        (EXPAND, {"s": np.array([2, 3]), "v": np.ones(1)}, "here"),
+        (EXPAND, {"s": np.array([2, 30_000]), "v": np.ones(1)}, "there"),
+        (EXPAND, {"s": np.array([2, 3]), "v": 1e6 * np.ones(1)}, "here"),
+        (EINSUM, {"x": np.ones((0, 2, 3)), "w": np.ones((0, 4, 3))}, "there"),
+        (EINSUM, {"x": np.ones((1, 2, 3)), "w": np.ones((1, 4, 3))}, "here"),
+        (HEAD + "g (float[n] x) => (float[n] y) { y = Neg(x) }", {"x": np.ones(0)}, "here"),
+        (HEAD + "g (int32[n] x, int32[n] d) => (int32[n] y) { y = Div(x, d) }", {"x": np.array([-(2**31)])}, "there"),
+        (HEAD + "g (float[n] x, int64 i) => (float[n] y) { s = Shape(x) z = ConstantOfShape(s) y = Add(x, z) }",
+         {"i": np.array(2**40)}, "here"),
+    ],
+)  # fmt: skip
+def test_only_what_a_graph_says_may_be_dangerous_goes_to_the_child(
+    monkeypatch: pytest.MonkeyPatch, text: str, feeds: dict[str, np.ndarray], place: str
+) -> None:
+    monkeypatch.setattr(module, "Worker", There)
+    model = ir.from_onnx_text(text)
+    assert isinstance(model, ir.Model)
+    runner = Apart(Here(), "m.onnx", module.DEFAULT, risks_of([model]))
+    assert runner.run(feeds) == {"y": place}
+
+
+def test_a_size_too_large_is_refused_and_the_child_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(EXPAND), path)
+    runner = Apart(Here(), path, module.DEFAULT, Risks(sizes=frozenset({"s"})))
+    with pytest.raises(OnnxToolError):
+        runner.run({"s": np.array([2**20, 2**20]), "v": np.ones(1, np.float32)})
+    made = runner.run({"s": np.array([1, 20]), "v": np.ones(1, np.float32)})["y"]
+    assert made.shape == (1, 400)
+
+
+def test_an_empty_batch_that_ends_the_process_does_not_end_ours(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(EINSUM), path)
+    assert onnxtool.optimize(path, tmp_path / "o.onnx", bench=False).ok
+    report = onnxtool.compare(path, path, edge=True, effort="quick")
+    assert report.ok
+    assert any("'empty batch'" in line for line in report.warnings)
