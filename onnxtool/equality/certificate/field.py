@@ -27,9 +27,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-# p = 2^31 - c is prime, and 2 has an order of at least 2^27 modulo p, so that no power of two of a float's range is 1.
-_OFFSETS = (19, 61, 69, 85, 99, 105, 171, 225, 249, 295, 325, 379, 399, 411, 469, 511, 525, 571, 579, 589, 595, 615)
+# p = 2^31 - c is prime, 2 has an order of at least 2^27 modulo p, so that no power of two of a float's range is 1, and
+# p = 7 modulo 8, so that 2 has a square root.
+_OFFSETS = (105, 225, 249, 697, 705, 985)
 _LOW = 2**31 - 1
+_GELU = 0.7978845608028654  # sqrt(2 / pi)
 _DEPTH = 2**19  # products of 17 bit numbers whose sum is exact in float64
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -81,6 +83,23 @@ class Field:
             return found
         infinity, nan = self._seed("infinity") % self.p, self._seed("nan") % self.p
         return np.where(finite, found, np.where(np.isnan(x), nan, np.where(x > 0, infinity, self.p - infinity)))
+
+    def scalar(self, x: float) -> Array:
+        """A single number; a rounded sqrt(2) and the like are taken for what they are rounded from.
+
+        So Gelu is its formula in any spelling: both programs say constants that are half an ulp off at most.
+        """
+        root = pow(2, (self.p + 1) // 4, self.p)
+        ratio = {1 / 3: (1, 3), 2 / 3: (2, 3), 1 / 6: (1, 6), 0.044715: (44715, 10**6), 0.1: (1, 10)}
+        for number, (over, under) in ratio.items():
+            if x in (number, float(np.float32(number))):
+                return np.array(over * pow(under, -1, self.p) % self.p)
+        for number, element in ((2**0.5, root), (0.5**0.5, root * pow(2, -1, self.p) % self.p)):
+            if x in (number, float(np.float32(number))):
+                return np.array(element)
+        if x in (_GELU, float(np.float32(_GELU))):
+            return np.array(self._seed("sqrt(2 / pi)") % self.p)
+        return self.from_float(x)
 
     def draw(self, name: str, shape: Sequence[int]) -> Array:
         """Random elements; those of a name are the same each time, whatever draws before."""
@@ -200,7 +219,7 @@ class Field:
         step = max(1, 2**22 // max(1, batch * x.shape[1] * int(np.prod(size))))
         for start in range(0, len(places), step):
             some = places[start : start + step]
-            parts = [x[(slice(None), slice(None), *self._window(at, size, strides, dilations))] for at in some]
+            parts = [x[(slice(None), slice(None), *self.window(at, size, strides, dilations))] for at in some]
             columns = np.stack([p.reshape(batch, groups, inputs, -1) for p in parts], axis=3)
             rows = np.stack([weight[(slice(None), slice(None), *at)] for at in some], axis=2).reshape(
                 groups, outputs, -1
@@ -239,14 +258,13 @@ class Field:
         columns = x.reshape(batch, groups, inputs, -1)
         for at in np.ndindex(*kernel):
             rows = weight[(slice(None), slice(None), *at)].reshape(groups, inputs, outputs).transpose(0, 2, 1)
-            window = (slice(None), slice(None), *self._window(at, x.shape[2:], strides, dilations))
+            window = (slice(None), slice(None), *self.window(at, x.shape[2:], strides, dilations))
             found[window] = self.add(found[window], self.matmul(rows[None], columns).reshape(batch, -1, *x.shape[2:]))
         return found[(slice(None), slice(None), *(slice(pads[i], pads[i] + size[i]) for i in range(rank)))]
 
     @staticmethod
-    def _window(
-        at: Sequence[int], size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-    ) -> list[slice]:
+    def window(at: Sequence[int], size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[slice]:
+        """What one place of a kernel sees, along each spatial dim."""
         first = [k * d for k, d in zip(at, dilations, strict=True)]
         return [slice(f, f + (n - 1) * s + 1 if n else f, s) for f, n, s in zip(first, size, strides, strict=True)]
 
@@ -399,12 +417,12 @@ class Field:
         return self.hash("max", self.sum(self.hash("one of", x), axes, keepdims))
 
     def gelu(self, x: Array, tanh: bool = False) -> Array:
-        """Half of x (1 + erf(x / sqrt 2)), or its form with tanh; sqrt 2 and sqrt (2 / pi) as float64."""
+        """Half of x (1 + erf(x / sqrt 2)), or its form with tanh."""
         if tanh:
-            cube = self.mul(self.power(x, 3), self.from_float(0.044715))
-            inner = self.tanh(self.mul(self.add(x, cube), self.from_float(np.sqrt(2 / np.pi))))
+            cube = self.mul(self.power(x, 3), self.scalar(0.044715))
+            inner = self.tanh(self.mul(self.add(x, cube), self.scalar(_GELU)))
         else:
-            inner = self.function("Erf", self.mul(x, self.from_float(np.sqrt(0.5))))
+            inner = self.function("Erf", self.mul(x, self.scalar(0.5**0.5)))
         half = self.mul(x, self.from_float(0.5))
         return self.mul(half, self.add(inner, ONE))
 

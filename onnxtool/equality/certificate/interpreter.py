@@ -1,0 +1,545 @@
+"""ONNX graphs, evaluated over a field: floats are its elements, what does not depend on floats stays exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from onnxtool.equality.certificate.field import ONE, Field
+
+Array = np.ndarray
+Attributes = dict[str, Any]
+_MOST_STEPS, _SMALL = 600, 16
+_DOMAINS = ("", "ai.onnx", "com.microsoft")
+
+# Operators that only move elements, with the inputs whose elements they move.
+_MOVES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        (
+            *(
+                "Reshape",
+                "Transpose",
+                "Slice",
+                "Squeeze",
+                "Unsqueeze",
+                "Expand",
+                "Tile",
+                "Identity",
+                "Flatten",
+                "Split",
+            ),
+            *("DepthToSpace", "SpaceToDepth", "Trilu", "ReverseSequence", "GatherElements", "GatherND", "Compress"),
+            *("CenterCropPad",),
+        ),
+        (0,),
+    ),
+    "Pad": (0, 2),
+    "ScatterND": (0, 2),
+    "ScatterElements": (0, 2),
+    "Scatter": (0, 2),
+    "TensorScatter": (0, 1),
+    "Where": (1, 2),
+}
+
+
+class NotCoveredError(Exception):
+    """The interpreter cannot evaluate the graph; the message says which operator and why."""
+
+
+class NumbersNeededError(NotCoveredError):
+    """Numbers decide the shape or the steps, and they are symbols."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor.
+
+    Attributes:
+        data: exact numbers, booleans or strings, or elements of the field.
+        dtype: that the tensor has in the model.
+        exact: `data` are the tensor's own; else elements.
+        tag: how it came to be, where canonical forms ask.
+        number: of elements that depend on no input, what they are in the tensor's own precision; a shape may follow.
+    """
+
+    data: Array
+    dtype: np.dtype[Any]
+    exact: bool = True
+    tag: tuple[Any, ...] = ()
+    number: Array | None = None
+
+
+Item = Any  # a Value, a list of them (a sequence), or None (an empty optional)
+Handler = Callable[["Interpreter", list[Item], Attributes], Any]
+_OPERATORS: dict[str, Handler] = {}
+
+
+def operator(*names: str) -> Callable[[Handler], Handler]:
+    """Registers what computes operators of these names."""
+
+    def register(handler: Handler) -> Handler:
+        _OPERATORS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Floats of all precisions, those that numpy does not know too."""
+    return dtype.name.startswith(("float", "bfloat"))
+
+
+def exact(array: Any) -> Value:
+    """A tensor whose numbers are known."""
+    data = np.asarray(array)
+    return Value(data, data.dtype)
+
+
+class Interpreter:
+    """Evaluates a model over a field.
+
+    Args:
+        model: the model, with the data of its weights.
+        field: the random point.
+        constants: elements for initializers and constants by name, in place of their own numbers.
+        see: called with each node's outputs.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        field: Field,
+        constants: Mapping[str, Array] | None = None,
+        see: Callable[[onnx.NodeProto, str, Item], None] | None = None,
+    ) -> None:
+        self.model, self.field, self._see = model, field, see
+        self._constants = dict(constants or {})
+        self._functions = {(f.domain, f.name): f for f in model.functions}
+        self._opsets = {o.domain: o.version for o in model.opset_import}
+        self._evaluators: dict[bytes, ReferenceEvaluator] = {}
+        self._draws = 0
+
+    def run(self, feeds: Mapping[str, Item]) -> dict[str, Item]:
+        """The outputs by name.
+
+        Raises:
+            NotCoveredError: an operator, or what decides a shape, is not covered.
+        """
+        self._draws = 0
+        env: dict[str, Item] = dict(feeds)
+        results = self._graph(self.model.graph, env)
+        return dict(zip((o.name for o in self.model.graph.output), results, strict=True))
+
+    def elements(self, value: Value) -> Array:
+        """A tensor as elements of the field."""
+        if not value.exact:
+            return value.data
+        if is_float(value.dtype):
+            one = value.data.size == 1
+            return self.field.scalar(float(value.data.reshape(()))).reshape(value.data.shape) if one else self.field.from_float(value.data)
+        if value.data.dtype.kind in "OUS":
+            texts = [int(self.field.hash("text", attributes=str(t))) for t in value.data.reshape(-1)]
+            return np.array(texts, np.int64).reshape(value.data.shape)
+        return self.field.from_int(value.data)
+
+    def symbol(self, data: Array, dtype: Any, tag: tuple[Any, ...] = ()) -> Value:
+        """A tensor of elements."""
+        return Value(np.asarray(data), np.dtype(dtype), False, tag)
+
+    def _graph(self, graph: onnx.GraphProto, env: dict[str, Item]) -> list[Item]:
+        for tensor in graph.initializer:
+            if tensor.name not in env:
+                env[tensor.name] = self._constant(tensor.name, numpy_helper.to_array(tensor))
+        for sparse in graph.sparse_initializer:
+            raise NotCoveredError(f"sparse initializer {sparse.values.name!r}")
+        last = self._last_uses(graph)
+        for i, node in enumerate(graph.node):
+            outputs = self._node(node, env, {})
+            for name, value in zip(node.output, outputs, strict=False):
+                if name:
+                    env[name] = value
+                    if self._see is not None:
+                        self._see(node, name, value)
+            for name in last.get(i, ()):
+                env.pop(name, None)
+        return [env[o.name] for o in graph.output]
+
+    @staticmethod
+    def _last_uses(graph: onnx.GraphProto) -> dict[int, list[str]]:
+        """By the index of a node, what no later one reads; subgraphs read what they like, so only without them."""
+        if any(a.HasField("g") for n in graph.node for a in n.attribute):
+            return {}
+        last = {name: i for i, node in enumerate(graph.node) for name in node.input}
+        kept = {o.name for o in graph.output} | {t.name for t in graph.initializer}
+        found: dict[int, list[str]] = {}
+        for name, i in last.items():
+            if name and name not in kept:
+                found.setdefault(i, []).append(name)
+        return found
+
+    def _constant(self, name: str, array: Array) -> Value:
+        if name in self._constants:
+            return self.symbol(self._constants[name].reshape(array.shape), array.dtype)
+        return exact(array)
+
+    def _node(self, node: onnx.NodeProto, env: dict[str, Item], outer: Attributes) -> list[Item]:
+        inputs = [env[n] if n else None for n in node.input]
+        attributes: Attributes = {}
+        for a in node.attribute:
+            if a.ref_attr_name:
+                if a.ref_attr_name in outer:
+                    attributes[a.name] = outer[a.ref_attr_name]
+            else:
+                attributes[a.name] = helper.get_attribute_value(a)
+        key = (node.domain, node.op_type)
+        if key in self._functions:
+            return self._function(self._functions[key], inputs, attributes)
+        if node.op_type in ("If", "Loop", "Scan"):
+            return getattr(self, f"_{node.op_type.lower()}")(inputs, attributes, env)
+        if node.op_type == "Constant":
+            return [self._constant(node.output[0], _constant_of(attributes))]
+        try:
+            found = self.apply(node.op_type, inputs, attributes, len(node.output), node.domain)
+        except NotCoveredError:
+            raise
+        except (
+            ValueError,
+            IndexError,
+            TypeError,
+            KeyError,
+            RuntimeError,
+            NotImplementedError,
+            AttributeError,
+        ) as error:
+            raise NotCoveredError(f"{node.op_type} ({node.name or node.output[0]}): {error}") from error
+        return list(found) if isinstance(found, tuple) else [found]
+
+    def _function(self, function: onnx.FunctionProto, inputs: list[Item], attributes: Attributes) -> list[Item]:
+        defaults = {a.name: helper.get_attribute_value(a) for a in function.attribute_proto}
+        env = dict(zip(function.input, [*inputs, *[None] * len(function.input)], strict=False))
+        opsets, self._opsets = self._opsets, {o.domain: o.version for o in function.opset_import}
+        try:
+            for node in function.node:
+                outputs = self._node(node, env, {**defaults, **attributes})
+                env.update(zip(node.output, outputs, strict=False))
+        finally:
+            self._opsets = opsets
+        return [env.get(name) for name in function.output]
+
+    def apply(self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "") -> Any:
+        """One operator's outputs."""
+        values = [v for v in inputs if isinstance(v, Value)]
+        if kind in ("Shape", "Size"):
+            return self.by_reference(
+                kind, [exact(np.broadcast_to(np.int8(0), inputs[0].data.shape))], attributes, 1, domain
+            )
+        if domain in _DOMAINS:
+            known = all(v.exact for v in values)
+            floats = any(is_float(v.dtype) for v in values)
+            if kind in _MOVES and not any(isinstance(v, list) for v in inputs):
+                moved = self._move(kind, inputs, attributes, count)
+                if moved is not None:
+                    return moved
+            small = floats and len(values) == len(inputs) and all(_number(v) is not None for v in values)
+            if small and kind in _ROUNDS:
+                return self.by_reference(kind, [exact(_number(v)) for v in values], attributes, count, domain)
+            if kind in _OPERATORS and (floats or not known or kind in _ALWAYS):
+                own = {"_kind": kind, "_outputs": count, "_version": self._opsets.get("", 1)}
+                found = _OPERATORS[kind](self, inputs, {**attributes, **own})
+                if small and isinstance(found, Value) and not found.exact:
+                    numbers = self.by_reference(kind, [exact(_number(v)) for v in values], attributes, count, domain)
+                    found.number = numbers.data
+                return found
+            if known and (not floats or kind in _EXACT) and kind not in _DRAWS:
+                return self.by_reference(kind, inputs, attributes, count, domain)
+            body = self._body(kind, values, inputs, attributes, count, domain)
+            if body is not None:
+                return tuple(body)
+        return self._opaque(kind, inputs, attributes, count, domain)
+
+    def _body(
+        self, kind: str, values: list[Value], inputs: list[Item], attributes: Attributes, count: int, domain: str
+    ) -> list[Item] | None:
+        if domain not in ("", "ai.onnx") or not all(isinstance(v, Value) or v is None for v in inputs):
+            return None
+        version = self._opsets.get(domain, 1)
+        try:
+            schema = onnx.defs.get_schema(kind, version, "")
+        except onnx.defs.SchemaError:
+            return None
+        if schema.has_function:
+            function = schema.function_body
+        elif schema.has_context_dependent_function:
+            node = self._as_node(kind, inputs, attributes, count, domain)
+            types = [_type_of(v) for v in inputs]
+            body = schema.get_context_dependent_function(node.SerializeToString(), types)
+            function = onnx.FunctionProto.FromString(body)
+        else:
+            return None
+        if not function.node:
+            return None
+        defaults = {
+            n: helper.get_attribute_value(a.default_value) for n, a in schema.attributes.items() if a.default_value.name
+        }
+        if not function.opset_import:
+            function = onnx.FunctionProto.FromString(function.SerializeToString())
+            function.opset_import.append(helper.make_opsetid("", version))
+        return self._function(function, inputs, {**defaults, **attributes})
+
+    @staticmethod
+    def _as_node(kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> onnx.NodeProto:
+        names = ["" if v is None else f"i{i}" for i, v in enumerate(inputs)]
+        return helper.make_node(kind, names, [f"o{i}" for i in range(count)], domain=domain, **attributes)
+
+    def by_reference(
+        self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "", opset: int = 0
+    ) -> Any:
+        """By ONNX's own implementation, on numbers."""
+        node = self._as_node(kind, inputs, attributes, count, domain)
+        opsets = [
+            helper.make_opsetid(d, v) for d, v in {"": 1, **self._opsets, **({"": opset} if opset else {})}.items()
+        ]
+        key = node.SerializeToString() + repr(opsets).encode()
+        if key not in self._evaluators:
+            names = [n for n in node.input if n]
+            body = helper.make_function("onnxtool", "f", names, list(node.output), [node], opsets)
+            self._evaluators[key] = ReferenceEvaluator(body)
+        feeds = {f"i{i}": _plain(v) for i, v in enumerate(inputs) if v is not None}
+        found = self._evaluators[key].run(None, feeds, attributes={})
+        results = tuple(
+            None if a is None else [exact(x) for x in a] if isinstance(a, list) else exact(a) for a in found
+        )
+        return results if len(results) > 1 else results[0]
+
+    def numbers(self, value: Value, what: str) -> Array:
+        """A tensor's own numbers.
+
+        Raises:
+            NumbersNeededError: they are symbols.
+        """
+        if value.exact:
+            return value.data
+        if value.number is None:
+            raise NumbersNeededError(f"{what} depends on the inputs' values")
+        return value.number
+
+    def _move(self, kind: str, inputs: list[Item], attributes: Attributes, count: int) -> Any:
+        """Elements in other places; None where this is more than that."""
+        data = [i for i in _MOVES[kind] if i < len(inputs) and inputs[i] is not None]
+        if attributes.get("reduction") not in (None, b"none") or all(inputs[i].exact for i in data):
+            if all(v is None or v.exact for v in inputs) and attributes.get("reduction") in (None, b"none"):
+                return self.by_reference(kind, inputs, attributes, count)
+            if attributes.get("reduction") not in (None, b"none"):
+                return None
+        inputs = [
+            v if i in data or v is None or v.exact or v.number is None else exact(v.number)
+            for i, v in enumerate(inputs)
+        ]
+        if any(v is not None and not v.exact for i, v in enumerate(inputs) if i not in data):
+            if kind in ("Where", "GatherElements", "GatherND", "ScatterND", "ScatterElements"):
+                return None
+            raise NumbersNeededError(f"how {kind} moves values depends on the inputs' values")
+        dtype, tag = inputs[data[0]].dtype, inputs[data[0]].tag
+        plain = [exact(self.elements(v)) if i in data else v for i, v in enumerate(inputs)]
+        found = self.by_reference(kind, plain, attributes, count)
+        tag = tag if tag[:1] == ("whole",) else ()
+        results = tuple(self.symbol(v.data, dtype, tag) for v in (found if isinstance(found, tuple) else (found,)))
+        if len(data) == 1 and inputs[data[0]].number is not None:
+            numbers = self.by_reference(
+                kind, [*inputs[: data[0]], exact(inputs[data[0]].number), *inputs[data[0] + 1 :]], attributes, count
+            )
+            for value, number in zip(results, numbers if isinstance(numbers, tuple) else (numbers,), strict=True):
+                value.number = number.data
+        return results if len(results) > 1 else results[0]
+
+    def _opaque(self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> Any:
+        """A function of which nothing is known but that equal arguments give equal results, of the shape that zeros give."""
+        if kind in _DRAWS:
+            return self._drawn(kind, inputs, attributes)
+        if any(not isinstance(v, Value) and v is not None for v in inputs):
+            raise NotCoveredError(f"{kind} of a sequence")
+        trial = [
+            None
+            if v is None
+            else Value(
+                v.data if v.exact else v.number if v.number is not None else np.zeros(v.data.shape, _ordinary(v.dtype)),
+                v.dtype,
+            )
+            for v in inputs
+        ]
+        try:
+            shapes = self.by_reference(kind, trial, attributes, count, domain)
+        except Exception as error:
+            raise NotCoveredError(f"operator {domain + '.' if domain else ''}{kind}") from error
+        names = sorted((k, repr(v)) for k, v in attributes.items())
+        seen = [np.array(-1) if v is None else self.elements(v) for v in inputs]
+        found = [
+            self.symbol(self.field.opaque(f"{domain}.{kind}.{i}", names, seen, s.data.shape), s.data.dtype)
+            for i, s in enumerate(shapes if isinstance(shapes, tuple) else (shapes,))
+        ]
+        return tuple(found) if len(found) > 1 else found[0]
+
+    def _drawn(self, kind: str, inputs: list[Item], attributes: Attributes) -> Value:
+        """The n-th random operator draws the same in each model, if it is of the same kind."""
+        self._draws += 1
+        shape = attributes.get("shape") or inputs[0].data.shape
+        types = [v.dtype for v in inputs if isinstance(v, Value)]
+        dtype = (
+            helper.tensor_dtype_to_np_dtype(attributes["dtype"])
+            if "dtype" in attributes
+            else (types or [np.dtype("f4")])[0]
+        )
+        names = sorted((k, repr(v)) for k, v in attributes.items() if k != "shape")
+        seen = [self.elements(v) for v in inputs if isinstance(v, Value) and kind in ("Bernoulli", "Multinomial")]
+        if kind == "Multinomial":
+            shape = (inputs[0].data.shape[0], attributes.get("sample_size", 1))
+        return self.symbol(self.field.opaque(kind, (self._draws, names), seen, shape), dtype)
+
+    def _if(self, inputs: list[Item], attributes: Attributes, env: dict[str, Item]) -> list[Item]:
+        condition = inputs[0]
+        if condition.exact:
+            branch = attributes["then_branch" if condition.data.reshape(-1)[0] else "else_branch"]
+            return self._graph(branch, dict(env))
+        draws = self._draws
+        first = self._graph(attributes["then_branch"], dict(env))
+        self._draws, behind = draws, self._draws
+        second = self._graph(attributes["else_branch"], dict(env))
+        self._draws = max(behind, self._draws)
+        chosen = condition.data.reshape(())
+        found = []
+        for a, b in zip(first, second, strict=True):
+            if not (isinstance(a, Value) and isinstance(b, Value)) or a.data.shape != b.data.shape:
+                raise NotCoveredError("If whose branches differ in shape")
+            found.append(self.symbol(self.field.where(chosen, self.elements(a), self.elements(b)), a.dtype))
+        return found
+
+    def _loop(self, inputs: list[Item], attributes: Attributes, env: dict[str, Item]) -> list[Item]:
+        body = attributes["body"]
+        limit = (
+            None if inputs[0] is None else int(self.numbers(inputs[0], "the number of steps of a Loop").reshape(-1)[0])
+        )
+        condition = inputs[1] if len(inputs) > 1 and inputs[1] is not None else exact(True)
+        carried, scanned = list(inputs[2:]), []
+        step = 0
+        while (limit is None or step < limit) and self.numbers(condition, "how long a Loop goes on").reshape(-1)[0]:
+            if step >= _MOST_STEPS:
+                raise NotCoveredError(f"Loop of more than {_MOST_STEPS} steps")
+            names = [i.name for i in body.input]
+            results = self._graph(
+                body, {**env, **dict(zip(names, [exact(np.int64(step)), condition, *carried], strict=False))}
+            )
+            condition, carried = results[0], results[1 : 1 + len(carried)]
+            scanned.append(results[1 + len(carried) :])
+            step += 1
+        outputs = len(body.output) - 1 - len(carried)
+        if outputs and not scanned:
+            raise NotCoveredError("Loop of no steps with collected outputs")
+        return [*carried, *(self.stack([s[i] for s in scanned], 0) for i in range(outputs))]
+
+    def _scan(self, inputs: list[Item], attributes: Attributes, env: dict[str, Item]) -> list[Item]:
+        body, count = attributes["body"], attributes["num_scan_inputs"]
+        states, series = list(inputs[:-count]), inputs[-count:]
+        axes = attributes.get("scan_input_axes") or [0] * count
+        backwards = attributes.get("scan_input_directions") or [0] * count
+        length = series[0].data.shape[axes[0]]
+        if length > _MOST_STEPS or self._opsets.get("", 1) < 9:
+            raise NotCoveredError(f"Scan of {length} steps")
+        collected: list[list[Item]] = []
+        for step in range(length):
+            parts = [
+                Value(np.take(v.data, length - 1 - step if back else step, axis), v.dtype, v.exact)
+                for v, axis, back in zip(series, axes, backwards, strict=True)
+            ]
+            results = self._graph(
+                body, {**env, **dict(zip((i.name for i in body.input), [*states, *parts], strict=True))}
+            )
+            states = results[: len(states)]
+            collected.append(results[len(states) :])
+        outputs = len(body.output) - len(states)
+        axes = attributes.get("scan_output_axes") or [0] * outputs
+        order = attributes.get("scan_output_directions") or [0] * outputs
+        return [
+            *states,
+            *(self.stack([c[i] for c in collected][:: -1 if order[i] else 1], axes[i]) for i in range(outputs)),
+        ]
+
+    def stack(self, values: Sequence[Value], axis: int) -> Value:
+        """Tensors beside each other, along a new axis."""
+        if all(v.exact for v in values):
+            return exact(np.stack([v.data for v in values], axis))
+        return self.symbol(np.stack([self.elements(v) for v in values], axis), values[0].dtype)
+
+
+def _constant_of(attributes: Attributes) -> Array:
+    name, value = next(iter(attributes.items()))
+    if name == "value":
+        return numpy_helper.to_array(value)
+    if name == "sparse_value":
+        raise NotCoveredError("sparse constant")
+    kind = {"f": np.float32, "i": np.int64, "s": object}[name.split("_")[1][0]]
+    if kind is object:
+        value = [v.decode() for v in value] if isinstance(value, list) else value.decode()
+    return np.array(value, kind)
+
+
+def _number(value: Value) -> Array | None:
+    if value.data.size > _SMALL or value.data.dtype.kind not in "bifu":
+        return None
+    return value.data if value.exact else value.number
+
+
+def _ordinary(dtype: np.dtype[Any]) -> Any:
+    return np.float32 if is_float(dtype) else dtype
+
+
+def _plain(value: Item) -> Any:
+    return [v.data for v in value] if isinstance(value, list) else value.data
+
+
+def _type_of(value: Item) -> onnx.TypeProto:
+    if value is None:
+        return onnx.TypeProto()
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype), value.data.shape)
+
+
+_DRAWS = frozenset(
+    ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
+)
+_ALWAYS = frozenset(("Gather", "Concat", "Cast", "SequenceConstruct", "SequenceAt", "SequenceEmpty", "SequenceInsert"))
+_EXACT = frozenset(
+    (
+        "Less",
+        "Greater",
+        "LessOrEqual",
+        "GreaterOrEqual",
+        "Equal",
+        "ConstantOfShape",
+        "IsNaN",
+        "IsInf",
+        "NonZero",
+        "Unique",
+        "Range",
+        "EyeLike",
+        "OneHot",
+    )
+)
+
+_ROUNDS = frozenset(("Floor", "Ceil", "Round", "Cast", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"))
+
+__all__ = [
+    "ONE",
+    "Interpreter",
+    "Item",
+    "NotCoveredError",
+    "NumbersNeededError",
+    "Value",
+    "exact",
+    "is_float",
+    "operator",
+]

@@ -1,0 +1,338 @@
+"""Constants of one model as expressions over the constants of another, each with its distance from the exact value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from onnxtool.equality.certificate.field import Field
+from onnxtool.equality.certificate.interpreter import Interpreter, NotCoveredError, Value, exact, is_float
+
+Array = np.ndarray
+_PREFIX = "onnxtool.certificate."
+_AFFINE = ("Mul", "Div", "Add", "Sub", "BatchNormalization")
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A constant of B, and what it is rounded from.
+
+    Attributes:
+        name: of the constant in B.
+        source: the value of A, or of the nodes added to it, that it is rounded from.
+        factor: a single number of A that the source is multiplied by; "" for none.
+        ulps: the largest distance from the exact value, in units in the last place.
+    """
+
+    name: str
+    source: str
+    factor: str
+    ulps: float
+
+
+@dataclass
+class Known:
+    """A constant, or what follows from constants alone.
+
+    Attributes:
+        number: in float64, exact but for its rounding.
+        stepwise: rounded to the tensor's precision after each step, as passes leave it.
+        derived: it is no constant of the model itself.
+    """
+
+    number: Array
+    stepwise: Array
+    derived: bool
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A product with a constant weight, whose output some affine steps follow."""
+
+    weight: str
+    bias: str | None
+    shape: tuple[int, ...]  # of one number for each output, beside the weight
+    channels: int
+    rank: int  # of the output, from the dim of the channels on
+
+
+class Constants:
+    """What is constant in a model, and what its affine steps make of the weights of its products.
+
+    Args:
+        model: with the data of its weights.
+
+    Attributes:
+        nodes: those with constant inputs alone, and those that are added: weights with the steps after them taken in.
+        known: the numbers by name.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model = model
+        self.literal = constants_of(model)
+        self.known = {name: Known(_wide(a), _wide(a), False) for name, a in self.literal.items()}
+        self._types = {name: a.dtype for name, a in self.literal.items()}
+        self._interpreter = Interpreter(model, Field(0))
+        self.nodes: list[onnx.NodeProto] = []
+        for node in model.graph.node:
+            if node.op_type not in ("Constant", "If", "Loop", "Scan") and node.domain == "" and len(node.output) == 1:
+                self._add(node)
+        self._follow()
+
+    def elements(self, field: Field) -> dict[str, Array]:
+        """All of them in a field."""
+        interpreter = Interpreter(self.model, field)
+        found = {name: exact(a) for name, a in self.literal.items()}
+        for node in self.nodes:
+            inputs = [found[n] if n else None for n in node.input]
+            attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+            found[node.output[0]] = interpreter.apply(node.op_type, inputs, attributes)
+        return {name: interpreter.elements(v) for name, v in found.items() if is_float(v.dtype)}
+
+    def _add(self, node: onnx.NodeProto) -> bool:
+        """Work a node out where all it reads is known."""
+        if not node.input or not all(n in self.known for n in node.input if n):
+            return False
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        dtype = self._types[node.input[0]]
+        if node.op_type == "Cast":
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(attributes["to"]))
+        elif node.op_type in ("ConstantOfShape", "Shape", "Equal", "Less", "Greater", "Not", "And", "Or", "Where"):
+            return False
+        try:
+            pair = []
+            for stepwise in (False, True):
+                inputs = [
+                    exact(self.known[n].stepwise if stepwise else self.known[n].number) if n else None for n in node.input
+                ]
+                if node.op_type == "Cast":
+                    pair.append(inputs[0].data.astype(dtype))  # type: ignore[union-attr]
+                else:
+                    with np.errstate(all="ignore"):
+                        found = self._interpreter.by_reference(node.op_type, list(inputs), attributes)
+                    pair.append(found.data)
+        except Exception:  # ONNX's implementation raises what it likes on what it does not know
+            return False
+        number, step = pair
+        self.known[node.output[0]] = Known(_wide(number), _wide(step.astype(dtype)), True)
+        self._types[node.output[0]] = dtype
+        self.nodes.append(node)
+        return True
+
+    def _emit(self, kind: str, inputs: Iterable[str], **attributes: object) -> str:
+        name = f"{_PREFIX}{len(self.nodes)}"
+        if not self._add(helper.make_node(kind, list(inputs), [name], **attributes)):
+            raise NotCoveredError(kind)
+        return name
+
+    def _dims(self, name: str, shape: Iterable[int]) -> str:
+        wanted = np.array(list(shape), np.int64)
+        key = f"{_PREFIX}shape.{'.'.join(map(str, wanted))}"
+        if key not in self.literal:
+            self.literal[key] = wanted
+            self.known[key] = Known(wanted, wanted, False)
+            self._types[key] = wanted.dtype
+        return self._emit("Reshape", (name, key))
+
+    def _follow(self) -> None:
+        """Take the affine steps around each product into its weight."""
+        producers = {o: n for n in self.model.graph.node for o in n.output}
+        states: dict[str, _Linear] = {}
+        for node in self.model.graph.node:
+            try:
+                if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul") and node.domain == "":
+                    found = self._product(node, producers)
+                elif node.op_type in _AFFINE and node.domain == "":
+                    found = self._step(node, states)
+                else:
+                    continue
+            except NotCoveredError:
+                continue
+            if found is not None:
+                states[node.output[0]] = found
+
+    def _product(self, node: onnx.NodeProto, producers: Mapping[str, onnx.NodeProto]) -> _Linear | None:
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        weight = node.input[1]
+        bias = node.input[2] if len(node.input) > 2 and node.input[2] else None
+        if weight not in self.known or (bias is not None and bias not in self.known):
+            return None
+        shape = self.known[weight].number.shape
+        before = producers.get(node.input[0])
+        if node.op_type == "MatMul" and before is not None and before.op_type in ("Mul", "Div"):
+            scale = next((n for n in before.input if n in self.known), None)
+            if scale is not None and self.known[scale].number.size in (1, shape[-2] if len(shape) > 1 else 1):
+                self._emit(before.op_type, (weight, self._dims(scale, (-1, 1))))
+        if node.op_type == "Conv":
+            return _Linear(weight, bias, (-1, *[1] * (len(shape) - 1)), shape[0], len(shape) - 1)
+        if node.op_type == "ConvTranspose" and attributes.get("group", 1) == 1:
+            return _Linear(weight, bias, (1, -1, *[1] * (len(shape) - 2)), shape[1], len(shape) - 1)
+        if node.op_type == "Gemm" and attributes.get("alpha", 1.0) == attributes.get("beta", 1.0) == 1.0:
+            turned = attributes.get("transB", 0)
+            return _Linear(weight, bias, (-1, 1) if turned else (1, -1), shape[0 if turned else 1], 1)
+        if node.op_type == "MatMul" and len(shape) == 2:
+            return _Linear(weight, None, (1, -1), shape[1], 1)
+        return None
+
+    def _step(self, node: onnx.NodeProto, states: Mapping[str, _Linear]) -> _Linear | None:
+        at = next((k for k, n in enumerate(node.input) if n in states), None)
+        if at is None:
+            if node.op_type == "BatchNormalization":
+                self._batch_norm(node)
+            return None
+        state = states[node.input[at]]
+        if node.op_type == "BatchNormalization":
+            if at:
+                return None
+            scale, shift = self._batch_norm(node)
+        else:
+            other = node.input[1 - at]
+            if other not in self.known or not self._fits(self.known[other].number.shape, state):
+                return None
+            flat = self._dims(other, (-1,))
+            if node.op_type in ("Add", "Sub"):
+                return self._shifted(node, state, flat, at)
+            if node.op_type == "Div" and at:
+                return None
+            weight = self._emit(node.op_type, (state.weight, self._dims(flat, state.shape)))
+            bias = None if state.bias is None else self._emit(node.op_type, (state.bias, flat))
+            return replace(state, weight=weight, bias=bias)
+        weight = self._emit("Mul", (state.weight, self._dims(scale, state.shape)))
+        if state.bias is not None:
+            shift = self._emit("Add", (self._emit("Mul", (state.bias, scale)), shift))
+        return replace(state, weight=weight, bias=shift)
+
+    def _shifted(self, node: onnx.NodeProto, state: _Linear, flat: str, at: int) -> _Linear:
+        if node.op_type == "Sub" and at:
+            weight = self._emit("Neg", (state.weight,))
+            bias = flat if state.bias is None else self._emit("Sub", (flat, state.bias))
+            return replace(state, weight=weight, bias=bias)
+        if state.bias is None:
+            return replace(state, bias=flat if node.op_type == "Add" else self._emit("Neg", (flat,)))
+        return replace(state, bias=self._emit(node.op_type, (state.bias, flat)))
+
+    @staticmethod
+    def _fits(shape: tuple[int, ...], state: _Linear) -> bool:
+        if int(np.prod(shape)) == 1:
+            return True
+        behind = state.rank - 1
+        if int(np.prod(shape)) != state.channels or len(shape) <= behind:
+            return False
+        return shape[len(shape) - 1 - behind] == state.channels
+
+    def _batch_norm(self, node: onnx.NodeProto) -> tuple[str, str]:
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        scale, bias, mean, variance = node.input[1:5]
+        if any(n not in self.known for n in (scale, bias, mean, variance)):
+            raise NotCoveredError("computed statistics")
+        epsilon = np.array([attributes.get("epsilon", np.float32(1e-5))], np.float32)
+        key = f"{_PREFIX}epsilon.{epsilon[0]!r}"
+        self.literal.setdefault(key, epsilon)
+        self.known.setdefault(key, Known(_wide(epsilon), _wide(epsilon), False))
+        self._types.setdefault(key, epsilon.dtype)
+        root = self._emit("Sqrt", (self._emit("Add", (variance, key)),))
+        factor = self._emit("Div", (scale, root))
+        return factor, self._emit("Sub", (bias, self._emit("Mul", (mean, factor))))
+
+
+def constants_of(model: onnx.ModelProto) -> dict[str, Array]:
+    """Initializers and Constant nodes of the main graph by name."""
+    found = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        elif node.op_type == "Constant" and node.attribute and node.attribute[0].name in ("value_float", "value_floats"):
+            found[node.output[0]] = np.array(helper.get_attribute_value(node.attribute[0]), np.float32)
+    return found
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.float64) if is_float(array.dtype) else array
+
+
+def find_expressions(a: Constants, b: onnx.ModelProto) -> list[Expression]:
+    """For each float constant of B that is none of A: what of A it is rounded from, where that is found."""
+    own = {(x.dtype.name, x.tobytes()) for x in a.literal.values()}
+    by_size: dict[int, list[str]] = {}
+    for name, known in a.known.items():
+        if known.number.dtype == np.float64 and known.number.size:
+            by_size.setdefault(known.number.size, []).append(name)
+    single = [n for n in by_size.get(1, ()) if not n.startswith(_PREFIX)]
+    found = []
+    for name, constant in constants_of(b).items():
+        if not is_float(constant.dtype) or not constant.size or (constant.dtype.name, constant.tobytes()) in own:
+            continue
+        candidates = by_size.get(constant.size, [])
+        best = _nearest(name, constant, a.known, [n for n in candidates if a.known[n].derived], ())
+        if best is None:
+            best = _nearest(name, constant, a.known, candidates, single)
+        if best is not None:
+            found.append(best)
+    return found
+
+
+def _nearest(
+    name: str, constant: Array, known: Mapping[str, Known], candidates: Iterable[str], factors: Iterable[str]
+) -> Expression | None:
+    flat, kind = _wide(constant).reshape(-1), constant.dtype
+    at = int(np.argmax(np.abs(flat)))
+    for candidate in candidates:
+        for number, stepwise in zip(*(orders(x, constant) for x in _both(known[candidate])), strict=True):
+            if factors:
+                for factor in factors:
+                    by = float(known[factor].number.reshape(()))
+                    if abs(number[at] * by - flat[at]) <= abs(flat[at]) * 1e-6:
+                        ulps = _distance(flat, number * by, (number * by).astype(kind).astype(np.float64), kind)
+                        if ulps is not None:
+                            return Expression(name, candidate, factor, ulps)
+            elif abs(number[at] - flat[at]) <= abs(flat[at]) * 1e-3:
+                ulps = _distance(flat, number, stepwise.astype(kind).astype(np.float64), kind)
+                if ulps is not None:
+                    return Expression(name, candidate, "", ulps)
+    return None
+
+
+def _both(known: Known) -> tuple[Array, Array]:
+    return known.number, known.stepwise
+
+
+def orders(array: Array, beside: Array) -> list[Array]:
+    """A flat array as it is, and transposed where the other one has the transposed shape."""
+    found = [array.reshape(-1)]
+    if array.ndim == beside.ndim == 2 and array.shape == beside.shape[::-1]:
+        found.append(array.T.reshape(-1))
+    return found
+
+
+def _distance(constant: Array, number: Array, stepwise: Array, kind: np.dtype[np.generic]) -> float | None:
+    """The largest distance in ulp; None where the constant is neither correctly rounded nor rounded step by step."""
+    with np.errstate(all="ignore"):
+        rounded = number.astype(kind).astype(np.float64)
+        if not ((constant == rounded) | (constant == stepwise)).all():
+            return None
+        ulp = np.maximum(np.spacing(np.abs(constant).astype(np.float32 if kind != np.float64 else kind)), 1e-300)
+        return float(np.max(np.abs(constant - number) / ulp, initial=0.0))
+
+
+def constants_in_field(a: Constants, b: onnx.ModelProto, expressions: Iterable[Expression], field: Field) -> dict[str, Array]:
+    """The exact values of B's constants that have an expression, in a field."""
+    known = a.elements(field)
+    shapes = {name: c.shape for name, c in constants_of(b).items()}
+    found = {}
+    for item in expressions:
+        shape = shapes[item.name]
+        value = known[item.source]
+        if value.ndim == 2 and value.shape != shape and value.shape == shape[::-1]:
+            value = value.T
+        value = value.reshape(shape)
+        if item.factor:
+            value = field.mul(value, known[item.factor].reshape(()))
+        found[item.name] = value
+    return found
+
+
+__all__ = ["Constants", "Expression", "Value", "constants_in_field", "find_expressions"]

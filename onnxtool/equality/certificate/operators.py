@@ -1,0 +1,741 @@
+"""What operators compute, in the field: ONNX's formulas, and those of com.microsoft that our passes write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from onnxtool.equality.certificate.field import ONE, Field
+from onnxtool.equality.certificate.interpreter import (
+    Array,
+    Attributes,
+    Interpreter,
+    Item,
+    NotCoveredError,
+    Value,
+    exact,
+    is_float,
+    operator,
+)
+
+BOOL = np.dtype(bool)
+
+
+def _unary(name: str, f: Callable[[Field, Array, Attributes], Array], dtype: Any = None) -> None:
+    operator(name)(lambda m, i, a: m.symbol(f(m.field, m.elements(i[0]), a), dtype or i[0].dtype))
+
+
+def _float(attributes: Attributes, name: str, default: float) -> float:
+    return float(np.float32(attributes.get(name, default)))
+
+
+def _leaky(f: Field, x: Array, slope: Array) -> Array:
+    positive = f.relu(x)
+    return f.add(positive, f.mul(slope, f.sub(x, positive)))
+
+
+def _elu(f: Field, x: Array, alpha: float, gamma: float = 1.0, inner: float = 1.0) -> Array:
+    below = f.mul(f.sub(f.exp(f.div(x, f.from_float(inner))), ONE), f.from_float(alpha))
+    return f.mul(f.from_float(gamma), f.where(f.positive(x), x, below))
+
+
+def _softplus(f: Field, x: Array) -> Array:
+    return f.function("Log", f.add(f.exp(x), ONE))
+
+
+def _normal(f: Field, x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    return f.layer_norm(x, axes, float(np.float32(epsilon)))
+
+
+def _rms(f: Field, x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    square = f.mean(f.mul(x, x), axes, keepdims=True)
+    return f.div(x, f.sqrt(f.add(square, f.from_float(np.float32(epsilon)))))
+
+
+def _hard_sigmoid(f: Field, x: Array, alpha: float, beta: float) -> Array:
+    return f.clip(f.add(f.mul(x, f.scalar(float(np.float32(alpha)))), f.scalar(float(np.float32(beta)))), 0.0, 1.0)
+
+
+def _hard_swish(f: Field, x: Array) -> Array:
+    sixth = f.scalar(1 / 6)
+    return f.mul(x, f.clip(f.add(f.mul(x, sixth), f.from_float(0.5)), 0.0, 1.0))
+
+
+for _name in (
+    *("Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Log", "Floor"),
+    *("Ceil", "Round", "Sign"),
+):
+    _unary(_name, lambda f, x, a, n=_name: f.function(n, x))  # type: ignore[misc]
+_unary("Neg", lambda f, x, a: f.neg(x))
+_unary("Reciprocal", lambda f, x, a: f.inverse(x))
+_unary("Exp", lambda f, x, a: f.exp(x))
+_unary("Abs", lambda f, x, a: f.abs(x))
+_unary("Sigmoid", lambda f, x, a: f.sigmoid(x))
+_unary("Tanh", lambda f, x, a: f.tanh(x))
+_unary("LeakyRelu", lambda f, x, a: _leaky(f, x, f.scalar(_float(a, "alpha", 0.01))))
+_unary("Elu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.0)))
+_unary("Celu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.0), inner=_float(a, "alpha", 1.0)))
+_unary("Selu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.6732632), _float(a, "gamma", 1.050701)))
+_unary("Softplus", lambda f, x, a: _softplus(f, x))
+_unary("Softsign", lambda f, x, a: f.div(x, f.add(f.abs(x), ONE)))
+_unary("Mish", lambda f, x, a: f.mul(x, f.tanh(_softplus(f, x))))
+_unary("HardSigmoid", lambda f, x, a: _hard_sigmoid(f, x, a.get("alpha", 0.2), a.get("beta", 0.5)))
+_unary("HardSwish", lambda f, x, a: _hard_swish(f, x))
+_unary("Gelu", lambda f, x, a: f.gelu(x, a.get("approximate", b"none") == b"tanh"))
+_unary("QuickGelu", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.702))))))
+_unary("Swish", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.0))))))
+_unary("Not", lambda f, x, a: f.sub(ONE, x))
+_unary("IsNaN", lambda f, x, a: f.hash("IsNaN", x), BOOL)
+_unary("IsInf", lambda f, x, a: f.hash("IsInf", x, attributes=sorted(a.items(), key=str)), BOOL)
+
+
+def _binary(name: str, f: Callable[[Field, Array, Array], Array], dtype: Any = None) -> None:
+    operator(name)(lambda m, i, a: m.symbol(f(m.field, m.elements(i[0]), m.elements(i[1])), dtype or i[0].dtype))
+
+
+_binary("Add", lambda f, a, b: f.add(a, b))
+_binary("And", lambda f, a, b: f.mul(a, b), BOOL)
+_binary("Or", lambda f, a, b: f.sub(f.add(a, b), f.mul(a, b)), BOOL)
+_binary("Xor", lambda f, a, b: f.sub(f.add(a, b), f.fold(2 * f.mul(a, b))), BOOL)
+_binary("Less", lambda f, a, b: f.less(a, b), BOOL)
+_binary("Greater", lambda f, a, b: f.less(b, a), BOOL)
+_binary("LessOrEqual", lambda f, a, b: f.sub(ONE, f.less(b, a)), BOOL)
+_binary("GreaterOrEqual", lambda f, a, b: f.sub(ONE, f.less(a, b)), BOOL)
+_binary("Equal", lambda f, a, b: f.equal(a, b), BOOL)
+_binary("PRelu", _leaky)
+
+
+@operator("Mod", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
+def _hashed(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    attributes = (a.get("fmod"), a.get("direction"), i[0].dtype.name)
+    return m.symbol(m.field.hash("two numbers", m.elements(i[0]), m.elements(i[1]), attributes=attributes), i[0].dtype)
+
+
+@operator("Sub")
+def _sub(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    x, y = m.elements(i[0]), m.elements(i[1])
+    of = i[1].tag[1] if i[1].tag[:1] == ("max",) else None
+    shifted = of is not None and of.shape == x.shape and (of is x or np.array_equal(of, x))
+    return m.symbol(m.field.sub(x, y), i[0].dtype, ("shifted", x, y, i[1].tag[2]) if shifted else ())
+
+
+@operator("Exp")
+def _exp(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    if i[0].tag[:1] == ("shifted",):
+        return m.symbol(m.field.shifted_exp(*i[0].tag[1:]), i[0].dtype)
+    return m.symbol(m.field.exp(m.elements(i[0])), i[0].dtype)
+
+
+@operator("Mul")
+def _mul(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    if i[0] is i[1] and i[0].tag[:1] == ("root",):
+        return m.symbol(i[0].tag[1], i[0].dtype)
+    return m.symbol(m.field.mul(m.elements(i[0]), m.elements(i[1])), i[0].dtype)
+
+
+@operator("Div")
+def _div(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    x, y = m.elements(i[0]), m.elements(i[1])
+    whole = not is_float(i[0].dtype)
+    return m.symbol(m.field.hash("whole quotient", x, y) if whole else m.field.div(x, y), i[0].dtype)
+
+
+@operator("Sqrt")
+def _sqrt(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    x = m.elements(i[0])
+    return m.symbol(m.field.sqrt(x), i[0].dtype, ("root", x))
+
+
+@operator("Pow")
+def _pow(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    x, f = m.elements(i[0]), m.field
+    exponents = np.unique(i[1].data) if i[1].exact else np.array([0.3, 0.7])
+    if len(exponents) == 1 and abs(exponents[0]) <= 64 and float(exponents[0] * 2).is_integer():
+        twice = int(exponents[0] * 2)
+        shape = np.broadcast_shapes(x.shape, i[1].data.shape)
+        if twice % 2 == 0 and i[0].tag[:1] == ("root",) and twice % 4 == 0:
+            found = f.power(i[0].tag[1], twice // 4)
+        else:
+            found = f.power(x, twice // 2) if twice % 2 == 0 else f.power(f.sqrt(x), twice)
+        return m.symbol(np.broadcast_to(found, shape), i[0].dtype)
+    return m.symbol(f.hash("Pow", x, m.elements(i[1])), i[0].dtype)
+
+
+@operator("Sum", "Mean")
+def _sum(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    found = m.elements(i[0])
+    for v in i[1:]:
+        found = m.field.add(found, m.elements(v))
+    if a["_kind"] == "Mean":
+        found = m.field.div(found, m.field.from_int(len(i)))
+    return m.symbol(found, i[0].dtype)
+
+
+@operator("Relu", "Clip", "Max", "Min", "ThresholdedRelu")
+def _clip(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    """Bounds that are single numbers are kept: a clip of a clip is one clip."""
+    f, kind, data = m.field, a["_kind"], i[0]
+    low: float | None
+    high: float | None
+    if kind == "ThresholdedRelu":
+        x = m.elements(data)
+        return m.symbol(f.mul(x, f.less(f.scalar(_float(a, "alpha", 1.0)), x)), data.dtype)
+    if kind == "Relu":
+        low, high = 0.0, None
+    elif kind == "Clip":
+        bounds = [a.get("min"), a.get("max")] if a["_version"] < 11 else [*i[1:], None, None][:2]
+        if any(isinstance(b, Value) and not b.exact for b in bounds):
+            found = m.elements(data)
+            for b, g in zip(bounds, (f.maximum, f.minimum), strict=True):
+                found = found if b is None else g(found, m.elements(b))
+            return m.symbol(found, data.dtype)
+        low, high = (None if b is None else float(b.data.reshape(())) if isinstance(b, Value) else b for b in bounds)
+    else:
+        constants = [v for v in i if v.exact and v.data.size == 1]
+        others = [v for v in i if not (v.exact and v.data.size == 1)]
+        if len(others) != 1 or not constants or max(v.data.ndim for v in constants) > others[0].data.ndim:
+            return _extreme(m, i, kind)
+        data, numbers = others[0], [float(v.data.reshape(())) for v in constants]
+        low, high = (max(numbers), None) if kind == "Max" else (None, min(numbers))
+    x, bottom, top = m.elements(data), -np.inf, np.inf
+    if data.tag[:1] == ("clip",):
+        x, bottom, top = data.tag[1:]
+    if bottom <= top:
+        low = -np.inf if low is None or np.isnan(low) else low
+        high = np.inf if high is None or np.isnan(high) else high
+        bottom, top = (min(max(b, low), high) for b in (bottom, top))
+        return m.symbol(f.clip(x, bottom, top), data.dtype, ("clip", x, bottom, top))
+    return m.symbol(f.clip(m.elements(data), low, high), data.dtype)
+
+
+def _extreme(m: Interpreter, i: list[Item], kind: str) -> Value:
+    """The largest of two, or of more in any order."""
+    f = m.field
+    parts = [m.elements(v) if kind == "Max" else f.neg(m.elements(v)) for v in i]
+    if len(parts) == 2:
+        found = f.maximum(*parts)
+    elif len(parts) == 1:
+        found = parts[0]
+    else:
+        found = f.reduce_max(np.stack(np.broadcast_arrays(*parts)), 0)
+    return m.symbol(found if kind == "Max" else f.neg(found), i[0].dtype)
+
+
+@operator("Where")
+def _where(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    return m.symbol(m.field.where(*(m.elements(v) for v in i)), i[1].dtype)
+
+
+@operator("Cast", "CastLike")
+def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    target = np.dtype(helper.tensor_dtype_to_np_dtype(a["to"])) if "to" in a else i[1].dtype
+    value, source = i[0], i[0].dtype
+    if value.exact:
+        return m.by_reference("Cast", [value], {"to": helper.np_dtype_to_tensor_dtype(target)})
+    x, f = value.data, m.field
+    if target == source:
+        return value
+    if target == BOOL:
+        return m.symbol(x if value.tag[:1] == ("bool",) else f.sub(ONE, f.equal(x, np.zeros_like(x))), target)
+    if source == BOOL:
+        return m.symbol(x, target, ("bool",))
+    if value.tag[:1] == ("bool",) or (not is_float(source) and is_float(target) and target.itemsize >= 4):
+        return m.symbol(x, target, value.tag or ("whole", source))
+    if is_float(source) and is_float(target):
+        if _precision(target) >= _precision(source):
+            return m.symbol(x, target, ("wide", source))
+        if value.tag[:1] == ("wide",) and _precision(target) >= _precision(value.tag[1]):
+            return m.symbol(x, target)
+    elif not is_float(source) and target.itemsize > source.itemsize and target.kind == "i":
+        return m.symbol(x, target, value.tag)
+    elif value.tag[:1] == ("whole",) and target == value.tag[1]:
+        return m.symbol(x, target)
+    return m.symbol(f.hash("Cast", x, attributes=(target.name, a.get("saturate", 1))), target)
+
+
+def _precision(dtype: np.dtype[Any]) -> int:
+    return {"float64": 3, "float32": 2}.get(dtype.name, 1 if dtype.name in ("float16", "bfloat16") else 0)
+
+
+def _axes(m: Interpreter, i: list[Item], a: Attributes, rank: int) -> tuple[int, ...]:
+    listed = a.get("axes")
+    if listed is None and len(i) > 1 and i[1] is not None:
+        listed = m.numbers(i[1], "which dims are reduced").reshape(-1).tolist()
+    if not listed:
+        return () if a.get("noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(sorted(int(axis) % rank for axis in listed))
+
+
+@operator(
+    *(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"))
+)
+def _reduce(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x, kind = m.field, m.elements(i[0]), a["_kind"][6:]
+    axes, keep = _axes(m, i, a, x.ndim), bool(a.get("keepdims", 1))
+    if kind in ("Max", "Min"):
+        found = f.reduce_max(x if kind == "Max" else f.neg(x), axes, keep)
+        tag = ("max", x, axes[0]) if kind == "Max" and keep and len(axes) == 1 else ()
+        return m.symbol(found if kind == "Max" else f.neg(found), i[0].dtype, tag)
+    if kind == "Prod":
+        for axis in reversed(axes):
+            x = f.product(x, axis, keep)
+        return m.symbol(x, i[0].dtype)
+    if kind in ("L2", "SumSquare"):
+        x = f.mul(x, x)
+    elif kind == "L1":
+        x = f.abs(x)
+    elif kind == "LogSumExp":
+        x = f.exp(x)
+    if kind == "Mean" and not is_float(i[0].dtype):
+        raise NotCoveredError("ReduceMean of integers that depend on the inputs' values")
+    found = f.mean(x, axes, keep) if kind == "Mean" else f.sum(x, axes, keep)
+    if kind == "L2":
+        return m.symbol(f.sqrt(found), i[0].dtype, ("root", found))
+    return m.symbol(f.function("Log", found) if kind.startswith("Log") else found, i[0].dtype)
+
+
+@operator("CumSum")
+def _cumsum(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    axis = int(m.numbers(i[1], "the axis of CumSum").reshape(()))
+    x = np.moveaxis(m.elements(i[0]), axis, -1)
+    x = x[..., ::-1] if a.get("reverse", 0) else x
+    found = m.field.fold(np.cumsum(x, -1))
+    found = m.field.sub(found, x) if a.get("exclusive", 0) else found
+    return m.symbol(np.moveaxis(found[..., ::-1] if a.get("reverse", 0) else found, -1, axis), i[0].dtype)
+
+
+@operator("MatMul", "FusedMatMul", "MatMulInteger")
+def _matmul(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    x, y = m.elements(i[0]), m.elements(i[1])
+    f, dtype = m.field, i[0].dtype
+    if a["_kind"] == "MatMulInteger":
+        x, y = (
+            v if z is None else f.sub(v, _beside(m.elements(z), v, -2 + k))
+            for k, v, z in zip((0, 1), (x, y), [*i[2:], None, None], strict=False)
+        )
+        dtype = np.dtype(np.int32)
+    if a.get("transBatchA", 0) or a.get("transBatchB", 0):
+        raise NotCoveredError("FusedMatMul with transposed batches")
+    x = np.swapaxes(x, -1, -2) if a.get("transA", 0) else x
+    y = np.swapaxes(y, -1, -2) if a.get("transB", 0) else y
+    found = f.matmul(x, y)
+    return m.symbol(f.mul(found, f.scalar(a["alpha"])) if a.get("alpha", 1.0) != 1.0 else found, dtype)
+
+
+def _beside(z: Array, x: Array, axis: int) -> Array:
+    """A zero point or scale for each channel of an axis, with the rank of what it belongs to."""
+    if z.ndim != 1 or z.size == 1:
+        return z.reshape(()) if z.size == 1 else z
+    shape = [1] * x.ndim
+    shape[axis] = z.size
+    return z.reshape(shape)
+
+
+@operator("Gemm")
+def _gemm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    x, y, f = m.elements(i[0]), m.elements(i[1]), m.field
+    found = f.matmul(x.T if a.get("transA", 0) else x, y.T if a.get("transB", 0) else y)
+    if a.get("alpha", 1.0) != 1.0:
+        found = f.mul(found, f.scalar(a["alpha"]))
+    if len(i) > 2 and i[2] is not None:
+        found = f.add(found, f.mul(m.elements(i[2]), f.from_float(a.get("beta", 1.0))))
+    return m.symbol(found, i[0].dtype)
+
+
+@operator("Einsum")
+def _einsum(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    equation, f = a["equation"].decode(), m.field
+    if len(i) > 2:
+        raise NotCoveredError(f"Einsum of {len(i)} tensors")
+    parts = [m.elements(v) for v in i]
+    if len(parts) == 1:
+        return m.symbol(f.fold(np.einsum(equation, parts[0])), i[0].dtype)
+    found: Array = np.array(0)
+    for first, second in ((16, 16), (16, 0), (0, 16), (0, 0)):
+        x, y = ((p >> 16 if s else p & 0xFFFF).astype(np.float64) for p, s in zip(parts, (first, second), strict=True))
+        product = f.fold(np.einsum(equation, x, y, optimize=True).astype(np.int64))
+        found = f.add(found, f.fold(f.fold(product << first) << second))
+    return m.symbol(found, i[0].dtype)
+
+
+def _windows(a: Attributes, size: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Strides, dilations and pads of a convolution or pooling."""
+    rank = len(kernel)
+    strides, dilations = list(a.get("strides") or [1] * rank), list(a.get("dilations") or [1] * rank)
+    pads, auto = list(a.get("pads") or [0] * 2 * rank), a.get("auto_pad", b"NOTSET")
+    if auto == b"VALID":
+        pads = [0] * 2 * rank
+    elif auto in (b"SAME_UPPER", b"SAME_LOWER"):
+        wanted = [-(-n // s) for n, s in zip(size, strides, strict=True)]
+        total = [
+            max(0, (w - 1) * s + (k - 1) * d + 1 - n)
+            for w, s, k, d, n in zip(wanted, strides, kernel, dilations, size, strict=True)
+        ]
+        small, large = [t // 2 for t in total], [t - t // 2 for t in total]
+        pads = small + large if auto == b"SAME_UPPER" else large + small
+    return strides, dilations, pads
+
+
+@operator("Conv", "FusedConv", "ConvInteger")
+def _conv(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x, w = m.field, m.elements(i[0]), m.elements(i[1])
+    whole = a["_kind"] == "ConvInteger"
+    if whole:
+        zeros = [*i[2:], None, None]
+        x = x if zeros[0] is None else f.sub(x, m.elements(zeros[0]).reshape(()))
+        w = w if zeros[1] is None else f.sub(w, _beside(m.elements(zeros[1]), w, 0))
+    found = f.conv(x, w, *_windows(a, x.shape[2:], w.shape[2:]), a.get("group", 1))
+    if not whole and len(i) > 2 and i[2] is not None:
+        found = f.add(found, m.elements(i[2]).reshape(1, -1, *[1] * (x.ndim - 2)))
+    if len(i) > 3 and not whole and i[3] is not None:
+        found = f.add(found, m.elements(i[3]))
+    value = m.symbol(found, np.int32 if whole else i[0].dtype)
+    if a["_kind"] != "FusedConv" or not a.get("activation"):
+        return value
+    parameters = a.get("activation_params") or []
+    kind = a["activation"].decode()
+    if kind == "Clip":
+        return _clip(m, [value, *(exact(np.float32(p)) for p in parameters)], {"_kind": "Clip", "_version": 13})
+    names = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}.get(kind, ())
+    if kind not in ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"):
+        raise NotCoveredError(f"FusedConv with {kind}")
+    return m.apply(kind, [value], dict(zip(names, parameters, strict=False)))  # type: ignore[no-any-return]
+
+
+@operator("ConvTranspose")
+def _conv_transpose(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x, w = m.field, m.elements(i[0]), m.elements(i[1])
+    rank, kernel, given = x.ndim - 2, w.shape[2:], a.get("output_shape")
+    strides, dilations = list(a.get("strides") or [1] * rank), list(a.get("dilations") or [1] * rank)
+    extra = list(a.get("output_padding") or [0] * rank)
+    full = [
+        (n - 1) * s + e + (k - 1) * d + 1
+        for n, s, e, k, d in zip(x.shape[2:], strides, extra, kernel, dilations, strict=True)
+    ]
+    pads, auto = list(a.get("pads") or [0] * 2 * rank), a.get("auto_pad", b"NOTSET")
+    if given or auto in (b"SAME_UPPER", b"SAME_LOWER"):
+        wanted = list(given)[-rank:] if given else [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+        total = [max(0, n - w) for n, w in zip(full, wanted, strict=True)]
+        upper = auto == b"SAME_UPPER"
+        first = [t // 2 if upper else t - t // 2 for t in total]
+        pads = first + [t - s for t, s in zip(total, first, strict=True)]
+    size = [n - pads[k] - pads[rank + k] for k, n in enumerate(full)]
+    found = f.conv_transpose(x, w, strides, dilations, pads, size, a.get("group", 1))
+    if len(i) > 2 and i[2] is not None:
+        found = f.add(found, m.elements(i[2]).reshape(1, -1, *[1] * rank))
+    return m.symbol(found, i[0].dtype)
+
+
+@operator("MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool")
+def _pool(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    """A pooling: a sum over windows; of hashes, for the maximum."""
+    f, x, kind = m.field, m.elements(i[0]), a["_kind"]
+    if a["_outputs"] > 1:
+        raise NotCoveredError("MaxPool with indices")
+    kernel = list(x.shape[2:]) if kind.startswith("Global") else list(a["kernel_shape"])
+    rank = len(kernel)
+    strides, dilations, pads = (
+        ([1] * rank, [1] * rank, [0] * 2 * rank) if kind.startswith("Global") else _windows(a, x.shape[2:], kernel)
+    )
+    ends = list(pads[rank:])
+    if a.get("ceil_mode", 0):
+        for d in range(rank):
+            reach = dilations[d] * (kernel[d] - 1) + 1
+            free = x.shape[2 + d] + pads[d] + pads[rank + d] - reach
+            steps = -(-free // strides[d])
+            if steps * strides[d] >= x.shape[2 + d] + pads[d]:
+                steps -= 1
+            ends[d] += max(0, steps * strides[d] - free)
+    summand, order = x, int(a.get("p", 2))
+    if "Max" in kind:
+        summand = f.hash("one of", x)
+    elif "Lp" in kind:
+        summand = f.power(f.abs(x), order) if order % 2 else f.power(x, order)
+    inside = np.pad(
+        np.ones(x.shape[2:], np.int64),
+        [(pads[d], pads[rank + d]) for d in range(rank)],
+        constant_values=a.get("count_include_pad", 0),
+    )
+    inside = np.pad(inside, [(0, ends[d] - pads[rank + d]) for d in range(rank)])
+    summand = np.pad(summand, [(0, 0), (0, 0), *((pads[d], ends[d]) for d in range(rank))])
+    size = [(n - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d, n in enumerate(inside.shape)]
+    total, count = np.zeros((*x.shape[:2], *size), np.int64), np.zeros(size, np.int64)
+    for at in np.ndindex(*kernel):
+        window = tuple(f.window(at, size, strides, dilations))
+        total, count = f.add(total, summand[(slice(None), slice(None), *window)]), count + inside[window]
+    if "Average" in kind:
+        total = f.mul(total, f.inverse(f.from_int(count)))
+    elif "Lp" in kind:
+        total = f.sqrt(total) if order == 2 else f.hash("root", total, attributes=order)
+    elif int(np.prod(kernel)) > 1:
+        total = f.hash("max", total)
+    else:
+        total = (
+            x[(slice(None), slice(None), *f.window((0,) * rank, size, strides, dilations))]
+            if not any(pads)
+            else f.hash("max", total)
+        )
+    return m.symbol(total, i[0].dtype)
+
+
+@operator("BatchNormalization")
+def _batch_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    if a.get("training_mode", 0) or a["_outputs"] > 1 or (a["_version"] < 7 and not a.get("is_test", 0)):
+        raise NotCoveredError("BatchNormalization in training")
+    f, x = m.field, m.elements(i[0])
+    shape = (1, -1, *[1] * (x.ndim - 2))
+    scale, bias, mean, variance = (m.elements(v).reshape(shape) for v in i[1:5])
+    root = f.sqrt(f.add(variance, f.from_float(_float(a, "epsilon", 1e-5))))
+    return m.symbol(f.add(f.mul(f.sub(x, mean), f.div(scale, root)), bias), i[0].dtype)
+
+
+@operator("InstanceNormalization")
+def _instance_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x = m.field, m.elements(i[0])
+    shape = (1, -1, *[1] * (x.ndim - 2))
+    found = _normal(f, x, tuple(range(2, x.ndim)), a.get("epsilon", 1e-5))
+    return m.symbol(f.add(f.mul(found, m.elements(i[1]).reshape(shape)), m.elements(i[2]).reshape(shape)), i[0].dtype)
+
+
+@operator("GroupNormalization")
+def _group_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x, groups = m.field, m.elements(i[0]), a["num_groups"]
+    parts = x.reshape(x.shape[0], groups, -1)
+    found = _normal(f, parts, (2,), a.get("epsilon", 1e-5)).reshape(x.shape)
+    scale, bias = (m.elements(v) for v in i[1:3])
+    if scale.size != x.shape[1]:  # before opset 21: one for each group
+        scale, bias = (np.repeat(v, x.shape[1] // groups) for v in (scale, bias))
+    shape = (1, -1, *[1] * (x.ndim - 2))
+    return m.symbol(f.add(f.mul(found, scale.reshape(shape)), bias.reshape(shape)), i[0].dtype)
+
+
+@operator("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+def _layer_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x = m.field, m.elements(i[0])
+    if a["_outputs"] > 1:
+        raise NotCoveredError("LayerNormalization with mean and deviation")
+    axes = tuple(range(a.get("axis", -1) % x.ndim, x.ndim))
+    norm = _normal if a["_kind"] == "LayerNormalization" else _rms
+    found = f.mul(norm(f, x, axes, a.get("epsilon", 1e-5)), m.elements(i[1]))
+    return m.symbol(f.add(found, m.elements(i[2])) if len(i) > 2 and i[2] is not None else found, i[0].dtype)
+
+
+@operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
+def _skip_norm(m: Interpreter, i: list[Item], a: Attributes) -> Any:
+    f, x = m.field, f_add(m, i[0], i[1])
+    simple = "Simplified" in a["_kind"]
+    beta, bias = (None, [*i, None][3]) if simple else ([*i, None, None][3], [*i, None, None][4])
+    x = x if bias is None else f.add(x, m.elements(bias))
+    norm = _rms if simple else _normal
+    found = f.mul(norm(f, x, (x.ndim - 1,), a.get("epsilon", 1e-12)), m.elements(i[2]))
+    found = found if beta is None else f.add(found, m.elements(beta))
+    if a["_outputs"] == 1:
+        return m.symbol(found, i[0].dtype)
+    return m.symbol(found, i[0].dtype), None, None, m.symbol(x, i[0].dtype)
+
+
+def f_add(m: Interpreter, a: Value, b: Value) -> Array:
+    """The sum of two tensors."""
+    return m.field.add(m.elements(a), m.elements(b))
+
+
+@operator("BiasGelu", "FastGelu")
+def _bias_gelu(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    x = f_add(m, i[0], i[1]) if len(i) > 1 and i[1] is not None else m.elements(i[0])
+    return m.symbol(m.field.gelu(x, a["_kind"] == "FastGelu"), i[0].dtype)
+
+
+@operator("Softmax", "LogSoftmax")
+def _softmax(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x = m.field, m.elements(i[0])
+    axis = a.get("axis", 1 if a["_version"] < 13 else -1) % max(x.ndim, 1)
+    if a["_version"] < 13:
+        found = f.softmax(x.reshape(int(np.prod(x.shape[:axis])), -1), 1).reshape(x.shape)
+    else:
+        found = f.softmax(x, axis)
+    return m.symbol(f.function("Log", found) if a["_kind"] == "LogSoftmax" else found, i[0].dtype)
+
+
+@operator("LRN")
+def _lrn(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x, size = m.field, m.elements(i[0]), a["size"]
+    before = (size - 1) // 2
+    square = np.pad(f.mul(x, x), [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)])
+    total = f.sum(np.stack([square[:, k : k + x.shape[1]] for k in range(size)]), 0)
+    scale = f.div(f.mul(total, f.from_float(_float(a, "alpha", 1e-4))), f.from_int(size))
+    base = f.add(scale, f.from_float(_float(a, "bias", 1.0)))
+    return m.symbol(f.div(x, f.hash("power", base, attributes=_float(a, "beta", 0.75))), i[0].dtype)
+
+
+@operator("ArgMax", "ArgMin", "TopK", "Hardmax")
+def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
+    """A function of all numbers along the axis, in their order."""
+    f, x, kind = m.field, m.elements(i[0]), a["_kind"]
+    axis = a.get("axis", {"ArgMax": 0, "ArgMin": 0, "Hardmax": 1 if a["_version"] < 13 else -1}.get(kind, -1)) % x.ndim
+    names = sorted((k, str(v)) for k, v in a.items() if k not in ("_outputs", "_version", "axis", "keepdims", "k"))
+    if kind == "Hardmax" and a["_version"] < 13:
+        raise NotCoveredError("Hardmax before opset 13")
+    seen = np.expand_dims(f.digest(x, axis), axis)
+    if kind in ("ArgMax", "ArgMin"):
+        found = f.hash(kind, seen, attributes=names)
+        return m.symbol(found if a.get("keepdims", 1) else np.squeeze(found, axis), np.int64)
+    count = (
+        x.shape[axis]
+        if kind == "Hardmax"
+        else int(m.numbers(i[1], "k of TopK").reshape(-1)[0])
+        if len(i) > 1
+        else a["k"]
+    )
+    if count > x.shape[axis]:
+        raise NotCoveredError("TopK of more than there is")
+    places = np.arange(count).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    results = [f.hash(f"{kind} {part}", seen, places, attributes=names) for part in ("values", "indices")]
+    if kind == "Hardmax":
+        return m.symbol(results[0], i[0].dtype)
+    return m.symbol(results[0], i[0].dtype), m.symbol(results[1], np.int64)
+
+
+@operator("Gather")
+def _gather(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    table, indices = i
+    axis = a.get("axis", 0) % table.data.ndim
+    if indices.exact:
+        if table.exact:
+            return m.by_reference("Gather", i, {"axis": axis})
+        return m.symbol(np.take(table.data, indices.data.astype(np.int64), axis), table.dtype)
+    return m.symbol(m.field.take(m.elements(table), indices.data, axis), table.dtype)
+
+
+@operator("GatherElements", "GatherND")
+def _gather_symbols(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    table, indices, f = m.elements(i[0]), m.elements(i[1]), m.field
+    if a["_kind"] == "GatherElements" and not i[1].exact:
+        axis = a.get("axis", 0) % table.ndim
+        columns = np.expand_dims(f.digest(table, axis), axis)
+        columns = columns[tuple(slice(n) if d != axis else slice(None) for d, n in enumerate(indices.shape))]
+        return m.symbol(f.hash("take element", columns, indices), i[0].dtype)
+    raise NotCoveredError(f"{a['_kind']} at places that depend on the inputs' values")
+
+
+@operator("OneHot")
+def _one_hot(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    depth = int(m.numbers(i[1], "the depth of OneHot").reshape(-1)[0])
+    x, values, f = m.elements(i[0]), m.elements(i[2]), m.field
+    axis = a.get("axis", -1) % (x.ndim + 1)
+    places = np.arange(depth).reshape([-1 if d == axis else 1 for d in range(x.ndim + 1)])
+    hit = f.hash("one hot", np.expand_dims(x, axis), places, attributes=depth)
+    return m.symbol(f.where(hit, values[1], values[0]), i[2].dtype)
+
+
+@operator("Concat")
+def _concat(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    if all(v.exact for v in i):
+        return exact(np.concatenate([v.data for v in i], a["axis"]))
+    return m.symbol(np.concatenate([m.elements(v) for v in i], a["axis"]), i[0].dtype)
+
+
+@operator("QuantizeLinear")
+def _quantize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x, scale = m.field, m.elements(i[0]), m.elements(i[1])
+    zero = i[2] if len(i) > 2 else None
+    dtype = (
+        zero.dtype
+        if zero is not None
+        else np.dtype(helper.tensor_dtype_to_np_dtype(a["output_dtype"]) if a.get("output_dtype") else np.uint8)
+    )
+    if a.get("block_size", 0):
+        raise NotCoveredError("QuantizeLinear in blocks")
+    axis = a.get("axis", 1)
+    steps = f.div(x, _beside(scale, x, axis))
+    rounded = f.hash(
+        "round and saturate",
+        steps,
+        np.array(0) if zero is None else _beside(m.elements(zero), x, axis),
+        attributes=dtype.name,
+    )
+    return m.symbol(rounded, dtype)
+
+
+@operator("DequantizeLinear")
+def _dequantize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    f, x, scale, axis = m.field, m.elements(i[0]), m.elements(i[1]), a.get("axis", 1)
+    zero = m.elements(i[2]) if len(i) > 2 and i[2] is not None else None
+    if a.get("block_size", 0):
+        scale = np.repeat(scale, a["block_size"], axis).take(range(x.shape[axis]), axis)
+        zero = None if zero is None else np.repeat(zero, a["block_size"], axis).take(range(x.shape[axis]), axis)
+    x = x if zero is None else f.sub(x, _beside(zero, x, axis))
+    return m.symbol(f.mul(x, _beside(scale, x, axis)), i[1].dtype)
+
+
+@operator(
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceInsert",
+    "SequenceAt",
+    "SequenceLength",
+    "SequenceErase",
+    "ConcatFromSequence",
+)
+def _sequence(m: Interpreter, i: list[Item], a: Attributes) -> Any:
+    kind = a["_kind"]
+    if kind in ("SequenceConstruct", "SequenceEmpty"):
+        return [list(i)]
+    items = list(i[0])
+    if kind == "SequenceLength":
+        return exact(np.int64(len(items)))
+    if kind == "ConcatFromSequence":
+        return m.stack(items, a["axis"]) if a.get("new_axis", 0) else _concat(m, items, a)
+    place = i[2 if kind == "SequenceInsert" else 1] if len(i) > (2 if kind == "SequenceInsert" else 1) else None
+    at = len(items) if place is None else int(m.numbers(place, "a place in a sequence").reshape(-1)[0])
+    if kind == "SequenceAt":
+        return items[at]
+    if kind == "SequenceErase":
+        del items[at if place is not None else -1]
+    else:
+        items.insert(at, i[1])
+    return [items]
+
+
+@operator("Dropout")
+def _dropout(m: Interpreter, i: list[Item], a: Attributes) -> Any:
+    if a["_outputs"] > 1 or (len(i) > 2 and i[2] is not None and bool(m.numbers(i[2], "training").reshape(-1)[0])):
+        raise NotCoveredError("Dropout in training")
+    return i[0]
+
+
+@operator("Resize", "Upsample")
+def _resize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    """Separable: along each axis the product with a matrix, which is what ONNX's implementation makes of unit vectors."""
+    x, mode, kind = m.elements(i[0]), a.get("mode", b"nearest"), a["_kind"]
+    if (
+        a.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
+        or a.get("keep_aspect_ratio_policy", b"stretch") != b"stretch"
+    ):
+        raise NotCoveredError(f"{kind} that crops or keeps the ratio")
+    given = [None if v is None else m.numbers(v, "the size of Resize").reshape(-1) for v in i[1:]]
+    scales = next((v for v in given[-2:] if v is not None and v.dtype.kind == "f" and v.size), None)
+    sizes = given[2] if len(given) > 2 else None
+    axes = [axis % x.ndim for axis in a.get("axes") or range(x.ndim)]
+    names = {k: v for k, v in a.items() if not k.startswith("_") and k not in ("axes", "scales")}
+    for at, axis in enumerate(axes):
+        n = x.shape[axis]
+        one = np.array([1, sizes[at]]) if sizes is not None and sizes.size else None
+        if one is None and scales is None:
+            raise NotCoveredError(f"{kind} without scales or sizes")
+        if (one is not None and one[1] == n) or (one is None and scales is not None and scales[at] == 1):
+            continue
+        if one is None:
+            inputs = [exact(np.eye(n, dtype=np.float64)), None, exact(np.array([1, scales[at]], np.float32))]
+        else:
+            inputs = [exact(np.eye(n, dtype=np.float64)), None, None, exact(np.array([n, one[1]]))]
+        weights = m.by_reference(
+            "Resize",
+            inputs,
+            {**names, "mode": b"linear" if mode == b"bilinear" else mode},
+            opset=max(13, a["_version"]),
+        )
+        x = np.moveaxis(m.field.matmul(np.moveaxis(x, axis, -1), m.field.from_float(weights.data)), -1, axis)
+    return m.symbol(x, i[0].dtype)
