@@ -24,6 +24,11 @@ from onnxtool.equality.certificate.interpreter import (
 BOOL = np.dtype(bool)
 
 
+def register() -> None:
+    """Importing this module has registered all operators."""
+
+
+
 def _unary(name: str, f: Callable[[Field, Array, Attributes], Array], dtype: Any = None) -> None:
     operator(name)(lambda m, i, a: m.symbol(f(m.field, m.elements(i[0]), a), dtype or i[0].dtype))
 

@@ -1,0 +1,94 @@
+"""What a certificate of equality says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from onnxtool.report.base import Report
+
+Verdict = Literal["certified", "tested", "different", "not tested"]
+
+
+@dataclass(frozen=True)
+class RoundedConstant:
+    """A constant of B that is none of A's, and what it is rounded from.
+
+    Attributes:
+        name: in B.
+        source: a value of A that follows from constants alone, or a step of `steps`.
+        factor: a single number of A that the source is multiplied by; "" for none.
+        ulps: the largest distance from the exact value, in units in the last place.
+    """
+
+    name: str
+    source: str
+    factor: str
+    ulps: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """One evaluation of both models in a finite field.
+
+    Attributes:
+        salt: what random numbers and hashes are drawn with.
+        prime: the size of the field.
+        shapes: of the inputs.
+    """
+
+    salt: int
+    prime: int
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, repr=False)
+class CertificateReport(Report, kind="certificate"):
+    """Whether two ONNX models are the same real function, by exact arithmetic.
+
+    Attributes:
+        a, b: the files.
+        a_sha256, b_sha256: of their bytes; "" for a model in memory.
+        verdict: "certified" where both agree at all points; "different" where they do not, and running them shows it;
+            else what running them says.
+        points: where both were evaluated and agree.
+        constants: those of B that are rounded; they were replaced by their exact values.
+        steps: how the exact values follow from A's constants: operator, inputs and output of each.
+        reason: why it is not certified, in a line; "" where it is.
+        first: the first node of B that computes what no node of A computes; "" for none.
+        change: the only thing in which the two files differ, where it is only one.
+        seconds: what it took.
+    """
+
+    a: str
+    b: str
+    verdict: Verdict
+    points: tuple[Point, ...] = ()
+    constants: tuple[RoundedConstant, ...] = ()
+    steps: tuple[str, ...] = ()
+    reason: str = ""
+    first: str = ""
+    change: str = ""
+    seconds: float = 0.0
+    a_sha256: str = ""
+    b_sha256: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True when certified."""
+        return self.verdict == "certified"
+
+    @property
+    def ulps(self) -> float:
+        """How far the constants of B are at most from their exact values."""
+        return max((c.ulps for c in self.constants), default=0.0)
+
+    @property
+    def summary(self) -> str:
+        """In a line."""
+        if self.verdict != "certified":
+            return self.reason
+        shapes = dict.fromkeys(", ".join(f"{n} {list(s)}" for n, s in p.shapes.items()) for p in self.points)
+        limit = f"; {len(self.constants)} constants within {self.ulps:.3g} ulp" if self.constants else ""
+        return f"the same real function at {'; '.join(shapes)}{limit}"
