@@ -13,7 +13,14 @@ from onnx import helper
 
 from onnxtool.equality.certificate import operators
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCoveredError, NumbersNeededError, Value, exact
+from onnxtool.equality.certificate.interpreter import (
+    Interpreter,
+    Item,
+    NotCoveredError,
+    NumbersNeededError,
+    Value,
+    exact,
+)
 from onnxtool.equality.certificate.ledger import Constants, constants_in_field, find_expressions
 from onnxtool.report.certificate import CertificateReport, Point, RoundedConstant
 
@@ -147,11 +154,11 @@ def certify(
         return done(reason=reason)
     if a.ByteSize() + b.ByteSize() > _LARGE:
         return done(reason=f"more than {_LARGE / 2**20:.0f} MiB of weights")
-    pair, points, failed = _Pair(a, b, examples), [], ""
+    pair, failed = _Pair(a, b, examples), ""
+    points: list[Point] = []
     try:
         pair.constants = Constants(a)
-        found = find_expressions(pair.constants, b)
-        pair.expressions = [RoundedConstant(e.name, e.source, e.factor, e.ulps) for e in found]
+        pair.expressions = find_expressions(pair.constants, b)
         for sizes in _sizes(a, examples):
             if points and (len(points) >= most or time.perf_counter() - began > seconds) and len(points) > 1:
                 break
@@ -165,7 +172,9 @@ def certify(
                 continue
             if not same:
                 change = only_change(a, b)
-                told = f"not the same real function: {pair.first or 'an output'} has no partner" + (f" ({change})" if change else "")
+                told = f"not the same real function: {pair.first or 'an output'} has no partner" + (
+                    f" ({change})" if change else ""
+                )
                 return done(reason=told, first=pair.first, change=change)
             shapes = {i.name: shape for i, shape in _inputs(a, sizes)}
             points.append(Point(salt, Field(salt).p, shapes))
@@ -173,7 +182,11 @@ def certify(
         failed = type(error).__name__
     if len(points) < 2:
         return done(reason=f"not decided: {failed or 'too few sizes'}")
-    steps = tuple(f"{n.op_type}({', '.join(n.input)}) -> {n.output[0]}" for n in pair.constants.nodes) if pair.constants else ()
+    steps = (
+        tuple(f"{n.op_type}({', '.join(n.input)}) -> {n.output[0]}" for n in pair.constants.nodes)
+        if pair.constants
+        else ()
+    )
     wanted = {e.source for e in pair.expressions}
     return done(
         verdict="certified",
@@ -185,7 +198,9 @@ def certify(
 
 def _unlike(a: onnx.ModelProto, b: onnx.ModelProto) -> str:
     """What keeps two models from being compared at all."""
-    if [o.name for o in a.graph.output] != [o.name for o in b.graph.output] and len(a.graph.output) != len(b.graph.output):
+    if [o.name for o in a.graph.output] != [o.name for o in b.graph.output] and len(a.graph.output) != len(
+        b.graph.output
+    ):
         return "they have other outputs"
     left, right = {i.name for i in _free_inputs(a)}, {i.name for i in _free_inputs(b)}
     if not right <= left and len(left) != len(right):
@@ -205,7 +220,9 @@ def _inputs(model: onnx.ModelProto, sizes: Sizes) -> list[tuple[onnx.ValueInfoPr
         if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
             raise NotCoveredError(f"input {info.name!r} without a shape")
         dims = enumerate(tensor.shape.dim)
-        found.append((info, tuple(d.dim_value if d.HasField("dim_value") else sizes[_key(info, k, d)] for k, d in dims)))
+        found.append(
+            (info, tuple(d.dim_value if d.HasField("dim_value") else sizes[_key(info, k, d)] for k, d in dims))
+        )
     return found
 
 
@@ -261,7 +278,9 @@ def only_change(a: onnx.ModelProto, b: onnx.ModelProto) -> str:
             changes.append(f"the inputs of {m.op_type} {m.name or m.output[0]!r}")
         own, other = ({t.name: t.SerializeToString() for t in node.attribute} for node in (m, n))
         changes += [
-            f"attribute {k!r} of {m.op_type} {m.name or m.output[0]!r}" for k in sorted({*own, *other}) if own.get(k) != other.get(k)
+            f"attribute {k!r} of {m.op_type} {m.name or m.output[0]!r}"
+            for k in sorted({*own, *other})
+            if own.get(k) != other.get(k)
         ]
     return changes[0] if len(changes) == 1 else ""
 

@@ -58,11 +58,19 @@ class Field:
     # Elements
 
     def fold(self, x: Array) -> Array:
-        """Any int64 in (-2^62, 2^62) modulo p; a little faster than %."""
-        x = (x & _LOW) + self._c * (x >> 31)
-        x = (x & _LOW) + self._c * (x >> 31)
-        x = np.where(x < 0, x + self.p, x)
-        return np.where(x >= self.p, x - self.p, x)
+        """Any int64 in [0, 2^62) modulo p; faster than %."""
+        x = np.asarray(x)
+        for _ in range(2):
+            high = np.asarray(x >> 31)
+            high *= self._c
+            high += x & _LOW
+            x = high
+        return self._least(x, x - self.p)
+
+    @staticmethod
+    def _least(x: Array, y: Array) -> Array:
+        """Of two numbers that are equal modulo p the one in [0, p): as unsigned integers negative ones are large."""
+        return np.minimum(np.asarray(x).view(np.uint64), np.asarray(y).view(np.uint64)).view(np.int64)
 
     def from_int(self, x: ArrayLike) -> Array:
         """Integers or booleans of any type."""
@@ -109,13 +117,13 @@ class Field:
 
     def add(self, a: Array, b: Array) -> Array:
         """The sum."""
-        x: Array = a + b
-        return np.where(x >= self.p, x - self.p, x)
+        x = a + b
+        return self._least(x, x - self.p)
 
     def sub(self, a: Array, b: Array) -> Array:
         """The difference."""
-        x: Array = a - b
-        return np.where(x < 0, x + self.p, x)
+        x = a - b
+        return self._least(x, x + self.p)
 
     def neg(self, a: Array) -> Array:
         """-a."""
@@ -133,16 +141,16 @@ class Field:
         """1 / x, by one power and three products an element (Montgomery); 1 / 0 is a symbol."""
         x = np.asarray(x)
         zero = x == 0
-        found = self._inverse(np.where(zero, 1, x).reshape(-1)).reshape(x.shape)
+        found = self._inverse(np.where(zero, 1, x).reshape(-1))[: x.size].reshape(x.shape)
         return np.where(zero, self._seed("1/0") % self.p, found) if zero.any() else found
 
     def _inverse(self, x: Array) -> Array:
         if x.size <= 64:
             return self.power(x, self.p - 2)
-        half = x.size // 2
-        pairs = self._inverse(self.fold(x[:half] * x[half : 2 * half]))
-        rest = self.power(x[2 * half :], self.p - 2)
-        return np.concatenate([self.fold(pairs * x[half : 2 * half]), self.fold(pairs * x[:half]), rest])
+        x = np.append(x, np.ones(x.size % 2, np.int64))
+        left, right = x[: x.size // 2], x[x.size // 2 :]
+        pairs = self._inverse(self.fold(left * right))[: left.size]
+        return np.concatenate([self.fold(pairs * right), self.fold(pairs * left)])
 
     def power(self, x: Array, exponent: int) -> Array:
         """A power with a whole exponent, which may be negative."""

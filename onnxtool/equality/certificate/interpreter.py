@@ -142,7 +142,11 @@ class Interpreter:
             return value.data
         if is_float(value.dtype):
             one = value.data.size == 1
-            return self.field.scalar(float(value.data.reshape(()))).reshape(value.data.shape) if one else self.field.from_float(value.data)
+            return (
+                self.field.scalar(float(value.data.reshape(()))).reshape(value.data.shape)
+                if one
+                else self.field.from_float(value.data)
+            )
         if value.data.dtype.kind in "OUS":
             texts = [int(self.field.hash("text", attributes=str(t))) for t in value.data.reshape(-1)]
             return np.array(texts, np.int64).reshape(value.data.shape)
@@ -201,7 +205,8 @@ class Interpreter:
         if key in self._functions:
             return self._function(self._functions[key], inputs, attributes)
         if node.op_type in ("If", "Loop", "Scan"):
-            return getattr(self, f"_{node.op_type.lower()}")(inputs, attributes, env)
+            steps = {"If": self._if, "Loop": self._loop, "Scan": self._scan}
+            return steps[node.op_type](inputs, attributes, env)
         if node.op_type == "Constant":
             return [self._constant(node.output[0], _constant_of(attributes))]
         try:
@@ -258,19 +263,19 @@ class Interpreter:
                 return found
             if known and (not floats or kind in _EXACT) and kind not in _DRAWS:
                 return self.by_reference(kind, inputs, attributes, count, domain)
-            body = self._body(kind, values, inputs, attributes, count, domain)
+            body = self._body(kind, inputs, attributes, count, domain)
             if body is not None:
                 return tuple(body)
         return self._opaque(kind, inputs, attributes, count, domain)
 
     def _body(
-        self, kind: str, values: list[Value], inputs: list[Item], attributes: Attributes, count: int, domain: str
+        self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
     ) -> list[Item] | None:
         if domain not in ("", "ai.onnx") or not all(isinstance(v, Value) or v is None for v in inputs):
             return None
         version = self._opsets.get(domain, 1)
         try:
-            schema = onnx.defs.get_schema(kind, version, "")
+            schema: Any = onnx.defs.get_schema(kind, version, "")
         except onnx.defs.SchemaError:
             return None
         if schema.has_function:
@@ -359,7 +364,7 @@ class Interpreter:
         return results if len(results) > 1 else results[0]
 
     def _opaque(self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> Any:
-        """A function of which nothing is known but that equal arguments give equal results, of the shape that zeros give."""
+        """Nothing is known but that equal arguments give equal results, of the shape that zeros give."""
         if kind in _DRAWS:
             return self._drawn(kind, inputs, attributes)
         if any(not isinstance(v, Value) and v is not None for v in inputs):

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 from onnxtool.equality.certificate.field import Field
-from onnxtool.equality.certificate.interpreter import Interpreter, NotCoveredError, Value, exact, is_float
+from onnxtool.equality.certificate.interpreter import Interpreter, NotCoveredError, exact, is_float
+from onnxtool.report.certificate import RoundedConstant
 
 Array = np.ndarray
 _PREFIX = "onnxtool.certificate."
 _AFFINE = ("Mul", "Div", "Add", "Sub", "BatchNormalization")
-
-
-@dataclass(frozen=True)
-class Expression:
-    """A constant of B, and what it is rounded from.
-
-    Attributes:
-        name: of the constant in B.
-        source: the value of A, or of the nodes added to it, that it is rounded from.
-        factor: a single number of A that the source is multiplied by; "" for none.
-        ulps: the largest distance from the exact value, in units in the last place.
-    """
-
-    name: str
-    source: str
-    factor: str
-    ulps: float
 
 
 @dataclass
@@ -107,7 +92,8 @@ class Constants:
             pair = []
             for stepwise in (False, True):
                 inputs = [
-                    exact(self.known[n].stepwise if stepwise else self.known[n].number) if n else None for n in node.input
+                    exact(self.known[n].stepwise if stepwise else self.known[n].number) if n else None
+                    for n in node.input
                 ]
                 if node.op_type == "Cast":
                     pair.append(inputs[0].data.astype(dtype))  # type: ignore[union-attr]
@@ -123,7 +109,7 @@ class Constants:
         self.nodes.append(node)
         return True
 
-    def _emit(self, kind: str, inputs: Iterable[str], **attributes: object) -> str:
+    def _emit(self, kind: str, inputs: Iterable[str], **attributes: Any) -> str:
         name = f"{_PREFIX}{len(self.nodes)}"
         if not self._add(helper.make_node(kind, list(inputs), [name], **attributes)):
             raise NotCoveredError(kind)
@@ -245,7 +231,9 @@ def constants_of(model: onnx.ModelProto) -> dict[str, Array]:
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
             found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-        elif node.op_type == "Constant" and node.attribute and node.attribute[0].name in ("value_float", "value_floats"):
+        elif (
+            node.op_type == "Constant" and node.attribute and node.attribute[0].name in ("value_float", "value_floats")
+        ):
             found[node.output[0]] = np.array(helper.get_attribute_value(node.attribute[0]), np.float32)
     return found
 
@@ -254,7 +242,7 @@ def _wide(array: Array) -> Array:
     return array.astype(np.float64) if is_float(array.dtype) else array
 
 
-def find_expressions(a: Constants, b: onnx.ModelProto) -> list[Expression]:
+def find_expressions(a: Constants, b: onnx.ModelProto) -> list[RoundedConstant]:
     """For each float constant of B that is none of A: what of A it is rounded from, where that is found."""
     own = {(x.dtype.name, x.tobytes()) for x in a.literal.values()}
     by_size: dict[int, list[str]] = {}
@@ -277,7 +265,7 @@ def find_expressions(a: Constants, b: onnx.ModelProto) -> list[Expression]:
 
 def _nearest(
     name: str, constant: Array, known: Mapping[str, Known], candidates: Iterable[str], factors: Iterable[str]
-) -> Expression | None:
+) -> RoundedConstant | None:
     flat, kind = _wide(constant).reshape(-1), constant.dtype
     at = int(np.argmax(np.abs(flat)))
     for candidate in candidates:
@@ -288,11 +276,11 @@ def _nearest(
                     if abs(number[at] * by - flat[at]) <= abs(flat[at]) * 1e-6:
                         ulps = _distance(flat, number * by, (number * by).astype(kind).astype(np.float64), kind)
                         if ulps is not None:
-                            return Expression(name, candidate, factor, ulps)
+                            return RoundedConstant(name, candidate, factor, ulps)
             elif abs(number[at] - flat[at]) <= abs(flat[at]) * 1e-3:
                 ulps = _distance(flat, number, stepwise.astype(kind).astype(np.float64), kind)
                 if ulps is not None:
-                    return Expression(name, candidate, "", ulps)
+                    return RoundedConstant(name, candidate, "", ulps)
     return None
 
 
@@ -318,7 +306,9 @@ def _distance(constant: Array, number: Array, stepwise: Array, kind: np.dtype[np
         return float(np.max(np.abs(constant - number) / ulp, initial=0.0))
 
 
-def constants_in_field(a: Constants, b: onnx.ModelProto, expressions: Iterable[Expression], field: Field) -> dict[str, Array]:
+def constants_in_field(
+    a: Constants, b: onnx.ModelProto, expressions: Iterable[RoundedConstant], field: Field
+) -> dict[str, Array]:
     """The exact values of B's constants that have an expression, in a field."""
     known = a.elements(field)
     shapes = {name: c.shape for name, c in constants_of(b).items()}
@@ -335,4 +325,4 @@ def constants_in_field(a: Constants, b: onnx.ModelProto, expressions: Iterable[E
     return found
 
 
-__all__ = ["Constants", "Expression", "Value", "constants_in_field", "find_expressions"]
+__all__ = ["Constants", "constants_in_field", "find_expressions"]

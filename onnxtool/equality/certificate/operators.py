@@ -28,7 +28,6 @@ def register() -> None:
     """Importing this module has registered all operators."""
 
 
-
 def _unary(name: str, f: Callable[[Field, Array, Attributes], Array], dtype: Any = None) -> None:
     operator(name)(lambda m, i, a: m.symbol(f(m.field, m.elements(i[0]), a), dtype or i[0].dtype))
 
@@ -73,32 +72,32 @@ for _name in (
     *("Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Log", "Floor"),
     *("Ceil", "Round", "Sign"),
 ):
-    _unary(_name, lambda f, x, a, n=_name: f.function(n, x))  # type: ignore[misc]
-_unary("Neg", lambda f, x, a: f.neg(x))
-_unary("Reciprocal", lambda f, x, a: f.inverse(x))
-_unary("Exp", lambda f, x, a: f.exp(x))
-_unary("Abs", lambda f, x, a: f.abs(x))
-_unary("Sigmoid", lambda f, x, a: f.sigmoid(x))
-_unary("Tanh", lambda f, x, a: f.tanh(x))
+    _unary(_name, lambda f, x, _, n=_name: f.function(n, x))  # type: ignore[misc]
+_unary("Neg", lambda f, x, _: f.neg(x))
+_unary("Reciprocal", lambda f, x, _: f.inverse(x))
+_unary("Exp", lambda f, x, _: f.exp(x))
+_unary("Abs", lambda f, x, _: f.abs(x))
+_unary("Sigmoid", lambda f, x, _: f.sigmoid(x))
+_unary("Tanh", lambda f, x, _: f.tanh(x))
 _unary("LeakyRelu", lambda f, x, a: _leaky(f, x, f.scalar(_float(a, "alpha", 0.01))))
 _unary("Elu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.0)))
 _unary("Celu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.0), inner=_float(a, "alpha", 1.0)))
 _unary("Selu", lambda f, x, a: _elu(f, x, _float(a, "alpha", 1.6732632), _float(a, "gamma", 1.050701)))
-_unary("Softplus", lambda f, x, a: _softplus(f, x))
-_unary("Softsign", lambda f, x, a: f.div(x, f.add(f.abs(x), ONE)))
-_unary("Mish", lambda f, x, a: f.mul(x, f.tanh(_softplus(f, x))))
+_unary("Softplus", lambda f, x, _: _softplus(f, x))
+_unary("Softsign", lambda f, x, _: f.div(x, f.add(f.abs(x), ONE)))
+_unary("Mish", lambda f, x, _: f.mul(x, f.tanh(_softplus(f, x))))
 _unary("HardSigmoid", lambda f, x, a: _hard_sigmoid(f, x, a.get("alpha", 0.2), a.get("beta", 0.5)))
-_unary("HardSwish", lambda f, x, a: _hard_swish(f, x))
+_unary("HardSwish", lambda f, x, _: _hard_swish(f, x))
 _unary("Gelu", lambda f, x, a: f.gelu(x, a.get("approximate", b"none") == b"tanh"))
 _unary("QuickGelu", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.702))))))
 _unary("Swish", lambda f, x, a: f.mul(x, f.sigmoid(f.mul(x, f.scalar(_float(a, "alpha", 1.0))))))
-_unary("Not", lambda f, x, a: f.sub(ONE, x))
-_unary("IsNaN", lambda f, x, a: f.hash("IsNaN", x), BOOL)
+_unary("Not", lambda f, x, _: f.sub(ONE, x))
+_unary("IsNaN", lambda f, x, _: f.hash("IsNaN", x), BOOL)
 _unary("IsInf", lambda f, x, a: f.hash("IsInf", x, attributes=sorted(a.items(), key=str)), BOOL)
 
 
 def _binary(name: str, f: Callable[[Field, Array, Array], Array], dtype: Any = None) -> None:
-    operator(name)(lambda m, i, a: m.symbol(f(m.field, m.elements(i[0]), m.elements(i[1])), dtype or i[0].dtype))
+    operator(name)(lambda m, i, _: m.symbol(f(m.field, m.elements(i[0]), m.elements(i[1])), dtype or i[0].dtype))
 
 
 _binary("Add", lambda f, a, b: f.add(a, b))
@@ -120,7 +119,7 @@ def _hashed(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 
 @operator("Sub")
-def _sub(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _sub(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     x, y = m.elements(i[0]), m.elements(i[1])
     of = i[1].tag[1] if i[1].tag[:1] == ("max",) else None
     shifted = of is not None and of.shape == x.shape and (of is x or np.array_equal(of, x))
@@ -128,34 +127,34 @@ def _sub(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 
 @operator("Exp")
-def _exp(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _exp(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     if i[0].tag[:1] == ("shifted",):
         return m.symbol(m.field.shifted_exp(*i[0].tag[1:]), i[0].dtype)
     return m.symbol(m.field.exp(m.elements(i[0])), i[0].dtype)
 
 
 @operator("Mul")
-def _mul(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _mul(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     if i[0] is i[1] and i[0].tag[:1] == ("root",):
         return m.symbol(i[0].tag[1], i[0].dtype)
     return m.symbol(m.field.mul(m.elements(i[0]), m.elements(i[1])), i[0].dtype)
 
 
 @operator("Div")
-def _div(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _div(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     x, y = m.elements(i[0]), m.elements(i[1])
     whole = not is_float(i[0].dtype)
     return m.symbol(m.field.hash("whole quotient", x, y) if whole else m.field.div(x, y), i[0].dtype)
 
 
 @operator("Sqrt")
-def _sqrt(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _sqrt(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     x = m.elements(i[0])
     return m.symbol(m.field.sqrt(x), i[0].dtype, ("root", x))
 
 
 @operator("Pow")
-def _pow(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _pow(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     x, f = m.elements(i[0]), m.field
     exponents = np.unique(i[1].data) if i[1].exact else np.array([0.3, 0.7])
     if len(exponents) == 1 and abs(exponents[0]) <= 64 and float(exponents[0] * 2).is_integer():
@@ -180,7 +179,7 @@ def _sum(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 
 @operator("Relu", "Clip", "Max", "Min", "ThresholdedRelu")
-def _clip(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _clip(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     """Bounds that are single numbers are kept: a clip of a clip is one clip."""
     f, kind, data = m.field, a["_kind"], i[0]
     low: float | None
@@ -230,12 +229,12 @@ def _extreme(m: Interpreter, i: list[Item], kind: str) -> Value:
 
 
 @operator("Where")
-def _where(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _where(m: Interpreter, i: list[Item], _: Attributes) -> Value:
     return m.symbol(m.field.where(*(m.elements(v) for v in i)), i[1].dtype)
 
 
 @operator("Cast", "CastLike")
-def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     target = np.dtype(helper.tensor_dtype_to_np_dtype(a["to"])) if "to" in a else i[1].dtype
     value, source = i[0], i[0].dtype
     if value.exact:
@@ -385,7 +384,7 @@ def _windows(a: Attributes, size: Sequence[int], kernel: Sequence[int]) -> tuple
 
 
 @operator("Conv", "FusedConv", "ConvInteger")
-def _conv(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _conv(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     f, x, w = m.field, m.elements(i[0]), m.elements(i[1])
     whole = a["_kind"] == "ConvInteger"
     if whole:
@@ -403,11 +402,11 @@ def _conv(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     parameters = a.get("activation_params") or []
     kind = a["activation"].decode()
     if kind == "Clip":
-        return _clip(m, [value, *(exact(np.float32(p)) for p in parameters)], {"_kind": "Clip", "_version": 13})
+        return _clip(m, [value, *(exact(np.float32(p)) for p in parameters)], {"_kind": kind, "_version": 13})
     names = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}.get(kind, ())
     if kind not in ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"):
         raise NotCoveredError(f"FusedConv with {kind}")
-    return m.apply(kind, [value], dict(zip(names, parameters, strict=False)))  # type: ignore[no-any-return]
+    return m.apply(kind, [value], dict(zip(names, parameters, strict=False)))
 
 
 @operator("ConvTranspose")
@@ -530,7 +529,7 @@ def _layer_norm(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 @operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
 def _skip_norm(m: Interpreter, i: list[Item], a: Attributes) -> Any:
-    f, x = m.field, f_add(m, i[0], i[1])
+    f, x = m.field, _added(m, i[0], i[1])
     simple = "Simplified" in a["_kind"]
     beta, bias = (None, [*i, None][3]) if simple else ([*i, None, None][3], [*i, None, None][4])
     x = x if bias is None else f.add(x, m.elements(bias))
@@ -542,14 +541,14 @@ def _skip_norm(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     return m.symbol(found, i[0].dtype), None, None, m.symbol(x, i[0].dtype)
 
 
-def f_add(m: Interpreter, a: Value, b: Value) -> Array:
+def _added(m: Interpreter, a: Value, b: Value) -> Array:
     """The sum of two tensors."""
     return m.field.add(m.elements(a), m.elements(b))
 
 
 @operator("BiasGelu", "FastGelu")
 def _bias_gelu(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    x = f_add(m, i[0], i[1]) if len(i) > 1 and i[1] is not None else m.elements(i[0])
+    x = _added(m, i[0], i[1]) if len(i) > 1 and i[1] is not None else m.elements(i[0])
     return m.symbol(m.field.gelu(x, a["_kind"] == "FastGelu"), i[0].dtype)
 
 
@@ -604,7 +603,7 @@ def _ranked(m: Interpreter, i: list[Item], a: Attributes) -> Any:
 
 
 @operator("Gather")
-def _gather(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _gather(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     table, indices = i
     axis = a.get("axis", 0) % table.data.ndim
     if indices.exact:
@@ -713,7 +712,7 @@ def _dropout(m: Interpreter, i: list[Item], a: Attributes) -> Any:
 
 @operator("Resize", "Upsample")
 def _resize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
-    """Separable: along each axis the product with a matrix, which is what ONNX's implementation makes of unit vectors."""
+    """Along each axis the product with a matrix, which is what ONNX's implementation makes of unit vectors."""
     x, mode, kind = m.elements(i[0]), a.get("mode", b"nearest"), a["_kind"]
     if (
         a.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
@@ -723,6 +722,7 @@ def _resize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     given = [None if v is None else m.numbers(v, "the size of Resize").reshape(-1) for v in i[1:]]
     scales = next((v for v in given[-2:] if v is not None and v.dtype.kind == "f" and v.size), None)
     sizes = given[2] if len(given) > 2 else None
+    ratios = np.ones(0) if scales is None else scales
     axes = [axis % x.ndim for axis in a.get("axes") or range(x.ndim)]
     names = {k: v for k, v in a.items() if not k.startswith("_") and k not in ("axes", "scales")}
     for at, axis in enumerate(axes):
@@ -730,10 +730,10 @@ def _resize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
         one = np.array([1, sizes[at]]) if sizes is not None and sizes.size else None
         if one is None and scales is None:
             raise NotCoveredError(f"{kind} without scales or sizes")
-        if (one is not None and one[1] == n) or (one is None and scales is not None and scales[at] == 1):
+        if (one is not None and one[1] == n) or (one is None and ratios.size and ratios[at] == 1):
             continue
         if one is None:
-            inputs = [exact(np.eye(n, dtype=np.float64)), None, exact(np.array([1, scales[at]], np.float32))]
+            inputs = [exact(np.eye(n, dtype=np.float64)), None, exact(np.array([1, ratios[at]], np.float32))]
         else:
             inputs = [exact(np.eye(n, dtype=np.float64)), None, None, exact(np.array([n, one[1]]))]
         weights = m.by_reference(

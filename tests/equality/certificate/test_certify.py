@@ -1,0 +1,135 @@
+"""Certificates: what is the same real function is certified, what is not never is."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxtool.equality.certificate.certify import certify, only_change
+
+RNG = np.random.default_rng(0)
+Weights = dict[str, np.ndarray]
+
+
+def model(
+    nodes: str, weights: Weights, x: str = "float[n, 4] x", y: str = "float y", opset: int = 20
+) -> onnx.ModelProto:
+    """A model from ONNX's text form of its nodes."""
+    text = f'<ir_version: 9, opset_import: ["" : {opset}, "com.microsoft" : 1]> g ({x}) => ({y}) {{ {nodes} }}'
+    made = onnx.parser.parse_model(text)
+    made.graph.initializer.extend(numpy_helper.from_array(w, n) for n, w in weights.items())
+    return made
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+W = {"w": f32(4, 4), "b": f32(4), "one": np.float32([1]).reshape(()), "half": np.float32(0.5).reshape(())}
+SAME = {
+    "gemm": ("p = MatMul(x, w) y = Add(p, b)", "h = Gemm(x, w, b) y = Identity(h)"),
+    "relu twice": ("h = Relu(x) y = Relu(h)", "y = Relu(x)"),
+    "sigmoid in parts": ("n = Neg(x) e = Exp(n) s = Add(e, one) y = Reciprocal(s)", "y = Sigmoid(x)"),
+    "softmax in parts": (
+        "m = ReduceMax<axes = [-1]>(x) d = Sub(x, m) e = Exp(d) s = ReduceSum(e, last) y = Div(e, s)",
+        "y = Softmax(x)",
+    ),
+    "layer norm in parts": (
+        "m = ReduceMean<axes = [-1]>(x) d = Sub(x, m) q = Mul(d, d) v = ReduceMean<axes = [-1]>(q) e = Add(v, eps)"
+        " s = Sqrt(e) y = Div(d, s)",
+        "y = LayerNormalization<epsilon = 1e-5>(x, ones)",
+    ),
+    "gelu in parts": (
+        "r = Mul(x, root) e = Erf(r) f = Add(e, one) g = Mul(x, f) y = Mul(g, half)",
+        "y = Gelu(x)",
+    ),
+    "max in any order": ("y = Max(x, b)", "y = Max(b, x)"),
+    "comparison turned": ("c = Less(x, b) y = Where(c, x, b)", "c = GreaterOrEqual(x, b) y = Where(c, b, x)"),
+    "transposes": ("h = Transpose(x) y = Transpose(h)", "y = Identity(x)"),
+}
+EXTRA: Weights = {
+    "last": np.array([-1]),
+    "eps": np.float32([1e-5]),
+    "ones": np.ones(4, np.float32),
+    "root": np.float32([0.5**0.5]),
+}
+APART = {
+    "another activation": ("y = Relu(x)", "y = Abs(x)"),
+    "softmax of another axis": ("y = Softmax<axis = 0>(x)", "y = Softmax<axis = 1>(x)"),
+    "order": ("y = Sub(x, b)", "y = Sub(b, x)"),
+    "first and last of equal ones": (
+        "i = ArgMax<axis = 1>(x) y = Cast<to = 1>(i)",
+        "i = ArgMax<axis = 1, select_last_index = 1>(x) y = Cast<to = 1>(i)",
+    ),
+    "less or equal": ("c = Less(x, b) y = Cast<to = 1>(c)", "c = LessOrEqual(x, b) y = Cast<to = 1>(c)"),
+    "a small part": ("h = Mul(x, tiny) r = Relu(x) y = Add(r, h)", "h = Mul(x, tiny) r = Abs(x) y = Add(r, h)"),
+    "variance and deviation": ("y = Exp(x)", "h = Mul(x, half) y = Exp(h)"),
+    "noise of another temperature": (
+        "n = RandomNormalLike<scale = 1.0>(x) y = Add(x, n)",
+        "n = RandomNormalLike<scale = 2.0>(x) y = Add(x, n)",
+    ),
+    "relu in noise": (
+        "n = RandomNormalLike(x) s = Mul(n, tiny) r = Relu(x) y = Add(r, s)",
+        "n = RandomNormalLike(x) s = Mul(n, tiny) r = Abs(x) y = Add(r, s)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_function_is_certified(name: str) -> None:
+    a, b = (model(text, W | EXTRA) for text in SAME[name])
+    found = certify(a, b, most=3)
+    assert found.verdict == "certified", found.reason
+
+
+@pytest.mark.parametrize("name", APART)
+def test_another_function_is_not(name: str) -> None:
+    a, b = (model(text, W | EXTRA | {"tiny": np.float32([1e-9])}) for text in APART[name])
+    found = certify(a, b, most=3)
+    assert not found.ok and found.reason.startswith("not the same"), found.reason
+    assert certify(a, a, most=3).ok
+
+
+def test_a_last_bit_of_a_row_that_few_ids_read() -> None:
+    table = f32(5000, 3)
+    a = model("y = Gather(table, x)", {"table": table}, "int64[n] x")
+    other = table.copy()
+    other[4321, 2] = np.nextafter(other[4321, 2], np.float32(9))
+    b = model("y = Gather(table, x)", {"table": other}, "int64[n] x")
+    found = certify(a, b)
+    assert found.change == "constant 'table'" and "Gather" in found.first and certify(a, a).ok
+
+
+def folded(scale: np.ndarray, shift: np.ndarray, bits: int = 0) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    w, b, mean, variance = f32(6, 3, 3, 3), f32(6), f32(6), np.abs(f32(6)) + np.float32(0.1)
+    parts = {"w": w, "b": b, "s": scale, "t": shift, "m": mean, "v": variance}
+    x = "float[n, 3, h, 7] x"
+    a = model("c = Conv(x, w, b) y = BatchNormalization<epsilon = 1e-5>(c, s, t, m, v)", parts, x)
+    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + np.float64(np.float32(1e-5)))
+    new = (w * factor.reshape(-1, 1, 1, 1)).astype(np.float32)
+    new.reshape(-1).view(np.int32)[5] ^= bits
+    bias = (b * factor + (shift - mean * factor)).astype(np.float32)
+    return a, model("y = Conv(x, w, b)", {"w": new, "b": bias}, x)
+
+
+def test_folded_weights_are_their_expressions() -> None:
+    found = certify(*folded(f32(6), f32(6)), [{"x": np.zeros((2, 3, 7, 7), np.float32)}], most=3)
+    assert found.verdict == "certified", found.reason
+    assert len(found.constants) == 2 and 0 < found.ulps <= 0.5001
+
+
+def test_a_bit_of_a_folded_weight() -> None:
+    found = certify(*folded(f32(6), f32(6), 1), [{"x": np.zeros((2, 3, 7, 7), np.float32)}], most=3)
+    assert not found.ok
+
+
+def test_only_change_names_it() -> None:
+    a = model("y = Add(x, b)", W)
+    b = onnx.ModelProto.FromString(a.SerializeToString())
+    assert only_change(a, b) == ""
+    b.graph.node[0].input[:] = ["b", "x"]
+    assert "inputs of Add" in only_change(a, b)
+    b.graph.initializer[0].CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, (4, 4), np.zeros(16)))
+    assert only_change(a, b) == ""
