@@ -22,6 +22,10 @@ import onnxtool
 from onnxtool.equality.certificate.certify import certify
 
 
+# Attributes that may change without any effect: what follows is a Reshape, or no dim is 0.
+_HARMLESS = ("allowzero", "keepdims", "noop_with_empty_axes", "storage_order", "ceil_mode", "count_include_pad")
+
+
 def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelProto] | None:
     """A copy with one change, and the kind of change."""
     copy = onnx.ModelProto.FromString(model.SerializeToString())
@@ -37,7 +41,12 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelP
         flat[rng.randrange(flat.size)] ^= 1
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     elif kind == "attribute":
-        pairs = [(n, a) for n in nodes for a in n.attribute if a.type in (1, 2, 7) and n.op_type != "Constant"]
+        pairs = [
+            (n, a)
+            for n in nodes
+            for a in n.attribute
+            if a.type in (1, 2, 7) and n.op_type != "Constant" and a.name not in _HARMLESS
+        ]
         if not pairs:
             return None
         _, attribute = rng.choice(pairs)

@@ -29,7 +29,7 @@ class RoundedConstant:
 
 
 @dataclass(frozen=True)
-class Point:
+class FieldPoint:
     """One evaluation of both models in a finite field.
 
     Attributes:
@@ -64,7 +64,7 @@ class CertificateReport(Report, kind="certificate"):
     a: str
     b: str
     verdict: Verdict
-    points: tuple[Point, ...] = ()
+    points: tuple[FieldPoint, ...] = ()
     constants: tuple[RoundedConstant, ...] = ()
     steps: tuple[str, ...] = ()
     reason: str = ""

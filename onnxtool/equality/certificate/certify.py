@@ -22,7 +22,7 @@ from onnxtool.equality.certificate.interpreter import (
     exact,
 )
 from onnxtool.equality.certificate.ledger import Constants, constants_in_field, find_expressions
-from onnxtool.report.certificate import CertificateReport, Point, RoundedConstant
+from onnxtool.report.certificate import CertificateReport, FieldPoint, RoundedConstant
 
 operators.register()
 _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
@@ -155,7 +155,7 @@ def certify(
     if a.ByteSize() + b.ByteSize() > _LARGE:
         return done(reason=f"more than {_LARGE / 2**20:.0f} MiB of weights")
     pair, failed = _Pair(a, b, examples), ""
-    points: list[Point] = []
+    points: list[FieldPoint] = []
     try:
         pair.constants = Constants(a)
         pair.expressions = find_expressions(pair.constants, b)
@@ -177,7 +177,7 @@ def certify(
                 )
                 return done(reason=told, first=pair.first, change=change)
             shapes = {i.name: shape for i, shape in _inputs(a, sizes)}
-            points.append(Point(salt, Field(salt).p, shapes))
+            points.append(FieldPoint(salt, Field(salt).p, shapes))
     except (MemoryError, RecursionError, OverflowError) as error:
         failed = type(error).__name__
     if len(points) < 2:

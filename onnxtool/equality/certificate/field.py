@@ -219,6 +219,8 @@ class Field:
         """
         rank = x.ndim - 2
         kernel = weight.shape[2:]
+        if groups < 1 or weight.shape[0] % groups or x.shape[1] != groups * weight.shape[1] or len(kernel) != rank:
+            raise ValueError(f"{x.shape} by {weight.shape} in {groups} groups")
         x = np.pad(x, [(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))])
         size = [(x.shape[2 + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1 for i in range(rank)]
         batch, outputs, inputs = x.shape[0], weight.shape[0] // groups, weight.shape[1]
@@ -257,6 +259,8 @@ class Field:
             groups: of channels.
         """
         rank, kernel = x.ndim - 2, weight.shape[2:]
+        if groups < 1 or x.shape[1] % groups or x.shape[1] != weight.shape[0]:
+            raise ValueError(f"{x.shape} by {weight.shape} in {groups} groups")
         batch, inputs, outputs = x.shape[0], x.shape[1] // groups, weight.shape[1]
         full = [
             max((x.shape[2 + i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1, pads[i] + size[i])

@@ -368,6 +368,8 @@ def _einsum(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 def _windows(a: Attributes, size: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
     """Strides, dilations and pads of a convolution or pooling."""
     rank = len(kernel)
+    if list(a.get("kernel_shape") or kernel) != list(kernel):
+        raise NotCoveredError(f"kernel_shape {a['kernel_shape']} of a weight of {list(kernel)}")
     strides, dilations = list(a.get("strides") or [1] * rank), list(a.get("dilations") or [1] * rank)
     pads, auto = list(a.get("pads") or [0] * 2 * rank), a.get("auto_pad", b"NOTSET")
     if auto == b"VALID":
@@ -413,6 +415,8 @@ def _conv(m: Interpreter, i: list[Item], a: Attributes) -> Any:
 def _conv_transpose(m: Interpreter, i: list[Item], a: Attributes) -> Value:
     f, x, w = m.field, m.elements(i[0]), m.elements(i[1])
     rank, kernel, given = x.ndim - 2, w.shape[2:], a.get("output_shape")
+    if list(a.get("kernel_shape") or kernel) != list(kernel):
+        raise NotCoveredError(f"kernel_shape {a['kernel_shape']} of a weight of {list(kernel)}")
     strides, dilations = list(a.get("strides") or [1] * rank), list(a.get("dilations") or [1] * rank)
     extra = list(a.get("output_padding") or [0] * rank)
     full = [
