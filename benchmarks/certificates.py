@@ -21,7 +21,6 @@ from onnx import numpy_helper
 import onnxtool
 from onnxtool.equality.certificate.certify import certify
 
-
 # Attributes that may change without any effect: what follows is a Reshape, or no dim is 0.
 _HARMLESS = ("allowzero", "keepdims", "noop_with_empty_axes", "storage_order", "ceil_mode", "count_include_pad")
 
