@@ -158,6 +158,16 @@ def apply_input_shapes(
     return tuple(result)
 
 
+def shared_dims(specs: Iterable[TensorSpec]) -> dict[str, list[tuple[str, int]]]:
+    """The inputs and axes of each dim that several inputs call by one name."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for spec in specs:
+        for axis, dim in enumerate(spec.shape or ()):
+            if isinstance(dim, str) and not is_placeholder(dim):
+                found.setdefault(dim, []).append((spec.name, axis))
+    return {dim: places for dim, places in found.items() if len({name for name, _ in places}) > 1}
+
+
 def distinct_dims(specs: Iterable[TensorSpec], *, trusting: bool = True) -> tuple[TensorSpec, ...]:
     """The specs with a name of its own for every dynamic dim that has none, or a placeholder.
 

@@ -32,6 +32,7 @@ class Subject:
         runtime_folder: an unpacked npm package onnxruntime-web, or node_modules with it; None where none was named.
         browser: the browser to prove pages in; None where there is none.
         fresh: make a fresh virtual environment for what is started (this installs packages).
+        takes_empty: whether inputs without elements did the runtime no harm when they were tried.
     """
 
     path: Path
@@ -44,6 +45,7 @@ class Subject:
     runtime_folder: Path | None = None
     browser: Path | None = None
     fresh: bool = False
+    takes_empty: bool = False
 
 
 class PackageKind:
@@ -107,6 +109,6 @@ def constants(template: str, values: Mapping[str, object]) -> str:
     """A Python template, which runs as it is, with other values for constants of its own: lines `NAME = ...`."""
     lines = (TEMPLATES / template).read_text(encoding="utf-8").splitlines()
     for key, value in values.items():
-        at = next(i for i, line in enumerate(lines) if line.startswith(f"{key} = "))
+        at = next(i for i, line in enumerate(lines) if line.startswith((f"{key} = ", f"{key}: ")))
         lines[at] = f"{key} = {value}"
     return "\n".join(lines) + "\n"

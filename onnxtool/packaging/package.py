@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from onnxtool.equality.golden import record
 from onnxtool.equality.reference import reference_of_file
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.equality.usual_inputs import make_feeds
-from onnxtool.errors import InputError, ResourceError, UsageError, VerdictError
+from onnxtool.errors import InputError, OnnxToolError, ResourceError, UsageError, VerdictError
 from onnxtool.generation.bundle import is_bundle
 from onnxtool.generation.folder import staged_folder
 from onnxtool.generation.provenance import record as record_provenance
@@ -23,15 +24,18 @@ from onnxtool.model import io
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
 from onnxtool.model.provenance.metadata import versions
 from onnxtool.model.provenance.sbom import sbom
+from onnxtool.model.spec import TensorSpec
 from onnxtool.packaging.figures import measure_figures
 from onnxtool.packaging.kind import PackageKind, Subject, filled
 from onnxtool.packaging.manifest import Manifest, write_manifest
 from onnxtool.packaging.output_folder import package_name, verify_output
 from onnxtool.packaging.registry import find_kind
 from onnxtool.report.package import PackageProof, PackageReport, WrittenPackage
+from onnxtool.runtime.feeds import random_feeds
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner, closing
 from onnxtool.runtime.session.session import DEFAULT, SessionOptions
+from onnxtool.runtime.worker.worker import Worker
 
 _PINNED = (
     *("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop", "orjson"),
@@ -99,7 +103,11 @@ def package(
         packages=tuple(written),
         workers=subject.figures.workers,
         threads=subject.figures.threads,
-        warnings=tuple(f"{w.kind}: {w.proof.started.how}" for w in written if not w.proof.started.complete),
+        warnings=tuple(
+            f"{w.kind}: not tested; {w.proof.started.how}. This tests it where it runs: {w.commands[-1]}"
+            for w in written
+            if not w.proof.started.complete
+        ),
     )
 
 
@@ -128,7 +136,24 @@ def _subject(
         runtime_folder=None if runtime_folder is None else Path(runtime_folder),
         browser=None if browser is None else Path(browser),
         fresh=fresh,
+        takes_empty=_takes_empty(path, runner.inputs, options),
     )
+
+
+def _takes_empty(path: Path, specs: Sequence[TensorSpec], options: SessionOptions) -> bool:
+    """Whether a model runs on every dynamic dim of 0; tried in a process that it may crash."""
+    names = {dim for spec in specs for dim in spec.shape or () if isinstance(dim, str)}
+    sizes: list[dict[str, Any]] = [{"dims": dict.fromkeys(zero, 0)} for zero in (*([n] for n in sorted(names)), names)]
+    if any(spec.shape is None or None in spec.shape for spec in specs):
+        sizes += [{"batch": 0}, {"length": 0}]
+    try:
+        worker = Worker(path, options)
+        with closing(worker):
+            for size in sizes:
+                worker.run(random_feeds(specs, **size))
+    except OnnxToolError:
+        return False
+    return True
 
 
 def _write(

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxtool import __version__
 from onnxtool.errors import InputError
+from onnxtool.model.spec import TensorSpec, shared_dims
 from onnxtool.options.serve import ServeOptions
+from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.protocol_v2 import fast_json
 from onnxtool.runtime.protocol_v2.tensors import (
     HEADER_LENGTH,
+    check_shared_dims,
+    decode_plain,
     decode_request,
     encode_response,
-    from_lists,
-    tensor_metadata,
     to_lists,
 )
+from onnxtool.runtime.runner import check_feeds
 from onnxtool.serving.app import Answer, App, Request, State, json_answer
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.forms import read_form
@@ -102,7 +106,7 @@ class InferenceRoutes:
         for name in asked.outputs:
             if name not in names:
                 raise InputError(f"the model has no output {name[:100]!r}; it has {', '.join(names)}.")
-        outputs = await served.engine.infer(asked.feeds, self._options.limits.run_seconds)
+        outputs = await self._run(served, asked.feeds)
         head: dict[str, Any] = {"model_name": served.target.name, "model_version": served.target.version}
         if asked.id is not None:
             head["id"] = asked.id
@@ -121,8 +125,14 @@ class InferenceRoutes:
         else:
             self._limit_json(len(body))
             feeds = await asyncio.to_thread(_read_plain, body, specs)
-        outputs = await served.engine.infer(feeds, self._options.limits.run_seconds)
+        outputs = await self._run(served, feeds)
         return json_answer({name: to_lists(name, np.asarray(a)) for name, a in outputs.items()})
+
+    async def _run(self, served: Served, feeds: Feeds) -> dict[str, Any]:
+        specs = served.engine.runner.inputs
+        check_feeds(specs, feeds)
+        check_shared_dims(feeds, shared_dims(specs))
+        return await served.engine.infer(feeds, self._options.limits.run_seconds)
 
     def _only(self, request: Request) -> Served:
         if len(request.path) > 1:
@@ -150,19 +160,10 @@ def _header_length(request: Request) -> int | None:
     return int(text)
 
 
-def _read_plain(body: bytes, specs: Any) -> dict[str, np.ndarray]:
+def _read_plain(body: bytes, specs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
     """{"input": [[...]]}, or the bare list for a model with one input."""
     try:
         found = fast_json.loads(body)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid JSON: {str(error)[:200]}.") from error
-    if not isinstance(found, dict):
-        if len(specs) != 1:
-            known = ", ".join(s["name"] for s in tensor_metadata(specs))
-            raise InputError(f"the JSON must be an object with {known}.")
-        found = {specs[0].name: found}
-    known_types = {s.name: s.dtype for s in specs}
-    for name in found:
-        if name not in known_types:
-            raise InputError(f"the model has no input {name[:100]!r}; it has {', '.join(known_types)}.")
-    return {name: from_lists(name, data, known_types[name]) for name, data in found.items()}
+    return decode_plain(found, {s.name: s.dtype for s in specs})

@@ -12,16 +12,18 @@ from onnxtool.report.serve import ServeReport, ViewReport
 
 def package(report: PackageReport) -> Iterator[Part]:
     """One row for each package, then what to type."""
-    count = len(report.packages)
-    yield Verdict(f"{plural(count, 'package')} {'gives' if count == 1 else 'give'} the file's answers", report.model)
+    tested = sum(p.proof.started.complete for p in report.packages)
+    untested = [p.kind for p in report.packages if not p.proof.started.complete]
+    told = [f"{plural(tested, 'package')} {'gives' if tested == 1 else 'give'} the file's answers"] if tested else []
+    yield Verdict("; ".join([*told, *([f"{', '.join(untested)}: not tested"] if untested else [])]), report.model)
     rows = [
         (
-            *(p.kind, p.folder, size(p.bytes), p.proof.started.how),
+            *(p.kind, p.folder, size(p.bytes), p.proof.started.how if p.proof.started.complete else "not tested"),
             f"{max((o.max_abs for o in p.proof.outputs), default=0.0):.1e}",
         )
         for p in report.packages
     ]
-    yield Table(("package", "folder", "size", "proven by", "max abs"), rows, ("size", "max abs"))
+    yield Table(("package", "folder", "size", "tested by", "max abs"), rows, ("size", "max abs"))
     for p in report.packages:
         yield Code((p.folder, *(f"  {command}" for command in p.commands)))
         yield Code([f"  {file}" for file in p.files], when="full")

@@ -8,15 +8,17 @@ from pathlib import Path
 
 from onnxtool.errors import UnsupportedError
 from onnxtool.packaging.kind import TEMPLATES, PackageKind, Subject, constants, filled
-from onnxtool.packaging.kinds.fastapi import slug, write_requirements
+from onnxtool.packaging.kinds.fastapi import checks, slug, write_requirements
 from onnxtool.packaging.manifest import read_manifest
+from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.script_runner import ScriptRunner
 from onnxtool.packaging.server_process import interpreter
 from onnxtool.report.package import Started
 from onnxtool.runtime.protocol_v2.tensors import datatype, read_metadata
 from onnxtool.runtime.runner import Runner
 
-_PACKAGES = ("numpy", "onnxruntime")
+_PACKAGES = ("numpy", "onnxruntime", "orjson")
+_SERVER = "azureml-inference-server-http==1.5.1"
 
 
 class AzureMl(PackageKind):
@@ -45,19 +47,21 @@ class AzureMl(PackageKind):
             if datatype(spec.dtype) == "BF16":
                 raise UnsupportedError(f"--for azureml: {spec.name!r} is bfloat16, which numpy does not have.")
         (folder / "src").mkdir()
-        score = constants("azureml/score.py", {"THREADS": f"{subject.figures.threads}  # measured"})
+        values = {"THREADS": f"{subject.figures.threads}  # measured", **checks(subject)}
+        score = constants("azureml/score.py", values)
+        write_protocol(folder / "src", ("check_shared_dims", "decode_plain", "load_json", "to_lists"))
         (folder / "src" / "score.py").write_text(score, encoding="utf-8")
         (folder / "smoke_test.py").write_bytes((TEMPLATES / "azureml" / "smoke_test.py").read_bytes())
-        values = {"SLUG": slug(subject.name), "RUNS": subject.figures.runs}
+        places = {"SLUG": slug(subject.name), "RUNS": subject.figures.runs}
         for name in ("endpoint.yml", "model.yml", "deployment.yml"):
-            (folder / name).write_text(filled(f"azureml/{name}", values), encoding="utf-8")
+            (folder / name).write_text(filled(f"azureml/{name}", places), encoding="utf-8")
         write_requirements(folder, subject, _PACKAGES)
         pinned = (folder / "requirements.txt").read_text(encoding="utf-8").split()
         python = f"python={sys.version_info[0]}.{sys.version_info[1]}"
         conda = {
             "name": slug(subject.name),
             "channels": ["conda-forge"],
-            "dependencies": [python, "pip", {"pip": [*pinned, "azureml-inference-server-http"]}],
+            "dependencies": [python, "pip", {"pip": [*pinned, _SERVER]}],
         }
         (folder / "conda.yaml").write_text(json.dumps(conda, indent=2) + "\n", encoding="utf-8")
 

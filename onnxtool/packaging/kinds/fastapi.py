@@ -9,8 +9,10 @@ from pathlib import Path
 
 from onnxtool.errors import MissingExtraError
 from onnxtool.model.provenance.metadata import versions
+from onnxtool.model.spec import shared_dims
 from onnxtool.packaging.kind import MODEL, PackageKind, Subject, constants, filled
 from onnxtool.packaging.manifest import read_manifest
+from onnxtool.packaging.protocol_module import write_protocol
 from onnxtool.packaging.server_process import ServerRunner, free_port, interpreter
 from onnxtool.report.package import Started
 from onnxtool.runtime.input_kinds import takes_image, takes_table
@@ -18,6 +20,11 @@ from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import Runner
 
 PACKAGES = ("fastapi", "numpy", "onnxruntime", "prometheus-client", "uvicorn", "httptools", "uvloop", "orjson")
+
+_PROTOCOL = (
+    *("HEADER_LENGTH", "decode_request", "encode_response"),
+    *("check_shared_dims", "decode_plain", "from_lists", "to_lists"),
+)
 
 
 class FastApi(PackageKind):
@@ -34,7 +41,7 @@ class FastApi(PackageKind):
         values = {
             "SLUG": slug(subject.name),
             "PYTHON": f"{sys.version_info[0]}.{sys.version_info[1]}",
-            "FILES": f"app.py {MODEL}*",
+            "FILES": f"app.py protocol.py {MODEL}*",
             "THREADS": figures.threads,
             "RUNS": figures.runs,
             "WORKERS": figures.workers,
@@ -43,7 +50,9 @@ class FastApi(PackageKind):
         }
         for name in ("Dockerfile", "compose.yaml", "kubernetes.yaml"):
             (folder / name).write_text(filled(f"fastapi/{name}", values), encoding="utf-8")
-        (folder / ".dockerignore").write_text("*\n!app.py\n!requirements.txt\n!model.onnx*\n", encoding="utf-8")
+        (folder / ".dockerignore").write_text(
+            "*\n!app.py\n!protocol.py\n!requirements.txt\n!model.onnx*\n", encoding="utf-8"
+        )
 
     def start(self, folder: Path, subject: Subject | None) -> tuple[Runner, Started]:
         """Uvicorn on a free port."""
@@ -67,20 +76,32 @@ def slug(name: str) -> str:
 
 
 def write_application(folder: Path, subject: Subject) -> None:
-    """app.py, smoke_test.py and requirements.txt.
+    """app.py, protocol.py, smoke_test.py and requirements.txt.
 
     Raises:
         UnsupportedError: the model has inputs or outputs that are no tensors of the protocol.
     """
     tensor_metadata((*subject.inputs, *subject.outputs))
     shown = repr(subject.name).replace("'", '"')
-    app = constants("fastapi/app.py", {"NAME": shown, "THREADS": _setting("THREADS", subject.figures.threads)})
+    threads = _setting("THREADS", subject.figures.threads)
+    values = {"NAME": shown, "THREADS": threads, **checks(subject)}
+    app = constants("fastapi/app.py", values)
+    write_protocol(folder, _PROTOCOL)
     app = kept_blocks(app, {"image": takes_image(subject.inputs), "table": takes_table(subject.inputs)})
     app = app.replace('os.environ.get("RUNS", "2")', f'os.environ.get("RUNS", "{subject.figures.runs}")')
     (folder / "app.py").write_text(app, encoding="utf-8")
     (folder / "smoke_test.py").write_text(constants("fastapi/smoke_test.py", {"NAME": shown}), encoding="utf-8")
     pictures = ("pillow",) if takes_image(subject.inputs) else ()
     write_requirements(folder, subject, (*PACKAGES, *pictures))
+
+
+def checks(subject: Subject) -> dict[str, str]:
+    """Constants of a program that says which inputs a model takes."""
+    shared = shared_dims(subject.inputs)
+    return {
+        "SHARED": f"{shared!r}  # dims that several inputs must agree in: inputs and axes",
+        "TAKES_EMPTY": f"{subject.takes_empty}  # whether inputs without elements were tried and did no harm",
+    }
 
 
 def kept_blocks(text: str, wanted: Mapping[str, bool]) -> str:

@@ -147,6 +147,40 @@ def decode_request(body: bytes, header_length: int | None) -> InferRequest:
     return InferRequest(feeds, outputs, binary, name if isinstance(name, str) else None)
 
 
+def decode_plain(found: Any, types: Mapping[str, np.dtype | str]) -> dict[str, np.ndarray]:
+    """The inputs of plain JSON: {"x": [[1, 2]]}, or the bare list for a model with one input.
+
+    Args:
+        found: the JSON value.
+        types: element type of each input.
+
+    Raises:
+        InputError: other names, or values that do not fit.
+    """
+    if not isinstance(found, dict) and len(types) == 1:
+        found = dict.fromkeys(types, found)
+    if not isinstance(found, dict) or found.keys() != types.keys():
+        raise InputError(f"the JSON must be an object with the model's inputs: {', '.join(types)}.")
+    return {name: from_lists(name, data, types[name]) for name, data in found.items()}
+
+
+def check_shared_dims(feeds: Mapping[str, np.ndarray], shared: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+    """Hold dims of one name against each other.
+
+    Args:
+        feeds: inputs of the ranks that the model takes.
+        shared: name of a dim -> the inputs and axes that have it.
+
+    Raises:
+        InputError: one name has two sizes.
+    """
+    for dim, places in shared.items():
+        sizes = {name: feeds[name].shape[axis] for name, axis in places}
+        if len(set(sizes.values())) > 1:
+            told = ", ".join(f"{size} in {name!r}" for name, size in sizes.items())
+            raise InputError(f"the inputs must agree in {dim!r}, which is {told}.")
+
+
 def decode_response(body: bytes, header_length: int | None) -> dict[str, np.ndarray]:
     """Read the body of an infer response, sizes held against the bytes that are there.
 

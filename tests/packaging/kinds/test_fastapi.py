@@ -54,6 +54,7 @@ def test_needs_nothing_of_onnxtool(folder: Path) -> None:
     pinned = (folder / "requirements.txt").read_text().split()
     assert {line.split("==")[0] for line in pinned} >= {"fastapi", "uvicorn", "onnxruntime", "numpy"}
     assert all("==" in line for line in pinned)
+    assert "COPY app.py protocol.py " in (folder / "Dockerfile").read_text()
 
 
 def test_its_smoke_test_knows_good_from_bad(folder: Path, url: str, tmp_path: Path) -> None:
@@ -80,6 +81,51 @@ def entry(**changes: object) -> bytes:
     return json.dumps({"inputs": [made]}).encode()
 
 
+def whole(**changes: object) -> bytes:
+    return json.dumps(json.loads(entry()) | changes).encode()
+
+
+def test_every_error_is_in_the_form_of_the_protocol(url: str) -> None:
+    for method, path, expected in (("GET", "/nothing", 404), ("GET", "/predict", 405)):
+        status, _, answer = V2Client(url).request(method, path)
+        assert status == expected and isinstance(json.loads(answer)["error"], str)
+    assert post(url, "/predict", b'{"x": [[1, 2, 3]], "z": 1}')[0] == 400
+    failed = V2Client(url).request("GET", "/metrics")[2]
+    assert b'errors_total{status="400"}' in failed
+
+
+def test_docs_show_what_a_request_is(url: str) -> None:
+    paths = V2Client(url).get("/openapi.json")["paths"]
+    assert paths["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]["required"] == ["x"]
+    assert "requestBody" in paths["/v2/models/tiny/infer"]["post"]
+
+
+def test_outputs_come_as_they_were_asked_for(mixed: Path, tmp_path: Path) -> None:
+    package(mixed, tmp_path / "out", kinds=["fastapi"])
+    command, port, _ = application_command(tmp_path / "out", fresh=False)
+    server = ServerProcess(command, tmp_path / "out", port)
+    values = {"ids/0": ("INT64", [[1, 2]]), "flag": ("BOOL", [[True, False]]), "half.x": ("FP16", [[1, 2]])}
+    sent = {
+        "inputs": [
+            *({"name": n, "datatype": t, "shape": [1, 2], "data": v} for n, (t, v) in values.items()),
+            {"name": "text", "datatype": "BYTES", "shape": [0, 2], "data": []},
+        ],
+        "outputs": [{"name": "half.x:out"}, {"name": "flag:out"}],
+    }
+    try:
+        status, answer = post(server.url, "/v2/models/mixed_types/infer", json.dumps(sent).encode())
+        assert status == 400 and "'n'" in json.loads(answer)["error"]  # 1 row in three inputs, 0 in the fourth
+        sent["inputs"][-1] |= {"shape": [1, 2], "data": ["a", "b"]}
+        status, answer = post(server.url, "/v2/models/mixed_types/infer", json.dumps(sent).encode())
+        assert status == 200
+        assert [(o["name"], o["data"]) for o in json.loads(answer)["outputs"]] == [
+            ("half.x:out", [1.0, 2.0]),
+            ("flag:out", [True, False]),
+        ]
+    finally:
+        server.close()
+
+
 @pytest.mark.parametrize(
     ("body", "headers"),
     [
@@ -101,11 +147,24 @@ def entry(**changes: object) -> bytes:
         (entry(parameters={"binary_data_size": 12}), {"Inference-Header-Content-Length": "20"}),
         (entry(), {"Inference-Header-Content-Length": "-5"}),
         (entry(), {"Inference-Header-Content-Length": "x"}),
+        (entry(data=[True, 2.0, 3.0]), {}),
+        (entry().replace(b"3.0", b"1e400"), {}),
+        (entry().replace(b"3.0", b"NaN"), {}),
+        (entry(shape=[0, 3], data=[]).replace(b"FP32", b"FP64"), {}),
+        (whole(outputs=5), {}),
+        (whole(outputs=[5]), {}),
+        (whole(outputs=[{"name": "other"}]), {}),
+        (whole(outputs=[{"name": "y", "parameters": []}]), {}),
+        (whole(outputs=[{"name": "y", "parameters": {"classification": 2}}]), {}),
+        (whole(outputs=[{"name": "y", "parameters": {"shared_memory_region": "r"}}]), {}),
+        (whole(parameters=7), {}),
+        (whole(parameters={"binary_data_output": "false"}), {}),
     ],
 )
-def test_what_is_malformed_is_400(url: str, body: bytes, headers: dict[str, str]) -> None:
+def test_what_is_malformed_is_400_in_the_form_of_the_protocol(url: str, body: bytes, headers: dict[str, str]) -> None:
     status, answer = post(url, "/v2/models/tiny/infer", body, headers)
     assert status == 400, answer
+    assert isinstance(json.loads(answer)["error"], str)
     assert post(url, "/predict", b"[[1, 2, 3]]")[0] == 200
 
 
@@ -134,8 +193,16 @@ def test_a_model_of_columns_takes_a_table(tiny: Path, url: str, folder: Path) ->
     """The table of `tiny` is its one matrix."""
     status, answer = post(url, "/predict", b"a,b,c\n1,2,3\n", {"Content-Type": "text/csv"})
     assert status == 200 and json.loads(answer) == {"y": [[0.0, 8.5]]}
-    for broken in (b"", b"a,b,c\n1,2\n", b"a,b,c\n1,2,x\n", b"\xff"):
-        assert post(url, "/predict", broken, {"Content-Type": "text/csv"})[0] == 400
+    told = {
+        b"": "not a CSV table",
+        b"a,b,c\n": "no row",
+        b"a,b,c\n1,2\n": "row 2 has 2 cells",
+        b"a,b,c\n1,2,3\n1,2,x\n": "row 3, column 'c'",
+        b"\xff": "UTF-8",
+    }
+    for broken, reason in told.items():
+        status, answer = post(url, "/predict", broken, {"Content-Type": "text/csv"})
+        assert status == 400 and reason in json.loads(answer)["error"]
     assert "Image" not in (folder / "app.py").read_text()
 
 
@@ -178,7 +245,7 @@ def test_a_request_that_would_end_the_process_is_refused(tmp_path: Path) -> None
         "import sys, numpy as np; sys.path.insert(0, '.'); import app\n"
         "app.verify({'x': np.zeros((2, 1, 3), np.float32)})\n"
         "try: app.verify({'x': np.zeros((2, 0, 3), np.float32)})\n"
-        "except app.HTTPException as error: print(error.status_code, error.detail)"
+        "except app.InputError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], cwd=out, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("400 'x' has shape [2, 0, 3], which holds nothing")
+    assert done.stdout.startswith("'x' has shape [2, 0, 3], which holds nothing")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from onnxtool.cli.views import serving
+from onnxtool.cli.views.view import Verdict
 from onnxtool.packaging.folder_runner import open_package
 from onnxtool.packaging.package import package
 from onnxtool.packaging.server_process import clean_environment
@@ -27,7 +29,10 @@ def test_every_element_type_comes_through(mixed: Path, tmp_path: Path, kind: str
 def test_what_was_not_started_is_said(tiny: Path, tmp_path: Path) -> None:
     report = package(tiny, tmp_path / "out", kinds=["triton"])
     assert not report.packages[0].proof.started.complete
-    assert "there is no tritonserver here" in report.warnings[0]
+    assert "not tested; " in report.warnings[0] and "there is no tritonserver here" in report.warnings[0]
+    assert "python smoke_test.py http://127.0.0.1:8000" in report.warnings[0]
+    (verdict,) = (part for part in serving.package(report) if isinstance(part, Verdict))
+    assert verdict.text == "triton: not tested"
 
 
 def test_tritons_configuration_names_types_and_dims(tiny: Path, mixed: Path, tmp_path: Path) -> None:
@@ -102,6 +107,35 @@ def test_azures_script_answers_as_the_file(tiny: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-B", str(out / "smoke_test.py")]
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
     assert done.returncode == 0 and done.stdout.count("equal") == 3, done.stderr
+
+
+_WRONG_REQUESTS = """
+import os, sys, types
+sys.path.insert(0, "src")
+os.environ["AZUREML_MODEL_DIR"] = "model"
+module = types.ModuleType("aml_response")
+module.AMLResponse = lambda message, status, json_str: (message, status)
+for name in ("azureml_inference_server_http", "azureml_inference_server_http.api"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["azureml_inference_server_http.api.aml_response"] = module
+import score
+score.init()
+inputs = ('{"z": [[1, 2, 3]]}', '{"x": [[1, 2]]}', '{"x": [1, 2, 3]}', '{"x": [["a", 2, 3]]}', '{"x": [[true, 2, 3]]}',
+          '{"x": [[NaN, 2, 3]]}', '{"x": [[1e400, 2, 3]]}', '5')
+for wrong in ("", "[]", "{}", *(f'{{"inputs": {given}}}' for given in inputs)):
+    message, status = score.run(wrong)
+    assert status == 400 and message["error"], wrong
+print(score.run('{"inputs": {"x": [[1, 2, 3]]}}'))
+"""
+
+
+def test_azures_script_tells_what_is_wrong_with_a_request(tiny: Path, tmp_path: Path) -> None:
+    package(tiny, tmp_path / "out", kinds=["azureml"])
+    command = [sys.executable, "-I", "-B", "-c", _WRONG_REQUESTS]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path / "out", check=False)
+    assert done.stdout == "{'outputs': {'y': [[0.0, 8.5]]}}\n", done.stderr
+    pinned = json.loads((tmp_path / "out" / "conda.yaml").read_text())["dependencies"][-1]["pip"]
+    assert all("==" in line for line in pinned)
 
 
 def test_azure_itself_reads_its_files(tiny: Path, tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxtool.errors import InputError, UnsupportedError
-from onnxtool.model.spec import TensorSpec
+from onnxtool.model.spec import TensorSpec, shared_dims
 from onnxtool.runtime.protocol_v2.tensors import (
     InferRequest,
+    check_shared_dims,
+    decode_plain,
     decode_request,
     decode_response,
     encode_request,
@@ -145,3 +147,27 @@ def test_what_the_protocol_has_no_type_for_is_said() -> None:
         tensor_metadata([TensorSpec("x", np.dtype("complex64"), (1,))])
     with pytest.raises(UnsupportedError, match="seq"):
         tensor_metadata([TensorSpec("x", "seq(tensor(float))", None)])
+
+
+def test_inputs_that_share_a_dim_must_agree_in_it() -> None:
+    floats = np.dtype(np.float32)
+    text = TensorSpec("text", "string", ("batch", "dim_1"))
+    number = TensorSpec("number", floats, ("batch", None, "dim_1"))
+    shared = shared_dims([text, number, TensorSpec("square", floats, ("n", "n"))])
+    assert shared == {"batch": [("text", 0), ("number", 0)], "dim_1": [("text", 1), ("number", 2)]}
+    fits = {"text": np.zeros((2, 5), object), "number": np.zeros((2, 9, 5)), "square": np.zeros((1, 2))}
+    check_shared_dims(fits, shared)
+    with pytest.raises(InputError, match="'batch', which is 0 in 'text', 2 in 'number'"):
+        check_shared_dims(fits | {"text": np.zeros((0, 5), object)}, shared)
+    with pytest.raises(InputError, match="'dim_1'"):
+        check_shared_dims(fits | {"number": np.zeros((2, 9, 1))}, shared)
+
+
+def test_plain_json_must_have_the_inputs_and_no_other() -> None:
+    one = {"x": np.dtype(np.float32)}
+    assert decode_plain([[1, 2]], one)["x"].tolist() == decode_plain({"x": [[1, 2]]}, one)["x"].tolist() == [[1, 2]]
+    for wrong in ({}, {"x": [1], "z": [1]}, {"z": [1]}):
+        with pytest.raises(InputError, match="the model's inputs: x"):
+            decode_plain(wrong, one)
+    with pytest.raises(InputError, match="inputs: x, y"):
+        decode_plain([1], one | {"y": np.dtype(np.int64)})

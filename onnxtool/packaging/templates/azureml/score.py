@@ -1,49 +1,65 @@
 """The scoring script of Azure Machine Learning: {"inputs": {name: lists}} -> {"outputs": {name: lists}}."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
+from protocol import InputError, UnsupportedError, check_shared_dims, decode_plain, load_json, to_lists
+
+try:
+    from azureml_inference_server_http.api.aml_response import AMLResponse
+except ImportError:  # the smoke test does without
+    AMLResponse = None
 
 THREADS = 1
+SHARED: dict[str, list[tuple[str, int]]] = {}  # dims that several inputs must agree in: inputs and axes
+TAKES_EMPTY = False  # whether inputs without elements were tried and did no harm
 session: ort.InferenceSession
-aborts_when_empty: bool
 
 DTYPES = {
-    **{f"tensor({u}int{bits})": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
-    "tensor(float16)": "float16",
-    "tensor(float)": "float32",
-    "tensor(double)": "float64",
-    "tensor(bool)": "bool",
-    "tensor(string)": "object",
+    **{f"tensor({u}int{bits})": np.dtype(f"{u}int{bits}") for u in ("", "u") for bits in (8, 16, 32, 64)},
+    "tensor(float16)": np.dtype("float16"),
+    "tensor(float)": np.dtype("float32"),
+    "tensor(double)": np.dtype("float64"),
+    "tensor(bool)": np.dtype("bool"),
+    "tensor(string)": "string",
 }
 
 
 def init() -> None:
     """Called once, when the container starts."""
-    global session, aborts_when_empty  # noqa: PLW0603  (Azure calls init and run)
+    global session  # noqa: PLW0603  (Azure calls init and run)
     options = ort.SessionOptions()
     options.intra_op_num_threads = THREADS
     model = next(Path(os.environ["AZUREML_MODEL_DIR"]).rglob("model.onnx"))
     session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    # The runtime's kernels for these operators end the whole process on a batch of 0.
-    aborts_when_empty = any(operator in model.read_bytes() for operator in (b"GRU", b"LSTM"))
 
 
-def run(raw_data: str) -> dict[str, Any]:
-    """Called for each request."""
-    given = json.loads(raw_data)["inputs"]
-    feeds = {}
-    for spec in session.get_inputs():
-        array = np.array(given[spec.name])
-        cast = array.astype(DTYPES[spec.type])
-        if cast.dtype.kind in "iu" and array.size and (array.dtype.kind not in "iu" or (cast != array).any()):
-            raise ValueError(f"{spec.name!r}: the values do not fit {cast.dtype}")
-        if aborts_when_empty and not cast.size:
-            raise ValueError(f"{spec.name!r} has shape {list(cast.shape)}, which holds nothing")
-        feeds[spec.name] = cast
+def run(raw_data: str) -> Any:
+    """Called for each request; what is wrong with it is told with status 400."""
+    try:
+        return {"outputs": answer(load_json(raw_data.encode()).get("inputs"))}
+    except (InputError, UnsupportedError) as error:
+        if AMLResponse is None:
+            raise
+        return AMLResponse({"error": str(error)}, 400, json_str=True)
+
+
+def answer(inputs: Any) -> dict[str, Any]:
+    """The outputs for inputs of plain JSON."""
+    specs = {i.name: i for i in session.get_inputs()}
+    feeds = decode_plain(inputs, {name: DTYPES[spec.type] for name, spec in specs.items()})
+    for name, array in feeds.items():
+        if array.ndim != len(specs[name].shape):
+            raise InputError(f"{name!r} must have {len(specs[name].shape)} dims, not {array.ndim}")
+        if not array.size and not TAKES_EMPTY:
+            raise InputError(f"{name!r} has shape {list(array.shape)}, which holds nothing")
+    check_shared_dims(feeds, SHARED)
     names = [o.name for o in session.get_outputs()]
-    return {"outputs": {n: v.tolist() for n, v in zip(names, session.run(names, feeds), strict=True)}}
+    try:
+        values = session.run(names, feeds)
+    except Exception as error:  # the runtime's own: these inputs cannot be computed
+        raise InputError(f"the model fails on these inputs: {str(error)[:200]}") from None
+    return {name: to_lists(name, value) for name, value in zip(names, values, strict=True)}

@@ -8,6 +8,7 @@ import csv  # [table]
 import io  # [image or table]
 import os
 import time
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,21 @@ import numpy as np
 import onnxruntime as ort
 import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
 from PIL import Image  # [image]
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
+from protocol import (
+    HEADER_LENGTH,
+    InputError,
+    UnsupportedError,
+    check_shared_dims,
+    decode_plain,
+    decode_request,
+    encode_response,
+    from_lists,
+    to_lists,
+)
+from starlette.exceptions import HTTPException as AnyHTTPException
 
 MODEL = Path(__file__).with_name("model.onnx")
 NAME = "model"
@@ -26,23 +40,25 @@ THREADS = int(os.environ.get("THREADS", "1"))  # of one run
 RUNS = int(os.environ.get("RUNS", "2"))  # at a time; more wait
 MAX_WAITING = int(os.environ.get("MAX_WAITING", "64"))  # more are refused with 429
 MAX_BYTES = int(os.environ.get("MAX_BYTES", str(64 << 20)))  # of one request
+SHARED: dict[str, list[tuple[str, int]]] = {}  # dims that several inputs must agree in: inputs and axes
+TAKES_EMPTY = False  # whether inputs without elements were tried and did no harm
 MAX_SECONDS = float(os.environ.get("MAX_SECONDS", "60"))  # for a request to arrive, and for its answer
 
-HEADER_LENGTH = "inference-header-content-length"
-DTYPES = {
-    **{f"{u}INT{bits}": np.dtype(f"{u.lower()}int{bits}") for u in ("", "U") for bits in (8, 16, 32, 64)},
-    "FP16": np.dtype(np.float16),
-    "FP32": np.dtype(np.float32),
-    "FP64": np.dtype(np.float64),
-    "BOOL": np.dtype(bool),
-    "BYTES": np.dtype(object),
-}
 ONNX_TYPES = {
-    **{f"tensor({name.lower()})": name for name in DTYPES},
+    **{f"tensor({u.lower()}int{bits})": f"{u}INT{bits}" for u in ("", "U") for bits in (8, 16, 32, 64)},
     "tensor(float16)": "FP16",
     "tensor(float)": "FP32",
     "tensor(double)": "FP64",
+    "tensor(bool)": "BOOL",
     "tensor(string)": "BYTES",
+}
+NUMPY_TYPES = {
+    **{f"{u}INT{bits}": np.dtype(f"{u.lower()}int{bits}") for u in ("", "U") for bits in (8, 16, 32, 64)},
+    "FP16": np.dtype("float16"),
+    "FP32": np.dtype("float32"),
+    "FP64": np.dtype("float64"),
+    "BOOL": np.dtype(bool),
+    "BYTES": "string",
 }
 Arrays = dict[str, np.ndarray]
 
@@ -62,8 +78,30 @@ pending: set[asyncio.Future[list[np.ndarray]]] = set()
 PENDING.set_function(lambda: len(pending))
 
 
-def bad(message: str) -> HTTPException:
-    return HTTPException(400, message)
+def refusal(error: Exception) -> JSONResponse:
+    """An error in the protocol's form."""
+    if isinstance(error, AnyHTTPException):
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+    status = {InputError: 400, UnsupportedError: 422}.get(type(error), 500)
+    return JSONResponse({"error": str(error) if status < 500 else "the server failed on this request"}, status)
+
+
+@app.exception_handler(AnyHTTPException)
+@app.exception_handler(Exception)
+async def refuse(_: Request, error: Exception) -> JSONResponse:
+    return refusal(error)
+
+
+async def counted(answer: Awaitable[Response]) -> Response:
+    """The answer or the refusal, which both appear in the metrics."""
+    began = time.perf_counter()
+    try:
+        response = await answer
+    except (InputError, UnsupportedError, HTTPException) as error:
+        response = refusal(error)
+        ERRORS.labels(str(response.status_code)).inc()
+    REQUESTS.labels(str(response.status_code)).observe(time.perf_counter() - began)
+    return response
 
 
 def tensors(args: list[ort.NodeArg]) -> list[dict[str, Any]]:
@@ -74,8 +112,7 @@ def tensors(args: list[ort.NodeArg]) -> list[dict[str, Any]]:
 
 
 INPUTS, OUTPUTS = tensors(session.get_inputs()), tensors(session.get_outputs())
-# The runtime's kernels for these operators end the whole process on a batch of 0.
-ABORTS_WHEN_EMPTY = any(operator in MODEL.read_bytes() for operator in (b"GRU", b"LSTM"))
+DIMS = {a.name: a.shape for a in session.get_inputs()}
 
 
 async def read_body(request: Request) -> bytes:
@@ -94,81 +131,21 @@ async def read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def from_json(name: str, data: Any, dtype: np.dtype) -> np.ndarray:
-    """Numbers, booleans or texts of JSON; nothing is rounded or cut."""
-    try:
-        array = np.array(data, dtype=object if dtype.kind == "O" else None)
-        if array.size == 0:
-            return array.astype(dtype)
-        kinds = {"f": "fiu", "i": "iu", "u": "iu", "b": "b", "O": "O"}[dtype.kind]
-        cast = array.astype(dtype)
-        cut = (dtype.kind in "iu" and (cast != array).any()) or (dtype.kind == "f" and np.isinf(cast).any())
-        if array.dtype.kind not in kinds or cut:
-            raise ValueError
-        if dtype.kind == "O" and not all(isinstance(v, str) for v in array.reshape(-1)):
-            raise ValueError
-        return cast
-    except (ValueError, OverflowError, RecursionError):
-        raise bad(f"{name!r}: the values do not fit {dtype.name}") from None
-
-
-def from_bytes(name: str, raw: memoryview, dtype: np.dtype, count: int) -> np.ndarray:
-    """Raw bytes, little-endian; texts have a length of 4 bytes before each."""
-    if dtype.kind == "O":
-        found: list[str] = []
-        while raw:
-            size = int.from_bytes(raw[:4], "little")
-            if len(raw) < 4 + size:
-                raise bad(f"{name!r}: a text is longer than the bytes that are there")
-            found.append(bytes(raw[4 : 4 + size]).decode("utf-8", "strict"))
-            raw = raw[4 + size :]
-        return np.array(found, dtype=object)
-    if len(raw) != count * dtype.itemsize:
-        raise bad(f"{name!r}: {len(raw)} bytes for {count} values of {dtype.name}")
-    return np.frombuffer(bytes(raw), dtype)
-
-
-def decode(body: bytes, header_length: str | None) -> tuple[Arrays, dict[str, Any]]:
-    """The inputs of a V2 request, every size held against the bytes that are there."""
-    try:
-        end = len(body) if header_length is None else int(header_length)
-        if not 0 < end <= len(body):
-            raise bad("the header length does not fit the body")
-        header = orjson.loads(body[:end])
-        raw, feeds = memoryview(body)[end:], {}
-        for entry in header["inputs"]:
-            name, dtype, shape = str(entry["name"]), DTYPES[entry["datatype"]], [int(d) for d in entry["shape"]]
-            if min(shape, default=0) < 0:
-                raise bad(f"{name!r}: a dim is below 0")
-            count = int(np.prod(np.array(shape, dtype=object))) if shape else 1
-            size = entry.get("parameters", {}).get("binary_data_size")
-            if size is None:
-                array = from_json(name, entry["data"], dtype)
-            elif isinstance(size, int) and 0 <= size <= len(raw):
-                array, raw = from_bytes(name, raw[:size], dtype, count), raw[size:]
-            else:
-                raise bad(f"{name!r}: binary_data_size does not fit the body")
-            if array.size != count:
-                raise bad(f"{name!r}: {array.size} values for shape {shape}")
-            feeds[name] = array.reshape(shape)
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
-        raise bad(f"not a V2 request ({type(error).__name__}: {str(error)[:100]})") from None
-    if raw:
-        raise bad(f"{len(raw)} bytes belong to no input")
-    return feeds, header
-
-
 def verify(feeds: Arrays) -> None:
     """Names, types and shapes, before the model sees them."""
-    if feeds.keys() != {i["name"] for i in INPUTS}:
-        raise bad(f"the inputs are {', '.join(i['name'] for i in INPUTS)}")
+    if feeds.keys() != DIMS.keys():
+        raise InputError(f"the inputs are {', '.join(DIMS)}")
     for spec in INPUTS:
-        array, shape = feeds[spec["name"]], spec["shape"]
-        fits = array.ndim == len(shape) and all(w in (-1, h) for w, h in zip(shape, array.shape, strict=True))
-        if array.dtype != DTYPES[spec["datatype"]] or not fits:
-            raise bad(f"{spec['name']!r} must be {spec['datatype']} {shape}, not {array.dtype} {list(array.shape)}")
-        if ABORTS_WHEN_EMPTY and not array.size:
-            raise bad(f"{spec['name']!r} has shape {list(array.shape)}, which holds nothing")
+        name, dims = spec["name"], DIMS[spec["name"]]
+        array, wanted = feeds[name], NUMPY_TYPES[spec["datatype"]]
+        fits = array.ndim == len(dims) and all(
+            h == w for w, h in zip(dims, array.shape, strict=True) if isinstance(w, int)
+        )
+        if array.dtype != (object if wanted == "string" else wanted) or not fits:
+            raise InputError(f"{name!r} must be {spec['datatype']} {dims}, not {array.dtype} {list(array.shape)}")
+        if not array.size and not TAKES_EMPTY:
+            raise InputError(f"{name!r} has shape {list(array.shape)}, which holds nothing")
+    check_shared_dims(feeds, SHARED)
 
 
 async def run(feeds: Arrays) -> Arrays:
@@ -192,66 +169,47 @@ async def run(feeds: Arrays) -> Arrays:
         run_options.terminate = True
         raise HTTPException(504, "the model took too long") from None
     except Exception as error:  # the runtime's own: these inputs cannot be computed
-        raise bad(f"the model fails on these inputs: {str(error)[:200]}") from None
+        raise InputError(f"the model fails on these inputs: {str(error)[:200]}") from None
     return {o["name"]: v for o, v in zip(OUTPUTS, values, strict=True)}
 
 
-def plain(name: str, array: np.ndarray) -> Any:
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise HTTPException(422, f"output {name!r} holds NaN or infinity, which JSON has no number for; ask for binary")
-    return array.tolist()
-
-
 def as_json(outputs: Arrays) -> Response:
-    text = orjson.dumps({name: plain(name, array) for name, array in outputs.items()})
+    text = orjson.dumps({name: to_lists(name, array) for name, array in outputs.items()})
     return Response(text, media_type="application/json")
 
 
-def encode(outputs: Arrays, header: dict[str, Any]) -> Response:
-    """The answer: JSON, or a JSON header and raw bytes where these were asked for."""
-    usual = bool((header.get("parameters") or {}).get("binary_data_output"))
-    asked = {o["name"]: (o.get("parameters") or {}).get("binary_data", usual) for o in header.get("outputs") or []}
-    if unknown := asked.keys() - outputs.keys():
-        raise bad(f"no output {min(unknown)!r}")
-    entries, raw = [], []
-    for spec in OUTPUTS:
-        name, array = spec["name"], np.ascontiguousarray(outputs[spec["name"]])
-        if asked and name not in asked:
-            continue
-        entry = {"name": name, "datatype": spec["datatype"], "shape": list(outputs[name].shape)}
-        if asked.get(name, usual):
-            texts = [v.encode() for v in array.reshape(-1)] if array.dtype == object else []
-            packed = b"".join(len(t).to_bytes(4, "little") + t for t in texts) if texts else array.tobytes()
-            entry["parameters"] = {"binary_data_size": len(packed)}
-            raw.append(packed)
-        else:
-            entry["data"] = plain(name, array.reshape(-1))
-        entries.append(entry)
-    answer = {"model_name": NAME, "model_version": VERSION, "outputs": entries}
-    if "id" in header:
-        answer["id"] = header["id"]
-    text = orjson.dumps(answer)
-    if not raw:
-        return Response(text, media_type="application/json")
-    headers = {HEADER_LENGTH: str(len(text))}
-    return Response(b"".join([text, *raw]), headers=headers, media_type="application/octet-stream")
+async def answer_v2(request: Request) -> Response:
+    body, length = await read_body(request), request.headers.get(HEADER_LENGTH)
+    if length is not None and not (length.isdigit() and len(length) < 13):
+        raise InputError(f"{HEADER_LENGTH} is not a number")
+    asked = decode_request(body, None if length is None else int(length))
+    if unknown := asked.outputs.keys() - {o["name"] for o in OUTPUTS}:
+        raise InputError(f"no output {min(unknown)!r}")
+    head = {"model_name": NAME, "model_version": VERSION} | ({} if asked.id is None else {"id": asked.id})
+    parts, json_length = encode_response(head, (await run(asked.feeds)).items(), asked)
+    if not json_length:
+        return Response(b"".join(parts), media_type="application/json")
+    headers = {HEADER_LENGTH: str(json_length)}
+    return Response(b"".join(parts), headers=headers, media_type="application/octet-stream")
 
 
-@app.post(f"/v2/models/{NAME}/infer")
-@app.post(f"/v2/models/{NAME}/versions/{VERSION}/infer")
+def body_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """What /docs shows of a request's body."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+V2 = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {"inputs": {"type": "array", "items": {"type": "object"}}},
+}
+PLAIN = {"type": "object", "required": list(DIMS), "properties": {name: {"type": "array"} for name in DIMS}}
+
+
+@app.post(f"/v2/models/{NAME}/infer", openapi_extra=body_of(V2))
+@app.post(f"/v2/models/{NAME}/versions/{VERSION}/infer", openapi_extra=body_of(V2))
 async def infer(request: Request) -> Response:
-    began, status = time.perf_counter(), 500
-    try:
-        feeds, header = decode(await read_body(request), request.headers.get(HEADER_LENGTH))
-        response = encode(await run(feeds), header)
-        status = response.status_code
-        return response
-    except HTTPException as error:
-        status = error.status_code
-        ERRORS.labels(str(status)).inc()
-        raise
-    finally:
-        REQUESTS.labels(str(status)).observe(time.perf_counter() - began)
+    return await counted(answer_v2(request))
 
 
 # [image]
@@ -266,7 +224,7 @@ def from_image(body: bytes) -> Arrays:
                 raise ValueError
             pixels = np.asarray(image.convert(mode), np.uint8)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        raise bad("not a sound PNG, JPEG, WebP or BMP image of at most 64 million pixels") from None
+        raise InputError("not a sound PNG, JPEG, WebP or BMP image of at most 64 million pixels") from None
     pixels = pixels.reshape(*pixels.shape[:2], -1)
     return {spec["name"]: np.ascontiguousarray(pixels if last else pixels.transpose(2, 0, 1))[None]}
 
@@ -277,23 +235,39 @@ def from_table(body: bytes) -> Arrays:
     """A CSV table: a first row of names, then a row for each sample."""
     try:
         names, *rows = [row for row in csv.reader(io.StringIO(body.decode("utf-8-sig"))) if row]
-        if any(len(row) != len(names) for row in rows):
-            raise ValueError
-        if len(INPUTS) == 1 and INPUTS[0]["shape"][1] != 1:
-            chosen = {INPUTS[0]["name"]: rows}
+    except (ValueError, csv.Error) as error:
+        raise InputError(f"not a CSV table in UTF-8 with a row of names ({str(error)[:100]})") from None
+    if not rows:
+        raise InputError("the table has no row but the one with names")
+    for line, row in enumerate(rows, 2):
+        if len(row) != len(names):
+            raise InputError(f"row {line} has {len(row)} cells, the first has {len(names)}")
+    feeds = {}
+    for spec in INPUTS:
+        name, kind = spec["name"], NUMPY_TYPES[spec["datatype"]]
+        if len(INPUTS) == 1 and spec["shape"][1] != 1:
+            columns = list(range(len(names)))
+        elif name in names:
+            columns = [names.index(name)]
         else:
-            at = {name: index for index, name in enumerate(names)}
-            chosen = {i["name"]: [[row[at[i["name"]]]] for row in rows] for i in INPUTS}
-        types = {i["name"]: DTYPES[i["datatype"]] for i in INPUTS}
-        return {n: np.array(v, dtype=object).astype(types[n]) for n, v in chosen.items()}
-    except (ValueError, KeyError, OverflowError, csv.Error):
-        raise bad("not a CSV table with a row of names and the model's columns") from None
+            raise InputError(f"the table has no column {name!r}")
+        values = [[number(row[c], kind, line, names[c]) for c in columns] for line, row in enumerate(rows, 2)]
+        feeds[name] = from_lists(name, values, kind)
+    return feeds
+
+
+def number(cell: str, kind: Any, row: int, column: str) -> Any:
+    """The value of a cell."""
+    if isinstance(kind, str):
+        return cell
+    try:
+        return int(cell) if kind.kind in "iu" else float(cell)
+    except ValueError:
+        raise InputError(f"row {row}, column {column!r}: {cell[:40]!r} is not a number") from None
 
 
 # [/table]
-@app.post("/predict")
-async def predict(request: Request) -> Response:
-    """{"input": [[...]]} -> {"output": [[...]]}."""
+async def answer_plain(request: Request) -> Response:
     body = await read_body(request)
     # [image]
     if request.headers.get("content-type", "").startswith("image/"):
@@ -305,11 +279,16 @@ async def predict(request: Request) -> Response:
     # [/table]
     try:
         found = orjson.loads(body)
-        found = found if isinstance(found, dict) else {INPUTS[0]["name"]: found}
-        feeds = {i["name"]: from_json(i["name"], found[i["name"]], DTYPES[i["datatype"]]) for i in INPUTS}
-    except (ValueError, KeyError, RecursionError) as error:
-        raise bad(f"the JSON must have {', '.join(i['name'] for i in INPUTS)} ({type(error).__name__})") from None
-    return as_json(await run(feeds))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON ({str(error)[:100]})") from None
+    types = {i["name"]: NUMPY_TYPES[i["datatype"]] for i in INPUTS}
+    return as_json(await run(decode_plain(found, types)))
+
+
+@app.post("/predict", openapi_extra=body_of(PLAIN))
+async def predict(request: Request) -> Response:
+    """{"input": [[...]]} -> {"output": [[...]]}."""
+    return await counted(answer_plain(request))
 
 
 @app.get("/v2/health/live")

@@ -1,0 +1,66 @@
+"""protocol.py of a package: what `runtime.protocol_v2.tensors` does with requests, cut out of its source.
+
+A package's endpoint and `serve` so take and refuse the same, and neither can fall behind the other.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from onnxtool.runtime.protocol_v2 import tensors
+
+_HEAD = '''"""Tensors in the Open Inference Protocol V2 and in plain JSON; no value is rounded, no size is believed."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson as fast_json
+
+
+class InputError(Exception):
+    """A request that is not in order."""
+
+
+class UnsupportedError(Exception):
+    """What the protocol cannot carry."""
+'''
+
+
+def write_protocol(folder: Path, names: Sequence[str]) -> None:
+    """Write protocol.py.
+
+    Args:
+        folder: where.
+        names: of functions and constants of `tensors` that are needed; what they use comes along.
+    """
+    text = inspect.getsource(tensors).replace('    "BF16": np.dtype(ml_dtypes.bfloat16),\n', "")  # needs a package
+    parts = {name: node for node in ast.parse(text).body for name in _defined(node)}
+    wanted, pending = set[str](), list(names)
+    while pending:
+        name = pending.pop()
+        if name in parts and name not in wanted:
+            wanted.add(name)
+            pending += [n.id for n in ast.walk(parts[name]) if isinstance(n, ast.Name)]
+    lines, made = text.splitlines(), [_HEAD.rstrip("\n")]
+    for name, node in parts.items():
+        if name in wanted:
+            gap = "\n\n" if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ""
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+            made.append(gap + "\n".join(lines[first - 1 : node.end_lineno]))
+    (folder / "protocol.py").write_text("\n".join(made) + "\n", encoding="utf-8")
+
+
+def _defined(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        yield node.name
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    yield from (t.id for t in targets if isinstance(t, ast.Name))
