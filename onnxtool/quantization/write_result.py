@@ -34,7 +34,7 @@ from onnxtool.runtime.providers.resolve import CPU
 from onnxtool.runtime.session.memory import release_memory
 from onnxtool.runtime.session.ort_kernels import opened_and_counted
 from onnxtool.runtime.session.session import SessionOptions, requested_providers
-from onnxtool.runtime.timing.latency import compare_latency
+from onnxtool.runtime.timing.latency import compare_latency, session_run
 
 _PATIENCE = 0.03  # of the time limit: by then the float model has run on what the winner is judged on once more,
 _FEW_PROBES = 4  # or on so many samples
@@ -122,16 +122,17 @@ def finish(
         metric = TaskMetric(job.task.name, base, job.task.score(runner), len(job.task.labels))
     latency = None if known is None else known.latency
     if latency is None and not recipe.form:
-        (latency,) = compare_latency(float_runner, [runner], judge.feeds[0], threads=job.threads, **_TIMING)
-    before = job.source.bytes
+        before, after = (session_run(r, judge.feeds[0]) for r in (float_runner, runner))
+        latency = compare_latency(before, after, job.threads, **_TIMING)
+    size = job.source.bytes
     plan = set(select(job.prepared.graph, recipe))
     budget = AccuracyBudget(DEFAULT_DROP if max_drop is None else max_drop, labelled=metric is not None)
     kept = outcome is not None or budget.allows(fidelity, metric)
     if kept or max_drop is None:
         io.save(model, target)
-        report = _in_its_form(_written(job, recipe, target, plan, before, began), recipe)
+        report = _in_its_form(_written(job, recipe, target, plan, size, began), recipe)
     else:
-        report = _report(job, recipe, counts(job.prepared.graph, plan), before, began)
+        report = _report(job, recipe, counts(job.prepared.graph, plan), size, began)
     return replace(
         report,
         kernels=kernels,

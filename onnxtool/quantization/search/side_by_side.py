@@ -14,8 +14,8 @@ import numpy as np
 
 from onnxtool.quantization.search.time_budget import TimeBudget
 from onnxtool.report.measurement.latency import LatencyRatio
-from onnxtool.runtime.casting_runner import fit_dtypes
 from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.timing.latency import session_run
 from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure
 
 ABOUT_AS_FAST = 1.03  # within this of the fastest, accuracy or size decides
@@ -183,7 +183,7 @@ def _alternate(
     enough: Callable[[list[Ratio]], bool],
 ) -> list[Timing]:
     """Rounds until `enough` holds for the ratios of all others to the first."""
-    calls = [_call(runner, fit_dtypes(runner, sample)) for runner in runners]
+    calls = [session_run(runner, sample) for runner in runners]
     for call in calls:
         call()  # the first run of a session is not like the others
     return measure(
@@ -195,10 +195,6 @@ def _alternate(
         clock=clock_for(threads),
         enough=lambda timings: enough([paired_ratio(t, timings[0]) for t in timings[1:]]),
     )
-
-
-def _call(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> Callable[[], object]:
-    return lambda: runner.session.run(None, feeds)
 
 
 def _settled(ratio: Ratio, width: float) -> bool:

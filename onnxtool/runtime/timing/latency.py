@@ -1,12 +1,12 @@
-"""Latency of quantized models against the float model, measured side by side."""
+"""Latency of a model against another one, measured side by side."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import onnx_ir as ir
@@ -22,69 +22,55 @@ from onnxtool.runtime.runner import OnnxRunner
 from onnxtool.runtime.session.session import SessionOptions
 from onnxtool.runtime.timing.timing import Ratio, Timing, block_ratio, clock_for, measure, ratio
 
+_LENGTHS = (16, 128)
+_BUDGET = 1.0  # seconds
+_BLOCKS = 5
 _LEAST_ROUNDS = 3
 _PATIENCE = 3  # times the budget, that the minimum of rounds may take
 
 
+def session_run(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> Callable[[], object]:
+    """One run of a session itself: holding the arrays against the model costs time too."""
+    fitting = fit_dtypes(runner, feeds)
+    return lambda: runner.session.run(None, fitting)
+
+
 def compare_latency(
-    reference: OnnxRunner,
-    candidates: Sequence[OnnxRunner],
-    feeds: Mapping[str, np.ndarray],
+    reference: Callable[[], object],
+    candidate: Callable[[], object],
+    threads: int | None,
     *,
-    threads: int,
-    budget: float = 2.0,
+    budget: float = _BUDGET,
     minimum: int = 10,
     maximum: int = 1000,
     warmup: int = 3,
-    enough: Callable[[Ratio], bool] | None = None,
-) -> list[LatencyRatio]:
-    """Run the float model and candidates in alternation on one sample.
+) -> LatencyRatio:
+    """Run a model and another one in alternation.
 
     Slow models get fewer rounds than `minimum`, three at least: they are steadier, and would take minutes.
 
     Args:
-        reference: the float model as the user gave it.
-        candidates: what to judge.
-        feeds: one sample.
-        threads: of all runners, for the report.
+        reference: runs what the other is compared with.
+        candidate: runs the other.
+        threads: of both.
         budget: seconds for all of it together.
         minimum: least number of rounds.
         maximum: largest number of rounds.
         warmup: rounds that are not counted, one at least.
-        enough: ends the measurement early when it holds for the ratio of every candidate.
     """
-    calls = [_call(runner, fit_dtypes(runner, feeds)) for runner in (reference, *candidates)]
     began = time.perf_counter()
-    for call in calls:
-        call()
+    reference()
+    candidate()
     once = time.perf_counter() - began
-    minimum = max(_LEAST_ROUNDS, min(minimum, int(_PATIENCE * budget / once)))
-    warmup = min(warmup - 1, int(budget / once))
-    clock = clock_for(threads)
     timings = measure(
-        calls,
+        [reference, candidate],
         budget=budget,
-        minimum=minimum,
+        minimum=max(_LEAST_ROUNDS, min(minimum, int(_PATIENCE * budget / once))),
         maximum=maximum,
-        warmup=warmup,
-        clock=clock,
-        enough=None if enough is None else lambda found: all(enough(ratio(t, found[0])) for t in found[1:]),
+        warmup=min(warmup - 1, int(budget / once)),
+        clock=clock_for(threads),
     )
-    results = []
-    for timing in timings[1:]:
-        found = ratio(timing, timings[0])
-        results.append(LatencyRatio(found.value, found.low, found.high, timings[0].median, timing.median, threads))
-    return results
-
-
-def _call(runner: OnnxRunner, feeds: Mapping[str, np.ndarray]) -> Callable[[], object]:
-    return lambda: runner.session.run(None, feeds)
-
-
-_LENGTHS = (16, 128)
-_BUDGET = 1.0  # seconds
-_BLOCKS = 5
-_SLOW = 0.25  # a model slower than this gets fewer rounds
+    return _as_report(ratio(timings[1], timings[0]), timings, threads)
 
 
 def timing_feeds(
@@ -106,18 +92,8 @@ def measure_ratio(
     # Unless asked otherwise one thread: the steadiest measure on a machine that does other things too.
     options = dataclasses.replace(options, threads=options.threads or 1, spinning="runs")
     before, after = OnnxRunner.open(source, options), OnnxRunner.open(result, options)
-    start = time.perf_counter()
-    before.run(feeds)
-    slow = time.perf_counter() - start > _SLOW
     with progress.task("measuring"):
-        timings = measure(
-            [lambda: before.run(feeds), lambda: after.run(feeds)],
-            budget=_BUDGET,
-            minimum=3 if slow else 10,
-            warmup=1 if slow else 3,
-            clock=clock_for(options.threads),
-        )
-    return _as_report(ratio(timings[1], timings[0]), timings, options)
+        return compare_latency(partial(before.run, feeds), partial(after.run, feeds), options.threads)
 
 
 def confirmed_ratio(
@@ -129,20 +105,20 @@ def confirmed_ratio(
     with progress.task("measuring once more", _BLOCKS) as task:
         for _ in range(_BLOCKS):
             runners = [OnnxRunner.open(m, options) for m in (source, result)]
-            calls = [functools.partial(r.run, feeds) for r in runners]
+            calls = [partial(r.run, feeds) for r in runners]
             blocks.append(measure(calls, budget=_BUDGET / 2, minimum=3, warmup=1, clock=clock_for(options.threads)))
             task.advance()
     before, after = zip(*blocks, strict=True)
     whole = [Timing(tuple(s for block in side for s in block.samples)) for side in (before, after)]
-    return _as_report(block_ratio(after, before), whole, options)
+    return _as_report(block_ratio(after, before), whole, options.threads)
 
 
-def _as_report(found: Ratio, timings: Sequence[Timing], options: SessionOptions) -> LatencyRatio:
+def _as_report(found: Ratio, timings: Sequence[Timing], threads: int | None) -> LatencyRatio:
     return LatencyRatio(
         before=timings[0].median,
         after=timings[1].median,
         value=found.value,
         low=found.low,
         high=found.high,
-        threads=options.threads or 1,
+        threads=threads or 1,
     )
