@@ -30,7 +30,7 @@ class Risks:
 
     Attributes:
         empty: an operator is not known to take inputs without elements.
-        sizes: integer inputs that say how large something inside is.
+        sizes: inputs that say how large something inside is.
         extremes: integers are divided, which for the smallest by -1 is a fault of the processor.
     """
 
@@ -46,9 +46,11 @@ class Risks:
             if not array.size:
                 if self.empty:
                     return True
-            elif array.dtype.kind in "iu":
-                largest = max(abs(int(array.min())), abs(int(array.max())))
-                if (name in self.sizes and largest > _SMALL_SIZE) or (self.extremes and largest >= _EXTREME):
+            elif array.dtype.kind in "iu" or name in self.sizes:
+                largest = max(abs(array.min().item()), abs(array.max().item()))
+                if name in self.sizes and not largest <= _SMALL_SIZE:
+                    return True
+                if self.extremes and array.dtype.kind in "iu" and largest >= _EXTREME:
                     return True
         return False
 
@@ -67,7 +69,7 @@ def risks_of(models: Iterable[ir.Model]) -> Risks:
 
 
 def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
-    """Integer inputs from which a path leads to an operand that is a size."""
+    """Inputs from which a path leads to an operand that is a size: a number of elements, or a factor of it."""
     stack = [n.inputs[p] for n in nodes for p in operator_of(n).sizes if p < len(n.inputs)]
     seen: set[ir.Value] = set()
     while stack:
@@ -78,8 +80,8 @@ def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
         node = value.producer()
         if node is not None and node.op_type not in ("Shape", "Size"):
             stack += node.inputs
-    inputs = (v for v in model.graph.inputs if v in seen and v.dtype is not None and v.dtype.is_integer())
-    return frozenset(v.name or "" for v in inputs)
+    numbers = (v for v in model.graph.inputs if v in seen and v.dtype is not None and v.dtype != ir.DataType.STRING)
+    return frozenset(v.name or "" for v in numbers if v.dtype != ir.DataType.BOOL)
 
 
 class Apart:

@@ -66,7 +66,7 @@ def _of_body(graph: ir.Graph, outer: dict[str, bytes]) -> list[object]:
                 inner = item.as_graph()
                 place([*inner.inputs, *inner.initializers.values()])
                 found += [_of_tensor(v.const_value) for v in inner.initializers.values() if v.const_value is not None]
-                results += inner.outputs
+                results = [*results, *inner.outputs]
         read = [
             places[id(v)] if id(v) in places else outer.get(v.name or "", b"") if v is not None else b""
             for v in node.inputs

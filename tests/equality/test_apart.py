@@ -17,6 +17,7 @@ from onnxtool.errors import OnnxToolError
 HEAD = '<ir_version: 9, opset_import: ["" : 18]> '
 EXPAND = HEAD + "g (int64[k] s, float[1] v) => (float y) { t = Mul(s, s) u = Abs(t) y = Expand(v, u) }"
 EINSUM = HEAD + 'g (float[n, 2, 3] x, float[n, 4, 3] w) => (float y) { y = Einsum<equation="bij,bkj->bik">(x, w) }'
+UPSAMPLE = HEAD.replace("18", "9") + "g (float[1] x, float[1] s) => (float y) { y = Upsample(x, s) }"
 
 
 class Here:
@@ -44,6 +45,7 @@ class There(Here):
         (EXPAND, {"s": np.array([2, 3]), "v": np.ones(1)}, "here"),
         (EXPAND, {"s": np.array([2, 30_000]), "v": np.ones(1)}, "there"),
         (EXPAND, {"s": np.array([2, 3]), "v": 1e6 * np.ones(1)}, "here"),
+        (UPSAMPLE, {"s": np.array([1e9])}, "there"),
         (EINSUM, {"x": np.ones((0, 2, 3)), "w": np.ones((0, 4, 3))}, "there"),
         (EINSUM, {"x": np.ones((1, 2, 3)), "w": np.ones((1, 4, 3))}, "here"),
         (HEAD + "g (float[n] x) => (float[n] y) { y = Neg(x) }", {"x": np.ones(0)}, "here"),

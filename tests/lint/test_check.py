@@ -224,3 +224,11 @@ def test_nodes_that_fall_back_are_found(
 def test_the_cpu_itself_has_no_fallbacks(digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place_module, "place", lambda *_, **__: pytest.fail("nothing is to be placed"))
     assert not [f for f in check(digits_onnx).findings if f.id == "OT116"]
+
+
+def test_a_shape_that_depends_on_values_is_no_wrong_declaration(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18]>
+        g (float[3, 2, 2] x, int64[1] axes) => (float[3, 1, 2] y) { y = ReduceSum(x, axes) }"""
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    assert "OT115" not in {f.id for f in check(path).findings}
