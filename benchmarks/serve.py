@@ -211,7 +211,7 @@ def memory(arguments: argparse.Namespace) -> None:
     print(f"{done / (time.perf_counter() - began):.0f} requests/s; exit {server.stop()}")
 
 
-HEAD = b"POST /v2/models/digits_cnn/infer HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"POST /v2/models/digits_cnn/infer HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def broken(generator: random.Random) -> tuple[str, bytes, bool, set[int]]:

@@ -28,6 +28,7 @@ class ServeLimits:
         body_seconds: from there to the end of its body.
         run_seconds: of waiting and running together; then the run is ended and the answer is 504.
         drain_seconds: after SIGTERM, for what has been accepted.
+        drain_delay: after SIGTERM, before the server takes no more connections.
     """
 
     request_bytes: int = option(
@@ -47,6 +48,13 @@ class ServeLimits:
     drain_seconds: float = option(
         30.0, "For accepted requests after SIGTERM.", "--drain", low=1.0, metavar="SECONDS", place=3
     )
+    drain_delay: float = option(
+        0.5,
+        "After SIGTERM new connections are taken for so long, until a load balancer sends none.",
+        low=0.0,
+        metavar="SECONDS",
+        place=3,
+    )
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class ServeOptions:
         host: address to bind to; localhost unless told otherwise.
         port: 0 for any free one.
         tokens: any of these must stand in a request's Authorization header; empty for no such rule.
+        allow_host: names, besides its own, that clients may call the server by and whose web pages may ask it.
         certificate, key: PEM files for TLS.
         limits: what requests may take.
         session: how models are run.
@@ -72,6 +81,12 @@ class ServeOptions:
     host: str = option("127.0.0.1", "Address to bind to.", metavar="ADDRESS")
     port: int = option(8000, "Port; 0 takes any free one.", low=0, high=65535)
     tokens: tuple[str, ...] = ()
+    allow_host: tuple[str, ...] = option(
+        (),
+        "A further name of this server, or of a server whose web pages may ask; * for any. Repeatable.",
+        metavar="NAME",
+        place=2,
+    )
     certificate: Path | None = option(None, "TLS certificate.", "--tls-cert", metavar="FILE.pem", place=2)
     key: Path | None = option(None, "Its private key.", "--tls-key", metavar="FILE.pem", place=2)
     limits: ServeLimits = ServeLimits()

@@ -16,6 +16,7 @@ from onnxtool.serving.body import BodyReader, ClientGoneError, Receive
 from onnxtool.serving.faults import HttpError, as_http, openai_error
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.origin import OriginCheck
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
@@ -105,6 +106,7 @@ class App:
         self._bodies = BodyReader(options.limits)
         self._routes: list[tuple[tuple[str, ...], str, str, Route]] = []
         self._tokens = [f"Bearer {t}".encode() for t in options.tokens]
+        self._origins = OriginCheck(options.host, options.allow_host)
 
     def route(self, method: str, path: str, target: Route) -> None:
         """Add a route; a part {x} of the path stands for anything."""
@@ -143,6 +145,7 @@ class App:
         try:
             name, target = self._find(request)
             if name not in ("/v2/health/live", "/v2/health/ready"):
+                self._origins.verify(request.headers)
                 self._authorize(request.headers)
             return name, await target(request)
         except (ClientGoneError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):

@@ -7,7 +7,7 @@ client that closes its sending side after the request gets no answer.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -18,10 +18,18 @@ class Connection(HttpToolsProtocol):
     """Use `connection_class` for one with limits."""
 
     header_seconds = 10.0
+    most_unfinished = 512
+    # Connections that have sent no whole request yet, or none after their last answer; the oldest first.
+    unfinished: ClassVar[dict[Connection, None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there: its headers have so many seconds."""
+        """A client is there: its headers have so many seconds. Slow clients leave when there are too many of them."""
         super().connection_made(transport)
+        self.unfinished[self] = None
+        while len(self.unfinished) > self.most_unfinished:
+            oldest = next(iter(self.unfinished))
+            del self.unfinished[oldest]
+            oldest.transport.abort()
         self._header_bytes = 0
         self._in_headers = True
         self._unsent = 0
@@ -30,6 +38,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._end_deadline()
+        self.unfinished.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -52,6 +61,13 @@ class Connection(HttpToolsProtocol):
         """What follows are the headers of the next request."""
         super().on_message_complete()
         self._in_headers = True
+        self.unfinished.pop(self, None)
+
+    def on_response_complete(self) -> None:
+        """It may stay for another request."""
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self.unfinished[self] = None
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends no more; it may still read."""
@@ -102,6 +118,12 @@ class Connection(HttpToolsProtocol):
             self._deadline = None
 
 
-def connection_class(header_seconds: float) -> Any:
-    """A class of connections with a limit of time for headers."""
-    return type("Connection", (Connection,), {"header_seconds": header_seconds})
+def connection_class(header_seconds: float, most_unfinished: int) -> Any:
+    """A class of connections.
+
+    Args:
+        header_seconds: for the headers of a request.
+        most_unfinished: connections that wait for their client at a time; then the one that has waited longest goes.
+    """
+    own = {"header_seconds": header_seconds, "most_unfinished": most_unfinished, "unfinished": {}}
+    return type("Connection", (Connection,), own)

@@ -17,8 +17,7 @@ from onnxtool.serving.app import App, State
 from onnxtool.serving.logs import Log
 
 _BACKLOG = 2048
-# So long after SIGTERM new connections are still taken, since what balances load needs a moment to notice; and so long
-# after that a connection may be silent before it is closed.
+# So long after the last connection was taken a connection may be silent before it is closed.
 _LINGER = 0.5
 
 
@@ -83,7 +82,7 @@ def run(
             if self._background is not None:
                 self._background.cancel()
             if not self.force_exit:
-                await asyncio.sleep(_LINGER)
+                await asyncio.sleep(options.limits.drain_delay)
                 await self._close_door()
             state.draining = True
             until = time.monotonic() + _LINGER
@@ -102,9 +101,10 @@ def run(
             for server in self.servers:
                 server.close()
 
+    _allow_files(2 * options.limits.connections)
     config = uvicorn.Config(
         app,
-        http=connection_class(options.limits.header_seconds),
+        http=connection_class(options.limits.header_seconds, options.limits.connections // 2),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -133,6 +133,17 @@ def _tell(context: dict[str, Any], log: Log) -> None:
     error = context.get("exception")
     told = f"{type(error).__name__}: {error}" if error is not None else ""
     log.event("uncaught", "error", reason=str(context.get("message", ""))[:2000], error=told[:2000])
+
+
+def _allow_files(count: int) -> None:
+    """Let this process have so many files and connections, where the system lets it."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY and soft < count:
+            wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _quiet() -> None:

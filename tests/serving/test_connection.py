@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 
 import pytest
 
 from tests.serving.conftest import Running
 
-HEAD = b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def exchange(server: Running, *parts: bytes, half_close: bool = False) -> bytes:
@@ -31,7 +32,7 @@ def exchange(server: Running, *parts: bytes, half_close: bool = False) -> bytes:
         (HEAD + b"Content-Length: 50\r\n\r\nabc", True, b"400"),
         (HEAD + b"Content-Length: 2\r\n\r\n{}", True, b"400"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", True, b"400"),
-        (b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n", True, b"200"),
+        (b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n", True, b"200"),
         (b"GET /v2/health/live HT", True, b"400"),
         (b"\x16\x03\x01\x02\x00\x01", False, b"400"),
         (b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000, False, b"431"),
@@ -55,7 +56,23 @@ def test_a_connection_without_a_request_is_let_go(server: Running) -> None:
 
 
 def test_what_is_left_of_a_refused_body_is_not_the_next_request(server: Running) -> None:
-    smuggled = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
-    head = b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(smuggled)
+    smuggled = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(smuggled)
     answer = exchange(server, head, smuggled)
     assert answer.count(b"HTTP/1.1") == 1 and answer.startswith(b"HTTP/1.1 404")
+
+
+def test_slow_clients_in_great_number_keep_nobody_out(server: Running) -> None:
+    silent = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(700)]
+    try:
+        for connection in silent:
+            with contextlib.suppress(ConnectionError):  # the first ones have been let go
+                connection.sendall(b"POST /v2/models/digits/infer HTT")
+        for _ in range(3):
+            assert server.client().request("GET", "/v2/health/ready")[0] == 200
+        assert silent[0].recv(1) == b""  # the oldest has gone, the newest is still waited for
+        silent[-1].sendall(b"P/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
+        assert silent[-1].recv(12) == b"HTTP/1.1 400"
+    finally:
+        for connection in silent:
+            connection.close()
