@@ -23,6 +23,7 @@ _FUNCTIONS = {
     "bench": ("onnxtool.benchmark.bench", "bench"),
     "build": ("onnxtool.workflow.build", "build"),
     "cache": ("onnxtool.workflow.cache", "cache"),
+    "certificate": ("onnxtool.equality.file_certificate", "certificate"),
     "check": ("onnxtool.lint.check", "check"),
     "compare": ("onnxtool.equality.compare", "compare"),
     "convert": ("onnxtool.conversion.convert", "convert"),
@@ -47,6 +48,7 @@ if TYPE_CHECKING:  # what type checkers see of the lazy names
     from onnxtool.conversion.convert import convert as convert
     from onnxtool.editing.edit import edit as edit
     from onnxtool.equality.compare import compare as compare
+    from onnxtool.equality.file_certificate import certificate as certificate
     from onnxtool.lint.check import check as check
     from onnxtool.model.diff import diff as diff
     from onnxtool.model.inspect import inspect as inspect

@@ -81,6 +81,7 @@ COMMANDS = {
     "edit": "Change shapes, inputs, outputs, parts or versions of a model, each change proven.",
     "quantize": "Make a model int8 or float16 within an accuracy budget.",
     "compare": "Run two models on the same inputs and show how far their outputs are apart.",
+    "certificate": "Decide by exact arithmetic whether two ONNX files are the same real function.",
     "diff": "Show how two models differ in structure: operators, attributes, weights, inputs.",
     "run": "Run a model once on given or random inputs.",
     "bench": "Measure latency, throughput and memory of models, side by side.",

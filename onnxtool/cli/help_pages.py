@@ -45,6 +45,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "onnxtool compare a.onnx b.onnx --data eval.npz --layers",
         "onnxtool compare net.pt net.onnx --factory net.py:make",
     ),
+    "certificate": ("onnxtool certificate a.onnx b.onnx", "onnxtool certificate a.onnx b.onnx -o certificate.json"),
     "diff": ("onnxtool diff before.onnx after.onnx",),
     "run": ("onnxtool run model.onnx", "onnxtool run model.onnx --data inputs.npz -o outputs.npz"),
     "bench": (

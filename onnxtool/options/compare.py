@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onnxtool.options import shared
 from onnxtool.options.option import input_option, option, proof_option, seldom_option
 from onnxtool.options.session import OptimizationLevel
-from onnxtool.options.shared import Dim, Effort, Runtime, Shown
+from onnxtool.options.shared import Dim, Effort, Required, Runtime, Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +50,9 @@ class CompareOptions:
     atol: float = shared.ATOL(place=2)
     effort: Effort = shared.EFFORT(place=2)
     strict: bool = shared.STRICT(place=2)
+    require: Required = proof_option(
+        "tested", "certified: exit 1 unless exact arithmetic shows the same real function.", choices=Required
+    )
     keep_counterexample: str | os.PathLike[str] | None = shared.KEEP_COUNTEREXAMPLE(place=2)
     seed: int = shared.SEED(place=2)
     names: tuple[str, str] | None = None

@@ -12,6 +12,8 @@ from onnxtool.options.option import INPUT, OUTPUT, PROOF, REPORTS, SELDOM, SPEED
 Dim = int | str | None
 # How long inputs are sought on which two models differ.
 Effort = Literal["quick", "normal", "thorough"]
+# The least verdict with which two models count as equal.
+Required = Literal["tested", "certified"]
 # Kinds of processors that --target names, in every command that has it.
 TARGETS = ("avx2", "avx512", "vnni", "amx", "arm64", "generic")
 DEFAULT_THREADS = 1  # one thread is the least noisy measure, and what services with many workers run

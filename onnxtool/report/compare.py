@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from onnxtool.report.base import Report
+from onnxtool.report.certificate import CertificateReport, Verdict
 from onnxtool.report.layers import Layers
 from onnxtool.report.proof import Counterexample, Coverage
 from onnxtool.report.provider_proof import ProviderProof
@@ -120,6 +121,8 @@ class CompareReport(Report, kind="compare"):
         precision: B on the provider that it was run on, held against the CPU, where that is another.
         budget: what decided in place of equality, where B was said to be a quantized form of A; else "".
         rule: when two outputs count as equal, as it was applied, in a line (docs/equality.md).
+        certificate: whether both are the same real function, where both are ONNX files that agree on the usual inputs.
+        require: the verdict that is good: "tested", or nothing less than "certified".
     """
 
     a: str
@@ -139,10 +142,14 @@ class CompareReport(Report, kind="compare"):
     rule: str = ""
     budget: str = ""
     precision: ProviderProof | None = None
+    certificate: CertificateReport | None = None
+    require: str = "tested"
 
     @property
     def ok(self) -> bool:
-        """True when every output is within tolerance and, with `strict`, every branch was run."""
+        """True when outputs are within tolerance, as required, and every branch was run with `strict`."""
+        if self.require == "certified" and self.verdict != "certified":
+            return False
         return self.equal and not (self.strict and self.coverage is not None and bool(self.coverage.unreached))
 
     @property
@@ -171,10 +178,12 @@ class CompareReport(Report, kind="compare"):
         return tuple(o for o in self.outputs if not o.compared or o.untested not in ("", "zero"))
 
     @property
-    def verdict(self) -> Literal["tested", "different", "not tested"]:
-        """In a word: no counterexample was found, one was, or no run told anything of some output."""
+    def verdict(self) -> Verdict:
+        """In a word: the same real function, no counterexample found, one found, or no run told of some output."""
         if self.differs:
             return "different"
+        if self.certificate is not None and self.certificate.ok:
+            return "certified"
         return "not tested" if self.not_tested or not self.outputs else "tested"
 
     @property

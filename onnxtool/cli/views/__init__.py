@@ -15,6 +15,7 @@ _MODULES = {
     "bench": ("bench", "bench_matrix", "endpoint_bench", "placement"),
     "build": ("build", "build_history", "cache", "init"),
     "bundle": ("bundle", "bundle_bench", "bundle_compare", "bundle_inspect", "bundle_quantize", "generate"),
+    "certificate": ("certificate",),
     "check": ("check", "checks", "rules"),
     "compare": ("compare",),
     "convert": ("convert",),

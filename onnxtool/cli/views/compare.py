@@ -44,6 +44,8 @@ def compare(report: CompareReport) -> Iterator[Part]:
         yield from _histogram(item)
     if report.layers is not None:
         yield from _layers(report.layers)
+    if report.certificate is not None:
+        yield Line(f"{report.verdict}: {report.certificate.summary}", tone="dim", indent=2, whole=True)
     if report.coverage is not None:
         yield Line(f"also tested: {report.coverage.summary}", tone="dim", indent=2)
     yield from counterexample(report.counterexample)

@@ -230,7 +230,16 @@ def _key(info: onnx.ValueInfoProto, axis: int, dim: onnx.TensorShapeProto.Dimens
     return dim.dim_param or f"{info.name}.{axis}"
 
 
-def _sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> Iterator[Sizes]:
+def _sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> list[Sizes]:
+    """Each once; one alone twice, since a certificate takes two points."""
+    found: list[Sizes] = []
+    for sizes in _all_sizes(model, examples):
+        if sizes not in found:
+            found.append(sizes)
+    return found if len(found) > 1 else found * 2
+
+
+def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> Iterator[Sizes]:
     """Sizes of the dims that are free: all different, all 1, those of the examples and around them, and more."""
     free = []
     known: list[dict[str, int]] = [{} for _ in examples]
@@ -244,7 +253,6 @@ def _sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]])
                         sizes.setdefault(key, np.shape(feeds[info.name])[axis])
     keys = list(dict.fromkeys(free))
     if not keys:
-        yield {}
         yield {}
         return
     base = next((s for s in known if len(s) == len(keys)), dict.fromkeys(keys, 8))
