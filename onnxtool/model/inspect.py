@@ -17,7 +17,7 @@ from onnxtool.model.provenance.digest import DIGEST_KEY
 from onnxtool.model.provenance.metadata import HISTORY_KEY, read_history
 from onnxtool.model.safety.tensors import declared_bytes
 from onnxtool.model.shape_folding import complete
-from onnxtool.model.shapes import ASSUMED_LENGTH, Infer, bind_inputs, infer, known_shapes, light_copy
+from onnxtool.model.shapes import ASSUMED_LENGTH, bind_inputs, known_shapes, light_copy
 from onnxtool.model.spec import ONNX_TO_NUMPY, Dim, apply_input_shapes, dtype_name, parse_input_shapes
 from onnxtool.report.inspect import InspectReport, NodeInfo, OperatorUse, WeightInfo
 
@@ -32,7 +32,6 @@ def inspect(
     input_shapes: Sequence[str] = (),
     nodes: bool = False,
     largest: int = 5,
-    infer_shapes: Infer = infer,
 ) -> InspectReport:
     """Look into an .onnx file.
 
@@ -42,7 +41,6 @@ def inspect(
             an input is taken as 1 and others as 128.
         nodes: list all nodes.
         largest: how many of the largest initializers to list.
-        infer_shapes: does the shape inference; the command line passes one that runs in a child process.
 
     Raises:
         InputError: the file is missing, no ONNX model or damaged.
@@ -60,11 +58,11 @@ def inspect(
     }
     given = {s.name: s.shape for s in shaped if s.shape is not None}
     warnings: list[str] = []
-    listed, assumed = _listed(proto, given, ASSUMED_LENGTH, infer_shapes, warnings)
+    listed, assumed = _listed(proto, given, ASSUMED_LENGTH, warnings)
     if _uncounted(listed) and ASSUMED_LENGTH in assumed.values():
         # A length beyond what the model takes (a short table of positions) leaves shapes that fit nothing.
         listed, assumed = min(
-            (listed, assumed), _listed(proto, given, _SHORT, infer_shapes, []), key=lambda found: _uncounted(found[0])
+            (listed, assumed), _listed(proto, given, _SHORT, []), key=lambda found: _uncounted(found[0])
         )
     counts = [n.macs for n in listed if n.macs is not None]
     uncounted = _uncounted(listed)
@@ -155,7 +153,6 @@ def _listed(
     proto: onnx.ModelProto,
     given: Mapping[str, tuple[Dim, ...]],
     length: int,
-    infer_shapes: Infer,
     warnings: list[str],
 ) -> tuple[list[NodeInfo], dict[str, int]]:
     """All nodes with their shapes, and the numbers that were assumed for dims; what fails goes into `warnings`."""
@@ -163,7 +160,7 @@ def _listed(
     assumed = bind_inputs(bound, given, length)
     shapes = known_shapes(bound)
     try:
-        shapes = known_shapes(complete(bound, infer_shapes))
+        shapes = known_shapes(complete(bound))
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         warnings.append(f"shape inference failed, compute is not counted: {' '.join(str(error).split())[:300]}")
     return list(_nodes(proto, shapes)), assumed

@@ -11,9 +11,10 @@ from onnx import numpy_helper
 
 from onnxtool.model.operators.reference import compute
 from onnxtool.model.operators.table import operator_of
-from onnxtool.model.shapes import Infer, known_shapes
+from onnxtool.model.shapes import infer, known_shapes
 from onnxtool.model.spec import Dim
 
+_ROUNDS = 12  # each gets past the next layer of computed shapes
 _SMALL = 1024
 _MOST = 20_000  # evaluations; a model with more computed shapes than this is left as it is
 Constants = dict[str, np.ndarray]
@@ -34,7 +35,7 @@ _SIZED: Mapping[str, Callable[[Sequence[np.ndarray]], float]] = {
 }
 
 
-def complete(model: onnx.ModelProto, infer_shapes: Infer, rounds: int = 12) -> onnx.ModelProto:
+def complete(model: onnx.ModelProto) -> onnx.ModelProto:
     """Infer shapes; compute those that ONNX's inference cannot follow, and infer again.
 
     Exporters compute the target of a Reshape or Expand from Shape nodes. With all inputs fixed those nodes are
@@ -43,14 +44,12 @@ def complete(model: onnx.ModelProto, infer_shapes: Infer, rounds: int = 12) -> o
 
     Args:
         model: with fixed input shapes (`bind_inputs`); changed in place, and good for nothing but its shapes.
-        infer_shapes: as `infer`.
-        rounds: each gets past the next layer of computed shapes.
     """
-    inferred = infer_shapes(model)
-    for _ in range(rounds):
+    inferred = infer(model)
+    for _ in range(_ROUNDS):
         if not _fold(inferred):
             break
-        inferred = infer_shapes(inferred)
+        inferred = infer(inferred)
     return inferred
 
 

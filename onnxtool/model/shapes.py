@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import onnx
 
@@ -12,7 +12,6 @@ from onnxtool.model.safety.limits import DEFAULT
 from onnxtool.model.safety.tensors import graphs
 from onnxtool.model.spec import Dim
 
-Infer = Callable[[onnx.ModelProto], onnx.ModelProto]
 # Where a number is needed for a dim that has none: the first dim of an input is its batch.
 ASSUMED_BATCH = 1
 ASSUMED_LENGTH = 128

@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxtool.model.operators.table import lookup
+
 RANDOM = np.random.default_rng(7)
 
 
@@ -100,3 +102,13 @@ def transformer_proto() -> onnx.ModelProto:
     arrays |= {"wu": weights(32, 64), "wd": weights(64, 32), "bu": weights(64) * 0.1}
     arrays |= {"g": np.ones(32, np.float32), "h": np.zeros(32, np.float32)}
     return build(nodes, arrays, {"x": ["batch", "length", 32]}, {"y": ["batch", "length", 32]})
+
+
+def integer_kernels(kernels: Mapping[str, int]) -> int:
+    """Number of compute nodes that run on integers."""
+    return sum(number for name, number in kernels.items() if _multiplies_integers(name))
+
+
+def _multiplies_integers(name: str) -> bool:
+    rows = (lookup(name), lookup(name, "com.microsoft"))  # counted without their domain
+    return any(row.integer == "computes" and row.accumulates for row in rows)

@@ -66,13 +66,6 @@ def is_external(tensor: ir.TensorProtocol | None) -> bool:
     return isinstance(tensor, ir.ExternalTensor) and _INSIDE not in tensor.meta
 
 
-def is_in_model_file(tensor: ir.TensorProtocol | None) -> bool:
-    """True for a weight that `read_without_weights` left in the model file."""
-    import onnx_ir as ir
-
-    return isinstance(tensor, ir.ExternalTensor) and _INSIDE in tensor.meta
-
-
 def _light_model(content: mmap.mmap, name: str) -> bytes:
     pieces: list[bytes] = []
     graphs = 0

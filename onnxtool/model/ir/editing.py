@@ -45,18 +45,14 @@ def lazy_initializer(
     compute: Callable[[], np.ndarray],
     shape: tuple[int, ...],
     dtype: ir.DataType,
-    keep: bool = False,
 ) -> ir.Value:
-    """An initializer whose bytes are computed when they are asked for (when the file is written).
-
-    They are not kept, unless `keep` says so.
-    """
+    """An initializer whose bytes are computed whenever they are asked for (when the file is written), and not kept."""
     free = _free_name(graph, name)
 
     def tensor() -> ir.TensorProtocol:
         return ir.Tensor(np.ascontiguousarray(compute()), name=free)
 
-    lazy = ir.LazyTensor(tensor, dtype=dtype, shape=ir.Shape(shape), name=free, cache=keep)
+    lazy = ir.LazyTensor(tensor, dtype=dtype, shape=ir.Shape(shape), name=free)
     value = ir.Value(name=free, type=ir.TensorType(dtype), shape=ir.Shape(shape), const_value=lazy)
     graph.register_initializer(value)
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +12,6 @@ import onnx
 import onnx_ir as ir
 
 from onnxtool.model.header import operator_name
-from onnxtool.model.operators.table import lookup
 from onnxtool.runtime.session.session import SessionOptions, create_session
 
 Opened = TypeVar("Opened")
@@ -41,13 +40,3 @@ def count_kernels(model: ir.Model | bytes | str | Path) -> dict[str, int]:
         InputError, UnsupportedError, ResourceError: as `create_session`.
     """
     return opened_and_counted(lambda path: create_session(model, SessionOptions(optimized_path=path)))[1]
-
-
-def integer_kernels(kernels: Mapping[str, int]) -> int:
-    """Number of compute nodes that run on integers."""
-    return sum(number for name, number in kernels.items() if _multiplies_integers(name))
-
-
-def _multiplies_integers(name: str) -> bool:
-    rows = (lookup(name), lookup(name, "com.microsoft"))  # counted without their domain
-    return any(row.integer == "computes" and row.accumulates for row in rows)

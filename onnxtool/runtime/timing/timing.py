@@ -96,30 +96,27 @@ def clock_for(threads: int | None) -> Callable[[], float]:
     return time.thread_time if threads == 1 else time.perf_counter
 
 
-def ratio(candidate: Timing, baseline: Timing, *, confidence: float = 0.95, seed: int = 0) -> Ratio:
+def ratio(candidate: Timing, baseline: Timing) -> Ratio:
     """Latency of `candidate` over that of `baseline`, from rounds measured side by side by `measure`.
 
-    The estimate is the ratio of the medians; its interval is a percentile bootstrap over rounds, pairs kept.
+    The estimate is the ratio of the medians; its interval (95 %) is a percentile bootstrap over rounds, pairs kept.
 
     Args:
         candidate: sample i belongs to the same round as the baseline's sample i.
         baseline: what to divide by.
-        confidence: coverage of the interval.
-        seed: of the bootstrap.
 
     Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapter 13.
     """
     a, b = np.asarray(candidate.samples), np.asarray(baseline.samples)
     count = min(len(a), len(b))
     a, b = a[:count], b[:count]
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     parts = []
     for _ in range(10):  # all at once would take more memory than a small model
         picks = generator.integers(0, count, size=(100, count))
         parts.append(np.median(a[picks], axis=1) / np.median(b[picks], axis=1))
     spread = np.concatenate(parts)
-    tail = (1 - confidence) / 2 * 100
-    low, high = np.percentile(spread, [tail, 100 - tail])
+    low, high = np.percentile(spread, [2.5, 97.5])
     value = float(np.median(a) / np.median(b))
     return Ratio(value, min(float(low), value), max(float(high), value))
 
