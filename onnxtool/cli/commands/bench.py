@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from onnxtool.cli.output import Output
 from onnxtool.errors import UsageError
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.bench import BenchCommand
-    from onnxtool.report.base import Report
+from onnxtool.options.bench import BenchCommand
+from onnxtool.report.base import Report
 
 
 def command(asked: BenchCommand, out: Output) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.build import BuildCommand
+from onnxtool.cli.output import Output
+from onnxtool.options.build import BuildCommand
 
 
 def command(asked: BuildCommand, out: Output) -> None:

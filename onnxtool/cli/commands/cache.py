@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.cache import CacheCommand
+from onnxtool.cli.output import Output
+from onnxtool.options.cache import CacheCommand
 
 
 def command(asked: CacheCommand, out: Output) -> None:

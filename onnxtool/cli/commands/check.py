@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from onnxtool.cli.output import Output
 from onnxtool.errors import UsageError
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.check import CheckCommand
+from onnxtool.options.check import CheckCommand
 
 
 def command(asked: CheckCommand, out: Output) -> None:

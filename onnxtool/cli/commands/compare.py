@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from onnxtool.cli.output import Output
 from onnxtool.errors import UsageError
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.compare import CompareCommand
-    from onnxtool.report.base import Report
+from onnxtool.options.compare import CompareCommand
+from onnxtool.report.base import Report
 
 
 def command(asked: CompareCommand, out: Output) -> None:

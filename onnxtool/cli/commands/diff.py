@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import typer
 
+from onnxtool.cli.output import Output
 from onnxtool.errors import UsageError
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.diff import DiffCommand
+from onnxtool.options.diff import DiffCommand
 
 
 def command(asked: DiffCommand, out: Output) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.doctor import DoctorCommand
+from onnxtool.cli.output import Output
+from onnxtool.options.doctor import DoctorCommand
 
 
 def command(asked: DoctorCommand, out: Output) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from onnxtool.cli.output import Output
 from onnxtool.errors import UsageError
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.inspect import InspectCommand
+from onnxtool.options.inspect import InspectCommand
 
 
 def command(asked: InspectCommand, out: Output) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from onnxtool.cli.output import Output
 from onnxtool.errors import UsageError
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.optimize import OptimizeCommand
+from onnxtool.options.optimize import OptimizeCommand
 
 
 def command(asked: OptimizeCommand, out: Output) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from onnxtool.options.option import options_of
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.quantize import QuantizeCommand
 from collections.abc import Mapping
+from pathlib import Path
 
+from onnxtool.cli.output import Output
 from onnxtool.errors import UsageError
-from onnxtool.options.option import REPORTS, Option
+from onnxtool.options.option import REPORTS, Option, options_of
+from onnxtool.options.quantize import QuantizeCommand
 
 Declared = Mapping[str, Option]
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.quickstart import QuickstartCommand
+from onnxtool.cli.output import Output
+from onnxtool.options.quickstart import QuickstartCommand
 
 
 def command(asked: QuickstartCommand, out: Output) -> None:

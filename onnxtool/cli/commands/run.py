@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.run import RunCommand
+from onnxtool.cli.output import Output
+from onnxtool.options.run import RunCommand
 
 
 def command(asked: RunCommand, out: Output) -> None:

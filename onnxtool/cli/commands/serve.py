@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.serve import ServeCommand
+from onnxtool.cli.output import Output
+from onnxtool.options.serve import ServeCommand
 
 
 def command(asked: ServeCommand, out: Output) -> None:

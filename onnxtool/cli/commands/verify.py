@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from onnxtool.cli.output import Output
 from onnxtool.errors import UsageError
-
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.verify import VerifyCommand
+from onnxtool.options.verify import VerifyCommand
 
 
 def command(asked: VerifyCommand, out: Output) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
-if TYPE_CHECKING:
-    from onnxtool.cli.output import Output
-    from onnxtool.options.view import ViewCommand
+from onnxtool.cli.output import Output
+from onnxtool.options.view import ViewCommand
 
 
 def command(asked: ViewCommand, out: Output) -> None:
