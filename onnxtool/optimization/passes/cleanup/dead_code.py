@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxtool.model.ir.queries import annotating_names, is_op
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 
 # Outputs that may be dropped from the end when nobody reads them, because the operator then computes less.
@@ -28,6 +28,17 @@ class EliminateDeadCode:
                     graph.initializers.pop(value.name or "")
                     removed += 1
         return removed
+
+
+class TidyRewrite(NodeRewrite):
+    """A pass that removes what it leaves over, which would look like another reader to itself and to others."""
+
+    def apply(self, model: ir.Model, context: PassContext) -> int:
+        """Rewrite every node, then clean up."""
+        count = super().apply(model, context)
+        if count:
+            EliminateDeadCode().apply(model, context)
+        return count
 
 
 def _clean(graph: ir.Graph) -> int:

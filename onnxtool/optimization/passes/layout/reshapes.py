@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, is_op
 from onnxtool.model.operators.symbolic_dims import Expr
 from onnxtool.model.operators.value_facts import Size, Sizes, elements_of, integers, sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 
 
@@ -73,36 +73,32 @@ def let_read(readers: list[ir.Node], old: ir.Value, new: ir.Value, sizes: Sizes,
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
-class SimplifyReshapes:
+class SimplifyReshapes(NodeRewrite):
     """Reshape(Reshape(x, s), t) -> Reshape(x, t), or x; a computed t -> a constant one."""
 
     # onnxscript merges two Reshapes only, and sets allowzero below opset 14, where it does not exist.
     name = "simplify-reshapes"
     level = Level.BASIC
+    operators = RESHAPES
+    opset = 5
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Look from the last of a chain up to its sources, the farthest first."""
-        if context.opset < 5:
+        wanted = sizes_of(node.outputs[0])
+        if wanted is None or node.inputs[0] is None:
             return 0
-        return sum(_simplify(node, context) for node in context.nodes(model, *RESHAPES) if node.graph is not None)
-
-
-def _simplify(node: ir.Node, context: PassContext) -> int:
-    wanted = sizes_of(node.outputs[0])
-    if wanted is None or node.inputs[0] is None:
+        chain = list(sources(node))
+        for source in reversed(chain):
+            if sizes_of(source) == wanted and context.bypass(node, source):
+                return 1
+        fixed = not is_op(node, "Reshape") or integers(node.inputs[1]) is not None
+        refuses_empty = any(_refuses_empty(n) for n in _reshaping(node))
+        for source in reversed(chain if not fixed else chain[1:]):
+            target = reshape_target(sizes_of(source), wanted, refuses_empty=refuses_empty)
+            if target is not None:
+                become_reshape(node, source, target, context)
+                return 1
         return 0
-    chain = list(sources(node))
-    for source in reversed(chain):
-        if sizes_of(source) == wanted and context.bypass(node, source):
-            return 1
-    fixed = not is_op(node, "Reshape") or integers(node.inputs[1]) is not None
-    refuses_empty = any(_refuses_empty(n) for n in _reshaping(node))
-    for source in reversed(chain if not fixed else chain[1:]):
-        target = reshape_target(sizes_of(source), wanted, refuses_empty=refuses_empty)
-        if target is not None:
-            become_reshape(node, source, target, context)
-            return 1
-    return 0
 
 
 def become_reshape(node: ir.Node, source: ir.Value, target: list[int], context: PassContext) -> None:

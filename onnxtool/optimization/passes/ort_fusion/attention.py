@@ -12,7 +12,7 @@ from onnxtool.model.ir.queries import attribute, producer, sole_use
 from onnxtool.model.operators.value_facts import Sizes, elements_of, rank_of, set_sizes, sizes_of
 from onnxtool.optimization.pass_base import Level
 from onnxtool.optimization.pass_context import PassContext
-from onnxtool.optimization.passes.cleanup.dead_code import EliminateDeadCode
+from onnxtool.optimization.passes.cleanup.dead_code import TidyRewrite
 from onnxtool.optimization.passes.cleanup.operator_chains import permutation
 from onnxtool.optimization.passes.ort_fusion._insert import MICROSOFT, insert_fused
 from onnxtool.optimization.patterns.operands import unscaled
@@ -52,7 +52,7 @@ class Attention:
     repeats: int = 1
 
 
-class FuseAttention:
+class FuseAttention(TidyRewrite):
     """MatMul(Softmax(Q * K^T * s + mask), V) with its transposes -> the runtime's MultiHeadAttention(Q, K, V)."""
 
     # A softmax that is itself guarded against rows without any key (IsNaN, Where) is left alone: the runtime's operator
@@ -60,17 +60,12 @@ class FuseAttention:
     # behind the product of weights and values, where it can stay.
     name = "fuse-attention"
     level = Level.ALL
+    operators = ("Softmax",)
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Start from the Softmax."""
-        count = 0
-        for node in context.nodes(model, "Softmax"):
-            found = find_attention(node, context)
-            if found is not None:
-                count += _build(found, context)
-        if count:
-            EliminateDeadCode().apply(model, context)  # or other fusions would find the products that are left over
-        return count
+        found = find_attention(node, context)
+        return 0 if found is None else _build(found, context)
 
 
 def find_attention(
