@@ -17,7 +17,7 @@ from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import OnnxToolError
 from onnxtool.runtime.feeds import Feeds
 from onnxtool.runtime.probes import find_probes
-from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.runner import Runner
 from onnxtool.runtime.timing.timing import measure
 
 _SIZES = (16, 8, 4)
@@ -41,7 +41,7 @@ class BatchChoice:
     reason: str
 
 
-def choose_batch(runner: OnnxRunner, *, concurrency: int, seconds: float = 1.0, seed: int = 0) -> BatchChoice:
+def choose_batch(runner: Runner, *, concurrency: int, seconds: float = 1.0, seed: int = 0) -> BatchChoice:
     """Measure batches beside as many single runs, `concurrency` of them at a time.
 
     Args:
@@ -81,7 +81,7 @@ def choose_batch(runner: OnnxRunner, *, concurrency: int, seconds: float = 1.0, 
     return BatchChoice(best.size, best.gain, said)
 
 
-def _same(runner: OnnxRunner, joined: Feeds, singles: Sequence[Feeds]) -> bool:
+def _same(runner: Runner, joined: Feeds, singles: Sequence[Feeds]) -> bool:
     together = runner.run(joined)
     try:
         alone = [runner.run(f) for f in singles]

@@ -69,7 +69,9 @@ class ServeOptions:
         certificate, key: PEM files for TLS.
         limits: what requests may take.
         session: how models are run.
-        concurrency: runs of one model at a time; None for what fits the cores.
+        workers: processes of each model, with one run at a time in each; the cores are shared among them.
+        in_process: run models in the process that speaks HTTP: a crash of a model then ends the server.
+        concurrency: runs of one model at a time with `in_process`; None for what fits the cores.
         batching: "off" runs every request alone; "auto" joins requests that wait, for models on which that was measured
             to gain. That no request then changes the answer to another was tried on a few random inputs, not shown.
         reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
@@ -91,7 +93,11 @@ class ServeOptions:
     key: Path | None = option(None, "Its private key.", "--tls-key", metavar="FILE.pem", place=2)
     limits: ServeLimits = ServeLimits()
     session: SessionOptions = DEFAULT
-    concurrency: int | None = option(None, "Runs of one model at a time.", low=1, place=2)
+    workers: int = option(1, "Processes of each model; each runs one request at a time.", low=1, high=256, place=2)
+    in_process: bool = option(
+        False, "Run models in the server's own process. A model that crashes then ends the server.", place=2
+    )
+    concurrency: int | None = option(None, "Runs of one model at a time, with --in-process.", low=1, place=2)
     batching: Batching = option(
         "off",
         "auto joins waiting requests where that was measured to gain; that they do not change each other's answers is "

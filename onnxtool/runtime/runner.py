@@ -163,12 +163,12 @@ class OnnxRunner:
             # Not kept in a variable here: error, frame and session would hold each other, and all of its memory.
             raise describe_failure(error, feeds) from error
 
-    def run_unchecked(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """One forward pass on feeds that have passed `check`, with the runtime's own errors."""
+    def run_unchecked(self, feeds: Mapping[str, np.ndarray], options: ort.RunOptions | None = None) -> dict[str, Any]:
+        """One forward pass on feeds that have passed `check`, with the runtime's own errors; several threads may."""
         names = [o.name for o in self.outputs]
         if self.takes_bfloat16:
             return self._run_bfloat16(feeds, names)
-        return dict(zip(names, self.session.run(names, dict(feeds), self.run_options), strict=True))
+        return dict(zip(names, self.session.run(names, dict(feeds), options or self.run_options), strict=True))
 
     def _run_bfloat16(self, feeds: Mapping[str, np.ndarray], names: list[str]) -> dict[str, Any]:
         # numpy has no bfloat16, so Session.run cannot take or give it; OrtValue can, through uint16.

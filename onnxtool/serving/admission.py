@@ -5,19 +5,25 @@ the place of another, the same interface and equal answers.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from onnxtool.equality.compare import compare
-from onnxtool.errors import InputError, UnsupportedError
-from onnxtool.options.serve import Reload
+from onnxtool.errors import InputError, OnnxToolError, UnsupportedError
+from onnxtool.model.io.read import read_proto
+from onnxtool.model.safety.limits import DEFAULT
+from onnxtool.model.safety.tensors import all_tensors, external_ref, resolve_inside
+from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
-from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session.session import SessionOptions
+from onnxtool.serving.served_model import ServedModel
 
-_CHECK_SECONDS = 600
+_COMMAND_SECONDS = 600
 
 Signature = tuple[tuple[str, int, int], ...]
 
@@ -37,14 +43,44 @@ def file_signature(path: Path) -> Signature:
     return tuple(found)
 
 
-def admit(path: Path, options: SessionOptions) -> OnnxRunner:
-    """Load a model after it has passed `onnxtool check`, which runs it where it can crash or hang alone.
+class PrivateCopy:
+    """A copy of a model and its external data that nobody else writes: what is checked is what is served, again after
+    a new start of its process too.
+
+    Attributes:
+        path: of the copied model.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Copy a model.
+
+        Raises:
+            InputError, UnsafeError, ResourceError: as of `read_proto`, or the files cannot be copied.
+        """
+        self._folder = TemporaryDirectory(prefix="onnxtool-serve-")
+        self.path = Path(self._folder.name) / path.name
+        try:
+            shutil.copyfile(path, self.path)
+            # The copy is read, not the file, which may change at any time.
+            tensors = all_tensors(read_proto(self.path, external=False), DEFAULT)
+            for location in {found.location for tensor in tensors if (found := external_ref(tensor)) is not None}:
+                source = resolve_inside(path.parent, location)
+                own = self.path.parent / location
+                own.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, own)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be copied ({error}).") from error
+        except OnnxToolError as error:
+            raise type(error)(str(error).replace(str(self.path), str(path))) from error
+
+
+def run_command(*arguments: str, options: SessionOptions) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """An onnxtool command with a report in JSON, in a process of its own, where it can crash or hang alone.
 
     Raises:
-        InputError: it does not pass, or does not load.
-        UnsupportedError: an input or output that the protocol cannot carry.
+        InputError: it takes too long.
     """
-    command = [sys.executable, "-m", "onnxtool", "check", str(path), "--json=-"]
+    command = [sys.executable, "-m", "onnxtool", *arguments, "--json=-"]
     for provider in (options.provider,) if isinstance(options.provider, str) else options.provider:
         command += ["--provider", provider]
     for library in options.custom_op_libraries:
@@ -52,62 +88,95 @@ def admit(path: Path, options: SessionOptions) -> OnnxRunner:
     for plugin in options.ep_libraries:
         command += ["--ep-library", plugin]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        raise InputError(f"{path}: check took longer than {_CHECK_SECONDS} s.") from error
-    if done.returncode != 0:
-        raise InputError(f"{path}: does not pass onnxtool check: {_reason(done)}")
-    runner = OnnxRunner.open(path, options)
-    _ = runner.aborts_when_empty  # asked of this file, not of one that takes its place
-    try:
-        tensor_metadata((*runner.inputs, *runner.outputs))
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{path}: {error}") from error
-    return runner
-
-
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
+        raise InputError(f"{arguments[0]} took longer than {_COMMAND_SECONDS} s.") from error
     try:
         report = json.loads(done.stdout)
+    except ValueError:
+        report = {}
+    return done, report
+
+
+def admit(path: Path, copy: Path, options: SessionOptions) -> None:
+    """Hold a model against `onnxtool check`.
+
+    Args:
+        path: of the user's file, for messages.
+        copy: what is to be served.
+        options: how to run it.
+
+    Raises:
+        InputError: it does not pass.
+    """
+    done, report = run_command("check", str(copy), options=options)
+    if done.returncode != 0:
+        raise InputError(f"{path}: does not pass onnxtool check: {_reason(done, report).replace(str(copy), str(path))}")
+
+
+def _reason(done: subprocess.CompletedProcess[str], report: Mapping[str, Any]) -> str:
+    try:
         faults = [f for f in report["findings"] if f["severity"] == "error"]
         failed = [s for s in report["stages"] if s["status"] == "failed"]
         told = [f["message"] for f in faults] or [s.get("detail") or s["name"] for s in failed]
         return str(told[0])[:300]
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (KeyError, IndexError, TypeError):
         lines = (done.stderr or done.stdout).strip().splitlines()
         return lines[-1].removeprefix("error: ")[:300] if lines else f"exit code {done.returncode}"
 
 
-def warm_up(runner: OnnxRunner) -> None:
+def warm_up(model: ServedModel) -> None:
     """One run on random inputs, so that the first request does not pay for it; models that take none are left."""
+    with suppress(InputError, UnsupportedError):
+        find_probes(model, model.inputs, 0, wanted=1, batch=1)
+
+
+def verify_protocol(path: Path, model: ServedModel) -> None:
+    """Hold inputs and outputs against the protocol.
+
+    Raises:
+        UnsupportedError: one of them cannot be carried by it.
+    """
     try:
-        find_probes(runner, runner.inputs, 0, wanted=1, batch=1)
-    except (InputError, UnsupportedError):
-        return
+        tensor_metadata((*model.inputs, *model.outputs))
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{path}: {error}") from error
 
 
-def succeed(old: OnnxRunner, new: OnnxRunner, path: Path, rule: Reload) -> None:
-    """Hold a new model against the one that it is to replace.
+def succeed(old: ServedModel, new: ServedModel, path: Path) -> None:
+    """Hold a new model's interface against that of the one that it is to replace.
 
     Args:
         old: what is served now.
         new: what has passed `admit`.
         path: of the new one.
-        rule: what it must have in common with the old one.
 
     Raises:
-        InputError: other inputs or outputs, or, where equality is asked for, other answers.
+        InputError: other inputs or outputs.
     """
     for what, before, after in (("inputs", old.inputs, new.inputs), ("outputs", old.outputs, new.outputs)):
         was, now = tensor_metadata(before), tensor_metadata(after)
         if was != now:
             raise InputError(f"{path}: has other {what} than the model that is served: {now} instead of {was}.")
-    if rule == "equal":
-        report = compare(old, path, names=("served", str(path)), effort="quick")
-        if not report.ok:
-            worst = report.worst
-            detail = "" if worst is None else f": {worst.name!r} is off by up to {worst.max_abs:.3g}"
-            raise InputError(
-                f"{path}: gives other answers than the model that is served{detail}. "
-                "A model that is meant to differ needs --reload interface."
-            )
+
+
+def verify_equal(old: Path, new: Path, path: Path, options: SessionOptions) -> None:
+    """Hold a new model's answers against those of the one that it is to replace.
+
+    Args:
+        old, new: copies of the models.
+        path: of the user's file.
+        options: how to run them.
+
+    Raises:
+        InputError: other answers.
+    """
+    done, report = run_command("compare", str(old), str(new), "--effort=quick", options=options)
+    if done.returncode:
+        off = [o for o in report.get("outputs", ()) if not o["ok"]]
+        detail = f": {off[0]['name']!r} is off by up to {float(off[0]['max_abs']):.3g}" if off else ""
+        detail = detail or f": {_reason(done, {})}" * (done.returncode != 1)
+        raise InputError(
+            f"{path}: gives other answers than the model that is served{detail}. "
+            "A model that is meant to differ needs --reload interface."
+        )

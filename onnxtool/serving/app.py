@@ -77,6 +77,13 @@ class Request:
         self.complete = True
         return found
 
+    def when_gone(self, call: Callable[[], object]) -> None:
+        """Set what is called when the client closes its connection before its answer."""
+        state = self.scope.get("state", {})
+        state["when_gone"] = call
+        if state.get("gone"):
+            call()
+
 
 Route = Callable[[Request], Awaitable[Answer]]
 

@@ -39,6 +39,10 @@ class Connection(HttpToolsProtocol):
         """The client is gone."""
         self._end_deadline()
         self.unfinished.pop(self, None)
+        if self.cycle is not None and not self.cycle.response_complete:
+            state = self.cycle.scope["state"]
+            state["gone"] = True
+            state.get("when_gone", lambda: None)()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
 from onnxtool.errors import InputError
 from onnxtool.runtime.feeds import Feeds
-from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.runtime.session.session import classify, first_line
+from onnxtool.serving.body import ClientGoneError
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.served_model import Cancellation, ServedModel
 
 
 @dataclass(eq=False)
@@ -30,6 +29,7 @@ class _EngineJob:
         rows: size of the first dim of all of them; 0 when they differ, so that it cannot be joined to others.
         shapes: of the other dims.
         answer: what its client waits for.
+        seconds: that its client waits.
         arrived: when.
     """
 
@@ -37,6 +37,7 @@ class _EngineJob:
     rows: int
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     answer: asyncio.Future[dict[str, Any]]
+    seconds: float
     arrived: float = field(default_factory=time.perf_counter)
 
 
@@ -48,7 +49,7 @@ class Engine:
 
     def __init__(
         self,
-        runner: OnnxRunner,
+        model: ServedModel,
         *,
         labels: tuple[str, str],
         metrics: Metrics,
@@ -59,14 +60,14 @@ class Engine:
         """Take a loaded model.
 
         Args:
-            runner: the model.
+            model: what is run.
             labels: its name and version, for the metrics.
             metrics: of the server.
             concurrency: runs at a time.
             queue: requests that may wait.
             max_batch: rows of requests that may be joined into one run; 1 for never.
         """
-        self.runner, self.max_batch = runner, max_batch
+        self.model, self.max_batch = model, max_batch
         self._concurrency, self._queue = concurrency, queue
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="run")
         self._waiting: deque[_EngineJob] = deque()
@@ -82,18 +83,22 @@ class Engine:
         """True when nothing runs and nothing waits."""
         return self._running == 0 and not self._waiting
 
-    async def infer(self, feeds: Feeds, seconds: float) -> dict[str, Any]:
+    async def infer(
+        self, feeds: Feeds, seconds: float, when_gone: Callable[[Callable[[], object]], None] | None = None
+    ) -> dict[str, Any]:
         """One request.
 
         Args:
             feeds: as decoded.
             seconds: that it may wait and run.
+            when_gone: takes what to call when the client leaves.
 
         Raises:
             InputError: the feeds do not fit the model, or it fails on them.
             HttpError: 429 when too many wait, 504 when it takes too long.
+            ClientGoneError: the client has left.
         """
-        self.runner.check(feeds)
+        self.model.check(feeds)
         if len(self._waiting) >= self._queue:
             raise HttpError(
                 429, "queue_full", f"{self._queue} requests wait already; try again.", ((b"retry-after", b"1"),)
@@ -101,21 +106,29 @@ class Engine:
         sizes = {a.shape[0] if a.ndim else -1 for a in feeds.values()}
         rows = max(sizes.pop(), 0) if len(sizes) == 1 else 0
         shapes = tuple((name, a.shape[1:]) for name, a in feeds.items()) if self.max_batch > 1 else ()
-        job = _EngineJob(feeds, rows, shapes, asyncio.get_running_loop().create_future())
+        job = _EngineJob(feeds, rows, shapes, asyncio.get_running_loop().create_future(), seconds)
         self._waiting.append(job)
+        if when_gone is not None:
+            when_gone(job.answer.cancel)
         self._next()
         try:
             return await asyncio.wait_for(job.answer, seconds)
         except TimeoutError:
             raise HttpError(504, "timeout", f"no answer within {seconds:g} s.") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise ClientGoneError from None
         finally:
             if job in self._waiting:  # too late, or its client has gone
                 self._waiting.remove(job)
             self._length.set(len(self._waiting))
 
     def close(self) -> None:
-        """Let the threads end when their runs do."""
+        """End the model; to be called when nothing runs."""
         self._threads.shutdown(wait=False)
+        self.model.close()
 
     def _next(self) -> None:
         """Begin runs while there is room for one and something waits.
@@ -164,13 +177,12 @@ class Engine:
             self._next()
 
     async def _answer(self, jobs: list[_EngineJob], began: float) -> None:
-        options = ort.RunOptions()
-        options.log_severity_level = 4  # what a client sends wrong is an answer, not a line of the runtime's
+        cancellation = Cancellation()
         loop = asyncio.get_running_loop()
-        run = loop.run_in_executor(self._threads, self._call, [j.feeds for j in jobs], options)
+        run = loop.run_in_executor(self._threads, self._call, [j.feeds for j in jobs], cancellation)
         for job in jobs:
             self._queued.observe(began - job.arrived)
-            job.answer.add_done_callback(lambda _: _end_when_all_gone(jobs, options, run))
+            job.answer.add_done_callback(lambda _: _end_when_all_gone(jobs, cancellation, run, began))
         try:
             results = await run
         except Exception as error:
@@ -189,7 +201,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         for job in jobs:
             try:
-                alone = await loop.run_in_executor(self._threads, self._call, [job.feeds], ort.RunOptions())
+                alone = await loop.run_in_executor(self._threads, self._call, [job.feeds], Cancellation())
             except Exception as own:
                 if not job.answer.done():
                     job.answer.set_exception(own)
@@ -197,13 +209,13 @@ class Engine:
                 if not job.answer.done():
                     job.answer.set_result(alone[0])
 
-    def _call(self, feeds: list[Feeds], options: ort.RunOptions) -> list[dict[str, Any]]:
+    def _call(self, feeds: list[Feeds], cancellation: Cancellation) -> list[dict[str, Any]]:
         """Run on a thread: one request, or several joined along the first dim and taken apart again."""
         if len(feeds) == 1:
-            return [run_once(self.runner, feeds[0], options)]
+            return [self.model.run(feeds[0], cancellation)]
         sizes = [next(iter(f.values())).shape[0] for f in feeds]
         joined = {name: np.concatenate([f[name] for f in feeds]) for name in feeds[0]}
-        outputs = run_once(self.runner, joined, options)
+        outputs = self.model.run(joined, cancellation)
         if any(np.shape(o)[:1] != (sum(sizes),) for o in outputs.values()):
             raise InputError("the outputs of joined requests cannot be told apart.")  # each then runs alone
         cuts = np.cumsum(sizes)[:-1]
@@ -220,25 +232,10 @@ def _fail(jobs: Sequence[_EngineJob], error: BaseException) -> None:
             job.answer.set_exception(fault)
 
 
-def _end_when_all_gone(jobs: list[_EngineJob], options: ort.RunOptions, run: asyncio.Future[Any]) -> None:
-    """End a run that nobody waits for any more."""
+def _end_when_all_gone(
+    jobs: list[_EngineJob], cancellation: Cancellation, run: asyncio.Future[Any], began: float
+) -> None:
+    """End a run that nobody waits for any more; its inputs are why where it has taken most of the time itself."""
     if not run.done() and all(j.answer.done() for j in jobs):
-        options.terminate = True
-
-
-def run_once(runner: OnnxRunner, feeds: Feeds, options: ort.RunOptions | None = None) -> dict[str, Any]:
-    """One run, without the watch and the checks of `OnnxRunner.run`, which the first run had.
-
-    Raises:
-        InputError, ResourceError, UnsupportedError: the model fails on these inputs.
-    """
-    try:
-        if runner.takes_bfloat16:
-            return runner.run(feeds)
-        names = [o.name for o in runner.outputs]
-        return dict(zip(names, runner.session.run(names, dict(feeds), options), strict=True))
-    except Exception as error:
-        failure = classify(error)
-        if type(failure) is InputError:
-            raise InputError(f"the model fails on these inputs: {first_line(error)}") from error
-        raise failure from error
+        now = time.perf_counter()
+        cancellation.ask(blamed=all(now - began > j.seconds / 2 for j in jobs))

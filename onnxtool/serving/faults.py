@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxtool.errors import InputError, OnnxToolError, ResourceError, UnsupportedError
+from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
 
 
 class HttpError(OnnxToolError):
@@ -51,6 +52,10 @@ def as_http(error: BaseException) -> HttpError:
     """What a client is told of an error: its own fault in full, ours without inner details."""
     if isinstance(error, HttpError):
         return error
+    if isinstance(error, WorkerDiedError):
+        return HttpError(500, "worker_died", str(error))
+    if isinstance(error, WorkerTimeoutError):
+        return HttpError(504, "timeout", str(error))
     if isinstance(error, InputError):
         return HttpError(400, "bad_request", str(error))
     if isinstance(error, UnsupportedError):

@@ -102,11 +102,11 @@ class InferenceRoutes:
             asked = await asyncio.to_thread(decode_request, body, None)
         else:
             asked = decode_request(body, length)
-        names = {o.name for o in served.engine.runner.outputs}
+        names = {o.name for o in served.engine.model.outputs}
         for name in asked.outputs:
             if name not in names:
                 raise InputError(f"the model has no output {name[:100]!r}; it has {', '.join(names)}.")
-        outputs = await self._run(served, asked.feeds)
+        outputs = await self._run(request, served, asked.feeds)
         head: dict[str, Any] = {"model_name": served.target.name, "model_version": served.target.version}
         if asked.id is not None:
             head["id"] = asked.id
@@ -117,7 +117,7 @@ class InferenceRoutes:
 
     async def _predict(self, request: Request) -> Answer:
         served = self._only(request)
-        specs = served.engine.runner.inputs
+        specs = served.engine.model.inputs
         kind = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower().decode("latin-1")
         body = await request.body()
         if kind.startswith("image/") or kind == "text/csv":
@@ -125,14 +125,14 @@ class InferenceRoutes:
         else:
             self._limit_json(len(body))
             feeds = await asyncio.to_thread(_read_plain, body, specs)
-        outputs = await self._run(served, feeds)
+        outputs = await self._run(request, served, feeds)
         return json_answer({name: to_lists(name, np.asarray(a)) for name, a in outputs.items()})
 
-    async def _run(self, served: Served, feeds: Feeds) -> dict[str, Any]:
-        specs = served.engine.runner.inputs
+    async def _run(self, request: Request, served: Served, feeds: Feeds) -> dict[str, Any]:
+        specs = served.engine.model.inputs
         check_feeds(specs, feeds)
         check_shared_dims(feeds, shared_dims(specs))
-        return await served.engine.infer(feeds, self._options.limits.run_seconds)
+        return await served.engine.infer(feeds, self._options.limits.run_seconds, request.when_gone)
 
     def _only(self, request: Request) -> Served:
         if len(request.path) > 1:

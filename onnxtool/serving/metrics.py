@@ -39,6 +39,7 @@ class Metrics:
         self.in_flight = Gauge("onnxtool_requests_in_flight", "Requests that have no answer yet.", **own)
         self.errors = Counter("onnxtool_errors", "Requests that failed, by kind.", ("kind",), **own)
         self.reloads = Counter("onnxtool_reloads", "Changed files, by what became of them.", (*model, "result"), **own)
+        self.deaths = Counter("onnxtool_worker_deaths", "Processes of a model that ended in a run.", model, **own)
         self.ready = Gauge("onnxtool_ready", "1 when the server takes requests.", **own)
 
     def text(self) -> bytes:

@@ -33,7 +33,7 @@ def openapi(models: Sequence[Served]) -> dict[str, Any]:
         "/v2/models": _get("Models and versions."),
     }
     for served in models:
-        target, runner = served.target, served.engine.runner
+        target, runner = served.target, served.engine.model
         base = f"/v2/models/{target.name}/versions/{target.version}"
         inputs, outputs = tensor_metadata(runner.inputs), tensor_metadata(runner.outputs)
         paths[base] = _get(f"Inputs and outputs of {target.name}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from onnxtool.errors import OnnxToolError
@@ -47,7 +47,13 @@ class Models(Protocol):
         """End what was served before, when its last request has its answer."""
 
 
-async def watch(groups: Sequence[Models], seconds: float, metrics: Metrics, log: Log) -> None:
+async def watch(
+    groups: Sequence[Models],
+    seconds: float,
+    metrics: Metrics,
+    log: Log,
+    follow: Callable[[], Awaitable[None]],
+) -> None:
     """Look at the files until cancelled. A file must be at rest between two looks before it is taken in.
 
     Args:
@@ -55,10 +61,12 @@ async def watch(groups: Sequence[Models], seconds: float, metrics: Metrics, log:
         seconds: between two looks.
         metrics: where what was taken and refused is counted.
         log: where it is told.
+        follow: looks at folders for versions that have come and gone.
     """
     last: dict[int, Signature] = {}
     while True:
         await asyncio.sleep(seconds)
+        await follow()
         for group in groups:
             for served in group.all():
                 now = file_signature(served.target.path)

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from onnxtool.benchmark.batching import BatchChoice, choose_batch
+from onnxtool.errors import OnnxToolError
 from onnxtool.options.serve import ServeOptions
 from onnxtool.runtime import cpu
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.serving.admission import Signature, admit, succeed, warm_up
+from onnxtool.serving.admission import (
+    PrivateCopy,
+    Signature,
+    admit,
+    file_signature,
+    succeed,
+    verify_equal,
+    verify_protocol,
+    warm_up,
+)
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.reload import load_at_rest
+from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, ServedModel, WorkerPool
 from onnxtool.serving.targets import ServeTarget
 
 
@@ -28,24 +42,26 @@ class Served:
     Attributes:
         target: where it is from.
         engine: what runs it.
+        copy: the files that it runs from.
         signature: of the file that is loaded.
         refused: of a changed file that was not taken; it is not tried again until it changes once more.
     """
 
     target: ServeTarget
     engine: Engine
+    copy: PrivateCopy
     signature: Signature
     refused: Signature | None = None
 
     def metadata(self, versions: Sequence[str]) -> dict[str, Any]:
         """As the protocol has it."""
-        runner = self.engine.runner
+        model = self.engine.model
         return {
             "name": self.target.name,
             "versions": list(versions),
             "platform": "onnxruntime_onnx",
-            "inputs": tensor_metadata(runner.inputs),
-            "outputs": tensor_metadata(runner.outputs),
+            "inputs": tensor_metadata(model.inputs),
+            "outputs": tensor_metadata(model.outputs),
         }
 
 
@@ -54,18 +70,52 @@ class Repository:
 
     def __init__(self, options: ServeOptions, metrics: Metrics, log: Log) -> None:
         self._options, self._metrics, self._log = options, metrics, log
-        self.models: dict[str, dict[str, Served]] = {}
+        self.models: Mapping[str, Mapping[str, Served]] = {}
+        self._lock = Lock()
+        self._refused: dict[ServeTarget, Signature] = {}
 
     def load(self, targets: Sequence[ServeTarget]) -> None:
-        """Load all models.
+        """Load models, several at a time. One that cannot be served is told in the log, and left.
 
         Raises:
-            OnnxToolError: one of them cannot be served.
+            OnnxToolError: none of them can be served; the first one's error.
         """
+        if not targets:
+            return
+        with ThreadPoolExecutor(min(len(targets), cpu.usable_cores())) as threads:
+            errors = [error for error in threads.map(self._load, targets) if error is not None]
+        if len(errors) == len(targets):
+            raise errors[0]
+
+    def _load(self, target: ServeTarget) -> OnnxToolError | None:
+        signature = file_signature(target.path)
+        try:
+            engine, copy, signature = self._loaded(target)
+        except OnnxToolError as error:
+            self._refused[target] = signature
+            names = {"model": target.name, "version": target.version}
+            self._log.event("model_refused", "error", **names, reason=str(error))
+            return error
+        self._refused.pop(target, None)
+        served = Served(target, engine, copy, signature)
+        with self._lock:
+            versions = {**self.models.get(target.name, {}), target.version: served}
+            self.models = {**self.models, target.name: versions}
+        return None
+
+    async def follow(self, targets: Sequence[ServeTarget]) -> None:
+        """Serve these: versions that are new are loaded, others are no longer served."""
+        known = {served.target for served in self.all()}
         for target in targets:
-            runner, signature = self._admitted(target)
-            served = Served(target, self._engine(target, runner), signature)
-            self.models.setdefault(target.name, {})[target.version] = served
+            is_new = target not in known and file_signature(target.path) != self._refused.get(target)
+            if is_new and await asyncio.to_thread(self._load, target) is None:
+                self._log.event("model_added", model=target.name, version=target.version)
+        for served in self.all():
+            if served.target not in targets:
+                left = {v: s for v, s in self.models[served.target.name].items() if s is not served}
+                self.models = {n: v for n, v in {**self.models, served.target.name: left}.items() if v}
+                self._log.event("model_removed", model=served.target.name, version=served.target.version)
+                await self.end(served.engine)
 
     def find(self, name: str, version: str | None) -> Served:
         """A model; without a version the highest.
@@ -98,8 +148,8 @@ class Repository:
         Raises:
             OnnxToolError: it does not.
         """
-        engine, loaded = await asyncio.to_thread(self._replacement, served)
-        old, served.engine, served.signature = served.engine, engine, loaded
+        engine, copy, loaded = await asyncio.to_thread(self._replacement, served)
+        old, served.engine, served.copy, served.signature = served.engine, engine, copy, loaded
         return old
 
     async def end(self, old: Engine) -> None:
@@ -108,24 +158,60 @@ class Repository:
             await asyncio.sleep(0.05)
         old.close()
 
-    def _replacement(self, served: Served) -> tuple[Engine, Signature]:
-        runner, signature = self._admitted(served.target)
-        succeed(served.engine.runner, runner, served.target.path, self._options.reload)
-        return self._engine(served.target, runner), signature
+    def close(self) -> None:
+        """End all models."""
+        for served in self.all():
+            served.engine.close()
 
-    def _admitted(self, target: ServeTarget) -> tuple[OnnxRunner, Signature]:
-        return load_at_rest(target, lambda: admit(target.path, self._options.session))
+    def _replacement(self, served: Served) -> tuple[Engine, PrivateCopy, Signature]:
+        engine, copy, signature = self._loaded(served.target)
+        try:
+            succeed(served.engine.model, engine.model, served.target.path)
+            if self._options.reload == "equal":
+                verify_equal(served.copy.path, copy.path, served.target.path, self._options.session)
+        except OnnxToolError:
+            engine.close()
+            raise
+        return engine, copy, signature
 
-    def _engine(self, target: ServeTarget, runner: OnnxRunner) -> Engine:
-        warm_up(runner)
-        concurrency = self._options.concurrency or max(1, min(4, cpu.usable_cores()))
+    def _loaded(self, target: ServeTarget) -> tuple[Engine, PrivateCopy, Signature]:
+        copy, signature = load_at_rest(target, lambda: PrivateCopy(target.path))
+        admit(target.path, copy.path, self._options.session)
+        model = self._model(target, copy.path)
+        try:
+            verify_protocol(target.path, model)
+            warm_up(model)
+            return self._engine(target, model), copy, signature
+        except OnnxToolError:
+            model.close()
+            raise
+
+    def _model(self, target: ServeTarget, path: Path) -> ServedModel:
+        if self._options.in_process or not HAS_WORKERS:
+            return LocalModel(OnnxRunner.open(path, self._options.session))
+        names = {"model": target.name, "version": target.version}
+
+        def died(reason: str) -> None:
+            self._metrics.deaths.labels(*names.values()).inc()
+            self._log.event("worker_died", "error", **names, reason=reason)
+
+        count = self._options.workers
+        session = self._options.session
+        if count > 1 and session.threads is None:
+            session = replace(session, threads=max(1, cpu.usable_cores() // count))
+        return WorkerPool(path, session, count, self._options.limits.run_seconds, died)
+
+    def _engine(self, target: ServeTarget, model: ServedModel) -> Engine:
+        concurrency = self._options.workers
+        if isinstance(model, LocalModel):
+            concurrency = self._options.concurrency or max(1, min(4, cpu.usable_cores()))
         choice = BatchChoice(1, None, "requests are joined with --batching auto alone")
         if self._options.batching == "auto":
-            choice = choose_batch(runner, concurrency=concurrency)
+            choice = choose_batch(model, concurrency=concurrency)
         names = {"model": target.name, "version": target.version}
         self._log.event("batching", **names, max_batch=choice.size, reason=choice.reason)
         return Engine(
-            runner,
+            model,
             labels=(target.name, target.version),
             metrics=self._metrics,
             concurrency=concurrency,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +19,7 @@ from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.reload import Models, watch
 from onnxtool.serving.repository import Repository
 from onnxtool.serving.server import bind, run
-from onnxtool.serving.targets import parse_targets
+from onnxtool.serving.targets import find_versions, parse_targets
 
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -47,7 +48,8 @@ def serve(
     """
     if (options.certificate is None) != (options.key is None):
         raise UsageError("TLS takes both a certificate and its key.")
-    targets = parse_targets([str(m) for m in ([models] if isinstance(models, str) else models)])
+    named = [str(m) for m in ([models] if isinstance(models, str) else models)]
+    targets = parse_targets(named)
     if not targets:
         raise UsageError("serve needs at least one model.")
     events, metrics, state = Log(log), Metrics(), State()
@@ -55,8 +57,8 @@ def serve(
         events.event("open_to_others", "warning", reason=f"{options.host} is no local address and there is no token")
     listener = bind(options.host, options.port)
     port = listener.getsockname()[1]  # any free one where 0 was asked for
+    repository = Repository(options, metrics, events)
     try:
-        repository = Repository(options, metrics, events)
         repository.load([t for t in targets if not is_bundle(t.path)])
         app = App(options, metrics, events, state)
         InferenceRoutes(repository, options, metrics, state).add_to(app)
@@ -69,10 +71,16 @@ def serve(
             chats.add_to(app)
             groups.append(chats)
         began = time.monotonic()
-        watching = partial(watch, groups, options.reload_seconds, metrics, events)
+
+        async def follow() -> None:
+            now = await asyncio.to_thread(find_versions, named, targets)
+            await repository.follow([t for t in now if not is_bundle(t.path)])
+
+        watching = partial(watch, groups, options.reload_seconds, metrics, events, follow)
         run(app, state, options, listener, events, None if options.reload == "off" else watching)
     finally:
         listener.close()
+        repository.close()
     scheme = "https" if options.certificate else "http"
     return ServeReport(
         url=f"{scheme}://{options.host}:{port}",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onnxtool.errors import InputError, UsageError
+from onnxtool.errors import InputError, OnnxToolError, UsageError
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,29 @@ class ServeTarget:
         name: in the URL.
         version: in the URL; whole numbers order themselves, the highest answers where no version is named.
         path: the .onnx file, or the bundle's folder.
+        text: how the user has named it.
     """
 
     name: str
     version: str
     path: Path
+    text: str = ""
+
+
+def find_versions(texts: Sequence[str], last: Sequence[ServeTarget]) -> tuple[ServeTarget, ...]:
+    """What is to be served now: folders with versions are read again, all else stays.
+
+    Args:
+        texts: as of `parse_targets`.
+        last: what it gave before.
+    """
+    found = list[ServeTarget]()
+    for text in texts:
+        try:
+            found += parse_targets([text])
+        except (OnnxToolError, OSError):  # a file that is gone, or a folder that cannot be read now
+            found += [t for t in last if t.text == text]
+    return tuple(found)
 
 
 def parse_targets(texts: Sequence[str]) -> tuple[ServeTarget, ...]:
@@ -41,7 +59,7 @@ def parse_targets(texts: Sequence[str]) -> tuple[ServeTarget, ...]:
             name, version, path = "", "", Path(text)
         if not path.exists():
             raise InputError(f"{path}: no such file.")
-        found += _versions(path, name, version)
+        found += [replace(t, text=text) for t in _versions(path, name, version)]
     seen = set()
     for target in found:
         if not target.name or not _fits_url(target.name + target.version) or not target.version:

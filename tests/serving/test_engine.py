@@ -16,10 +16,10 @@ pytest.importorskip("prometheus_client")
 
 from onnxtool.errors import InputError
 from onnxtool.runtime.runner import OnnxRunner
-from onnxtool.serving import engine as engine_module
 from onnxtool.serving.engine import Engine
 from onnxtool.serving.faults import HttpError, as_http
 from onnxtool.serving.metrics import Metrics
+from onnxtool.serving.served_model import Cancellation, LocalModel
 from tests.runtime.test_empty_inputs import recurrent
 
 
@@ -33,19 +33,23 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.rows = threading.Event(), list[int]()
-        self._run = engine_module.run_once
-        monkeypatch.setattr(engine_module, "run_once", self.run)
+        self._run = LocalModel.run
 
-    def run(self, runner: OnnxRunner, feeds: Mapping[str, np.ndarray], options: Any = None) -> dict[str, Any]:
+        def run(model: LocalModel, feeds: Mapping[str, np.ndarray], cancellation: Cancellation) -> dict[str, Any]:
+            return self.run(model, feeds, cancellation)
+
+        monkeypatch.setattr(LocalModel, "run", run)
+
+    def run(self, model: LocalModel, feeds: Mapping[str, np.ndarray], cancellation: Cancellation) -> dict[str, Any]:
         self.open.wait(30)
         self.rows.append(len(feeds["x"]))
         if np.isnan(feeds["x"]).any():
             raise InputError("not a number")
-        return self._run(runner, feeds, options)
+        return self._run(model, feeds, cancellation)
 
 
 def made(runner: OnnxRunner, **options: int) -> Engine:
-    return Engine(runner, labels=("m", "1"), metrics=Metrics(), **{"concurrency": 1, "queue": 8, **options})
+    return Engine(LocalModel(runner), labels=("m", "1"), metrics=Metrics(), **{"concurrency": 1, "queue": 8, **options})
 
 
 def feeds(*values: float) -> dict[str, np.ndarray]:

@@ -238,7 +238,7 @@ def test_a_model_that_does_not_pass_check_is_not_served(
     (tmp_path / "bad.onnx").write_bytes(b"\x08\x01junk")
     done = onnxtool("serve", tmp_path / "bad.onnx", "--port", "0")
     assert done.returncode == 3
-    assert "does not pass onnxtool check" in done.stderr.splitlines()[-1]
+    assert "bad.onnx: this is not an ONNX file" in done.stderr.splitlines()[-1]
 
 
 def test_the_report_tells_what_was_served(digits_onnx: Path, tmp_path: Path) -> None:

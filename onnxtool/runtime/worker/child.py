@@ -81,8 +81,7 @@ def _main(connection: int, receiving: int, sending: int, stop: int) -> None:
         feeds = channel.receive()
         try:
             _limit_memory(memory_bytes or native_limits(size, feeds_bytes(feeds))[1])
-            runner.run_options = stopper.next_run()
-            outputs = runner.run_unchecked(feeds)
+            outputs = runner.run_unchecked(feeds, stopper.next_run())
         except Exception as error:
             channel.send(_plain(describe_failure(error, feeds)))
         else:

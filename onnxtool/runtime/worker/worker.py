@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from onnxtool import errors
-from onnxtool.errors import InputError, OnnxToolError, ResourceError
+from onnxtool.errors import OnnxToolError
 from onnxtool.model.safety import limits
 from onnxtool.model.spec import TensorSpec
 from onnxtool.options.session import DEFAULT, SessionOptions
@@ -25,20 +25,13 @@ from onnxtool.runtime.feeds import feeds_bytes
 from onnxtool.runtime.runner import OutOfTableError, check_feeds
 from onnxtool.runtime.session.session import bytes_beside
 from onnxtool.runtime.worker.channel import RUN_NUMBER, Channel, Region
+from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
 from onnxtool.runtime.worker.isolation import native_limits
 from onnxtool.runtime.worker.tasks import start_python
 from onnxtool.runtime.worker.watchdog import MOST_STRETCH, resident_bytes
 
 # A run that is asked to end has so many seconds to come to the end of a node.
 _GRACE = 1.0
-
-
-class WorkerDiedError(InputError):
-    """The model's process died on these inputs, or while it loaded the model."""
-
-
-class WorkerTimeoutError(ResourceError):
-    """A run took too long and was ended with its process."""
 
 
 class Worker:

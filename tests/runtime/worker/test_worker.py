@@ -19,7 +19,8 @@ pytest.importorskip("fcntl")
 from onnxtool.errors import InputError, ResourceError, UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner, OutOfTableError, Runner
 from onnxtool.runtime.worker.channel import _loads
-from onnxtool.runtime.worker.worker import Worker, WorkerDiedError, WorkerTimeoutError
+from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
+from onnxtool.runtime.worker.worker import Worker
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]> m '
 DIVIDE = HEAD + "(int32[n] a, int32[m] b) => (int32[k] y) { y = Div(a, b) }"

@@ -1,0 +1,13 @@
+"""How a run in a process of its own ends without an answer."""
+
+from __future__ import annotations
+
+from onnxtool.errors import InputError, ResourceError
+
+
+class WorkerDiedError(InputError):
+    """The model's process died on these inputs, or while it loaded the model."""
+
+
+class WorkerTimeoutError(ResourceError):
+    """A run took too long and was ended with its process."""

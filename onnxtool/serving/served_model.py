@@ -1,0 +1,264 @@
+"""What runs a served model: processes of its own, or the process that speaks HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import onnxruntime as ort
+
+from onnxtool.errors import InputError, OnnxToolError
+from onnxtool.model.spec import TensorSpec
+from onnxtool.options.session import SessionOptions
+from onnxtool.runtime.feeds import Feeds, random_feeds
+from onnxtool.runtime.runner import OnnxRunner
+from onnxtool.runtime.session.session import classify, first_line
+from onnxtool.runtime.worker.errors import WorkerDiedError, WorkerTimeoutError
+from onnxtool.serving.faults import HttpError
+
+try:
+    from onnxtool.runtime.worker.worker import Worker
+
+    HAS_WORKERS = True
+except ImportError:  # Windows has no descriptors that a child inherits
+    HAS_WORKERS = False
+
+# Inputs that have ended a process so often are refused; so many of them are remembered.
+_MOST_DEATHS, _MOST_INPUTS = 2, 1024
+# Memory that runs may leave taken beyond the model's own, and seconds from one new process for that to the next.
+_KEPT_BYTES, _BETWEEN = 512 << 20, 30.0
+_RETRY_SECONDS = 1.0
+
+OnDeath = Callable[[str], None]
+
+
+class Cancellation:
+    """Ends one run from another thread.
+
+    Attributes:
+        asked: whether nobody waits for the run any more.
+        blamed: whether its inputs are why: it has taken too long.
+    """
+
+    def __init__(self) -> None:
+        self.asked = self.blamed = False
+        self._end: Callable[[], None] | None = None
+
+    def ask(self, *, blamed: bool) -> None:
+        """End the run, if it has begun."""
+        self.asked, self.blamed = True, blamed
+        if self._end is not None:
+            self._end()
+
+    def begin(self, end: Callable[[], None]) -> None:
+        """The run begins; `end` ends it."""
+        self._end = end
+
+
+class ServedModel(Protocol):
+    """A model that many threads may run."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """What it takes."""
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """What it gives."""
+
+    def check(self, feeds: Feeds) -> None:
+        """Hold feeds against what it takes.
+
+        Raises:
+            InputError: they do not fit.
+        """
+
+    def run(self, feeds: Feeds, cancellation: Cancellation | None = None) -> dict[str, Any]:
+        """One run.
+
+        Raises:
+            InputError, ResourceError, UnsupportedError: it fails on these inputs.
+            WorkerDiedError, WorkerTimeoutError: its process has ended.
+        """
+
+    def close(self) -> None:
+        """End what it holds."""
+
+
+class LocalModel:
+    """A model in this process: what crashes it, crashes the server."""
+
+    def __init__(self, runner: OnnxRunner) -> None:
+        self._runner = runner
+        self.inputs, self.outputs = runner.inputs, runner.outputs
+        _ = self._runner.aborts_when_empty  # asked of this file, not of one that takes its place
+
+    def check(self, feeds: Feeds) -> None:
+        """As of the protocol."""
+        self._runner.check(feeds)
+
+    def run(self, feeds: Feeds, cancellation: Cancellation | None = None) -> dict[str, Any]:
+        """One run, without the watch and the checks of `OnnxRunner.run`."""
+        options = ort.RunOptions()
+        options.log_severity_level = 4  # what a client sends wrong is an answer, not a line of the runtime's
+        if cancellation is not None:
+            cancellation.begin(lambda: setattr(options, "terminate", True))
+        try:
+            return self._runner.run_unchecked(feeds, options)
+        except Exception as error:
+            failure = classify(error)
+            if type(failure) is InputError:
+                raise InputError(f"the model fails on these inputs: {first_line(error)}") from error
+            raise failure from error
+
+    def close(self) -> None:
+        """The session ends with its last run."""
+
+
+class WorkerPool:
+    """A model in processes of its own, one run at a time in each."""
+
+    def __init__(self, path: Path, options: SessionOptions, count: int, seconds: float, died: OnDeath) -> None:
+        """Start the processes.
+
+        Args:
+            path: of the model; the file must stay as it is.
+            options: how to run it.
+            count: processes.
+            seconds: for one run.
+            died: told how a process has ended.
+
+        Raises:
+            OnnxToolError: the model cannot be loaded.
+        """
+        self._seconds, self._died, self._closed = seconds, died, False
+        self._workers = [Worker(path, options) for _ in range(count)]
+        self.inputs, self.outputs = self._workers[0].inputs, self._workers[0].outputs
+        self._free = queue.SimpleQueue[Worker]()
+        for worker in self._workers:
+            self._free.put(worker)
+        self._deaths = OrderedDict[bytes, int]()
+        self._renewed = time.monotonic()
+        self._taken_empty = _empty_inputs_taken(self._workers[0])
+
+    def check(self, feeds: Feeds) -> None:
+        """As of the protocol; inputs without elements must have been taken when the model was loaded.
+
+        Raises:
+            InputError: they do not fit, are empty where the model does not take that, or have ended processes.
+        """
+        self._workers[0].check(feeds)
+        empty = _empty_dims(self.inputs, feeds)
+        if empty and empty not in self._taken_empty:
+            name, axis = min(empty)
+            raise InputError(f"input {name!r} is empty (dim {axis} is 0), which this model does not take.")
+        if self._deaths and self._deaths.get(_digest(feeds), 0) >= _MOST_DEATHS:
+            raise InputError("these inputs have ended the process of the model twice; they are refused.")
+
+    def run(self, feeds: Feeds, cancellation: Cancellation | None = None) -> dict[str, Any]:
+        """One run in the next free process."""
+        try:
+            worker = self._free.get(timeout=self._seconds)
+        except queue.Empty:
+            raise HttpError(503, "no_process", "the process of the model does not start; its log says why.") from None
+        try:
+            if cancellation is not None:
+                cancellation.begin(worker.interrupt)
+                if cancellation.asked:
+                    raise HttpError(499, "client_gone", "nobody waits for this run.")
+            return worker.run(feeds, self._seconds)
+        except (WorkerDiedError, WorkerTimeoutError) as error:
+            left = cancellation is not None and cancellation.asked
+            self._died("its run did not end when it was asked to" if left else str(error))
+            if cancellation is None or not left or cancellation.blamed:
+                self._count(feeds)
+            raise
+        finally:
+            if worker.alive and not self._is_bloated(worker):
+                self._free.put(worker)
+            else:
+                threading.Thread(target=self._renew, args=(worker,), daemon=True).start()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._closed = True
+        for worker in self._workers:
+            worker.close()
+
+    def _count(self, feeds: Feeds) -> None:
+        digest = _digest(feeds)
+        self._deaths[digest] = self._deaths.pop(digest, 0) + 1
+        while len(self._deaths) > _MOST_INPUTS:
+            self._deaths.popitem(last=False)
+
+    def _is_bloated(self, worker: Worker) -> bool:
+        """Whether runs have left so much memory taken that a new process is worth its start."""
+        now = time.monotonic()
+        if now < self._renewed + _BETWEEN or worker.growth < _KEPT_BYTES:
+            return False
+        self._renewed = now
+        return True
+
+    def _renew(self, worker: Worker) -> None:
+        while not self._closed:
+            try:
+                worker.restart()
+            except OnnxToolError as error:
+                self._died(f"its process does not start again: {error}")
+                time.sleep(_RETRY_SECONDS)
+            else:
+                self._free.put(worker)
+                return
+
+
+def _digest(feeds: Feeds) -> bytes:
+    found = hashlib.sha256()
+    for name in sorted(feeds):
+        array = feeds[name]
+        found.update(f"{name}\0{array.dtype}\0{array.shape}\0".encode())
+        found.update(repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes())
+    return found.digest()
+
+
+def _empty_dims(specs: Sequence[TensorSpec], feeds: Feeds) -> frozenset[tuple[str, int]]:
+    """The dims of 0, as input and axis, where the model does not declare them so."""
+    return frozenset(
+        (spec.name, axis)
+        for spec in specs
+        if not feeds[spec.name].size
+        for axis, size in enumerate(feeds[spec.name].shape)
+        if not size and (spec.shape is None or spec.shape[axis] != 0)
+    )
+
+
+def _empty_inputs_taken(worker: Worker) -> set[frozenset[tuple[str, int]]]:
+    """The ways to be empty that a model takes: tried with each dynamic dim, and with all of one place, at 0."""
+    taken = set()
+    for feeds in _empty_trials(worker.inputs):
+        try:
+            worker.run(feeds)
+        except OnnxToolError:
+            continue
+        taken.add(_empty_dims(worker.inputs, feeds))
+    if not worker.alive:
+        worker.restart()
+    return taken
+
+
+def _empty_trials(specs: Sequence[TensorSpec]) -> Iterator[Feeds]:
+    names = {dim for spec in specs for dim in spec.shape or () if isinstance(dim, str)}
+    choices: list[dict[str, Any]] = [{"dims": {name: 0}} for name in sorted(names)]
+    if any(spec.shape is None or None in spec.shape for spec in specs):
+        choices += [{"batch": 0}, {"length": 0}]
+    for choice in choices:
+        try:
+            yield random_feeds(specs, **choice)
+        except OnnxToolError:
+            continue

@@ -1,0 +1,207 @@
+"""Models run in processes of their own: what ends one costs its request an error and nobody else anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+pytest.importorskip("fcntl")
+
+from onnxtool.errors import InputError
+from onnxtool.runtime.runner import OnnxRunner
+from tests.serving.conftest import Running
+
+HEAD = '<ir_version: 10, opset_import: ["" : 20]> m '
+MODELS = {
+    "divide": "(int32[n] a, int32[n] b) => (int32[n] y) { y = Div(a, b) }",
+    "lengths": "(int64[1] n) => (float[k] y) { y = ConstantOfShape(n) }",
+    "einsum": '(float[n, 2] a, float[n, 2] b) => (float[n] y) { y = Einsum <equation = "ni,ni->n"> (a, b) }',
+    "loop": """(int64 n, float[2, 2] x) => (float[2, 2] y) {
+        yes = Constant <value = bool {1}> ()
+        y = Loop (n, yes, x) <body = step (int64 i, bool c, float[2, 2] a) => (bool d, float[2, 2] b) {
+            d = Identity(c)
+            b = MatMul(a, a)
+        }>
+    }""",
+}
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Running:
+    folder = tmp_path_factory.mktemp("models")
+    for name, text in MODELS.items():
+        onnx.save(parser.parse_model(HEAD + text), folder / f"{name}.onnx")
+    (folder / "bad.onnx").write_bytes(b"no model")
+    names = [*MODELS, "bad"]
+    running = Running(*(folder / f"{n}.onnx" for n in names), "--reload", "off", "--timeout", "1.5")
+    yield running
+    assert running.stop() == 0
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.int32(values)
+
+
+def test_one_bad_model_does_not_stop_the_others(hostile: Running) -> None:
+    (refused,) = [event for event in hostile.said if event["event"] == "model_refused"]
+    assert refused["model"] == "bad" and "not an ONNX file" in refused["reason"]
+    assert {m["name"] for m in hostile.client().get("/v2/models")["models"]} == set(MODELS)
+
+
+def test_a_crash_costs_its_request_alone_and_the_third_time_nothing(hostile: Running) -> None:
+    runner = hostile.runner("divide")
+    for _ in range(2):
+        with pytest.raises(InputError, match="status 500: .*SIGFPE"):
+            runner.run({"a": ints(-(2**31)), "b": ints(-1)})
+        assert "SIGFPE" in hostile.wait("worker_died")["reason"]
+        assert runner.run({"a": ints(7), "b": ints(2)})["y"].tolist() == [3]
+    with pytest.raises(InputError, match="status 400: .*twice"):
+        runner.run({"a": ints(-(2**31)), "b": ints(-1)})
+    assert 'onnxtool_worker_deaths_total{model="divide",version="1"} 2.0' in hostile.metrics()
+
+
+def test_what_is_empty_is_taken_or_refused_as_it_was_when_the_model_was_loaded(hostile: Running) -> None:
+    empty = np.zeros((0, 2), np.float32)
+    before = hostile.metrics().count("onnxtool_worker_deaths_total")
+    with pytest.raises(InputError, match="status 400: .*empty"):
+        hostile.runner("einsum").run({"a": empty, "b": empty})
+    assert hostile.runner("divide").run({"a": ints(), "b": ints()})["y"].shape == (0,)
+    assert hostile.metrics().count("onnxtool_worker_deaths_total") == before
+
+
+def test_a_number_that_asks_for_too_much_memory_is_refused(hostile: Running) -> None:
+    runner = hostile.runner("lengths")
+    with pytest.raises(InputError, match="status 507"):
+        runner.run({"n": np.int64([1 << 32])})
+    assert runner.run({"n": np.int64([3])})["y"].tolist() == [0, 0, 0]
+
+
+def test_a_run_that_does_not_end_is_ended_and_others_wait_no_longer(hostile: Running) -> None:
+    eye = np.eye(2, dtype=np.float32)
+    runner, endless = hostile.runner("loop"), {"n": np.array(1 << 50), "x": eye}
+    with pytest.raises(InputError, match="status 504"):
+        runner.run(endless)
+    gone = hostile.runner("loop")
+    leaving = threading.Thread(target=lambda: pytest.raises(InputError, gone.run, endless))
+    leaving.start()
+    time.sleep(0.3)
+    began = time.monotonic()
+    assert gone._client._connection.sock is not None
+    gone._client._connection.sock.shutdown(2)
+    assert np.array_equal(runner.run({"n": np.array(2), "x": eye})["y"], eye)
+    assert time.monotonic() - began < 60
+    leaving.join()
+
+
+def weights_outside(path: Path, value: float) -> Path:
+    """x[n, 4096] -> x * value, the weights in external data."""
+    weight = numpy_helper.from_array(np.full(4096, value, np.float32), "w")
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4096]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    return path
+
+
+def test_weights_that_are_overwritten_in_place_reach_nothing_that_is_served(tmp_path: Path) -> None:
+    path = weights_outside(tmp_path / "m.onnx", 2.0)
+    server = Running(path)
+    runner, ones = server.runner("m"), {"x": np.ones((1, 4096), np.float32)}
+    weights = tmp_path / "weights.bin"
+    with open(weights, "r+b") as file:
+        file.write(np.full(4096, 3.0, np.float32).tobytes())
+    assert set(runner.run(ones)["y"].ravel()) == {2.0}
+    os.utime(path)
+    assert "gives other answers" in server.wait("reload_refused")["reason"]
+    assert set(runner.run(ones)["y"].ravel()) == {2.0}
+    os.truncate(weights, 0)
+    assert set(runner.run(ones)["y"].ravel()) == {2.0}
+    assert server.stop() == 0
+
+
+def test_a_folder_is_read_again(tmp_path: Path, relu_proto: onnx.ModelProto) -> None:
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+        onnx.save(relu_proto, tmp_path / version / "model.onnx")
+    server = Running(f"m={tmp_path}")
+    shutil.rmtree(tmp_path / "2")
+    assert server.wait("model_removed")["version"] == "2"
+    assert server.client().get("/v2/models/m")["versions"] == ["1"]
+    relu_proto.graph.initializer[0].float_data[0] = 7.0
+    (tmp_path / "new").mkdir()
+    onnx.save(relu_proto, tmp_path / "new" / "model.onnx")
+    os.rename(tmp_path / "new", tmp_path / "3")
+    assert server.wait("model_added")["version"] == "3"
+    feeds = {"x": np.float32([[1, 2, 3]])}
+    expected = OnnxRunner.open(tmp_path / "3" / "model.onnx").run(feeds)["y"]
+    assert np.array_equal(server.runner("m").run(feeds)["y"], expected)
+    assert server.stop() == 0
+
+
+def test_killed_processes_cost_only_what_they_were_running(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(
+        parser.parse_model(
+            HEAD + "(int64[n] x) => (int64[n] y) { y = CumSum(x, axis) }".replace("{", "<int64 axis = {0}> {")
+        ),
+        path,
+    )
+    server = Running(path, "--workers", "2", "--reload", "off", "--max-queue", 64)
+    ended = threading.Event()
+
+    def client(number: int) -> tuple[int, int]:
+        random, runner, lost = np.random.default_rng(number), server.runner("m"), 0
+        for _ in range(150):
+            given = random.integers(0, 99, random.integers(1, 5000))
+            try:
+                assert np.array_equal(runner.run({"x": given})["y"], np.cumsum(given))
+            except InputError as error:
+                assert "status 500" in str(error) and "killed" in str(error)
+                lost += 1
+        return 150, lost
+
+    def kill() -> int:
+        kills = 0
+        while not ended.wait(0.5):
+            for child in children(server.process.pid)[:1]:
+                os.kill(child, signal.SIGKILL)
+                kills += 1
+        return kills
+
+    with ThreadPoolExecutor(9) as threads:
+        killing = threads.submit(kill)
+        results = list(threads.map(client, range(8)))
+        ended.set()
+    assert sum(asked for asked, _ in results) == 1200
+    assert sum(lost for _, lost in results) <= killing.result()
+    assert server.stop() == 0
+
+
+def children(pid: int) -> list[int]:
+    """The processes of models below a command, which is a process that watches another."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"runtime.worker.child" in entry.read_bytes() and pid in ancestors(int(entry.parent.name)):
+                found.append(int(entry.parent.name))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def ancestors(pid: int) -> set[int]:
+    found = set[int]()
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+        found.add(pid)
+    return found
