@@ -117,7 +117,7 @@ def admit(path: Path, copy: Path, options: SessionOptions) -> None:
 def _reason(done: subprocess.CompletedProcess[str], report: Mapping[str, Any]) -> str:
     try:
         faults = [f for f in report["findings"] if f["severity"] == "error"]
-        failed = [s for s in report["stages"] if s["status"] == "failed"]
+        failed = [s for s in report["stages"] if s["state"] == "failed"]
         told = [f["message"] for f in faults] or [s.get("detail") or s["name"] for s in failed]
         return str(told[0])[:300]
     except (KeyError, IndexError, TypeError):
