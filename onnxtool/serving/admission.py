@@ -21,7 +21,7 @@ from onnxtool.model.safety.tensors import all_tensors, external_ref, resolve_ins
 from onnxtool.options.session import SessionOptions
 from onnxtool.runtime.probes import find_probes
 from onnxtool.runtime.protocol_v2.tensors import tensor_metadata
-from onnxtool.serving.served_model import ServedModel
+from onnxtool.serving.served_model import ServingRunner
 
 _COMMAND_SECONDS = 600
 
@@ -125,13 +125,13 @@ def _reason(done: subprocess.CompletedProcess[str], report: Mapping[str, Any]) -
         return lines[-1].removeprefix("error: ")[:300] if lines else f"exit code {done.returncode}"
 
 
-def warm_up(model: ServedModel) -> None:
+def warm_up(model: ServingRunner) -> None:
     """One run on random inputs, so that the first request does not pay for it; models that take none are left."""
     with suppress(InputError, UnsupportedError):
         find_probes(model, model.inputs, 0, wanted=1, batch=1)
 
 
-def verify_protocol(path: Path, model: ServedModel) -> None:
+def verify_protocol(path: Path, model: ServingRunner) -> None:
     """Hold inputs and outputs against the protocol.
 
     Raises:
@@ -143,7 +143,7 @@ def verify_protocol(path: Path, model: ServedModel) -> None:
         raise UnsupportedError(f"{path}: {error}") from error
 
 
-def succeed(old: ServedModel, new: ServedModel, path: Path) -> None:
+def succeed(old: ServingRunner, new: ServingRunner, path: Path) -> None:
     """Hold a new model's interface against that of the one that it is to replace.
 
     Args:

@@ -17,7 +17,7 @@ from onnxtool.runtime.feeds import Feeds
 from onnxtool.serving.body import ClientGoneError
 from onnxtool.serving.faults import HttpError
 from onnxtool.serving.metrics import Metrics
-from onnxtool.serving.served_model import Cancellation, ServedModel
+from onnxtool.serving.served_model import Cancellation, ServingRunner
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class Engine:
 
     def __init__(
         self,
-        model: ServedModel,
+        model: ServingRunner,
         *,
         labels: tuple[str, str],
         metrics: Metrics,

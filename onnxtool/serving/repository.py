@@ -31,7 +31,7 @@ from onnxtool.serving.faults import HttpError
 from onnxtool.serving.logs import Log
 from onnxtool.serving.metrics import Metrics
 from onnxtool.serving.reload import load_at_rest
-from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, ServedModel, WorkerPool
+from onnxtool.serving.served_model import HAS_WORKERS, LocalModel, ServingRunner, WorkerPool
 from onnxtool.serving.targets import ServeTarget
 
 
@@ -186,7 +186,7 @@ class Repository:
             model.close()
             raise
 
-    def _model(self, target: ServeTarget, path: Path) -> ServedModel:
+    def _model(self, target: ServeTarget, path: Path) -> ServingRunner:
         if self._options.in_process or not HAS_WORKERS:
             return LocalModel(OnnxRunner.open(path, self._options.session))
         names = {"model": target.name, "version": target.version}
@@ -201,7 +201,7 @@ class Repository:
             session = replace(session, threads=max(1, cpu.usable_cores() // count))
         return WorkerPool(path, session, count, self._options.limits.run_seconds, died)
 
-    def _engine(self, target: ServeTarget, model: ServedModel) -> Engine:
+    def _engine(self, target: ServeTarget, model: ServingRunner) -> Engine:
         concurrency = self._options.workers
         if isinstance(model, LocalModel):
             concurrency = self._options.concurrency or max(1, min(4, cpu.usable_cores()))

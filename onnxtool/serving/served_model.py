@@ -62,7 +62,7 @@ class Cancellation:
         self._end = end
 
 
-class ServedModel(Protocol):
+class ServingRunner(Protocol):
     """A model that many threads may run."""
 
     @property
