@@ -53,6 +53,7 @@ class CertificateReport(Report, kind="certificate"):
         verdict: "certified" where both agree at all points; "different" where they do not, and running them shows it;
             else what running them says.
         points: where both were evaluated and agree.
+        sizes: how many sizes of dynamic dims were looked at by shapes alone, for those at which something else happens.
         constants: those of B that are rounded; they were replaced by their exact values.
         steps: how the exact values follow from A's constants: operator, inputs and output of each.
         reason: why it is not certified, in a line; "" where it is.
@@ -65,6 +66,7 @@ class CertificateReport(Report, kind="certificate"):
     b: str
     verdict: Verdict
     points: tuple[FieldPoint, ...] = ()
+    sizes: int = 0
     constants: tuple[RoundedConstant, ...] = ()
     steps: tuple[str, ...] = ()
     reason: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,18 +17,17 @@ from onnxtool.equality.certificate.interpreter import (
     Interpreter,
     Item,
     NotCoveredError,
-    NumbersNeededError,
     Value,
-    exact,
 )
 from onnxtool.equality.certificate.ledger import Constants, constants_in_field, find_expressions
+from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes, turning_sizes, usual_sizes
 from onnxtool.report.certificate import CertificateReport, FieldPoint, RoundedConstant
 
 operators.register()
 _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
-_FEW = 4  # numbers of an input that may be given in place of symbols
 _LARGE = 2**29  # bytes of weights: beyond this the arrays of elements do not fit into the memory that a proof may take
-Sizes = Mapping[str, int]
+_LOOKING = 1.0  # seconds for sizes that are looked at by shapes alone
+_MOST_TURNING = 8
 
 
 @dataclass
@@ -40,39 +39,33 @@ class _Pair:
     examples: Sequence[Mapping[str, np.ndarray]]
     constants: Constants | None = None
     expressions: list[RoundedConstant] = field(default_factory=list)
-    numbers: set[str] = field(default_factory=set)
     first: str = ""
+    points: list[FieldPoint] = field(default_factory=list)
+    looked: int = 0
 
     def feeds(self, point: Field, sizes: Sizes) -> dict[str, Value]:
         """The inputs of A at a random point."""
         found = {}
-        for info, shape in _inputs(self.a, sizes):
+        for info, shape in input_shapes(self.a, sizes):
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
             if dtype.kind in "OUS":
                 raise NotCoveredError(f"input {info.name!r} of texts")
-            if info.name in self.numbers:
-                if int(np.prod(shape)) > _FEW or dtype.kind not in "iub":
-                    raise NotCoveredError(f"shapes or steps depend on the values of input {info.name!r}")
-                given = [np.asarray(e[info.name]) for e in self.examples if info.name in e]
-                drawn = np.random.default_rng(point.salt).integers(1, 5, shape).astype(dtype)
-                found[info.name] = exact(next((g for g in given if g.shape == shape), drawn))
-            else:
-                found[info.name] = Value(point.draw(info.name, shape), dtype, False)
+            found[info.name] = Value(point.draw(info.name, shape), dtype, False)
         return found
+
+    def hold(self, sizes: Sizes) -> None:
+        """Compare them at a random point; raises `_DifferentError` where they differ there."""
+        salt = secrets.randbits(48)
+        if not self.agree(salt, sizes):
+            raise _DifferentError(**_difference(self.a, self.b, self.first or "an output"))
+        shapes = {info.name: shape for info, shape in input_shapes(self.a, sizes)}
+        self.points.append(FieldPoint(salt, Field(salt).p, shapes))
 
     def agree(self, salt: int, sizes: Sizes) -> bool:
         """Whether both give the same; raises NotCoveredError where one cannot be evaluated."""
         point = Field(salt)
-        while True:
-            try:
-                feeds = self.feeds(point, sizes)
-                expected = Interpreter(self.a, point).run(feeds)
-                break
-            except NumbersNeededError:
-                whole = {i.name for i, _ in _inputs(self.a, sizes) if i.type.tensor_type.elem_type in (5, 6, 7)}
-                if not whole - self.numbers:
-                    raise
-                self.numbers |= whole
+        feeds = self.feeds(point, sizes)
+        expected = Interpreter(self.a, point).run(feeds)
         own = constants_in_field(self.constants, self.b, self.expressions, point) if self.constants is not None else {}
         found = Interpreter(self.b, point, own).run(self._own_feeds(feeds))
         if all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
@@ -81,7 +74,7 @@ class _Pair:
         return False
 
     def _own_feeds(self, feeds: Mapping[str, Value]) -> dict[str, Value]:
-        names = [i.name for i in _free_inputs(self.b)]
+        names = [i.name for i in free_inputs(self.b)]
         if not set(names) <= set(feeds):
             return dict(zip(names, feeds.values(), strict=True))
         return {n: feeds[n] for n in names}
@@ -155,31 +148,17 @@ def certify(
     if a.ByteSize() + b.ByteSize() > _LARGE:
         return done(reason=f"more than {_LARGE / 2**20:.0f} MiB of weights")
     pair, failed = _Pair(a, b, examples), ""
-    points: list[FieldPoint] = []
     try:
         pair.constants = Constants(a)
         pair.expressions = find_expressions(pair.constants, b)
-        for sizes in _sizes(a, examples):
-            if points and (len(points) >= most or time.perf_counter() - began > seconds) and len(points) > 1:
-                break
-            salt = secrets.randbits(48)
-            try:
-                same = pair.agree(salt, sizes)
-            except NotCoveredError as error:
-                failed = failed or str(error)
-                if time.perf_counter() - began > seconds:
-                    break
-                continue
-            if not same:
-                change = only_change(a, b)
-                told = f"not the same real function: {pair.first or 'an output'} has no partner" + (
-                    f" ({change})" if change else ""
-                )
-                return done(reason=told, first=pair.first, change=change)
-            shapes = {i.name: shape for i, shape in _inputs(a, sizes)}
-            points.append(FieldPoint(salt, Field(salt).p, shapes))
+        failed = _evaluated(pair, most, began + seconds)
+    except _DifferentError as error:
+        return done(**error.found)
+    except NotCoveredError as error:
+        return done(reason=f"not decided: {error}")
     except (MemoryError, RecursionError, OverflowError) as error:
         failed = type(error).__name__
+    points = pair.points
     if len(points) < 2:
         return done(reason=f"not decided: {failed or 'too few sizes'}")
     steps = (
@@ -191,9 +170,58 @@ def certify(
     return done(
         verdict="certified",
         points=tuple(points),
+        sizes=pair.looked,
         constants=tuple(pair.expressions),
         steps=steps if wanted else (),
     )
+
+
+class _DifferentError(Exception):
+    """The models are not the same function; what a report says of that."""
+
+    def __init__(self, **found: str) -> None:
+        super().__init__()
+        self.found = found
+
+
+def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
+    """Compare at usual sizes, then at those at which something else happens; what kept it from some of them.
+
+    Raises:
+        _DifferentError: the models differ.
+        NotCoveredError: a model cannot be evaluated at a size at which something else happens.
+    """
+    began, failed = time.perf_counter(), ""
+    used: list[Sizes] = []
+    for sizes in usual_sizes(pair.a, pair.examples):
+        late = time.perf_counter() > deadline
+        if len(used) > 1 and (late or len(used) >= most):
+            break
+        try:
+            pair.hold(sizes)
+        except NotCoveredError as error:
+            failed = failed or str(error)
+            if late:
+                break
+            continue
+        used.append(sizes)
+    if len(used) < 2 or not used[0]:
+        return failed
+    looking = time.perf_counter() + max(_LOOKING, (time.perf_counter() - began) / 2)
+    turning, unlike, pair.looked = turning_sizes(pair.a, pair.b, used[0], looking)
+    if unlike:
+        raise _DifferentError(reason=f"not the same real function: {unlike}")
+    for sizes in turning[:_MOST_TURNING]:
+        if time.perf_counter() > deadline:
+            break
+        pair.hold(sizes)
+    return failed
+
+
+def _difference(a: onnx.ModelProto, b: onnx.ModelProto, node: str) -> dict[str, str]:
+    change = only_change(a, b)
+    told = f"not the same real function: {node} has no partner" + (f" ({change})" if change else "")
+    return {"reason": told, "first": node, "change": change}
 
 
 def _unlike(a: onnx.ModelProto, b: onnx.ModelProto) -> str:
@@ -202,71 +230,10 @@ def _unlike(a: onnx.ModelProto, b: onnx.ModelProto) -> str:
         b.graph.output
     ):
         return "they have other outputs"
-    left, right = {i.name for i in _free_inputs(a)}, {i.name for i in _free_inputs(b)}
+    left, right = {i.name for i in free_inputs(a)}, {i.name for i in free_inputs(b)}
     if not right <= left and len(left) != len(right):
         return "they have other inputs"
     return ""
-
-
-def _free_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    own = {t.name for t in model.graph.initializer}
-    return [i for i in model.graph.input if i.name not in own]
-
-
-def _inputs(model: onnx.ModelProto, sizes: Sizes) -> list[tuple[onnx.ValueInfoProto, tuple[int, ...]]]:
-    found = []
-    for info in _free_inputs(model):
-        tensor = info.type.tensor_type
-        if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
-            raise NotCoveredError(f"input {info.name!r} without a shape")
-        dims = enumerate(tensor.shape.dim)
-        found.append(
-            (info, tuple(d.dim_value if d.HasField("dim_value") else sizes[_key(info, k, d)] for k, d in dims))
-        )
-    return found
-
-
-def _key(info: onnx.ValueInfoProto, axis: int, dim: onnx.TensorShapeProto.Dimension) -> str:
-    return dim.dim_param or f"{info.name}.{axis}"
-
-
-def _sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> list[Sizes]:
-    """Each once; one alone twice, since a certificate takes two points."""
-    found: list[Sizes] = []
-    for sizes in _all_sizes(model, examples):
-        if sizes not in found:
-            found.append(sizes)
-    return found if len(found) > 1 else found * 2
-
-
-def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarray]]) -> Iterator[Sizes]:
-    """Sizes of the dims that are free: all different, all 1, those of the examples and around them, and more."""
-    free = []
-    known: list[dict[str, int]] = [{} for _ in examples]
-    for info in _free_inputs(model):
-        for axis, dim in enumerate(info.type.tensor_type.shape.dim):
-            if not dim.HasField("dim_value"):
-                key = _key(info, axis, dim)
-                free.append(key)
-                for sizes, feeds in zip(known, examples, strict=True):
-                    if info.name in feeds and np.ndim(feeds[info.name]) > axis:
-                        sizes.setdefault(key, np.shape(feeds[info.name])[axis])
-    keys = list(dict.fromkeys(free))
-    if not keys:
-        yield {}
-        return
-    base = next((s for s in known if len(s) == len(keys)), dict.fromkeys(keys, 8))
-    first = keys[0]
-    small = {**base, first: min(base[first], 2)}
-    yield {key: _PRIMES[k % len(_PRIMES)] for k, key in enumerate(keys)}
-    yield small
-    yield dict.fromkeys(keys, 1)
-    yield {key: size + (k % 3 if len(keys) > 1 else 1) + (key == first) for k, (key, size) in enumerate(small.items())}
-    for step in range(3, 9):
-        yield {key: _PRIMES[(k + step) % len(_PRIMES)] + step for k, key in enumerate(keys)}
-    for size in (16, 32, 48, 64, 224, 256):
-        yield {**dict.fromkeys(keys, size), first: 1}
-        yield {**dict.fromkeys(keys, size), first: 2}
 
 
 def only_change(a: onnx.ModelProto, b: onnx.ModelProto) -> str:

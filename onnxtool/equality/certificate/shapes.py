@@ -1,0 +1,133 @@
+"""A field whose elements are not computed: what is left of a graph are its sizes, and what follows from them.
+
+A graph is run in it thousands of times, to find the sizes at which it does something else: a window more, another
+branch, another row of a table. At these the graphs are then compared in a true field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from onnxtool.equality.certificate.field import Array, Field
+
+_ZERO = np.int64(0)
+
+
+def _zeros(*arrays: ArrayLike) -> Array:
+    return np.broadcast_to(_ZERO, np.broadcast_shapes(*(np.shape(a) for a in arrays)))
+
+
+def _of(shape: Sequence[int]) -> Array:
+    return np.broadcast_to(_ZERO, tuple(shape))
+
+
+class Shapes(Field):
+    """The operations of a field on views of one zero."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def fold(self, x: Array) -> Array:
+        return _zeros(x)
+
+    from_int = from_float = fold  # type: ignore[assignment]
+    neg = inverse = relu = abs = exp = sqrt = sigmoid = tanh = positive = fold  # type: ignore[assignment]
+
+    def scalar(self, x: float) -> Array:
+        return _of(())
+
+    def draw(self, name: str, shape: Sequence[int]) -> Array:
+        return _of(shape)
+
+    def add(self, a: Array, b: Array) -> Array:
+        return _zeros(a, b)
+
+    sub = mul = div = less = equal = maximum = minimum = add
+
+    def where(self, condition: Array, a: Array, b: Array) -> Array:
+        return _zeros(condition, a, b)
+
+    def power(self, x: Array, exponent: int) -> Array:
+        return _zeros(x)
+
+    def hash(self, name: str, *arguments: Array, attributes: object = ()) -> Array:
+        return _zeros(*arguments)
+
+    def function(self, name: str, *arguments: Array, attributes: object = ()) -> Array:
+        return _zeros(*arguments)
+
+    def clip(self, x: Array, low: float | None, high: float | None) -> Array:
+        return _zeros(x)
+
+    def gelu(self, x: Array, tanh: bool = False) -> Array:
+        return _zeros(x)
+
+    def softmax(self, x: Array, axis: int) -> Array:
+        return _zeros(x)
+
+    def shifted_exp(self, x: Array, shift: Array, axis: int) -> Array:
+        return _zeros(x)
+
+    def layer_norm(self, x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+        return _zeros(x)
+
+    def sum(self, x: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+        given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+        axes = {a % x.ndim for a in given}
+        if keepdims:
+            return _of([1 if i in axes else n for i, n in enumerate(x.shape)])
+        return _of([n for i, n in enumerate(x.shape) if i not in axes])
+
+    mean = reduce_max = product = sum
+
+    def digest(self, x: Array, axis: int = -1) -> Array:
+        return self.sum(x, axis)
+
+    def fingerprint(self, x: Array) -> int:
+        return 0
+
+    def opaque(self, name: str, attributes: object, arguments: Sequence[Array], shape: Sequence[int]) -> Array:
+        return _of(shape)
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        x, y = a if a.ndim > 1 else a[None], b if b.ndim > 1 else b[:, None]
+        if x.shape[-1] != y.shape[-2]:
+            raise ValueError("the sizes of a matrix product differ")
+        rows = [x.shape[-2]] if a.ndim > 1 else []
+        return _of([*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), *rows, *([y.shape[-1]] if b.ndim > 1 else [])])
+
+    def conv(
+        self,
+        x: Array,
+        weight: Array,
+        strides: Sequence[int],
+        dilations: Sequence[int],
+        pads: Sequence[int],
+        groups: int = 1,
+    ) -> Array:
+        if x.shape[1] != weight.shape[1] * groups:
+            raise ValueError("the channels of a convolution differ")
+        rank, kernel = x.ndim - 2, weight.shape[2:]
+        reach = [dilations[i] * (kernel[i] - 1) + 1 for i in range(rank)]
+        room = [x.shape[2 + i] + pads[i] + pads[rank + i] - reach[i] for i in range(rank)]
+        if min(room, default=0) < 0:
+            raise ValueError("a convolution reaches further than its input")
+        return _of([x.shape[0], weight.shape[0], *(n // s + 1 for n, s in zip(room, strides, strict=True))])
+
+    def conv_transpose(
+        self,
+        x: Array,
+        weight: Array,
+        strides: Sequence[int],
+        dilations: Sequence[int],
+        pads: Sequence[int],
+        size: Sequence[int],
+        groups: int = 1,
+    ) -> Array:
+        return _of([x.shape[0], weight.shape[1] * groups, *size])
+
+    def take(self, table: Array, indices: Array, axis: int = 0) -> Array:
+        return _of([*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]])
