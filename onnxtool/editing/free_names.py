@@ -14,12 +14,12 @@ _SHOWN = 12
 
 
 def split_pair(option: str, text: str, separator: str = "=", form: str = "A=B") -> tuple[str, str]:
-    """Cut "A=B" in two.
+    """Cut "A=B" in two; "A:B" at the last colon, because names of TensorFlow's tensors have colons.
 
     Raises:
         UsageError: another form.
     """
-    left, found, right = text.partition(separator)
+    left, found, right = text.rpartition(separator) if separator == ":" else text.partition(separator)
     if not found or not left.strip() or not right.strip():
         raise UsageError(f"--{option} {text}: write {form}.")
     return left.strip(), right.strip()

@@ -106,3 +106,8 @@ def test_a_vector_has_no_layout(edited: Editor) -> None:
 def test_an_input_that_is_an_output_as_it_is(edited: Editor) -> None:
     with pytest.raises(UnsupportedError, match="is an output as it is"):
         edited("g (float[2, 3] x) => (float[2, 3] x, float[2, 3] y) { y = Neg(x) }", "io-dtype=x:float16")
+
+
+def test_a_name_with_a_colon_has_a_layout(edited: Editor) -> None:
+    made = edited('g (float[n, 2, 3, 4] "x:0") => (float[n, 2, 3, 4] y) { y = Neg("x:0") }', "layout=x:0:nhwc")
+    assert made.report.inputs[0].shape == ("n", 3, 4, 2)
