@@ -270,7 +270,8 @@ def _run(work: _Examination, runner: Any, data: str | None, seed: int) -> str:
             drawn = random_feeds(_narrow(runner.inputs, declared), other, batch=batch, length=length)
             return runner.run(drawn)  # type: ignore[no-any-return]
 
-        _judge_shapes(work, values, [partial(again, seed + 1 + i) for i in range(_DRAWS)])
+        if all(s.dtype != "string" for s in declared):  # of texts that nobody gave, any shape may come out
+            _judge_shapes(work, values, [partial(again, seed + 1 + i) for i in range(_DRAWS)])
         return "on random inputs " + ", ".join(f"{k}{list(v.shape)}" for k, v in list(feeds.items())[:4])
     work.find("OT114" if _always_fails(runner.inputs) else "OT112", failure)
     return "on random inputs of several sizes"
