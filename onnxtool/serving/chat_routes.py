@@ -148,21 +148,22 @@ class ChatRoutes:
             raise refused("messages" if ask.chat else "prompt", size)
         if served.waiting >= self._options.limits.queue:
             raise HttpError(429, "queue_full", "too many requests wait; try again.", ((b"retry-after", b"1"),))
+        until = time.monotonic() + self._options.limits.run_seconds
         served.waiting += 1
         try:
-            await asyncio.wait_for(served.turn.acquire(), self._options.limits.run_seconds)
-        except TimeoutError:
-            raise HttpError(504, "timeout", "the requests before this one took too long.") from None
+            await take_turn(served.turn, request, until)
         finally:
             served.waiting -= 1
         identity = ("chatcmpl-" if ask.chat else "cmpl-") + secrets.token_hex(12)
         writer = _Writer(identity, served.target.name, ask)
         if ask.stream:
             return Answer(
-                [], headers=_EVENTS, stream=lambda write: self._stream(request, served, loaded, ask, writer, write)
+                [],
+                headers=_EVENTS,
+                stream=lambda write: self._stream(request, served, loaded, ask, until, writer, write),
             )
         try:
-            text, tokens, ended = await self._run(request, served.target, loaded, ask, None)
+            text, tokens, ended = await self._run(request, served.target, loaded, ask, until, None)
         finally:
             served.turn.release()
         return json_answer(writer.whole(text, tokens, ended))
@@ -173,11 +174,12 @@ class ChatRoutes:
         served: _ServedBundle,
         loaded: _Loaded,
         ask: ChatRequest,
+        until: float,
         writer: _Writer,
         write: Callable[[bytes], Awaitable[None]],
     ) -> None:
         pieces: asyncio.Queue[str] = asyncio.Queue()
-        work = asyncio.ensure_future(self._run(request, served.target, loaded, ask, pieces))
+        work = asyncio.ensure_future(self._run(request, served.target, loaded, ask, until, pieces))
         try:
             if ask.chat:
                 await write(writer.event({"role": "assistant", "content": ""}))
@@ -207,10 +209,11 @@ class ChatRoutes:
         target: ServeTarget,
         loaded: _Loaded,
         ask: ChatRequest,
+        until: float,
         pieces: asyncio.Queue[str] | None,
     ) -> tuple[str, int, str]:
-        """Generate on a thread; ends early when the client goes."""
-        loop, gone = asyncio.get_running_loop(), threading.Event()
+        """Generate on a thread; ends early, between two tokens, when the client goes or the time is over."""
+        loop, gone, late = asyncio.get_running_loop(), threading.Event(), threading.Event()
 
         def show(piece: str) -> None:
             if pieces is not None and piece:
@@ -220,21 +223,23 @@ class ChatRoutes:
             if ask.max_tokens == 0:
                 return "", 0, "max tokens"
             stream = TextStream(loaded.tokenizer, ask.stop, show)
+
+            def ends(token: int) -> bool:
+                if time.monotonic() > until:
+                    late.set()
+                return gone.is_set() or late.is_set() or stream.add(token) is not None
+
             tokens, ended, _ = continue_tokens(
                 loaded.decoder,
                 ask.ids,
                 ask.max_tokens,
                 Sampler(ask.sampling),
-                lambda token: gone.is_set() or stream.add(token) is not None,
+                ends,
             )
             return stream.finish(), len(tokens), ended
 
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            gone.set()
-
-        watcher = asyncio.ensure_future(watch())
+        watcher = asyncio.ensure_future(_client_gone(request))
+        watcher.add_done_callback(lambda found: None if found.cancelled() else gone.set())
         began = time.perf_counter()
         try:
             found = await asyncio.to_thread(work)
@@ -244,7 +249,40 @@ class ChatRoutes:
             self._metrics.inference.labels(*labels).observe(time.perf_counter() - began)
         if gone.is_set():
             raise ClientGoneError
+        if late.is_set():
+            seconds = self._options.limits.run_seconds
+            raise HttpError(504, "timeout", f"the text was not complete within {seconds:g} s; ask for fewer tokens.")
         return found
+
+
+async def take_turn(turn: asyncio.Lock, request: Request, until: float) -> None:
+    """Wait for the lock; the caller then holds it.
+
+    Raises:
+        HttpError: 504, it was not free until then (of `time.monotonic`).
+        ClientGoneError: the client has gone meanwhile.
+    """
+    own, left = asyncio.ensure_future(turn.acquire()), asyncio.ensure_future(_client_gone(request))
+    try:
+        seconds = max(0.0, until - time.monotonic())
+        await asyncio.wait({own, left}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        own.add_done_callback(lambda found: None if found.cancelled() else turn.release())
+        own.cancel()
+        raise
+    finally:
+        left.cancel()
+    if own.done():
+        return
+    own.cancel()
+    if left.done():
+        raise ClientGoneError
+    raise HttpError(504, "timeout", "the requests before this one took too long.")
+
+
+async def _client_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 class _Writer:

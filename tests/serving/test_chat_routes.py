@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -16,6 +18,11 @@ pytest.importorskip("transformers")
 pytest.importorskip("onnxruntime_genai")
 
 from onnxtool.generation.generate import generate
+from onnxtool.options.serve import ServeLimits
+from onnxtool.serving.app import Request
+from onnxtool.serving.body import BodyReader, ClientGoneError
+from onnxtool.serving.chat_routes import take_turn
+from onnxtool.serving.faults import HttpError
 from tests.serving.conftest import Running
 
 Tool = Callable[..., "CompletedProcess[str]"]
@@ -292,3 +299,49 @@ def test_a_bundle_trained_anew_is_taken_with_the_same_interface(bundle: Path, tm
     swapped(served, other)
     assert "a shorter context" in server.wait("reload_refused")["reason"]
     assert server.stop() == 0
+
+
+def test_generation_ends_with_its_time(bundle: Path) -> None:
+    running = Running(bundle, "--timeout", "0.001", "--reload", "off")
+    try:
+        status, answer = post(running, "/v1/completions", prompt="hello", max_tokens=64, temperature=0)
+        assert status == 504 and "within 0.001 s" in str(openai_fault(answer)["message"])
+        status, answer = post(running, "/v1/completions", prompt="hello", max_tokens=64, temperature=0, stream=True)
+        assert status in (200, 504) and "timeout" in answer.decode()  # by event, once the answer has begun
+    finally:
+        assert running.stop() == 0
+
+
+def _asks(messages: list[str]) -> Request:
+    """A request whose client sends what is named, and nothing more."""
+
+    async def receive() -> dict[str, str]:
+        if not messages:
+            await asyncio.Event().wait()
+        return {"type": messages.pop(0)}
+
+    return Request("POST", ("v1",), {}, {}, receive, BodyReader(ServeLimits()))
+
+
+def test_a_client_that_left_waits_no_more() -> None:
+    async def scenario() -> None:
+        turn = asyncio.Lock()
+        far = time.monotonic() + 600
+        await take_turn(turn, _asks([]), far)
+        waiting = asyncio.ensure_future(take_turn(turn, _asks([]), far))
+        with pytest.raises(ClientGoneError):
+            await take_turn(turn, _asks(["http.disconnect"]), far)
+        with pytest.raises(HttpError, match="took too long"):
+            await take_turn(turn, _asks([]), time.monotonic())
+        cancelled = asyncio.ensure_future(take_turn(turn, _asks([]), far))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        turn.release()
+        await waiting  # the turn goes to who still waits
+        assert turn.locked()
+        turn.release()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not turn.locked()
+
+    asyncio.run(scenario())

@@ -70,6 +70,10 @@ def test_kserve_starts_the_container_of_the_package(tiny: Path, tmp_path: Path) 
     service = yaml.safe_load((tmp_path / "out" / "inference-service.yaml").read_text())
     assert (service["apiVersion"], service["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")
     (container,) = service["spec"]["predictor"]["containers"]
+    pod = service["spec"]["predictor"]
+    assert pod["securityContext"]["runAsNonRoot"] and pod["terminationGracePeriodSeconds"] > 30
+    assert container["securityContext"]["readOnlyRootFilesystem"] and container["livenessProbe"]
+    assert {m["name"] for m in container["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
     assert container["image"] == "tiny:1" and container["ports"][0]["containerPort"] == 8000
     assert (tmp_path / "out" / "Dockerfile").is_file()
 
