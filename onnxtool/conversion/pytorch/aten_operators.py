@@ -340,6 +340,11 @@ def _leaky_relu(w: TraceWriter, x: TracedTensor, negative_slope: float = 0.01) -
     return w.add("LeakyRelu", x, alpha=float(negative_slope))
 
 
+@_aten("_prelu_kernel")
+def _prelu(w: TraceWriter, x: TracedTensor, slope: TracedTensor) -> TracedTensor:
+    return w.add("PRelu", x, slope)
+
+
 @_aten("softplus")
 def _softplus(w: TraceWriter, x: TracedTensor, beta: float = 1.0, threshold: float = 20.0) -> TracedTensor:
     if (beta, threshold) != (1, 20):

@@ -32,7 +32,8 @@ from onnxtool.errors import OnnxToolError, UnsupportedError, one_line
 from onnxtool.model.spec import TensorSpec
 
 _READS_DATA = re.compile(r"get value out of a tracing tensor|data-dependent|_local_scalar_dense")
-# torch's own kernels for these layers are made of operators; its decompositions in Python write in place.
+# torch's own kernels of these layers are made of operators; its decompositions in Python write in place.
+_FUSED_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _LAYERS = dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 
 
@@ -98,6 +99,7 @@ def _plain_kernels() -> Iterator[None]:
     flags = {name: getattr(compiler, name) for name in ("_is_compiling_flag", "_is_exporting_flag")}
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
+    torch.nn.functional.scaled_dot_product_attention = _attention  # a mode does not see calls inside torch's functions
     try:
         compiler._is_compiling_flag = compiler._is_exporting_flag = True
         with warnings.catch_warnings():
@@ -105,6 +107,7 @@ def _plain_kernels() -> Iterator[None]:
             with torch.backends.mkldnn.flags(enabled=False):
                 yield
     finally:
+        torch.nn.functional.scaled_dot_product_attention = _FUSED_ATTENTION
         for name, value in flags.items():
             setattr(compiler, name, value)
         torch.backends.mha.set_fastpath_enabled(fast)
@@ -114,7 +117,7 @@ class _WrittenOut(TorchFunctionMode):  # type: ignore[misc]
     """Attention by its definition: torch's own kernels multiply both sides by a rounded root of the scale."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.nn.functional.scaled_dot_product_attention:
+        if func is _FUSED_ATTENTION:
             return _attention(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
@@ -141,7 +144,7 @@ def _attention(
         key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
     root = (query.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
     scores = (query * root) @ (key.transpose(-2, -1) * root)
-    masked = attn_mask is not None
+    masked = attn_mask is not None and attn_mask.dtype == torch.bool
     if is_causal:
         attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
     if attn_mask is not None and attn_mask.dtype == torch.bool:

@@ -254,7 +254,7 @@ class Interpreter:
             small = floats and len(values) == len(inputs) and all(_number(v) is not None for v in values)
             if small and kind in _ROUNDS:
                 return self.by_reference(kind, [exact(_number(v)) for v in values], attributes, count, domain)
-            if kind in _OPERATORS and (floats or not known or kind in _ALWAYS):
+            if kind in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
                 own = {"_kind": kind, "_outputs": count, "_version": self._opsets.get("", 1)}
                 found = _OPERATORS[kind](self, inputs, {**attributes, **own})
                 if small and isinstance(found, Value) and not found.exact:
@@ -266,7 +266,7 @@ class Interpreter:
             body = self._body(kind, inputs, attributes, count, domain)
             if body is not None:
                 return tuple(body)
-        return self._opaque(kind, inputs, attributes, count, domain)
+        return self.opaque(kind, inputs, attributes, count, domain)
 
     def _body(
         self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str
@@ -306,6 +306,8 @@ class Interpreter:
         self, kind: str, inputs: list[Item], attributes: Attributes, count: int = 1, domain: str = "", opset: int = 0
     ) -> Any:
         """By ONNX's own implementation, on numbers."""
+        if kind == "GatherElements":
+            return _gather_elements(inputs[0], inputs[1], attributes.get("axis", 0))
         node = self._as_node(kind, inputs, attributes, count, domain)
         opsets = [
             helper.make_opsetid(d, v) for d, v in {"": 1, **self._opsets, **({"": opset} if opset else {})}.items()
@@ -363,7 +365,7 @@ class Interpreter:
                 value.number = number.data
         return results if len(results) > 1 else results[0]
 
-    def _opaque(self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> Any:
+    def opaque(self, kind: str, inputs: list[Item], attributes: Attributes, count: int, domain: str) -> Any:
         """Nothing is known but that equal arguments give equal results, of the shape that zeros give."""
         if kind in _DRAWS:
             return self._drawn(kind, inputs, attributes)
@@ -497,6 +499,12 @@ def _number(value: Value) -> Array | None:
     if value.data.size > _SMALL or value.data.dtype.kind not in "bifu":
         return None
     return value.data if value.exact else value.number
+
+
+def _gather_elements(data: Value, indices: Value, axis: int) -> Value:
+    """ONNX's own implementation fails where the indices have fewer rows than the data."""
+    kept = tuple(slice(None) if d == axis % data.data.ndim else slice(n) for d, n in enumerate(indices.data.shape))
+    return exact(np.take_along_axis(data.data[kept], indices.data.astype(np.int64), axis))
 
 
 def _ordinary(dtype: np.dtype[Any]) -> Any:

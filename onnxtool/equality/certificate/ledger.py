@@ -189,6 +189,8 @@ class Constants:
             return replace(state, weight=weight, bias=bias)
         weight = self._emit("Mul", (state.weight, self._dims(scale, state.shape)))
         if state.bias is not None:
+            centred = self._emit("Sub", (state.bias, node.input[3]))  # the order in which torch's exporter rounds
+            self._emit("Add", (self._emit("Mul", (centred, scale)), node.input[2]))
             shift = self._emit("Add", (self._emit("Mul", (state.bias, scale)), shift))
         return replace(state, weight=weight, bias=shift)
 

@@ -20,8 +20,10 @@ from onnxtool.equality.certificate.interpreter import (
     is_float,
     operator,
 )
+from onnxtool.equality.certificate.recurrent import recurrent_layer
 
 BOOL = np.dtype(bool)
+operator("LSTM", "GRU", "RNN")(recurrent_layer)
 
 
 def register() -> None:
@@ -618,14 +620,15 @@ def _gather(m: Interpreter, i: list[Item], a: Attributes) -> Any:
 
 
 @operator("GatherElements", "GatherND")
-def _gather_symbols(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+def _gather_symbols(m: Interpreter, i: list[Item], a: Attributes) -> Any:
     table, indices, f = m.elements(i[0]), m.elements(i[1]), m.field
     if a["_kind"] == "GatherElements" and not i[1].exact:
         axis = a.get("axis", 0) % table.ndim
         columns = np.expand_dims(f.digest(table, axis), axis)
         columns = columns[tuple(slice(n) if d != axis else slice(None) for d, n in enumerate(indices.shape))]
         return m.symbol(f.hash("take element", columns, indices), i[0].dtype)
-    raise NotCoveredError(f"{a['_kind']} at places that depend on the inputs' values")
+    attributes = {k: v for k, v in a.items() if not k.startswith("_")}
+    return m.opaque(a["_kind"], i, attributes, 1, "")
 
 
 @operator("OneHot")

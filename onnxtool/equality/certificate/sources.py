@@ -1,0 +1,85 @@
+"""Certificates of a framework model and the file made from it: the operators that its own code calls, size by size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import numpy_helper
+
+from onnxtool.equality.certificate.certify import certify
+from onnxtool.equality.certificate.ledger import constants_of
+from onnxtool.equality.described_runner import DescribedRunner
+from onnxtool.errors import OnnxToolError
+from onnxtool.report.certificate import CertificateReport, FieldPoint, RoundedConstant
+
+_LOWEST = "-infinity, which the file has as its lowest number: a row in which a mask leaves nothing is not covered"
+
+
+def certify_source(
+    source: DescribedRunner,
+    graph: ir.Model,
+    examples: Sequence[Mapping[str, np.ndarray]],
+    *,
+    names: tuple[str, str] = ("the source", "the file"),
+    seconds: float = 30.0,
+) -> CertificateReport:
+    """Decide whether a file is the same real function as the source that it was made from.
+
+    Args:
+        source: its own code runs, once for each size.
+        graph: of the file.
+        examples: inputs that the source takes; their shapes are the sizes.
+        names: how both are called in the report.
+        seconds: no further size is taken after that; two are always.
+
+    Returns:
+        "certified" at the sizes of the examples, or "not tested" with the reason.
+    """
+    began = time.perf_counter()
+    report = CertificateReport(*names, "not tested", reason="there is no input to trace")
+    file = ir.to_proto(graph)
+    points: list[FieldPoint] = []
+    for sizes, example in {_sizes(e): e for e in examples}.items():
+        if len(points) > 2 and time.perf_counter() - began > seconds:
+            break
+        try:
+            trace = ir.to_proto(source.operator_trace(example))
+        except OnnxToolError as error:
+            return replace(report, reason=str(error), seconds=time.perf_counter() - began)
+        lowest = _as_lowest(trace, file)
+        report = certify(trace, file, [example], names=names, seconds=seconds)
+        if not report.ok:
+            reason = f"{report.reason} ({', '.join(f'{n} {list(s)}' for n, s in sizes)})"
+            return replace(report, reason=reason, seconds=time.perf_counter() - began)
+        points += report.points
+    if not report.ok:
+        return report
+    return replace(
+        report, points=tuple(points), constants=(*report.constants, *lowest), seconds=time.perf_counter() - began
+    )
+
+
+def _sizes(example: Mapping[str, np.ndarray]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((name, np.shape(array)) for name, array in example.items())
+
+
+def _as_lowest(trace: onnx.ModelProto, file: onnx.ModelProto) -> tuple[RoundedConstant, ...]:
+    """Infinity among the trace's constants as the lowest float, one step beside it, where the file has no infinity.
+
+    Exporters write a mask so. Added to a score of usual size either gives a share of 0 in a softmax.
+    """
+    if any(a.dtype.kind == "f" and np.isneginf(a).any() for a in constants_of(file).values()):
+        return ()
+    found = []
+    for tensor in trace.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype.kind == "f" and np.isneginf(array).any():
+            low = np.where(np.isneginf(array), np.finfo(array.dtype).min, array).astype(array.dtype)
+            tensor.CopyFrom(numpy_helper.from_array(low, tensor.name))
+            found.append(RoundedConstant(_LOWEST, tensor.name, "", 1.0))
+    return tuple(found[:1])
