@@ -257,6 +257,8 @@ class Interpreter:
             if kind in _OPERATORS and (floats or not known or kind in _ALWAYS) and not (known and kind in _EXACT):
                 own = {"_kind": kind, "_outputs": count, "_version": self._opsets.get("", 1)}
                 found = _OPERATORS[kind](self, inputs, {**attributes, **own})
+                if kind in _WRAPPING and isinstance(found, Value) and not found.exact and found.dtype.kind in "iu":
+                    found.tag = WRAPS
                 if small and isinstance(found, Value) and not found.exact:
                     numbers = self.by_reference(kind, [exact(_number(v)) for v in values], attributes, count, domain)
                     found.number = numbers.data
@@ -354,8 +356,10 @@ class Interpreter:
             raise NumbersNeededError(f"how {kind} moves values depends on the inputs' values")
         dtype, tag = inputs[data[0]].dtype, inputs[data[0]].tag
         plain = [exact(self.elements(v)) if i in data else v for i, v in enumerate(inputs)]
+        if kind == "Pad" and len(plain) > 1 and (plain[1].data < 0).any():
+            plain = _cut(plain)
         found = self.by_reference(kind, plain, attributes, count)
-        tag = tag if tag[:1] == ("whole",) else ()
+        tag = tag if tag[:1] in (("whole",), WRAPS) else ()
         results = tuple(self.symbol(v.data, dtype, tag) for v in (found if isinstance(found, tuple) else (found,)))
         if len(data) == 1 and inputs[data[0]].number is not None:
             numbers = self.by_reference(
@@ -382,13 +386,18 @@ class Interpreter:
         ]
         try:
             shapes = self.by_reference(kind, trial, attributes, count, domain)
+            others = self.by_reference(kind, [_otherwise(v) for v in trial], attributes, count, domain)
+            if [s.data.shape for s in _several(shapes)] != [s.data.shape for s in _several(others)]:
+                raise NotCoveredError(f"{kind}, whose shape the data decides")
+        except NotCoveredError:
+            raise
         except Exception as error:
             raise NotCoveredError(f"operator {domain + '.' if domain else ''}{kind}") from error
         names = sorted((k, repr(v)) for k, v in attributes.items())
         seen = [np.array(-1) if v is None else self.elements(v) for v in inputs]
         found = [
             self.symbol(self.field.opaque(f"{domain}.{kind}.{i}", names, seen, s.data.shape), s.data.dtype)
-            for i, s in enumerate(shapes if isinstance(shapes, tuple) else (shapes,))
+            for i, s in enumerate(_several(shapes))
         ]
         return tuple(found) if len(found) > 1 else found[0]
 
@@ -511,6 +520,27 @@ def _ordinary(dtype: np.dtype[Any]) -> Any:
     return np.float32 if is_float(dtype) else dtype
 
 
+def _cut(inputs: list[Any]) -> list[Any]:
+    """A Pad whose pads are below zero, with its data cut before."""
+    data, pads = inputs[0].data, inputs[1].data.astype(np.int64)
+    axes = inputs[3].data % data.ndim if len(inputs) > 3 and inputs[3] is not None else np.arange(data.ndim)
+    for place, axis in enumerate(axes):
+        first, last = (min(int(n), 0) for n in (pads[place], pads[len(axes) + place]))
+        data = np.take(data, np.arange(-first, max(data.shape[axis] + last, -first)), axis=int(axis))
+    return [exact(data), exact(np.maximum(pads, 0)), *inputs[2:]]
+
+
+def _several(found: Any) -> tuple[Value, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _otherwise(value: Value | None) -> Value | None:
+    """Zeros that stand for symbols, with other numbers in their place."""
+    if value is None or value.data.dtype.kind in "OUSb" or value.data.any():
+        return value
+    return Value((np.arange(value.data.size).reshape(value.data.shape) % 3).astype(value.data.dtype), value.dtype)
+
+
 def _plain(value: Item) -> Any:
     return [v.data for v in value] if isinstance(value, list) else value.data
 
@@ -523,6 +553,10 @@ def _type_of(value: Item) -> onnx.TypeProto:
 
 _DRAWS = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
+)
+WRAPS = ("wraps",)  # the tag of integers that arithmetic made: beyond their type they wrap around
+_WRAPPING = frozenset(
+    ("Add", "Sub", "Mul", "Neg", "Abs", "Sum", "Pow", "MatMul", "Einsum", "CumSum", "ReduceSum", "ReduceProd")
 )
 _ALWAYS = frozenset(("Gather", "Concat", "Cast", "SequenceConstruct", "SequenceAt", "SequenceEmpty", "SequenceInsert"))
 _EXACT = frozenset(
@@ -547,6 +581,7 @@ _ROUNDS = frozenset(("Floor", "Ceil", "Round", "Cast", "Less", "Greater", "LessO
 
 __all__ = [
     "ONE",
+    "WRAPS",
     "Interpreter",
     "Item",
     "NotCoveredError",

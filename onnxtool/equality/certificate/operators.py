@@ -10,6 +10,7 @@ from onnx import helper
 
 from onnxtool.equality.certificate.field import ONE, Field
 from onnxtool.equality.certificate.interpreter import (
+    WRAPS,
     Array,
     Attributes,
     Interpreter,
@@ -248,18 +249,24 @@ def _cast(m: Interpreter, i: list[Item], a: Attributes) -> Any:
         return m.symbol(x if value.tag[:1] == ("bool",) else f.sub(ONE, f.equal(x, np.zeros_like(x))), target)
     if source == BOOL:
         return m.symbol(x, target, ("bool",))
-    if value.tag[:1] == ("bool",) or (not is_float(source) and is_float(target) and target.itemsize >= 4):
+    if value.tag[:1] == ("bool",) or _holds(target, source):
         return m.symbol(x, target, value.tag or ("whole", source))
     if is_float(source) and is_float(target):
         if _precision(target) >= _precision(source):
             return m.symbol(x, target, ("wide", source))
         if value.tag[:1] == ("wide",) and _precision(target) >= _precision(value.tag[1]):
             return m.symbol(x, target)
-    elif not is_float(source) and target.itemsize > source.itemsize and target.kind == "i":
+    elif not is_float(source) and target.itemsize > source.itemsize and target.kind == "i" and value.tag != WRAPS:
         return m.symbol(x, target, value.tag)
     elif value.tag[:1] == ("whole",) and target == value.tag[1]:
         return m.symbol(x, target)
-    return m.symbol(f.hash("Cast", x, attributes=(target.name, a.get("saturate", 1))), target)
+    return m.symbol(f.hash("Cast", x, attributes=(target.name, source.name, a.get("saturate", 1))), target)
+
+
+def _holds(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
+    """Whether a float holds every integer of a type."""
+    bits = 8 * source.itemsize - (source.kind == "i")
+    return source.kind in "iu" and is_float(target) and bits <= {"float64": 53, "float32": 24}.get(target.name, 0)
 
 
 def _precision(dtype: np.dtype[Any]) -> int:

@@ -15,7 +15,9 @@ from onnxtool.equality.certificate.interpreter import Interpreter, Item, NotCove
 from onnxtool.equality.certificate.shapes import Shapes
 
 _PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
-_SMALL, _LARGEST = 34, 65536
+_SMALL, _LARGEST = 34, 200_000
+_MOST = 8  # sizes at which a size decides something, that are compared
+_BEYOND, _FEW = 512, 4
 Sizes = Mapping[str, int]
 
 
@@ -97,26 +99,33 @@ def turning_sizes(
     seen: set[tuple[object, ...]] = set()
     found: list[Sizes] = []
     before: dict[str, list[np.ndarray]] = {}
+    at: dict[str, int] = {}
     count = 0
     for name, sizes in _tried_sizes(a, b, usual):
         if time.perf_counter() > deadline:
             break
         told = [run.of(sizes) for run in runs]
-        if told[0].outputs is None:
+        if told[0].outputs is None or (0 in sizes.values() and told[1].outputs is None):  # Reshape to -1 of nothing
             before.pop(name, None)
             continue
         if told[0].outputs != told[1].outputs:
             return [], f"the shapes of the outputs differ at {', '.join(f'{k} = {v}' for k, v in sizes.items())}", count
         last, own = before.get(name), [t.sizes for t in told]
+        if last is not None and sizes.get(name) != at[name] + 1:
+            last = None
         alike = last is not None and all(x.shape == y.shape for x, y in zip(own, last, strict=True))
         step = b"".join((x - y).tobytes() for x, y in zip(own, last or own, strict=True)) if alike else b"other"
         keys = [("decided", *(t.decided for t in told)), *([(name, "step", step)] if last is not None and name else [])]
-        if any(key not in seen for key in keys):
+        if 0 in sizes.values() or any(key not in seen for key in keys):
             found.append(sizes)
         seen.update(keys)
-        before[name] = own
+        before[name], at[name] = own, sizes.get(name, 0)
         count += 1
-    return sorted(found, key=lambda sizes: -max(sizes.values())), "", count
+    # Beyond a number that a graph names, an attribute of an operator may begin to matter without a change of sizes.
+    named = sorted(n for n in _named_numbers(a) | _named_numbers(b) if 8 < n <= _BEYOND)[-_FEW:]
+    larger = [{**usual, **dict.fromkeys(keys, n + 2)} for n in named for keys in [*((k,) for k in usual), [*usual]]]
+    beyond = [sizes for sizes in larger if runs[0].of(sizes).outputs]
+    return [*sorted(found, key=lambda sizes: -max(sizes.values()))[:_MOST], *beyond], "", count
 
 
 @dataclass(frozen=True)
@@ -166,15 +175,16 @@ def _tried_sizes(a: onnx.ModelProto, b: onnx.ModelProto, usual: Sizes) -> Iterat
     """
     named = sorted(n for n in _named_numbers(a) | _named_numbers(b) if 0 < n <= _LARGEST)
     beside = {k * n + d for n in named for k in (1, 2) for d in (-1, 0, 1, 2)}
-    single = [*range(1, _SMALL), *sorted(n for n in beside if _SMALL <= n <= _LARGEST)]
+    single = [*range(4), *sorted(n for n in beside if 4 <= n <= _LARGEST)]
+    single += sorted(set(range(_SMALL)) - set(single))
     for size in single:
         for name in usual:
             yield name, {**usual, name: size}
     for first, second in itertools.combinations(usual, 2):
         pairs = [*itertools.product(range(1, 13), repeat=2)]
         for n in named:
-            pairs += [(k, n // k) for k in range(1, 65) if n % k == 0]
-            pairs += [(n // k, k) for k in range(1, 65) if n % k == 0]
+            pairs += [(k, n // k + d) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
+            pairs += [(n // k + d, k) for k in range(1, 65) if n % k == 0 for d in (0, 1)]
             pairs += [(n + 3, 3), (3, n + 3), (n + 4, 3), (3, n + 4), (max(n - 3, 1), 3), (3, max(n - 3, 1))]
         for x, y in pairs:
             yield "", {**usual, first: x, second: y}
@@ -185,14 +195,14 @@ def _named_numbers(model: onnx.ModelProto) -> set[int]:
 
     def tensor(held: onnx.TensorProto) -> None:
         if held.data_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32) and np.prod(held.dims) <= 64:
-            found.update(int(n) for n in numpy_helper.to_array(held).reshape(-1))
+            found.update(abs(int(n)) for n in numpy_helper.to_array(held).reshape(-1))
 
     def graph(held: onnx.GraphProto) -> None:
         for weight in held.initializer:
             tensor(weight)
         for node in held.node:
             for attribute in node.attribute:
-                found.update([attribute.i, *attribute.ints])
+                found.update(abs(n) for n in (attribute.i, *attribute.ints))
                 tensor(attribute.t)
                 graph(attribute.g)
 
