@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
 from onnx import TensorProto, helper
 
 pytest.importorskip("fastapi")
@@ -22,6 +23,7 @@ from onnxtool.packaging.kinds.fastapi import application_command
 from onnxtool.packaging.package import package
 from onnxtool.packaging.server_process import ServerProcess, ServerRunner, clean_environment, free_port
 from onnxtool.runtime.protocol_v2.client import V2Client
+from tests.hostile_requests import hostile_requests
 from tests.packaging.conftest import saved
 from tests.runtime.test_empty_inputs import recurrent
 
@@ -249,3 +251,14 @@ def test_a_request_that_would_end_the_process_is_refused(tmp_path: Path) -> None
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], cwd=out, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("'x' has shape [2, 0, 3], which holds nothing")
+
+
+@settings(max_examples=150, deadline=None)
+@given(asked=hostile_requests("x", [1, 3], "y"))
+def test_no_request_is_a_fault_of_the_endpoint(url: str, asked: tuple[bytes, dict[str, str]]) -> None:
+    body, headers = asked
+    for path in ("/v2/models/tiny/infer", "/predict"):
+        status, answer = post(url, path, body, headers)
+        assert status < 500, (status, answer)
+        if status != 200:
+            assert isinstance(json.loads(answer)["error"], str)
