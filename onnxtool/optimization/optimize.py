@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxtool.equality.certificate.models import certify_models
 from onnxtool.equality.provider_proof import prove_on_provider
 from onnxtool.equality.rule.tolerance import Tolerance
 from onnxtool.errors import UsageError, VerdictError
@@ -17,7 +18,7 @@ from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
 from onnxtool.model.file import ModelFile
 from onnxtool.model.io.in_memory import ModelLike, as_path, takes_models
-from onnxtool.model.io.lazy_read import is_external
+from onnxtool.model.io.lazy_read import WORTHWHILE, is_external
 from onnxtool.model.io.protobuf_stream import serialized_size
 from onnxtool.model.ir.queries import input_specs, operator_counts, output_specs
 from onnxtool.model.operators.value_facts import distrust_names
@@ -34,6 +35,7 @@ from onnxtool.optimization.pass_base import FaultyPassError, Level, parse_level
 from onnxtool.optimization.pass_bisection import BisectionAttempt, drop_faulty_passes, without_regression
 from onnxtool.optimization.registry import describe_passes, select
 from onnxtool.options.optimize import OptimizeOptions, PathLike
+from onnxtool.report.compare import CompareReport
 from onnxtool.report.measurement.latency import LatencyRatio
 from onnxtool.report.optimize import CompiledForm, DroppedPass, ModelSize, OptimizeReport, PassListReport
 from onnxtool.report.provider_proof import ProviderProof
@@ -148,7 +150,7 @@ def optimize(
         passes=attempt.result.passes,
         rounds=attempt.result.rounds,
         seconds=attempt.result.seconds,
-        comparison=judgement.report if judgement is not None else None,
+        comparison=None if judgement is None else _certified(judgement, fresh, attempt.model, copied=bool(verdict)),
         latency=latency,
         dropped=(*slow, *dropped),
         families=choice.trials,
@@ -159,6 +161,19 @@ def optimize(
         warnings=tuple(warnings),
         providers=_on_providers(output, judgement, options, Tolerance(asked.rtol, asked.atol), form),
         compiled=form,
+    )
+
+
+def _certified(
+    judgement: OptimizationProof, source: Callable[[], ir.Model], model: ir.Model, *, copied: bool
+) -> CompareReport | None:
+    """The last comparison, with the certificate of what is written; a copy of the source needs none."""
+    report = judgement.report
+    if report is None or copied or report.differs or io.weight_bytes(model) > WORTHWHILE:
+        return report
+    feeds = [p.feeds for p in judgement.probes]
+    return replace(
+        report, certificate=certify_models(source(), model, feeds, names=(report.a, report.b), seconds=3, most=2)
     )
 
 

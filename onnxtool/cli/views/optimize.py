@@ -35,7 +35,9 @@ def _equality(comparison: CompareReport) -> Iterator[str]:
     """What was compared, and what was not."""
     if comparison.ok:
         worst = max((o.max_abs for o in comparison.compared), default=0.0)
-        yield f"equal on {plural(len(comparison.runs), 'run')}, max abs difference {number(worst)}"
+        runs = f"equal on {plural(len(comparison.runs), 'run')}, max abs difference {number(worst)}"
+        certified = comparison.verdict == "certified"
+        yield f"certified: the same real function; {runs}" if certified else runs
     if comparison.not_compared:
         yield f"not compared, because random: {', '.join(o.name for o in comparison.not_compared)}"
     blind = [o for o in comparison.uninformed if o.compared]
@@ -62,6 +64,7 @@ def optimize(report: OptimizeReport) -> Iterator[Part]:
             ("fusions kept", ", ".join(f.name for f in report.families if f.kept)),
             ("left out", ", ".join(f"{d.name} ({d.reason})" for d in report.dropped)),
             ("rule", "" if report.comparison is None else report.comparison.rule),
+            ("certificate", "" if (c := report.comparison) is None or c.certificate is None else c.certificate.summary),
             ("written", report.output),
         )
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,7 @@ class Value:
         exact: `data` are the tensor's own; else elements.
         tag: how it came to be, where canonical forms ask.
         number: of elements that depend on no input, what they are in the tensor's own precision; a shape may follow.
+        mark: what tells it from others, once asked.
     """
 
     data: Array
@@ -73,6 +75,7 @@ class Value:
     exact: bool = True
     tag: tuple[Any, ...] = ()
     number: Array | None = None
+    mark: object = None
 
 
 Item = Any  # a Value, a list of them (a sequence), or None (an empty optional)
@@ -109,6 +112,7 @@ class Interpreter:
         field: the random point.
         constants: elements for initializers and constants by name, in place of their own numbers.
         see: called with each node's outputs.
+        memory: results of costly operators by what they are of, kept from one model to the next at the same point.
     """
 
     def __init__(
@@ -117,13 +121,14 @@ class Interpreter:
         field: Field,
         constants: Mapping[str, Array] | None = None,
         see: Callable[[onnx.NodeProto, str, Item], None] | None = None,
+        memory: dict[object, Item] | None = None,
     ) -> None:
         self.model, self.field, self._see = model, field, see
         self._constants = dict(constants or {})
         self._functions = {(f.domain, f.name): f for f in model.functions}
         self._opsets = {o.domain: o.version for o in model.opset_import}
         self._evaluators: dict[bytes, ReferenceEvaluator] = {}
-        self._draws = 0
+        self._draws, self._memory = 0, memory
 
     def run(self, feeds: Mapping[str, Item]) -> dict[str, Item]:
         """The outputs by name.
@@ -210,20 +215,40 @@ class Interpreter:
         if node.op_type == "Constant":
             return [self._constant(node.output[0], _constant_of(attributes))]
         try:
-            found = self.apply(node.op_type, inputs, attributes, len(node.output), node.domain)
+            found = self._remembered(node, inputs, attributes)
         except NotCoveredError:
             raise
-        except (
-            ValueError,
-            IndexError,
-            TypeError,
-            KeyError,
-            RuntimeError,
-            NotImplementedError,
-            AttributeError,
-        ) as error:
+        except (ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError) as error:
             raise NotCoveredError(f"{node.op_type} ({node.name or node.output[0]}): {error}") from error
         return list(found) if isinstance(found, tuple) else [found]
+
+    def _remembered(self, node: onnx.NodeProto, inputs: list[Item], attributes: Attributes) -> Any:
+        """One operator's outputs; those of a costly one are kept, and found again by marks of its inputs."""
+        key = None
+        if (
+            self._memory is not None
+            and node.op_type in _COSTLY
+            and all(v is None or isinstance(v, Value) for v in inputs)
+        ):
+            marks = tuple(None if v is None else self.mark(v) for v in inputs)
+            named = tuple(sorted((k, repr(v)) for k, v in attributes.items()))
+            key = (node.domain, node.op_type, self._opsets.get("", 1), len(node.output), marks, named)
+            if key in self._memory:
+                return self._memory[key]
+        found = self.apply(node.op_type, inputs, attributes, len(node.output), node.domain)
+        if key is not None and self._memory is not None and isinstance(found, Value) and found.data.size <= _KEPT:
+            self._memory[key] = found
+        return found
+
+    def mark(self, value: Value) -> object:
+        """What tells a tensor from others: a hash of its bytes, or of its elements."""
+        if value.mark is None:
+            if value.exact and value.data.dtype.kind not in "OUS" and value.data.size:
+                digest = hashlib.blake2b(value.data.tobytes(), digest_size=16).digest()
+                value.mark = (value.dtype.name, value.data.shape, digest)
+            else:
+                value.mark = (value.dtype.name, self.field.fingerprint(self.elements(value)), value.tag[:1])
+        return value.mark
 
     def _function(self, function: onnx.FunctionProto, inputs: list[Item], attributes: Attributes) -> list[Item]:
         defaults = {a.name: helper.get_attribute_value(a) for a in function.attribute_proto}
@@ -577,6 +602,10 @@ _EXACT = frozenset(
     )
 )
 
+_COSTLY = frozenset(
+    ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Softmax", "LayerNormalization", "Gelu", "Resize")
+)
+_KEPT = 2**23  # elements of one result
 _ROUNDS = frozenset(("Floor", "Ceil", "Round", "Cast", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"))
 
 __all__ = [
