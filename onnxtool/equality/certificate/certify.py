@@ -197,16 +197,16 @@ def _evaluated(pair: _Pair, most: int, deadline: float) -> str:
         late = time.perf_counter() > deadline
         if len(used) > 1 and (late or len(used) >= most):
             break
-        if used and late:
-            sizes = used[0]  # of which it is known that it can be evaluated: a certificate takes two points
+        # Where time is up, the second of two points is at a size of which it is known that it can be evaluated.
+        chosen = used[0] if used and late else sizes
         try:
-            pair.hold(sizes)
+            pair.hold(chosen)
         except NotCoveredError as error:
             failed = failed or str(error)
             if late:
                 break
             continue
-        used.append(sizes)
+        used.append(chosen)
     if len(used) < 2 or not used[0]:
         return failed
     looking = time.perf_counter() + max(_LOOKING, (time.perf_counter() - began) / 2)

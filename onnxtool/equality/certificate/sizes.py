@@ -73,6 +73,8 @@ def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarra
     base = next((s for s in known if len(s) == len(keys)), dict.fromkeys(keys, 8))
     first = keys[0]
     small = {**base, first: min(base[first], 2)}
+    if any(known):
+        yield small
     yield {key: _PRIMES[k % len(_PRIMES)] for k, key in enumerate(keys)}
     yield small
     yield dict.fromkeys(keys, 1)
