@@ -71,6 +71,7 @@ def risks_of(models: Iterable[ir.Model]) -> Risks:
 def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
     """Inputs from which a path leads to an operand that is a size: a number of elements, or a factor of it."""
     stack = [n.inputs[p] for n in nodes for p in operator_of(n).sizes if p < len(n.inputs)]
+    fed = {v: node.inputs for node in nodes for body in _bodies(node) for v in body.inputs}
     seen: set[ir.Value] = set()
     while stack:
         value = stack.pop()
@@ -79,9 +80,14 @@ def _sizing_inputs(model: ir.Model, nodes: Sequence[ir.Node]) -> frozenset[str]:
         seen.add(value)
         node = value.producer()
         if node is not None and node.op_type not in ("Shape", "Size"):
-            stack += node.inputs
+            stack += [*node.inputs, *(v for body in _bodies(node) for v in body.outputs)]
+        stack += fed.get(value, ())
     numbers = (v for v in model.graph.inputs if v in seen and v.dtype is not None and v.dtype != ir.DataType.STRING)
     return frozenset(v.name or "" for v in numbers if v.dtype != ir.DataType.BOOL)
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph]:
+    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH and not a.is_ref()]
 
 
 class Apart:

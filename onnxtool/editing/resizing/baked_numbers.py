@@ -29,6 +29,8 @@ _POSITIONS = 3  # "the first three" are said by a number; anything further may b
 _WHOLE_WINDOWS = 8  # a pool that leaves so few elements may be an adaptive one
 _ALIGNED = 8  # padding is often up to a multiple of this
 _TO_THE_END = 1 << 30
+_OTHER_ROOT = 513  # sizes that a model may have been trained at: scales are ratios of logarithms
+_SHARES = 64  # a scale of so many parts of a size is no accident
 _CLOSE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-6}
 _AXES = ("axes", "axis")  # what ONNX calls operands that are no amounts
 
@@ -55,6 +57,18 @@ class Lengths:
                     return told
         return ""
 
+    def shares(self, number: float) -> str:
+        """Of how many 40ths a scale is: 5 / 40; "" where that is not a whole number of them."""
+        for size in {*self.roots, *self.inner}:
+            for parts in (size, size - 1, size + 1):
+                for told, value in (
+                    (f"{number * parts:.0f} / {parts}", number * parts),
+                    (f"{parts} / {parts / number:.0f}", parts / number),
+                ):
+                    if parts > 1 and 1 <= abs(value) <= _SHARES and abs(value - round(value)) <= 1e-5 * abs(value):
+                        return told
+        return ""
+
 
 def _made_of(size: int, *, whole: bool, root: bool) -> Iterator[tuple[str, float]]:
     """What exporters make of a size."""
@@ -71,6 +85,11 @@ def _made_of(size: int, *, whole: bool, root: bool) -> Iterator[tuple[str, float
             yield f"{name} / {told}", factor / max(value, 1)
             if root:
                 yield f"{told} / {name}", value / factor
+    if root:
+        for other in range(2, _OTHER_ROOT):
+            ratio = log(size) / log(other) if size > 1 else 1.0
+            if abs(12 * ratio - round(12 * ratio)) > 1e-3:  # simple numbers are made of nothing
+                yield f"log({size}) / log({other})", ratio
     powers: dict[str, float] = {f"sqrt({size})": sqrt(size)}
     if root:
         powers |= {f"{size} ** 2": size**2, f"{size} ** 0.25": size**0.25}
@@ -93,6 +112,7 @@ class BakedNumbers:
         self._model, self._state, self._batch = model, state, batch
         self._lengths = Lengths({n: s for s, n in state.old.roots.items() if s != batch})
         self._summed: set[ir.Value] = set()  # what a sum over the dim has gone into
+        self._sums: set[ir.Value] = set()  # such a sum itself, scaled or in another shape
         self._found: list[Assumption] = []
         for node in walk(model.graph):
             for value in (*node.inputs, *node.outputs):
@@ -201,6 +221,8 @@ class BakedNumbers:
             attribute(node, n) if attributes else elements_of(node.inputs[i]) for i, n in ((1, "starts"), (2, "ends"))
         ]
         where = attribute(node, "axes") if attributes else (integers(node.inputs[3]) if len(node.inputs) > 3 else None)
+        if len(node.inputs) > 4:
+            bounds.append(elements_of(node.inputs[4]))
         for numbers in bounds:
             elements = numbers if isinstance(numbers, (list, tuple)) else getattr(numbers, "elements", ())
             rank = len(sizes_of(node.inputs[0]) or ())
@@ -295,12 +317,15 @@ class BakedNumbers:
         if operator.integer != "no" or (node.domain in STANDARD and node.op_type in self._rules()):
             return
         summed = any(v in self._summed for v in node.inputs)
+        scales = node.op_type in ("Mul", "Div") and any(v in self._sums for v in node.inputs)
         for value, name in zip(node.inputs, _operand_names(node), strict=False):
             array = _small_constant(value) if name not in _AXES else None
             if array is None or array.dtype.kind not in "iuf":
                 continue
             for number in np.unique(array):
                 self._amount(node, number, array.dtype, summed=summed, name=value.name if value is not None else "")
+                if scales and (told := self._lengths.shares(float(number))):
+                    self._assume(node, f"{number:.6g}, a scale of a sum, is not {told}, made of the old size")
         for item in node.attributes.values():
             scales = item.type == ir.AttributeType.FLOAT and (operator.accumulates or item.name in ("alpha", "scale"))
             if scales and not item.is_ref():
@@ -328,8 +353,12 @@ class BakedNumbers:
             if any(a in axes for a in gone):
                 self._lengths.inner.add(prod(old[a] for a in gone))
                 self._summed |= set(node.outputs)
+                self._sums |= set(node.outputs)
         elif any(v in self._summed for v in node.inputs):
             self._summed |= set(node.outputs)
+            moves = operator_of(node).moves or node.op_type in ("Mul", "Div", "Sqrt", "Cast")
+            if moves and any(v in self._sums for v in node.inputs):
+                self._sums |= set(node.outputs)
 
 
 def _small_constant(value: ir.Value | None) -> np.ndarray | None:

@@ -109,6 +109,7 @@ ROWS = (
              flops=1, runs_empty=True),
     Operator("MaxPool", shape="pool", passes_through="chosen", cost="window", runs_empty=True),
     Operator("Mean", shape="broadcast", elementwise=True),
+    Operator("MelWeightMatrix", sizes=(0, 1)),
     Operator("MeanVarianceNormalization", shape="same", accumulates=True),
     Operator("Min", shape="broadcast", elementwise=True, passes_through="chosen", carried=ALL,
              flops=1, runs_empty=True),

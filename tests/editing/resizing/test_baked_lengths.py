@@ -163,6 +163,17 @@ BAKED = {
     ),
     "equal rows of 1/L": net("y = Mul(x, w)", "Mul", w=lambda n: np.full((1, n, 1), 1 / n, np.float32)),
     "diagonals": net(TURNED + "m = MatMul(x, t) y = Trilu(m, k)", "Trilu", k=lambda n: np.int64(n // 2)),
+    "five parts of L": net(SUM + "y = Mul(s, c)", "Mul", axis=AXIS, c=scalar(lambda n: 5 / n)),
+    "a mean made unbiased": net(
+        "q = Mul(x, x) s = ReduceMean<keepdims=0>(q, axis) y = Mul(s, c)", "Mul", axis=AXIS,
+        c=scalar(lambda n: n / (n - 1)),
+    ),
+    "a temperature of two lengths": net(
+        "s = Mul(x, c) y = Softmax<axis=1>(s)", "Mul", c=scalar(lambda n: log(n) / log(16))
+    ),
+    "every tenth part": net(
+        "y = Slice(x, b, e, axis, s)", "Slice", b=i64(0), e=i64(2**40), axis=AXIS, s=lambda n: i64(n // 10)
+    ),
     "cut to a constant in front": net(
         "a = Reshape(x, s) y = ReduceSum<keepdims=0>(a, axis)", "Reshape", s=lambda n: i64(n // 4, 12), axis=AXIS
     ),
