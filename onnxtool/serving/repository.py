@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import onnx
+
 from onnxtool.benchmark.batching import BatchChoice, choose_batch
 from onnxtool.errors import OnnxToolError
 from onnxtool.options.serve import ServeOptions
@@ -181,7 +183,7 @@ class Repository:
         try:
             verify_protocol(target.path, model)
             warm_up(model)
-            return self._engine(target, model), copy, signature
+            return self._engine(target, model, copy.path), copy, signature
         except OnnxToolError:
             model.close()
             raise
@@ -201,13 +203,13 @@ class Repository:
             session = replace(session, threads=max(1, cpu.usable_cores() // count))
         return WorkerPool(path, session, count, self._options.limits.run_seconds, died)
 
-    def _engine(self, target: ServeTarget, model: ServingRunner) -> Engine:
+    def _engine(self, target: ServeTarget, model: ServingRunner, path: Path) -> Engine:
         concurrency = self._options.workers
         if isinstance(model, LocalModel):
             concurrency = self._options.concurrency or max(1, min(4, cpu.usable_cores()))
         choice = BatchChoice(1, None, "requests are joined with --batching auto alone")
         if self._options.batching == "auto":
-            choice = choose_batch(model, concurrency=concurrency)
+            choice = choose_batch(model, onnx.load(path), concurrency=concurrency)
         names = {"model": target.name, "version": target.version}
         self._log.event("batching", **names, max_batch=choice.size, reason=choice.reason)
         return Engine(

@@ -36,12 +36,13 @@ def input_shapes(model: onnx.ModelProto, sizes: Sizes) -> list[tuple[onnx.ValueI
             raise NotCoveredError(f"input {info.name!r} without a shape")
         dims = enumerate(tensor.shape.dim)
         found.append(
-            (info, tuple(d.dim_value if d.HasField("dim_value") else sizes[_key(info, k, d)] for k, d in dims))
+            (info, tuple(d.dim_value if d.HasField("dim_value") else sizes[dim_key(info, k, d)] for k, d in dims))
         )
     return found
 
 
-def _key(info: onnx.ValueInfoProto, axis: int, dim: onnx.TensorShapeProto.Dimension) -> str:
+def dim_key(info: onnx.ValueInfoProto, axis: int, dim: onnx.TensorShapeProto.Dimension) -> str:
+    """What a dim that is free is called."""
     return dim.dim_param or f"{info.name}.{axis}"
 
 
@@ -61,7 +62,7 @@ def _all_sizes(model: onnx.ModelProto, examples: Sequence[Mapping[str, np.ndarra
     for info in free_inputs(model):
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
-                key = _key(info, axis, dim)
+                key = dim_key(info, axis, dim)
                 free.append(key)
                 for sizes, feeds in zip(known, examples, strict=True):
                     if info.name in feeds and np.ndim(feeds[info.name]) > axis:

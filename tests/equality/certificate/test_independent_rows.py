@@ -1,0 +1,78 @@
+"""Rows that depend on each other are found, whatever the values at which they do; independent ones are certified."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import parser
+
+from onnxtool.equality.certificate.independent_rows import row_dependence
+
+HEAD = '<ir_version: 10, opset_import: ["" : 20]> m (float[n, 6] x) => (float[n, k] y) '
+
+
+def model(body: str, head: str = HEAD) -> onnx.ModelProto:
+    return parser.parse_model(head + body)
+
+
+AXES = "a = Constant<value_ints = [0]>() "
+DEPENDENT = {
+    "sum": "{ " + AXES + "s = ReduceSum(x, a) y = Add(x, s) }",
+    # Zero for every usual value: no trial on random numbers shows it.
+    "far threshold": "<float c = {1000}> { " + AXES + "d = Sub(x, c) r = Relu(d) s = ReduceSum(r, a) y = Add(x, s) }",
+    "cancelled": "{ " + AXES + "s = ReduceSum(x, a) t = Neg(s) z = Add(s, t) y = Add(x, z) }",
+    "norm": "{ " + AXES + "s = ReduceL2<keepdims = 1>(x, a) y = Div(x, s) }",
+    "max": "{ " + AXES + "s = ReduceMax(x, a) y = Sub(x, s) }",
+    "mean of all": "{ s = ReduceMean(x) y = Sub(x, s) }",
+    "softmax": "{ y = Softmax<axis = 0>(x) }",
+    "cumsum": "<int64 zero = {0}> { y = CumSum(x, zero) }",
+    "top k": "<int64[1] one = {1}> { v, i = TopK<axis = 0>(x, one) y = Add(x, v) }",
+    "first row": "<int64 zero = {0}> { r = Gather<axis = 0>(x, zero) y = Add(x, r) }",
+    "turned": "<int64[1] b = {-1}, int64[1] e = {-9999}> { " + AXES + "y = Slice(x, b, e, a, b) }",
+    "position": "{ s = Shape<start = 0, end = 1>(x) z = Squeeze(s) o = Constant<value_int = 1>() "
+    "l = Constant<value_int = 0>() r = Range(l, z, o) f = Cast<to = 1>(r) q = Unsqueeze(f, o) y = Add(x, q) }",
+    "gram": "{ t = Transpose<perm = [1, 0]>(x) g = MatMul(t, x) y = MatMul(x, g) }",
+    "dynamic quantization": "{ q, s, z = DynamicQuantizeLinear(x) y = DequantizeLinear(q, s, z) }",
+    "batch statistics": "<float[6] o = {1, 1, 1, 1, 1, 1}, float[6] v = {0, 0, 0, 0, 0, 0}> "
+    "{ y, m1, v1 = BatchNormalization<training_mode = 1>(x, o, v, v, o) }",
+    "scatter": "<int64[1,1] i = {0}> { w = Constant<value_ints = [0]>() h = Gather<axis = 0>(x, w) "
+    'y = ScatterND<reduction = "add">(x, i, h) }',
+}
+INDEPENDENT = {
+    "relu": "{ y = Relu(x) }",
+    "linear": "<float[6,2] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}> { h = MatMul(x, w) y = Tanh(h) }",
+    "softmax": "{ y = Softmax<axis = 1>(x) }",
+    "mean": "{ b = Constant<value_ints = [1]>() s = ReduceMean(x, b) y = Sub(x, s) }",
+    "cut": "<int64[1] b = {1}, int64[1] e = {4}> { y = Slice(x, b, e, b) }",
+    "reshaped": "<int64[3] s = {-1, 2, 3}, int64[2] t = {-1, 6}> "
+    "{ h = Reshape(x, s) i = Transpose<perm = [0, 2, 1]>(h) y = Reshape(i, t) }",
+    "turned over and back": "{ t = Transpose<perm = [1, 0]>(x) r = Exp(t) y = Transpose<perm = [1, 0]>(r) }",
+}
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_rows_that_depend_on_each_other(name: str) -> None:
+    assert row_dependence(model(DEPENDENT[name]), 4)
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_rows_that_do_not(name: str) -> None:
+    assert row_dependence(model(INDEPENDENT[name]), 4) == ""
+
+
+def test_an_element_that_depends_on_two_rows_is_named() -> None:
+    assert "ReduceSum" in row_dependence(model(DEPENDENT["cancelled"]), 2)
+
+
+def test_what_is_not_a_batch_is_not_certified() -> None:
+    square = model("{ y = Relu(x) }", HEAD.replace("float[n, 6] x", "float[n, n] x"))
+    assert "first dim alone" in row_dependence(square, 4)
+    fixed = model("{ y = Relu(x) }", HEAD.replace("float[n, 6] x", "float[2, 6] x"))
+    assert "fixed" in row_dependence(fixed, 4)
+    # The rows agree in all but a size of the batch that is met at 4 rows.
+    grows = (
+        "<int64[1] b = {3}, int64[1] e = {9999}> { "
+        + AXES
+        + ("t = Slice(x, b, e, a) s = ReduceSum(t, a) y = Add(x, s) }")
+    )
+    assert row_dependence(model(grows), 16)
