@@ -22,7 +22,15 @@ import onnxtool
 from onnxtool.equality.certificate.certify import certify
 
 # Attributes that may change without any effect: what follows is a Reshape, or no dim is 0.
-_HARMLESS = ("allowzero", "keepdims", "noop_with_empty_axes", "storage_order", "ceil_mode", "count_include_pad")
+_HARMLESS = (
+    "stash_type",
+    "allowzero",
+    "keepdims",
+    "noop_with_empty_axes",
+    "storage_order",
+    "ceil_mode",
+    "count_include_pad",
+)
 
 
 def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelProto] | None:
@@ -52,7 +60,8 @@ def mutant(model: onnx.ModelProto, rng: random.Random) -> tuple[str, onnx.ModelP
         if attribute.type == 1:
             attribute.f = float(np.nextafter(np.float32(attribute.f), np.float32(9)))
         elif attribute.type == 2:
-            attribute.i += rng.choice((1, -1))
+            flags = ("transA", "transB", "largest", "sorted", "exclusive", "reverse", "fmod", "select_last_index")
+            attribute.i = 1 - attribute.i if attribute.name in flags else attribute.i + rng.choice((1, -1))
         else:
             place = rng.randrange(len(attribute.ints))
             attribute.ints[place] += rng.choice((1, -1))

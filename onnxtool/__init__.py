@@ -1,4 +1,4 @@
-"""onnxtool: any trained model to a checked, proven-equal, optimized and quantized ONNX file.
+"""onnxtool: any trained model to a checked, tested, optimized and quantized ONNX file.
 
 The functions here mirror the commands and return report objects (`onnxtool.report`). They are imported when
 first used, so that `import onnxtool` loads neither a framework nor ONNX Runtime.

@@ -1,4 +1,4 @@
-"""One model in several settings: providers, threads and session settings in one alternation, each proven equal."""
+"""One model in several settings: providers, threads and session settings in one alternation, each found equal."""
 
 from __future__ import annotations
 

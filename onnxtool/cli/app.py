@@ -85,7 +85,7 @@ COMMANDS = {
     "diff": "Show how two models differ in structure: operators, attributes, weights, inputs.",
     "run": "Run a model once on given or random inputs.",
     "bench": "Measure latency, throughput and memory of models, side by side.",
-    "package": "Write folders that run a model elsewhere, each proven equal to the file.",
+    "package": "Write folders that run a model elsewhere, each tested against the file.",
     "serve": "Serve models over HTTP (Open Inference Protocol V2), and bundles as OpenAI's API.",
     "view": "Show a model's graph in the browser with Netron, on this machine alone.",
     "verify": "Show whether a file is as onnxtool wrote it, and from what it was made.",
@@ -183,7 +183,7 @@ def root(
         ),
     ] = None,
 ) -> None:
-    """Any trained model to an ONNX file that is checked, proven equal, optimized and quantized.
+    """Any trained model to an ONNX file that is checked, tested, optimized and quantized.
 
     Exit codes: 0 done, good - 1 the verdict is bad - 2 usage - 3 bad input - 4 unsupported - 5 unsafe -
     6 out of memory, time or disk - 70 our bug - 130 interrupted.

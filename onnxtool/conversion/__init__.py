@@ -1,1 +1,1 @@
-"""Framework file -> ONNX model, proven equal to its source."""
+"""Framework file -> ONNX model, tested against its source."""

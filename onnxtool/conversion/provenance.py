@@ -1,4 +1,4 @@
-"""Provenance of a converted file: what it was made of, with what, how, and whether it was proven equal."""
+"""Provenance of a converted file: what it was made of, with what, how, and whether it was found equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`optimize`: smaller, faster, and proven equal."""
+"""`optimize`: smaller, faster, and tested against the source."""
 
 from __future__ import annotations
 

@@ -602,9 +602,7 @@ _EXACT = frozenset(
     )
 )
 
-_COSTLY = frozenset(
-    ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Softmax", "LayerNormalization", "Gelu", "Resize")
-)
+_COSTLY = frozenset(("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Softmax", "LayerNormalization", "Gelu"))
 _KEPT = 2**23  # elements of one result
 _ROUNDS = frozenset(("Floor", "Ceil", "Round", "Cast", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"))
 

@@ -145,5 +145,5 @@ class BundleReport(Report, kind="bundle"):
 
     @property
     def ok(self) -> bool:
-        """The bundle was proven equal, and written."""
+        """The bundle was found equal, and written."""
         return self.written
