@@ -179,12 +179,16 @@ class Engine:
     async def _answer(self, jobs: list[_EngineJob], began: float) -> None:
         cancellation = Cancellation()
         loop = asyncio.get_running_loop()
-        run = loop.run_in_executor(self._threads, self._call, [j.feeds for j in jobs], cancellation)
+        alone = self.model.begin(jobs[0].feeds, cancellation) if len(jobs) == 1 else None
+        feeds = [j.feeds for j in jobs]
+        run: asyncio.Future[Any] = (
+            loop.run_in_executor(self._threads, self._call, feeds, cancellation) if alone is None else alone
+        )
         for job in jobs:
             self._queued.observe(began - job.arrived)
             job.answer.add_done_callback(lambda _: _end_when_all_gone(jobs, cancellation, run, began))
         try:
-            results = await run
+            results = await run if alone is None else [await run]
         except Exception as error:
             await self._apart(jobs, error)
         else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import queue
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,6 +36,8 @@ except ImportError:  # Windows has no descriptors that a child inherits
 _MOST_DEATHS, _MOST_INPUTS = 2, 1024
 # Memory that runs may leave taken beyond the model's own, and seconds from one new process for that to the next.
 _KEPT_BYTES, _BETWEEN = 512 << 20, 30.0
+_LOOK = 0.2  # seconds between two looks at it
+_INLINE = 1 << 20  # larger inputs are handed over by a thread
 _RETRY_SECONDS = 1.0
 
 OnDeath = Callable[[str], None]
@@ -88,6 +92,9 @@ class ServingRunner(Protocol):
             WorkerDiedError, WorkerTimeoutError: its process has ended.
         """
 
+    def begin(self, feeds: Feeds, cancellation: Cancellation) -> asyncio.Future[dict[str, Any]] | None:
+        """Begin a run that needs no thread; None where it does. Errors of the future as of `run`."""
+
     def close(self) -> None:
         """End what it holds."""
 
@@ -118,6 +125,9 @@ class LocalModel:
                 raise InputError(f"the model fails on these inputs: {first_line(error)}") from error
             raise failure from error
 
+    def begin(self, _: Feeds, __: Cancellation) -> None:
+        """Runs in this process need a thread."""
+
     def close(self) -> None:
         """The session ends with its last run."""
 
@@ -145,7 +155,7 @@ class WorkerPool:
         for worker in self._workers:
             self._free.put(worker)
         self._deaths = OrderedDict[bytes, int]()
-        self._renewed = time.monotonic()
+        self._look_next = 0.0
         self._taken_empty = _empty_inputs_taken(self._workers[0])
 
     def check(self, feeds: Feeds) -> None:
@@ -163,17 +173,57 @@ class WorkerPool:
             raise InputError("these inputs have ended the process of the model twice; they are refused.")
 
     def run(self, feeds: Feeds, cancellation: Cancellation | None = None) -> dict[str, Any]:
-        """One run in the next free process."""
+        """One run in the next free process, which is waited for."""
         try:
             worker = self._free.get(timeout=self._seconds)
         except queue.Empty:
             raise HttpError(503, "no_process", "the process of the model does not start; its log says why.") from None
+        with self._held(worker, feeds, cancellation):
+            if cancellation is not None and cancellation.asked:
+                raise HttpError(499, "client_gone", "nobody waits for this run.")
+            worker.begin(feeds, self._seconds)
+            return worker.finish()
+
+    def begin(self, feeds: Feeds, cancellation: Cancellation) -> asyncio.Future[dict[str, Any]] | None:
+        """One run, without a thread that waits for it; None where no process is free, or the inputs are large."""
+        if sum(array.nbytes for array in feeds.values()) > _INLINE:
+            return None
+        try:
+            worker = self._free.get_nowait()
+        except queue.Empty:
+            return None
+        loop = asyncio.get_running_loop()
+        outputs: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+        def finish() -> None:
+            if place >= 0:
+                loop.remove_reader(place)
+            try:
+                with self._held(worker, feeds, cancellation):
+                    found = worker.finish()
+            except Exception as error:
+                outputs.set_exception(error)
+            else:
+                outputs.set_result(found)
+
+        cancellation.begin(worker.interrupt)
+        try:
+            worker.begin(feeds, self._seconds)
+        except OnnxToolError:
+            place = -1
+            loop.call_soon(finish)  # says how it has ended
+        else:
+            place = worker.fileno()
+            loop.add_reader(place, finish)
+        return outputs
+
+    @contextmanager
+    def _held(self, worker: Worker, feeds: Feeds, cancellation: Cancellation | None) -> Iterator[None]:
+        """A run in a process, which is free afterwards, or renewed."""
         try:
             if cancellation is not None:
                 cancellation.begin(worker.interrupt)
-                if cancellation.asked:
-                    raise HttpError(499, "client_gone", "nobody waits for this run.")
-            return worker.run(feeds, self._seconds)
+            yield
         except (WorkerDiedError, WorkerTimeoutError) as error:
             left = cancellation is not None and cancellation.asked
             self._died("its run did not end when it was asked to" if left else str(error))
@@ -201,18 +251,23 @@ class WorkerPool:
     def _is_bloated(self, worker: Worker) -> bool:
         """Whether runs have left so much memory taken that a new process is worth its start."""
         now = time.monotonic()
-        if now < self._renewed + _BETWEEN or worker.growth < _KEPT_BYTES:
+        if now < self._look_next:
             return False
-        self._renewed = now
+        self._look_next = now + _LOOK
+        if worker.growth < _KEPT_BYTES:
+            return False
+        self._look_next = now + _BETWEEN
         return True
 
     def _renew(self, worker: Worker) -> None:
+        wait = _RETRY_SECONDS / 16
         while not self._closed:
             try:
                 worker.restart()
             except OnnxToolError as error:
                 self._died(f"its process does not start again: {error}")
-                time.sleep(_RETRY_SECONDS)
+                time.sleep(wait)
+                wait = min(2 * wait, _RETRY_SECONDS)
             else:
                 self._free.put(worker)
                 return

@@ -7,15 +7,16 @@ import io
 import mmap
 import os
 import pickle
+import socket
 import struct
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from typing import Any
 
 # How a parent names the run that is to end; the first message, which loads the model, is number 1.
 RUN_NUMBER = struct.Struct("<Q")
+_LENGTH, _CHUNK = struct.Struct("<Q"), 1 << 16
 # Buffers that are together smaller go through the socket.
 _SMALL = 16 << 10
 _ALIGNMENT = 64
@@ -77,31 +78,31 @@ def _anonymous_file() -> int:
 
 
 class Channel:
-    """One end: sends and receives objects that hold arrays."""
+    """One end: sends and receives objects that hold arrays. The two sides take turns."""
 
-    def __init__(self, connection: Connection, sending: Region, receiving: Region) -> None:
-        self.connection, self._sending, self._receiving = connection, sending, receiving
+    def __init__(self, socket: socket.socket, sending: Region, receiving: Region) -> None:
+        self.socket, self._sending, self._receiving = socket, sending, receiving
 
     def send(self, value: object) -> None:
         """Send an object. Arrays of the last message sent must be of no more use to the other side.
 
         Raises:
-            OSError: the other side has gone.
+            OSError: the other side has gone, or takes longer than the socket's timeout.
         """
         buffers: list[memoryview] = []
         head = pickle.dumps(value, 5, buffer_callback=lambda buffer: buffers.append(buffer.raw()))
-        if sum(buffer.nbytes for buffer in buffers) < _SMALL:
-            self.connection.send_bytes(pickle.dumps((head, [bytes(buffer) for buffer in buffers])))
-        else:
-            self.connection.send_bytes(pickle.dumps((head, self._sending.write(buffers))))
+        small = sum(buffer.nbytes for buffer in buffers) < _SMALL
+        places = [bytes(buffer) for buffer in buffers] if small else self._sending.write(buffers)
+        message = pickle.dumps((head, places), 5)
+        self.socket.sendall(_LENGTH.pack(len(message)) + message)
 
     def receive(self) -> Any:
         """The next object, whose arrays hold until the next message; from a process that is trusted.
 
         Raises:
-            EOFError, OSError: the other side has gone.
+            EOFError, OSError: the other side has gone, or takes longer than the socket's timeout.
         """
-        head, buffers = pickle.loads(self.connection.recv_bytes())
+        head, buffers = pickle.loads(self._message())
         return pickle.loads(head, buffers=[b if isinstance(b, bytes) else self._receiving.part(*b) for b in buffers])
 
     def receive_arrays(self) -> Any:
@@ -109,19 +110,38 @@ class Channel:
         code may have harmed the process that sends it.
 
         Raises:
-            EOFError, OSError: the other side has gone.
+            EOFError, OSError: the other side has gone, or takes longer than the socket's timeout.
             ValueError, pickle.UnpicklingError: it sends something else.
         """
-        head, buffers = _loads(self.connection.recv_bytes(), [])
+        head, buffers = _loads(self._message(), [])
         copies = [b if isinstance(b, bytes) else bytearray(self._receiving.part(*b)) for b in buffers]
         value = _loads(head, copies)
         self._receiving.forget()
         self._sending.forget()
         return value
 
+    def _message(self) -> bytes | bytearray:
+        first = self.socket.recv(_CHUNK)
+        while 0 < len(first) < _LENGTH.size:
+            first += self.socket.recv(1)
+        if not first:
+            raise EOFError
+        size, there = _LENGTH.unpack_from(first)[0], len(first) - _LENGTH.size
+        if there == size:
+            return first[_LENGTH.size :]
+        message = bytearray(size)
+        message[:there] = first[_LENGTH.size :]
+        rest = memoryview(message)[there:]
+        while rest:
+            taken = self.socket.recv_into(rest)
+            if not taken:
+                raise EOFError
+            rest = rest[taken:]
+        return message
+
     def close(self) -> None:
         """Close this end."""
-        self.connection.close()
+        self.socket.close()
         self._sending.close()
         self._receiving.close()
 
@@ -143,5 +163,5 @@ class _ArrayUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is no array")
 
 
-def _loads(data: bytes, buffers: Sequence[bytes | bytearray]) -> Any:
+def _loads(data: bytes | bytearray, buffers: Sequence[bytes | bytearray]) -> Any:
     return _ArrayUnpickler(io.BytesIO(data), buffers=buffers).load()

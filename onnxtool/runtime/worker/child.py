@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
 import sys
 import threading
 from contextlib import suppress
-from multiprocessing.connection import Connection
 
 import onnxruntime as ort
 
@@ -42,14 +42,35 @@ class _Stop:
         os._exit(0)
 
 
-def _limit_memory(more: int) -> None:
-    """Allow `more` bytes of memory beyond what is taken now; where the system cannot say, any number."""
-    with suppress(OSError, ValueError):
-        with open("/proc/self/statm", "rb") as file:
-            taken = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+class _MemoryLimit:
+    """How much memory this process may have; where the system cannot say how much it has, any."""
+
+    def __init__(self, most: int | None, size: int) -> None:
+        """Limit what loading the model takes.
+
+        Args:
+            most: bytes for a run beyond what is taken before; None as for a guarded call.
+            size: of the model.
+        """
+        self._most, self._size, self._limit = most, size, 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from what is taken now."""
+        self._taken = 0
+        with suppress(OSError, ValueError), open("/proc/self/statm", "rb") as file:
+            self._taken = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        self.allow(0)
+
+    def allow(self, inputs: int) -> None:
+        """Allow what a run on so many bytes may take."""
+        wanted = self._taken + (self._most or native_limits(self._size, inputs)[1])
+        if not self._taken or wanted == self._limit:
+            return
+        self._limit = wanted
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        wanted = taken + more
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
 
 
 def _plain(error: Exception) -> tuple[str, str, str, object]:
@@ -64,23 +85,24 @@ def _plain(error: Exception) -> tuple[str, str, str, object]:
 
 
 def _main(connection: int, receiving: int, sending: int, stop: int) -> None:
-    channel = Channel(Connection(connection), Region(sending), Region(receiving))
+    channel = Channel(socket.socket(fileno=connection), Region(sending), Region(receiving))
     model, size, options, bounds, memory_bytes = channel.receive()
     for name, value in bounds.items():
         setattr(limits.DEFAULT, name, value)
     stopper = _Stop(stop)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     try:
-        _limit_memory(memory_bytes or native_limits(size)[1])
+        memory = _MemoryLimit(memory_bytes, size)
         runner = OnnxRunner.open(model, options)
     except Exception as error:
         channel.send(_plain(error))
         return
+    memory.begin()
     channel.send(("ready", runner.inputs, runner.outputs))
     while True:
         feeds = channel.receive()
         try:
-            _limit_memory(memory_bytes or native_limits(size, feeds_bytes(feeds))[1])
+            memory.allow(feeds_bytes(feeds))
             outputs = runner.run_unchecked(feeds, stopper.next_run())
         except Exception as error:
             channel.send(_plain(describe_failure(error, feeds)))

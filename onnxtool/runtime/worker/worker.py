@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from onnxtool.runtime.worker.watchdog import MOST_STRETCH, resident_bytes
 
 # A run that is asked to end has so many seconds to come to the end of a node.
 _GRACE = 1.0
+_LOADING, _RUNNING = "loading the model", "running the model"
 
 
 class Worker:
@@ -88,10 +89,30 @@ class Worker:
         """
         self.check(feeds)
         with self._lock:
-            child = self._child or self._start()
             if seconds is None:
                 seconds = native_limits(self._size, feeds_bytes(feeds))[0] * MOST_STRETCH
-            return self._ask(child, dict(feeds), seconds, "running the model")[1]  # type: ignore[no-any-return]
+            self.begin(feeds, seconds)
+            return self.finish()
+
+    def begin(self, feeds: Mapping[str, np.ndarray], seconds: float) -> None:
+        """Begin a run on feeds that have passed `check`; `finish` gives its outputs. No other run may be under way.
+
+        Raises:
+            WorkerDiedError, WorkerTimeoutError: as of `run`.
+        """
+        self._send(self._child or self._start(), dict(feeds), seconds, _RUNNING)
+
+    def finish(self) -> dict[str, Any]:
+        """The outputs of the run that has begun; errors as of `run`."""
+        child = self._child
+        if child is None:
+            raise WorkerDiedError(f"the process of the model has ended while {_RUNNING}.")
+        return self._receive(child, _RUNNING)[1]  # type: ignore[no-any-return]
+
+    def fileno(self) -> int:
+        """What can be read when `finish` will not wait."""
+        child = self._child
+        return -1 if child is None else child.channel.socket.fileno()
 
     def restart(self) -> None:
         """A new process; errors as of `__init__`."""
@@ -130,26 +151,37 @@ class Worker:
         child = self._child = _Child()
         told = (self._model, self._size, self._options, asdict(limits.DEFAULT), self._memory_bytes)
         seconds = native_limits(self._size)[0] * MOST_STRETCH
-        self.inputs, self.outputs = self._ask(child, told, seconds, "loading the model")[1:]
+        self._send(child, told, seconds, _LOADING)
+        self.inputs, self.outputs = self._receive(child, _LOADING)[1:]
         child.loaded_bytes = resident_bytes(child.process.pid)
         return child
 
-    def _ask(self, child: _Child, message: object, seconds: float, what: str) -> tuple[Any, ...]:
-        try:
-            child.messages, child.busy = child.messages + 1, True
+    def _send(self, child: _Child, message: object, seconds: float, what: str) -> None:
+        child.messages, child.busy, child.seconds = child.messages + 1, True, seconds
+        child.channel.socket.settimeout(seconds)
+        with self._explained(what, seconds):
             child.channel.send(message)
-            if not child.channel.connection.poll(seconds):
-                self._end()
-                raise WorkerTimeoutError(f"it took longer than {seconds:g} s while {what}; its process was ended.")
+
+    def _receive(self, child: _Child, what: str) -> tuple[Any, ...]:
+        with self._explained(what, child.seconds):
             answer: tuple[Any, ...] = child.channel.receive_arrays()
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
-            ending = self._end(by_itself=True)
-            raise WorkerDiedError(f"the process of the model {ending} while {what}.") from error
-        finally:
-            child.busy = False
+        child.busy = False
         if answer[0] == "error":
             raise _error(*answer[1:])
         return answer
+
+    @contextmanager
+    def _explained(self, what: str, seconds: float) -> Iterator[None]:
+        """Turn the end of a conversation into its cause."""
+        try:
+            yield
+        except TimeoutError:
+            self._end()
+            told = f"it took longer than {seconds:g} s while {what}; its process was ended."
+            raise WorkerTimeoutError(told) from None
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+            ending = self._end(by_itself=True)
+            raise WorkerDiedError(f"the process of the model {ending} while {what}.") from error
 
     def _end(self, *, by_itself: bool = False) -> str:
         """End the process; how it had ended by itself."""
@@ -167,11 +199,12 @@ class _Child:
     Attributes:
         messages: sent to it.
         busy: whether the last of them has no answer yet.
+        seconds: that it may take.
         loaded_bytes: of its memory, when the model was loaded.
     """
 
     def __init__(self) -> None:
-        connection, theirs = Pipe()
+        connection, theirs = socket.socketpair()
         sending, receiving = Region(), Region()
         reader, self._control = os.pipe()
         passed = (theirs.fileno(), sending.descriptor, receiving.descriptor, reader)
@@ -183,7 +216,7 @@ class _Child:
             )
         os.close(reader)
         self.channel = Channel(connection, sending, receiving)
-        self.messages, self.busy = 0, False
+        self.messages, self.busy, self.seconds = 0, False, 0.0
         self.loaded_bytes = 0
 
     def interrupt(self) -> None:
