@@ -29,6 +29,7 @@ from onnxtool.equality.certificate.sizes import (
 operators.register()
 _MOST_ELEMENTS = 1 << 26  # of all tensors of a run together
 _OTHER_SIZES = 3
+_EACH = 3  # rows of a batch that are each held against each other
 Feeds = Mapping[str, Value]
 
 
@@ -90,14 +91,18 @@ class _Rows:
         other = self._feeds("other")
         expected, outputs = self._run(feeds)
         touched = [np.zeros(np.shape(data), bool) for _, data in expected]
-        rows = sorted({0, self._count // 2, self._count - 1})
-        for row in rows:
-            found, _ = self._run({name: _replaced(value, other[name], row) for name, value in feeds.items()})
+        rows = [*range(self._count)]
+        groups = [[row] for row in rows]
+        if self._count > _EACH:  # one row beside all others
+            rows = [secrets.randbelow(self._count)]
+            groups = [rows, [row for row in range(self._count) if row != rows[0]]]
+        for group in groups:
+            found, _ = self._run({name: _replaced(value, other[name], group) for name, value in feeds.items()})
             if len(found) != len(expected):
-                return "its steps depend on a row"
+                return "its steps depend on the rows"
             for index, ((node, was), (_, now)) in enumerate(zip(expected, found, strict=True)):
                 if was.shape != now.shape:
-                    return f"the shape of what {node} gives depends on a row"
+                    return f"the shape of what {node} gives depends on the rows"
                 changed = was != now
                 if (changed & touched[index]).any():
                     return f"{node} mixes the rows of a batch"
@@ -145,9 +150,9 @@ def _data(value: Item) -> np.ndarray:
     return value.data
 
 
-def _replaced(value: Value, other: Value, row: int) -> Value:
+def _replaced(value: Value, other: Value, rows: list[int]) -> Value:
     data = value.data.copy()
-    data[row] = other.data[row]
+    data[rows] = other.data[rows]
     return Value(data, value.dtype, False)
 
 
