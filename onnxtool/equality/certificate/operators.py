@@ -679,6 +679,8 @@ def _quantize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
 
 @operator("DequantizeLinear")
 def _dequantize(m: Interpreter, i: list[Item], a: Attributes) -> Value:
+    if is_float(i[0].dtype) != i[0].dtype.name.startswith("float8") or not is_float(i[1].dtype):
+        raise NotCoveredError(f"DequantizeLinear of {i[0].dtype} by {i[1].dtype}")
     f, x, scale, axis = m.field, m.elements(i[0]), m.elements(i[1]), a.get("axis", 1)
     zero = m.elements(i[2]) if len(i) > 2 and i[2] is not None else None
     if a.get("block_size", 0):

@@ -133,3 +133,10 @@ def test_only_change_names_it() -> None:
     assert "inputs of Add" in only_change(a, b)
     b.graph.initializer[0].CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, (4, 4), np.zeros(16)))
     assert only_change(a, b) == ""
+
+
+def test_operands_of_the_wrong_type_are_not_certified() -> None:
+    """(x - 0) * scale is scale * x, but no runtime takes floats for quantized numbers."""
+    weights = {"s": np.float32(0.5).reshape(()), "q": np.arange(4, dtype=np.int8)}
+    a, b = (model(f"d = DequantizeLinear({pair}) y = Mul(x, d)", weights) for pair in ("q, s", "s, q"))
+    assert certify(a, a).ok and not certify(a, b).ok
