@@ -270,7 +270,9 @@ class WorkerPool:
                 wait = min(2 * wait, _RETRY_SECONDS)
             else:
                 self._free.put(worker)
-                return
+                break
+        if self._closed:  # while it was started
+            worker.close()
 
 
 def _digest(feeds: Feeds) -> bytes:
