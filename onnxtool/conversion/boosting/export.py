@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from contextlib import nullcontext
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -24,6 +25,7 @@ from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, FLOAT, No
 from onnxtool.conversion.sklearn.converters.register import number_type
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.patches import exact_trees
+from onnxtool.conversion.sklearn.precision import comparing_doubles
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError, first_line
 from onnxtool.model import io
@@ -221,8 +223,10 @@ def _convert_lightgbm_step(scope: Any, operator: Any, container: Any) -> None:
 
     estimator = operator.raw_operator
     operator.raw_operator = equivalent(estimator)
+    doubles = type(operator.inputs[0].type).__name__ == "DoubleTensorType"
     try:
-        convert_lightgbm(scope, operator, container)
+        with comparing_doubles(type(container)) if doubles else nullcontext():
+            convert_lightgbm(scope, operator, container)
     finally:
         operator.raw_operator = estimator
 

@@ -26,9 +26,6 @@ def clean_up(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
     """
     _set_types(proto, model)
     _set_missing(proto, model)
-    if model.doubles:
-        _double_trees(proto, rounds=any(trees_of(step) for step in steps_of(model.estimator)))
-        _float_maps(proto)
     _set_locale(proto, model)
     _set_letters(proto)
     return _set_shapes(proto, model)
@@ -66,37 +63,6 @@ def _set_missing(proto: onnx.ModelProto, model: SklearnModel) -> None:
         kept = [a for a in node.attribute if a.name != "nodes_missing_value_tracks_true"]
         del node.attribute[:]
         node.attribute.extend([*kept, helper.make_attribute("nodes_missing_value_tracks_true", tracks)])
-
-
-def _double_trees(proto: onnx.ModelProto, rounds: bool) -> None:
-    """Tree operators on doubles: what they give is float32 all the same, which skl2onnx declares wrongly.
-
-    Args:
-        proto: changed in place.
-        rounds: scikit-learn's trees see float32. They round their input, whatever it was computed in, and compare that
-            with thresholds in float64; so must these. Histogram boosting does not round.
-    """
-    nodes: list[onnx.NodeProto] = []
-    consumed = {name for node in proto.graph.node for name in node.input}
-    for number, node in enumerate(proto.graph.node):
-        if not node.op_type.startswith("TreeEnsemble"):
-            nodes.append(node)
-            continue
-        narrow, wide, raw = (f"tree_{number}_{what}" for what in ("rounded", "input", "raw"))
-        if rounds:
-            nodes.append(helper.make_node("Cast", [node.input[0]], [narrow], to=TensorProto.FLOAT))
-            nodes.append(helper.make_node("Cast", [narrow], [wide], to=TensorProto.DOUBLE))
-            node.input[0] = wide
-        scores = node.output[-1]
-        nodes.append(node)
-        if scores in consumed:
-            node.output[len(node.output) - 1] = raw
-            nodes.append(helper.make_node("Cast", [raw], [scores], to=TensorProto.DOUBLE))
-        for output in proto.graph.output:
-            if output.name == scores:
-                output.type.tensor_type.elem_type = TensorProto.DOUBLE if scores in consumed else TensorProto.FLOAT
-    del proto.graph.node[:]
-    proto.graph.node.extend(nodes)
 
 
 def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | None:
@@ -145,19 +111,6 @@ def _as_integers(proto: onnx.ModelProto, output: onnx.ValueInfoProto) -> None:
 def _domains(model: SklearnModel, runner: OnnxRunner) -> dict[str, Domain]:
     known = dict(model.feeds_hint or {})
     return {b.name: known[a.name] for a, b in zip(model.inputs, runner.inputs, strict=False) if a.name in known}
-
-
-def _float_maps(proto: onnx.ModelProto) -> None:
-    """ZipMap takes and gives float32 alone, and skl2onnx gives it what the graph computes in."""
-    for place, node in reversed(list(enumerate(proto.graph.node))):
-        if node.op_type == "ZipMap":
-            single = f"{node.input[0]}_float32"
-            cast = helper.make_node("Cast", [node.input[0]], [single], to=TensorProto.FLOAT)
-            node.input[0] = single
-            proto.graph.node.insert(place, cast)
-    for output in proto.graph.output:
-        if output.type.HasField("sequence_type"):
-            output.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
 
 
 def _set_locale(proto: onnx.ModelProto, model: SklearnModel) -> None:

@@ -17,7 +17,8 @@ from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import applied
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.model import SklearnModel
-from onnxtool.conversion.sklearn.patches import exact_scalers, exact_trees
+from onnxtool.conversion.sklearn import precision
+from onnxtool.conversion.sklearn.patches import exact_columns
 from onnxtool.conversion.sklearn.patches.registry import patches_for
 from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of
 from onnxtool.conversion.sklearn.schema import last_step, trees_of
@@ -53,8 +54,8 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     with quiet(verbose):
         proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
     del proto.graph.output[len(model.outputs) :]
-    if model.doubles and {_package(s) for s in steps_of(model.estimator)}.intersection(_BOOSTED) == {"xgboost"}:
-        exact_trees.narrow_inputs(proto)
+    if model.doubles:
+        precision.widen(proto)
     if not zipmap:
         without_zipmap(proto)
     last = last_step(model.estimator)
@@ -131,8 +132,10 @@ def _convert(
     if any(_package(s) in _BOOSTED for s in steps_of(estimator)):
         register_estimators()
     patches = patches_for({type(s).__name__ for s in steps_of(estimator)}, doubles=model.doubles)
-    if has_trees(estimator):
-        patches.append(exact_scalers.PATCH)
+    if model.doubles:
+        patches += [exact_columns.PATCH, precision.PATCH]
+    elif has_trees(estimator):
+        patches.append(exact_columns.PATCH)
     model.notes.extend(notes)
     failure: Exception | None = None
     for options in choices:

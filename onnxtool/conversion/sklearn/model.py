@@ -78,7 +78,7 @@ class SklearnModel(SourceModel):
             check_is_fitted(estimator)
         except (NotFittedError, TypeError) as error:
             raise InputError(f"{source}: this {type(estimator).__name__} is not fitted.") from error
-        float_dtype = np.dtype("float64" if options.float64 else "float32")
+        float_dtype = np.dtype("float64")
         schema = schema_of(source, estimator, float_dtype)
         inputs = described_rows(schema.inputs, options)
         if _label_kind(last_step(estimator)) in ("b", "f"):
@@ -98,14 +98,8 @@ class SklearnModel(SourceModel):
             notes=notes,
             feeds_hint={renamed[n]: d for n, d in schema.domains.items()} or None,
             raw_scores=_is_classifier(estimator) and not hasattr(estimator, "predict_proba"),
-            doubles=options.float64,
-            # The runtime's trees in doubles round their thresholds in ways of their own.
-            limits=(*cls.limits, "thresholds") if options.float64 else cls.limits,
+            doubles=any(s.dtype == float_dtype for s in inputs),
         )
-
-    def __post_init__(self) -> None:
-        if self.doubles:
-            self.advice = "skl2onnx does not keep doubles in every graph: convert without --float64."
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """What the estimator computes on these rows.

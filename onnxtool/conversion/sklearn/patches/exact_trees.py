@@ -7,20 +7,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onnxtool.conversion.patches import Patch, replaced
 
-if TYPE_CHECKING:
-    import onnx
-
-_ZERO = np.float32(-1e-35)
+_ZERO = np.float64(np.float32(-1e-35))
 _ENDLESS = 1e300
 # skl2onnx 1.20 copies trees by this function, which it imports by name into several modules.
-_EXACT_VALUES = "nodes_values_as_tensor"  # thresholds in doubles
-_FLOAT, _INT_ATTRIBUTE = 1, 2  # as onnx.TensorProto and onnx.AttributeProto count them
 _COPY = "add_tree_to_attribute_pairs"
 
 
@@ -35,23 +30,6 @@ def rounded_down(threshold: float) -> float:
     if np.isnan(nearest) or float(nearest) <= float(threshold):  # as doubles: numpy would compare in float32
         return float(nearest)
     return float(np.nextafter(nearest, np.float32(-np.inf)))
-
-
-def narrow_inputs(proto: onnx.ModelProto) -> None:
-    """Let trees whose thresholds are float32 take float32, in place, as XGBoost does with doubles before it decides."""
-    makers = {name for node in proto.graph.node for name in node.output}
-    nodes = list(proto.graph.node)
-    del proto.graph.node[:]
-    for node in nodes:
-        if node.op_type.startswith("TreeEnsemble") and not any(a.name == _EXACT_VALUES for a in node.attribute):
-            cast = f"{node.input[0]}_float32"
-            if cast not in makers:
-                makers.add(cast)
-                proto.graph.node.add(op_type="Cast", input=[node.input[0]], output=[cast]).attribute.add(
-                    name="to", i=_FLOAT, type=_INT_ATTRIBUTE
-                )
-            node.input[0] = cast
-        proto.graph.node.append(node)
 
 
 def _rounding_down(module: str) -> AbstractContextManager[object]:
@@ -84,22 +62,21 @@ def _with_thresholds(plain: Any) -> Any:
         values, modes = attributes.get("nodes_values"), attributes.get("nodes_modes")
         if isinstance(values, list) and modes is not None and len(modes) == len(values):
             attributes["nodes_values"] = [
-                _of_lightgbm(v) if m == "BRANCH_LEQ" else v for v, m in zip(values, modes, strict=True)
+                rounded_down(of_lightgbm(v)) if m == "BRANCH_LEQ" else v for v, m in zip(values, modes, strict=True)
             ]
         return plain(self, *arguments, **attributes)
 
     return add_node
 
 
-def _of_lightgbm(threshold: float) -> float:
+def of_lightgbm(threshold: float) -> float:
     """LightGBM 4 takes numbers of up to 1e-35 for zero (kZeroThreshold) before it compares them with its thresholds, of
     which -1e-35 is one wherever a feature holds zeros. It parts missing values from all others, infinity among them, by
     an infinite threshold, for which its JSON form has a large number.
     """
     if threshold >= _ENDLESS:
         return float("inf")
-    found = rounded_down(threshold)
-    return float(np.nextafter(_ZERO, np.float32(-np.inf))) if found == float(_ZERO) else found
+    return float(np.nextafter(_ZERO, -np.inf)) if threshold == _ZERO else float(threshold)
 
 
 def _adjusting(plain: Any) -> Any:

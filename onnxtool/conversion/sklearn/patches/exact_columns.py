@@ -1,0 +1,174 @@
+"""Transformers of columns, in doubles and by the operations of scikit-learn itself.
+
+What comes after may ask on which side of a number a row is, and a row of the training data may be that very number: a
+tree's threshold, the edge of a bin. skl2onnx multiplies by reciprocals, or has operators of float32.
+
+Source: scikit-learn, `sklearn.preprocessing` and `sklearn.impute`; W. Kahan, for log(1 + x) and exp(x) - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.frameworks import Estimator
+from onnxtool.conversion.sklearn.converters.node_writer import DOUBLE, INT64, NodeWriter
+from onnxtool.conversion.sklearn.converters.register import Registration, converter_patch, extension
+
+_TINY = float(np.finfo(np.float64).eps)
+
+
+def _scaled(write: NodeWriter) -> str:
+    value = write.joined()
+    for step, numbers in _steps(write.step):
+        value = write.add(step, value, numbers)
+    if getattr(write.step, "clip", False):
+        low, high = getattr(write.step, "feature_range", (-1.0, 1.0))
+        value = write.add("Max", write.add("Min", value, float(high)), float(low))
+    return value
+
+
+def _steps(scaler: Estimator) -> list[tuple[str, np.ndarray]]:
+    """What a scaler does to each column, in its order: an operator, and numbers in float64 [columns]."""
+    found: list[tuple[str, Any]] = []
+    kind = type(scaler).__name__
+    if kind == "StandardScaler":
+        found = [
+            ("Sub", scaler.mean_ if scaler.with_mean else None),
+            ("Div", scaler.scale_ if scaler.with_std else None),
+        ]
+    elif kind == "RobustScaler":
+        centre, scale = scaler.with_centering, scaler.with_scaling
+        found = [("Sub", scaler.center_ if centre else None), ("Div", scaler.scale_ if scale else None)]
+    elif kind == "MinMaxScaler":
+        found = [("Mul", scaler.scale_), ("Add", scaler.min_)]
+    elif kind == "MaxAbsScaler":
+        found = [("Div", scaler.scale_)]
+    return [(step, np.asarray(numbers, np.float64)) for step, numbers in found if numbers is not None]
+
+
+def _imputed(write: NodeWriter) -> str:
+    """Numbers in the place of gaps; columns of which the imputer saw nothing are dropped."""
+    imputer, value = write.step, write.joined()
+    statistics = np.asarray(imputer.statistics_, np.float64)
+    gap = np.float64(imputer.missing_values)
+    missing = write.add("IsNaN", value) if np.isnan(gap) else write.add("Equal", value, float(gap))
+    kept = np.flatnonzero(~np.isnan(statistics))
+    filled = write.add("Where", missing, statistics.reshape(1, -1), value)
+    return filled if len(kept) == len(statistics) else write.add("Gather", filled, kept, axis=1)
+
+
+def _binary(write: NodeWriter) -> str:
+    return write.cast(write.add("Greater", write.joined(), float(write.step.threshold)), DOUBLE)
+
+
+def _binned(write: NodeWriter) -> str:
+    """The number of each column's bin, or a column for each bin."""
+    value, columns = write.joined(), []
+    for place, edges in enumerate(write.step.bin_edges_):
+        column = write.add("Gather", value, np.array([place]), axis=1)
+        inner = np.asarray(edges, np.float64)[1:-1]
+        if len(inner):
+            passed = write.cast(write.add("GreaterOrEqual", column, inner.reshape(1, -1)), DOUBLE)
+            bins = write.add("ReduceSum", passed, np.array([1]), keepdims=1)
+        else:
+            bins = write.add("Mul", column, 0.0)
+        if write.step.encode != "ordinal":
+            count = int(write.step.n_bins_[place])
+            bins = write.cast(write.add("Equal", write.cast(bins, INT64), np.arange(count)[None]), DOUBLE)
+        columns.append(bins)
+    return write.columns(columns)
+
+
+def _normal(write: NodeWriter) -> str:
+    """Rows by their length; those of no length stay."""
+    value, axis = write.joined(), np.array([1])
+    kind = write.step.norm
+    if kind == "max":
+        length = write.add("ReduceMax", write.add("Abs", value), axes=[1], keepdims=1)
+    elif kind == "l1":
+        length = write.add("ReduceSum", write.add("Abs", value), axis, keepdims=1)
+    else:
+        length = write.add("Sqrt", write.add("ReduceSum", write.add("Mul", value, value), axis, keepdims=1))
+    # scikit-learn's _handle_zeros_in_scale takes lengths of up to ten times the spacing at one for zero.
+    zero = write.add("Less", length, 10 * _TINY)
+    return write.add("Div", value, write.add("Where", zero, 1.0, length))
+
+
+def _powered(write: NodeWriter) -> str:
+    step, value = write.step, write.joined()
+    lambdas = np.asarray(step.lambdas_, np.float64).reshape(1, -1)
+    if step.method == "box-cox":
+        result = _power_of_log(write, write.add("Log", value), lambdas)
+    else:
+        nothing = write.add("Max", value, 0.0)
+        above = _power_of_log(write, _log1p(write, nothing), lambdas)
+        size = write.add("Neg", write.add("Min", value, 0.0))
+        below = write.add("Neg", _power_of_log(write, _log1p(write, size), 2 - lambdas))
+        result = write.add("Where", write.add("GreaterOrEqual", value, 0.0), above, below)
+        result = write.add("Where", write.add("IsNaN", value), value, result)
+    if step.standardize:
+        for kind, numbers in _steps(step._scaler):
+            result = write.add(kind, result, numbers)
+    return result
+
+
+def _power_of_log(write: NodeWriter, log: str, lambdas: np.ndarray) -> str:
+    """(exp(lambda log) - 1) / lambda, and the logarithm where lambda is zero."""
+    zero = np.abs(lambdas) < _TINY
+    divisor = np.where(zero, 1.0, lambdas)
+    power = write.add("Div", _expm1(write, write.add("Mul", log, divisor)), divisor)
+    return power if not zero.any() else write.add("Where", zero, log, power)
+
+
+def _log1p(write: NodeWriter, x: str) -> str:
+    """log(1 + x), without what 1 + x loses of a small x."""
+    sum_ = write.add("Add", x, 1.0)
+    lost = write.add("Equal", sum_, 1.0)
+    scale = write.add("Div", x, write.add("Where", lost, 1.0, write.add("Sub", sum_, 1.0)))
+    return write.add("Where", lost, x, write.add("Mul", write.add("Log", sum_), scale))
+
+
+def _expm1(write: NodeWriter, x: str) -> str:
+    """exp(x) - 1 = 2 tanh(x / 2) / (1 - tanh(x / 2)) for a small x."""
+    half = write.add("Tanh", write.add("Mul", x, 0.5))
+    small = write.add("Div", write.add("Mul", half, 2.0), write.add("Sub", 1.0, half))
+    large = write.add("Sub", write.add("Exp", x), 1.0)
+    return write.add("Where", write.add("Less", write.add("Abs", x), 0.5), small, large)
+
+
+def _of_numbers(step: Estimator) -> bool:
+    """Whether an imputer fills numbers and does nothing besides."""
+    numbers = np.asarray(step.statistics_).dtype.kind in "fiu"
+    return numbers and isinstance(step.missing_values, (int, float)) and not step.add_indicator
+
+
+def _registered(
+    kind: str, convert: Callable[[NodeWriter], str], fits: Callable[[Any], bool] | None = None
+) -> Registration:
+    def converted(write: NodeWriter, original: Callable[[], None]) -> None:
+        given = {type(variable.type).__name__ for variable in write.inputs}
+        doubles = given <= {"DoubleTensorType", "FloatTensorType", "Int64TensorType", "BooleanTensorType"}
+        if doubles and (fits is None or fits(write.step)):
+            write.give(convert(write))
+        else:
+            original()
+
+    return extension(kind, converted)
+
+
+PATCH = converter_patch(
+    "1.21",
+    "skl2onnx 1.20 computes in float32, or by other operations",
+    *(
+        _registered(f"sklearn.preprocessing:{kind}", _scaled)
+        for kind in ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+    ),
+    _registered("sklearn.impute:SimpleImputer", _imputed, _of_numbers),
+    _registered("sklearn.preprocessing:Binarizer", _binary),
+    _registered("sklearn.preprocessing:KBinsDiscretizer", _binned),
+    _registered("sklearn.preprocessing:Normalizer", _normal),
+    _registered("sklearn.preprocessing:PowerTransformer", _powered),
+)

@@ -1,0 +1,156 @@
+"""Graphs that compute in the source's own precision: float64, except where the source rounds to float32 itself.
+
+scikit-learn computes in float64. Its trees, XGBoost and CatBoost round what they are given to float32 and then compare;
+histogram gradient boosting and LightGBM compare in float64. A graph that is exported from float64 inputs keeps that by
+three rules: each ensemble is given what its source compares; operators without a kernel for float64 get float32 and
+nothing after them does; constants and casts that skl2onnx writes in float32 all the same become float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxtool.conversion.patches import Patch, replaced
+from onnxtool.conversion.sklearn.patches.exact_trees import of_lightgbm, rounded_down
+
+_TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
+# Operators of ai.onnx.ml that take or give float32 alone in ONNX Runtime 1.31, whatever the graph computes in.
+_TAKE_FLOATS = ("Imputer", "Binarizer", "LinearRegressor", "SVMRegressor", "ZipMap")
+_GIVE_FLOATS = (
+    *("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier", "Imputer", "Binarizer"),
+    *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", *_TREES),
+)
+_DOUBLE_MARK = "compares_doubles"
+_NUMBERS = ("nodes_values", "target_weights", "class_weights", "base_values")
+
+
+def _copied(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """skl2onnx's way to copy a tree of histogram gradient boosting, which also tells the node so."""
+
+    def copied(attributes: dict[str, Any], *arguments: Any, **options: Any) -> Any:
+        attributes[_DOUBLE_MARK] = True
+        return plain(attributes, *arguments, **options)
+
+    return copied
+
+
+def _given(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A container's way to add a node, by which ensembles of trees get what their source compares."""
+
+    def add_node(self: Any, kind: str, inputs: Any, outputs: Any, *more: Any, **attributes: Any) -> Any:
+        if kind not in _TREES:
+            return plain(self, kind, inputs, outputs, *more, **attributes)
+        wide = bool(attributes.pop(_DOUBLE_MARK, False))
+        (given,) = [inputs] if isinstance(inputs, str) else inputs
+        rounded = f"{given}_{'float64' if wide else 'float32'}_{len(self.nodes)}"
+        plain(self, "Cast", [given], [rounded], op_version=13, to=TensorProto.DOUBLE if wide else TensorProto.FLOAT)
+        for name in _NUMBERS:
+            if attributes.get(name) is None:
+                continue
+            numbers = np.asarray(attributes[name], np.float64).ravel()
+            if name == "nodes_values":
+                modes = [m if isinstance(m, str) else m.decode() for m in attributes["nodes_modes"]]
+                numbers = np.array([_threshold(v, m, wide) for v, m in zip(numbers, modes, strict=True)])
+            attributes[name] = numbers.tolist()
+            if wide:
+                tensor = helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], attributes.pop(name))
+                attributes[f"{name}_as_tensor"] = tensor
+                attributes["op_version"] = 3  # the first that has doubles
+        return plain(self, kind, [rounded], outputs, *more, **attributes)
+
+    return add_node
+
+
+def _threshold(value: float, mode: str, wide: bool) -> float:
+    if mode != "BRANCH_LEQ":
+        return float(value)
+    return of_lightgbm(value) if wide else rounded_down(value)
+
+
+@contextmanager
+def _applied() -> Iterator[None]:
+    container = import_module("skl2onnx.common._container").ModelComponentContainer
+    forests = import_module("skl2onnx.operator_converters.random_forest")
+    copy = "add_tree_to_attribute_pairs_hist_gradient_boosting"
+    with (
+        replaced(container, "add_node", _given(container.add_node)),
+        replaced(forests, copy, _copied(getattr(forests, copy))),
+    ):
+        yield
+
+
+@contextmanager
+def comparing_doubles(container: type) -> Iterator[None]:
+    """Inside the block, ensembles that a library adds compare in float64, as LightGBM does."""
+    plain = container.add_node  # type: ignore[attr-defined]
+
+    def add_node(self: Any, kind: str, *arguments: Any, **attributes: Any) -> Any:
+        return plain(self, kind, *arguments, **attributes, **({_DOUBLE_MARK: True} if kind in _TREES else {}))
+
+    with replaced(container, "add_node", add_node):
+        yield
+
+
+PATCH = Patch("skl2onnx", "", "skl2onnx 1.20 rounds trees to float32 or not at all, whatever their source does", _applied)
+
+
+def widen(proto: onnx.ModelProto) -> None:
+    """Make what a graph of float64 inputs computes in float32 float64, in place, except in its ensembles of trees."""
+    graph = proto.graph
+    for constant in graph.initializer:
+        constant.CopyFrom(_as_double(constant))
+    nodes = list(graph.node)
+    trees = {node.input[0] for node in nodes if node.op_type in _TREES}
+    del graph.node[:]
+    for node in nodes:
+        _widen_inside(node, rounds=not trees.isdisjoint(node.output))
+        if node.op_type in _TAKE_FLOATS or _is_looked_up(node, "keys_floats"):
+            narrow = f"{node.input[0]}_float32_{len(graph.node)}"
+            graph.node.append(helper.make_node("Cast", [node.input[0]], [narrow], to=TensorProto.FLOAT))
+            node.input[0] = narrow
+        scores = ""
+        if node.op_type in _GIVE_FLOATS or _is_looked_up(node, "values_floats"):
+            scores = node.output[-1]
+            node.output[len(node.output) - 1] = f"{scores}_float32"
+        graph.node.append(node)
+        if scores:
+            graph.node.append(helper.make_node("Cast", [f"{scores}_float32"], [scores], to=TensorProto.DOUBLE))
+    for output in graph.output:
+        if output.type.tensor_type.elem_type == TensorProto.FLOAT:
+            output.type.tensor_type.elem_type = TensorProto.DOUBLE
+        if output.type.HasField("sequence_type"):  # of a ZipMap
+            output.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
+
+
+def _is_looked_up(node: onnx.NodeProto, table: str) -> bool:
+    return node.op_type == "LabelEncoder" and any(a.name == table for a in node.attribute)
+
+
+def _widen_inside(node: onnx.NodeProto, *, rounds: bool) -> None:
+    """The constants and the type that a node has as attributes, and those of the nodes inside it."""
+    for attribute in node.attribute:
+        if attribute.name == "to" and attribute.i == TensorProto.FLOAT and not rounds:
+            attribute.i = TensorProto.DOUBLE
+        if attribute.name == "value" and attribute.HasField("t"):
+            attribute.t.CopyFrom(_as_double(attribute.t))
+        if attribute.HasField("g"):
+            for constant in attribute.g.initializer:
+                constant.CopyFrom(_as_double(constant))
+            for value in (*attribute.g.input, *attribute.g.output):
+                if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+                    value.type.tensor_type.elem_type = TensorProto.DOUBLE
+            for inner in attribute.g.node:
+                _widen_inside(inner, rounds=False)
+
+
+def _as_double(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    if tensor.data_type != TensorProto.FLOAT:
+        return tensor
+    return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
