@@ -138,12 +138,15 @@ class OnnxRunner:
             refuse_empty(feeds, self.aborts_when_empty)
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """One forward pass.
+        """One forward pass; float32 given for float64 is widened, which changes no number.
 
         Raises:
             InputError: names, dtypes or ranks do not fit the model, or a node fails on this data.
             ResourceError: out of memory.
         """
+        wide = {s.name for s in self.inputs if s.dtype == np.float64}
+        if wide:
+            feeds = {n: _widened(array) if n in wide else array for n, array in feeds.items()}
         self.check(feeds)
         try:
             shapes = tuple(f.shape for f in feeds.values())
@@ -239,6 +242,10 @@ def _bfloat16_array(value: ort.OrtValue) -> np.ndarray:
         return np.empty(value.shape(), _BFLOAT16)
     raw = (ctypes.c_uint8 * size).from_address(value.data_ptr())
     return np.frombuffer(bytes(raw), _BFLOAT16).reshape(value.shape())
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64) if getattr(array, "dtype", None) == np.float32 else array
 
 
 def check_feeds(specs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) -> None:

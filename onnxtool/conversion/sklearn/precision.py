@@ -8,8 +8,9 @@ nothing after them does; constants and casts that skl2onnx writes in float32 all
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -27,16 +28,24 @@ _GIVE_FLOATS = (
     *("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier", "Imputer", "Binarizer"),
     *("Scaler", "Normalizer", "OneHotEncoder", "FeatureVectorizer", "TfIdfVectorizer", "DictVectorizer", *_TREES),
 )
-_DOUBLE_MARK = "compares_doubles"
+_THRESHOLDS = "exact_thresholds"  # whether they are compared in float64, and what they are
+# What skl2onnx 1.20 copies trees by.
+_COPIES = ("add_tree_to_attribute_pairs", "add_tree_to_attribute_pairs_hist_gradient_boosting")
 _NUMBERS = ("nodes_values", "target_weights", "class_weights", "base_values")
 
 
 def _copied(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """skl2onnx's way to copy a tree of histogram gradient boosting, which also tells the node so."""
+    """skl2onnx's way to copy a tree, which also keeps its thresholds as they are: it rounds them for classifiers."""
 
-    def copied(attributes: dict[str, Any], *arguments: Any, **options: Any) -> Any:
-        attributes[_DOUBLE_MARK] = True
-        return plain(attributes, *arguments, **options)
+    def copied(attributes: dict[str, Any], classifies: bool, tree: Any, *arguments: Any, **options: Any) -> Any:
+        result = plain(attributes, classifies, tree, *arguments, **options)
+        if hasattr(tree, "threshold"):
+            wide, values = False, np.where(tree.children_left >= 0, tree.threshold, 0.0)
+        else:  # of histogram gradient boosting
+            wide, values = True, np.where(tree.nodes["is_leaf"] == 0, tree.nodes["num_threshold"], 0.0)
+        _, before = attributes.get(_THRESHOLDS, (wide, []))
+        attributes[_THRESHOLDS] = wide, [*before, values]
+        return result
 
     return copied
 
@@ -47,7 +56,9 @@ def _given(plain: Callable[..., Any]) -> Callable[..., Any]:
     def add_node(self: Any, kind: str, inputs: Any, outputs: Any, *more: Any, **attributes: Any) -> Any:
         if kind not in _TREES:
             return plain(self, kind, inputs, outputs, *more, **attributes)
-        wide = bool(attributes.pop(_DOUBLE_MARK, False))
+        wide, thresholds = attributes.pop(_THRESHOLDS, (False, []))
+        if thresholds:
+            attributes["nodes_values"] = np.concatenate(thresholds)
         (given,) = [inputs] if isinstance(inputs, str) else inputs
         rounded = f"{given}_{'float64' if wide else 'float32'}_{len(self.nodes)}"
         plain(self, "Cast", [given], [rounded], op_version=13, to=TensorProto.DOUBLE if wide else TensorProto.FLOAT)
@@ -77,12 +88,12 @@ def _threshold(value: float, mode: str, wide: bool) -> float:
 @contextmanager
 def _applied() -> Iterator[None]:
     container = import_module("skl2onnx.common._container").ModelComponentContainer
-    forests = import_module("skl2onnx.operator_converters.random_forest")
-    copy = "add_tree_to_attribute_pairs_hist_gradient_boosting"
-    with (
-        replaced(container, "add_node", _given(container.add_node)),
-        replaced(forests, copy, _copied(getattr(forests, copy))),
-    ):
+    with ExitStack() as stack:
+        stack.enter_context(replaced(container, "add_node", _given(container.add_node)))
+        for name, module in list(sys.modules.items()):
+            for copy in _COPIES if name.startswith("skl2onnx.operator_converters") else ():
+                if hasattr(module, copy):
+                    stack.enter_context(replaced(module, copy, _copied(getattr(module, copy))))
         yield
 
 
@@ -92,7 +103,7 @@ def comparing_doubles(container: type) -> Iterator[None]:
     plain = container.add_node  # type: ignore[attr-defined]
 
     def add_node(self: Any, kind: str, *arguments: Any, **attributes: Any) -> Any:
-        return plain(self, kind, *arguments, **attributes, **({_DOUBLE_MARK: True} if kind in _TREES else {}))
+        return plain(self, kind, *arguments, **attributes, **({_THRESHOLDS: (True, [])} if kind in _TREES else {}))
 
     with replaced(container, "add_node", add_node):
         yield

@@ -43,7 +43,7 @@ from onnxtool.conversion.sklearn.patches import (
     chains,
     character_ngrams,
     chosen_threshold,
-    exact_scalers,
+    exact_columns,
     exact_trees,
     first_column,
     hashed_words,
@@ -128,7 +128,7 @@ CASES: dict[Patch[..., object], Case] = {
     exact_trees.LIGHTGBM: lightgbm_on_its_threshold,
     exact_trees.BOOSTING: boosting_on_its_threshold,
     exact_trees.MISSING: forest_with_gaps,
-    exact_scalers.PATCH: trees_behind_a_scaler,
+    exact_columns.PATCH: trees_behind_a_scaler,
     first_column.PATCH: lambda: (SelectKBest(k=1).fit(X, (X[:, 0] > 0)), X, transformed),
     hashed_words.PATCH: lambda: (HashingVectorizer(n_features=8), TEXTS, transformed),
     infrequent_categories.PATCH: lambda: (
