@@ -19,14 +19,27 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 import pandas as pd
-from sklearn import datasets, decomposition, ensemble, feature_selection, impute, linear_model, naive_bayes
-from sklearn import neighbors, neural_network, preprocessing, svm, tree
+from sklearn import (
+    datasets,
+    decomposition,
+    ensemble,
+    feature_selection,
+    impute,
+    linear_model,
+    naive_bayes,
+    neighbors,
+    neural_network,
+    preprocessing,
+    svm,
+    tree,
+)
 from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
@@ -231,9 +244,9 @@ def wrong_rows(model: Any, session: ort.InferenceSession, rows: Any) -> tuple[in
     if hasattr(model, "predict_proba"):
         expected.append(model.predict_proba(rows))
     off, worst = np.zeros(len(rows), bool), 0.0
-    for given, right in zip(found, expected, strict=False):
-        right = np.asarray(right)
-        given = np.asarray(given).reshape(right.shape)
+    for result, wanted in zip(found, expected, strict=False):
+        right = np.asarray(wanted)
+        given = np.asarray(result).reshape(right.shape)
         if right.dtype.kind in "OUSbi":
             off |= (right.astype(str) != given.astype(str)).reshape(len(rows), -1).any(1)
             continue
@@ -247,7 +260,7 @@ def judge(case: Case, folder: Path, options: dict[str, Any], latency: bool) -> t
     """("right" | "wrong" | "refused" | "crash" | "unfit", what there is to say)."""
     x, y = table_of(case.table, case.framed)
     train, held, labels, _ = train_test_split(x, y, test_size=0.4, random_state=0)
-    np.random.seed(0)  # noqa: NPY002  (estimators without a random_state)
+    np.random.seed(0)
     try:
         model = case.make().fit(train, labels)
         model.predict(held)
@@ -290,8 +303,8 @@ def latencies(model: Any, session: ort.InferenceSession, x: Any) -> str:
     for count in (1, 10_000):
         places = np.arange(count) % len(x)
         rows = x.iloc[places] if isinstance(x, pd.DataFrame) else x[places]
-        times = [fastest(lambda s=s: s.run(None, f)) for s in (session, other) if s for f in [feeds_of(s, rows)]]  # type: ignore[misc]
-        times.append(fastest(lambda: model.predict(rows)))  # noqa: B023
+        times = [fastest(partial(s.run, None, feeds_of(s, rows))) for s in (session, other) if s]
+        times.append(fastest(partial(model.predict, rows)))
         told.append(f"{count} rows " + " / ".join(f"{1000 * t:.3f}" for t in times))
     return "ms of the file / skl2onnx's / predict: " + ", ".join(told)
 

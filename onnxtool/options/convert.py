@@ -75,7 +75,6 @@ class ConvertOptions:
         None, "nchw turns image inputs channels-first.", kind="text", choices=Layout, complete="layouts", place=2
     )
     zipmap: bool = seldom_option(False, "Probabilities as a map, not a tensor.", "--zipmap/--no-zipmap", place=2)
-    float64: bool = seldom_option(False, "Keep doubles where the runtime can.", place=2)
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,6 @@ class BoostingAdapter(Adapter):
         from onnxtool.conversion.sklearn.model import SklearnModel
 
         assert isinstance(model, SklearnModel)
-        if options.float64:
-            model.notes.append("--float64 changes nothing here: native files of boosted trees convert to float32 only")
         return export_at(
             options,
             boosting_export.NEWEST_OPSET,

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from onnxtool.conversion.adapter import Adapter, SourceModel
-from onnxtool.conversion.opset import export_at, newest_runtime_opset, target_opset
+from onnxtool.conversion.opset import export_at
 from onnxtool.conversion.quiet import import_all
 from onnxtool.conversion.sklearn import load
 from onnxtool.conversion.source import Source
@@ -72,13 +72,3 @@ class SklearnAdapter(Adapter):
             model.notes,
             lambda opset: export(model, opset, zipmap=options.zipmap, verbose=options.verbose),
         )
-
-    def export_otherwise(self, model: SourceModel, options: ConvertOptions) -> ir.Model | None:
-        """With float64 inside, after the graph in float32 failed the proof."""
-        from onnxtool.conversion.sklearn.export import NEWEST_OPSET, export_in_doubles
-        from onnxtool.conversion.sklearn.model import SklearnModel
-
-        assert isinstance(model, SklearnModel)
-        opset = min(target_opset(options, newest_runtime_opset()), NEWEST_OPSET)
-        exported = export_in_doubles(model, opset, zipmap=options.zipmap, verbose=options.verbose)
-        return None if exported is None else export_at(options, NEWEST_OPSET, model.notes, lambda _: exported)

@@ -88,8 +88,10 @@ def _set_shapes(proto: onnx.ModelProto, model: SklearnModel) -> OnnxRunner | Non
         if np.ndim(given) != rank and np.size(given) == np.size(right) and rank in (1, 2):
             _reshape(proto, output, [-1] if rank == 1 else [-1, 1])
         if np.asarray(right).dtype.kind in "iu" and np.asarray(given).dtype.kind == "f":
-            _as_integers(proto, output)
+            _cast(proto, output, TensorProto.INT64)
             specs[-1] = replace(specs[-1], dtype=np.dtype("int64"))
+        if np.asarray(right).dtype == np.float32 and np.asarray(given).dtype == np.float64:
+            _cast(proto, output, TensorProto.FLOAT)  # as XGBoost gives it
     model.outputs = tuple(specs)
     return runner
 
@@ -102,10 +104,10 @@ def _reshape(proto: onnx.ModelProto, output: onnx.ValueInfoProto, shape: list[in
     output.CopyFrom(helper.make_tensor_value_info(result, kind, [None] * len(shape)))
 
 
-def _as_integers(proto: onnx.ModelProto, output: onnx.ValueInfoProto) -> None:
-    result = f"{output.name}_integers"
-    proto.graph.node.append(helper.make_node("Cast", [output.name], [result], to=TensorProto.INT64))
-    output.name, output.type.tensor_type.elem_type = result, TensorProto.INT64
+def _cast(proto: onnx.ModelProto, output: onnx.ValueInfoProto, kind: int) -> None:
+    result = f"{output.name}_cast"
+    proto.graph.node.append(helper.make_node("Cast", [output.name], [result], to=kind))
+    output.name, output.type.tensor_type.elem_type = result, kind
 
 
 def _domains(model: SklearnModel, runner: OnnxRunner) -> dict[str, Domain]:

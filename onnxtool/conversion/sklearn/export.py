@@ -15,9 +15,9 @@ from onnxtool.conversion.boosting.export import register_estimators, without_zip
 from onnxtool.conversion.boosting.patches.exported_trees import fix_exported_trees
 from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.patches import applied
+from onnxtool.conversion.sklearn import precision
 from onnxtool.conversion.sklearn.cleanup import clean_up
 from onnxtool.conversion.sklearn.model import SklearnModel
-from onnxtool.conversion.sklearn import precision
 from onnxtool.conversion.sklearn.patches import exact_columns
 from onnxtool.conversion.sklearn.patches.registry import patches_for
 from onnxtool.conversion.sklearn.prepare import chosen_options, convertible, refuse_hopeless, steps_of
@@ -26,7 +26,6 @@ from onnxtool.conversion.sklearn.tree_thresholds import left_out, note_flips
 from onnxtool.conversion.tensorflow.environment import quiet
 from onnxtool.errors import MissingExtraError, OnnxToolError, UnsupportedError
 from onnxtool.model import io
-from onnxtool.runtime.runner import OnnxRunner
 
 if TYPE_CHECKING:
     import onnx
@@ -51,8 +50,13 @@ def export(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: in
     except ModuleNotFoundError as error:
         raise MissingExtraError(type(model.estimator).__name__, "skl2onnx", "sklearn") from error
     refuse_hopeless(model.estimator, not model.columns and model.inputs[0].dtype == np.dtype("float32"))
-    with quiet(verbose):
-        proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
+    try:
+        with quiet(verbose):
+            proto = _convert(skl2onnx, model, _options(model, zipmap), opset)
+    except UnsupportedError as failure:
+        if not model.doubles:
+            raise
+        return _export_rounding(model, opset, failure, zipmap=zipmap, verbose=verbose)
     del proto.graph.output[len(model.outputs) :]
     if model.doubles:
         precision.widen(proto)
@@ -81,48 +85,34 @@ def _package(estimator: Estimator) -> str:
     return type(estimator).__module__.split(".")[0]
 
 
-def export_in_doubles(model: SklearnModel, opset: int, *, zipmap: bool = False, verbose: int = 0) -> ir.Model | None:
-    """As `export`, computing in float64 between inputs and outputs of float32, as scikit-learn itself does.
+def _export_rounding(model: SklearnModel, opset: int, failure: UnsupportedError, **options: Any) -> ir.Model:
+    """As `export`, rounding float64 inputs to float32, where skl2onnx cannot convert a step in float64.
 
-    Sums of hundreds of logarithms, or distances of points that are close together, lose in float32 what decides.
-
-    Returns:
-        None where no input is float32, or the runtime has no kernel for doubles in this graph.
+    Raises:
+        UnsupportedError: it cannot do that either; then the first failure is told.
     """
     single, double = np.dtype("float32"), np.dtype("float64")
-    if model.doubles or all(s.dtype != single for s in model.inputs):
-        return None
-    wider = tuple(replace(s, dtype=double) if s.dtype == single else s for s in model.inputs)
-    wide = replace(model, inputs=wider, doubles=True, notes=[])
+    narrower = tuple(replace(s, dtype=single) if s.dtype == double else s for s in model.inputs)
+    narrow = replace(model, inputs=narrower, doubles=False, notes=[])
     try:
-        graph = export(wide, opset, zipmap=zipmap, verbose=verbose)
-        _narrow(graph)
-        OnnxRunner.open(graph)
-    except OnnxToolError:  # the failure in float32 is what will be told
-        return None
-    model.untested = wide.untested
-    model.notes.append("computes in float64 inside, as scikit-learn does: in float32 it gives other answers")
-    return graph
-
-
-def _narrow(graph: ir.Model) -> None:
-    """Make inputs and outputs of float64 ones of float32, in place."""
+        graph = export(narrow, opset, **options)
+    except OnnxToolError:
+        raise failure from None
     body = graph.graph
     for value in body.inputs:
-        if value.dtype == ir.DataType.DOUBLE:
-            cast = ir.node("Cast", [value], {"to": ir.DataType.DOUBLE.value})
+        if value.dtype == ir.DataType.FLOAT:
+            cast = ir.node("Cast", [value], {"to": ir.DataType.FLOAT.value})
             value.replace_all_uses_with(cast.outputs[0], replace_graph_outputs=True)
             cast.replace_input_with(0, value)
-            value.dtype = ir.DataType.FLOAT
-            cast.outputs[0].dtype = ir.DataType.DOUBLE
+            value.dtype = ir.DataType.DOUBLE
+            cast.outputs[0].dtype = ir.DataType.FLOAT
             body.insert_before(body[0], cast)
-    for i, value in enumerate(body.outputs):
-        if value.dtype == ir.DataType.DOUBLE:
-            cast = ir.node("Cast", [value], {"to": ir.DataType.FLOAT.value})
-            cast.outputs[0].name, value.name = value.name, f"{value.name}_float64"
-            cast.outputs[0].dtype, cast.outputs[0].shape = ir.DataType.FLOAT, value.shape
-            body.append(cast)
-            body.outputs[i] = cast.outputs[0]
+    model.outputs, model.untested, model.dropped, model.limits = (
+        narrow.outputs, narrow.untested, narrow.dropped, narrow.limits,
+    )  # fmt: skip
+    model.notes.extend(narrow.notes)
+    model.notes.append("computes in float32 inside: skl2onnx has no form in float64 for a step of it")
+    return graph
 
 
 def _convert(

@@ -109,7 +109,7 @@ def comparing_doubles(container: type) -> Iterator[None]:
         yield
 
 
-PATCH = Patch("skl2onnx", "", "skl2onnx 1.20 rounds trees to float32 or not at all, whatever their source does", _applied)
+PATCH = Patch("skl2onnx", "", "skl2onnx 1.20 rounds trees or does not, whatever their source does", _applied)
 
 
 def widen(proto: onnx.ModelProto) -> None:

@@ -56,8 +56,7 @@ def note_flips(model: SklearnModel, runner: OnnxRunner) -> None:
         return
     what = "labels" if first == "label" else "predictions"
     where = f"{flips} of {len(rows)} {what} next to tree thresholds"
-    hint = f"rounding changes {where}" if model.doubles else f"float32 changes {where}; --float64 keeps doubles"
-    model.notes.append(hint)
+    model.notes.append(f"{'rounding' if model.doubles else 'float32'} changes {where}")
 
 
 def left_out(proto: onnx.ModelProto, *, doubles: bool) -> str:

@@ -32,7 +32,12 @@ def boosted(scaler: Any) -> Any:
 def test_the_rows_that_trees_were_fitted_on_come_out_as_in_scikit_learn(scaler: Any, kind: str, tmp_path: Path) -> None:
     model, rows = boosted(scaler), X.astype(kind)
     report = convert(
-        model, tmp_path / "out.onnx", sample={"X": rows}, float64=kind == "float64", effort="quick", verify_result=True
+        model,
+        tmp_path / "out.onnx",
+        sample={"X": rows},
+        input_dtypes={"X": kind},
+        effort="quick",
+        verify_result=True,
     )
     assert report.ok and report.changed_rows is None
     found = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"X": rows})[0]
@@ -44,10 +49,14 @@ def test_rows_of_the_sample_that_change_are_counted_and_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "has_trees", lambda _: False)  # as skl2onnx writes scalers
-    monkeypatch.setattr(export, "export_in_doubles", lambda *_, **__: None)
     model, rows = boosted(StandardScaler()), X.astype(np.float32)
     report: ConvertReport = convert(
-        model, tmp_path / "out.onnx", sample={"X": rows}, effort="quick", keep_failed=tmp_path / "kept.onnx"
+        model,
+        tmp_path / "out.onnx",
+        sample={"X": rows},
+        input_dtypes={"X": "float32"},
+        effort="quick",
+        keep_failed=tmp_path / "kept.onnx",
     )
     assert not report.ok and not report.written and report.changed_rows is not None
     found = onnxruntime.InferenceSession(tmp_path / "kept.onnx").run(None, {"X": rows})[0].reshape(-1)
@@ -60,20 +69,26 @@ def test_rows_of_the_sample_that_change_are_counted_and_refused(
 def test_rows_that_change_because_the_file_rounds_them_are_counted_and_refused(tmp_path: Path) -> None:
     """The source sees the user's rows in float64; what it gives for rounded ones is another question."""
     model = boosted(StandardScaler())
-    report = convert(model, tmp_path / "out.onnx", sample={"X": X}, effort="quick", keep_failed=tmp_path / "kept.onnx")
+    report = convert(
+        model,
+        tmp_path / "out.onnx",
+        sample={"X": X},
+        input_dtypes={"X": "float32"},
+        effort="quick",
+        keep_failed=tmp_path / "kept.onnx",
+    )
     found = onnxruntime.InferenceSession(tmp_path / "kept.onnx").run(None, {"X": X.astype(np.float32)})[0].reshape(-1)
     expected = model.predict(X)
     off = np.abs(found - expected) > 1e-3 * np.abs(expected) + 1e-5 * np.sqrt((expected.astype(np.float64) ** 2).mean())
     assert off.any() and not report.written and report.changed_rows == (int(off.sum()), len(X))
-    assert any("--float64" in note for note in report.notes)
-    assert convert(model, tmp_path / "out.onnx", sample={"X": X}, float64=True, effort="quick").ok
+    assert convert(model, tmp_path / "out.onnx", sample={"X": X}, effort="quick").ok
 
 
 def test_the_verdict_says_that_thresholds_were_not_tested(tmp_path: Path, onnxtool: Callable[..., Any]) -> None:
     tree = DecisionTreeRegressor(max_depth=3, random_state=0)
     skops.io.dump(tree.fit(X, Y), tmp_path / "plain")
     skops.io.dump(make_pipeline(StandardScaler(), tree).fit(X, Y), tmp_path / "scaled")
-    for name, options, said in (("plain", (), False), ("scaled", (), True), ("plain", ("--float64",), True)):
+    for name, options, said in (("plain", ("--input-dtype", "X:float32"), False), ("scaled", (), True)):
         done = onnxtool("convert", tmp_path / name, "-o", tmp_path / "out.onnx", "--effort", "quick", *options)
         told = " ".join((done.stdout + done.stderr).split())
         assert done.returncode == 0

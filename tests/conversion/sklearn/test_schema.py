@@ -70,8 +70,8 @@ def test_named_columns_become_inputs_of_their_own_type(
     report = convert(save(model, tmp_path), tmp_path / "out.onnx")
     assert report.ok
     assert [str(i) for i in report.inputs] == [
-        "age: float32[batch, 1]",
-        "income: float32[batch, 1]",
+        "age: float64[batch, 1]",
+        "income: float64[batch, 1]",
         "city: string[batch, 1]",
         "size: string[batch, 1]",
         "rooms: int64[batch, 1]",

@@ -57,7 +57,7 @@ def test_the_digits_forest_is_as_accurate_as_the_original(fixtures: Path, tmp_pa
     assert report.comparison is not None
     assert sorted(run["X"][0] for run in report.comparison.runs) == [1, 2, 5]
     runner = OnnxRunner.open(tmp_path / "out.onnx")
-    assert [str(s.info()) for s in runner.outputs] == ["label: int64[batch]", "probabilities: float32[batch, 10]"]
+    assert [str(s.info()) for s in runner.outputs] == ["label: int64[batch]", "probabilities: float64[batch, 10]"]
     with np.load(fixtures / "eval_forest.npz") as data:
         found = runner.run({"X": data["pixels"]})
         assert int((found["label"] == data["label"]).sum()) in (686, 687, 688)  # the original: 687
@@ -157,7 +157,7 @@ def test_columns_of_numbers_by_position_stay_one_matrix(rows: tuple[np.ndarray, 
     skops.io.dump(model, tmp_path / "model.skops")
     report = convert(tmp_path / "model.skops", tmp_path / "out.onnx")
     assert report.ok
-    assert [str(i) for i in report.inputs] == ["X: float32[batch, 4]"]
+    assert [str(i) for i in report.inputs] == ["X: float64[batch, 4]"]
 
 
 def test_without_scikit_learn_the_extra_is_named(

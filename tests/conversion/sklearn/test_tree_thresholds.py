@@ -1,4 +1,4 @@
-"""Trees compare with thresholds: what float32 changes next to them is counted, and --float64 keeps it."""
+"""Trees compare with thresholds: what float32 changes next to them is counted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import skops.io
 from sklearn.datasets import load_digits
 from sklearn.ensemble import (
-    AdaBoostClassifier,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
@@ -25,7 +24,6 @@ from onnxtool.conversion.convert import convert, open_source
 from onnxtool.conversion.sklearn import export
 from onnxtool.conversion.sklearn.model import SklearnModel
 from onnxtool.conversion.sklearn.tree_thresholds import rows_near_thresholds
-from onnxtool.errors import UnsupportedError
 from onnxtool.runtime.runner import OnnxRunner
 
 
@@ -41,18 +39,6 @@ def scaled(rows: tuple[np.ndarray, np.ndarray]) -> Pipeline:
     return make_pipeline(StandardScaler(), RandomForestClassifier(9, random_state=0)).fit(*rows)
 
 
-def test_doubles_that_the_exporter_mixes_with_floats_are_refused_with_advice(
-    rows: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
-    labels = (rows[0][:, 1] > 1e4).astype(int)
-    skops.io.dump(AdaBoostClassifier(n_estimators=3, random_state=0).fit(rows[0], labels), tmp_path / "m")
-    with pytest.raises(
-        UnsupportedError, match=r"refuses: .*[^.]\. skl2onnx does not keep .* convert without --float64"
-    ):
-        convert(tmp_path / "m", tmp_path / "out.onnx", float64=True)
-    assert convert(tmp_path / "m", tmp_path / "out.onnx").ok
-
-
 def near(path: Path) -> np.ndarray:
     watched: Any = open_source(path)
     model = watched._model
@@ -62,15 +48,14 @@ def near(path: Path) -> np.ndarray:
     return found
 
 
-def test_flips_are_counted_and_said(scaled: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skops.io.dump(scaled, tmp_path / "model.skops")
-    exact = convert(tmp_path / "model.skops", tmp_path / "out.onnx", effort="quick")
-    assert exact.ok and not [n for n in exact.notes if "float32 changes" in n], "the scaler computes in doubles"
+def test_flips_of_float32_inputs_are_counted_and_said(
+    scaled: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(export, "has_trees", lambda _: False)  # as skl2onnx writes scalers
-    report = convert(tmp_path / "model.skops", tmp_path / "out.onnx")
+    skops.io.dump(scaled, tmp_path / "model.skops")
+    report = convert(tmp_path / "model.skops", tmp_path / "out.onnx", input_dtypes={"X": "float32"})
     assert report.ok
     (note,) = [n for n in report.notes if "float32 changes" in n]
-    assert "--float64" in note
     data = near(tmp_path / "model.skops").astype(np.float32)
     found = OnnxRunner.open(tmp_path / "out.onnx").run({"X": data})["label"]
     flips = int((found != scaled.predict(data.astype(np.float64))).sum())
@@ -80,7 +65,7 @@ def test_flips_are_counted_and_said(scaled: Pipeline, tmp_path: Path, monkeypatc
 
 def test_doubles_flip_nothing(scaled: Pipeline, tmp_path: Path) -> None:
     skops.io.dump(scaled, tmp_path / "model.skops")
-    report = convert(tmp_path / "model.skops", tmp_path / "out.onnx", float64=True)
+    report = convert(tmp_path / "model.skops", tmp_path / "out.onnx")
     assert report.ok
     assert not [n for n in report.notes if "changes" in n]
     assert [str(i) for i in report.inputs] == ["X: float64[batch, 4]"]
@@ -106,14 +91,14 @@ def test_rows_lie_on_both_sides_of_thresholds(rows: tuple[np.ndarray, np.ndarray
 )
 def test_trees_convert_in_doubles(rows: tuple[np.ndarray, np.ndarray], tmp_path: Path, model: Any) -> None:
     skops.io.dump(model.fit(*rows), tmp_path / "model.skops")
-    assert convert(tmp_path / "model.skops", tmp_path / "out.onnx", float64=True).ok
+    assert convert(tmp_path / "model.skops", tmp_path / "out.onnx").ok
 
 
 def test_doubles_keep_what_float32_would_round_off(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(50, 2))
     model = LinearRegression().fit(x, x[:, 0] * 3 + 1e9)
     skops.io.dump(model, tmp_path / "model.skops")
-    assert convert(tmp_path / "model.skops", tmp_path / "out.onnx", float64=True).ok
+    assert convert(tmp_path / "model.skops", tmp_path / "out.onnx").ok
     found = OnnxRunner.open(tmp_path / "out.onnx").run({"X": x})["prediction"]
     assert found.dtype == np.float64
     np.testing.assert_allclose(found[:, 0], model.predict(x), rtol=0, atol=1e-4)

@@ -38,7 +38,7 @@ def test_gaps_are_filled_as_scikit_learn_does(options: dict[str, Any], tmp_path:
     session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
     name = session.get_inputs()[0].name
     for rows in (known, ROWS, known[:1], np.full((2, 3), gap, np.float32)):
-        (found,) = session.run(None, {name: rows})
+        (found,) = session.run(None, {name: rows.astype(np.float64)})
         np.testing.assert_allclose(found, imputer.transform(rows.astype(np.float64)), rtol=1e-4, atol=1e-5)
 
 
@@ -49,7 +49,7 @@ def test_a_column_that_was_empty(keep: bool, tmp_path: Path) -> None:
     imputer = impute.KNNImputer(keep_empty_features=keep).fit(empty.astype(np.float64))
     assert onnxtool.convert(imputer, tmp_path / "out.onnx").ok
     session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
-    (found,) = session.run(None, {session.get_inputs()[0].name: empty})
+    (found,) = session.run(None, {session.get_inputs()[0].name: empty.astype(np.float64)})
     np.testing.assert_allclose(found, imputer.transform(empty.astype(np.float64)), rtol=1e-4, atol=1e-5)
 
 
