@@ -204,10 +204,11 @@ class Difference:
         self.finite += int(np.isfinite(x).sum())
         x, y, error = x[finite], y[finite], error[finite]
         self._abs_sum += float(error.sum()) if finite.all() else np.inf
-        self._signal += float((np.abs(x) ** 2).sum())
-        self._other += float((np.abs(y) ** 2).sum())
-        self._noise += float((error**2).sum())
-        self._dot += float((x * np.conj(y)).sum().real)
+        with np.errstate(over="ignore"):  # doubles whose squares are infinite
+            self._signal += float((np.abs(x) ** 2).sum())
+            self._other += float((np.abs(y) ** 2).sum())
+            self._noise += float((error**2).sum())
+            self._dot += float((x * np.conj(y)).sum().real)
 
     def _remember(self, a: np.ndarray, b: np.ndarray, flat: int, run: int) -> None:
         index = np.unravel_index(flat, a.shape)

@@ -11,9 +11,11 @@ from onnxtool.conversion.convert import convert
 from onnxtool.runtime.runner import OnnxRunner
 
 
-def run_converted(model: Any, folder: Path, *inputs: np.ndarray, prove: bool = False) -> list[np.ndarray]:
+def run_converted(
+    model: Any, folder: Path, *inputs: np.ndarray, prove: bool = False, **settings: Any
+) -> list[np.ndarray]:
     """The file's outputs for inputs in their order; with `prove` the proof has to hold as well."""
-    report = convert(model, folder / "out.onnx", verify_result=prove, effort="quick")
+    report = convert(model, folder / "out.onnx", verify_result=prove, effort="quick", **settings)
     assert report.ok
     runner = OnnxRunner.open(folder / "out.onnx")
     assert len(inputs) == len(runner.inputs)
