@@ -202,10 +202,10 @@ class OptimizeReport(Report, kind="optimize"):
 
     @property
     def ok(self) -> bool:
-        """True when every output was compared and none differs (and, with `strict`, no pass was at fault).
+        """True when no output that was compared differs (and, with `strict`, no pass was at fault).
 
-        An output that no run told anything of is not tested, so it makes the verdict bad.
+        Outputs that no run told anything of say so: `comparison.uninformed`.
         """
         faults = self.strict and any(d.fault for d in self.dropped)
-        proven = self.comparison is None or not (self.comparison.differs or self.comparison.uninformed)
+        proven = self.comparison is None or not self.comparison.differs
         return proven and not faults and all(p.ok for p in self.providers)

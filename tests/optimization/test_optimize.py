@@ -297,7 +297,7 @@ def test_warns_where_there_is_nothing_but_nan_to_compare(tmp_path: Path) -> None
     source = write(tmp_path / "m.onnx", text, {"one": np.ones(1, np.float32)})
     report = onnxtool.optimize(source, tmp_path / "o.onnx", bench=False)
 
-    assert not report.ok
+    assert report.ok
     assert "'y' had no finite number" in report.warnings[0]
 
 
