@@ -98,6 +98,8 @@ def convert(
         with io.spilled(graph, output) if io.weight_bytes(graph) > SPILL else nullcontext() as spill:
             if proof is not None:
                 graph, comparison, proof = attempts.proven(graph, proof)
+                with guarded(f"running the model with {adapter.name}", opened.size, pace=pace):
+                    comparison = proof.certified(graph, comparison)
                 release(model)
                 if comparison.differs and model.dropped:
                     model.notes.append(f"options that the exporter may leave out: {', '.join(model.dropped)}")

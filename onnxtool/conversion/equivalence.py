@@ -11,6 +11,8 @@ import onnx_ir as ir
 
 from onnxtool.conversion.adapter import SourceModel
 from onnxtool.conversion.source_code import read_code
+from onnxtool.equality.certificate.sources import certify_source
+from onnxtool.equality.described_runner import DescribedRunner
 from onnxtool.equality.proof import Proof, Search
 from onnxtool.equality.reference import Answers, Reference, reference_of_source, ties_of_model
 from onnxtool.equality.rule.rule import Rule
@@ -19,10 +21,14 @@ from onnxtool.equality.rule.tolerance import ColumnScales, Tolerance, allowed_er
 from onnxtool.equality.search.difference import apart
 from onnxtool.equality.trials.graph_trials import facts_of
 from onnxtool.errors import InputError, OnnxToolError, UnsupportedError, VerdictError
+from onnxtool.model import io
 from onnxtool.model.domains import Domain, input_domains
+from onnxtool.model.io.lazy_read import WORTHWHILE
 from onnxtool.model.spec import TensorSpec
 from onnxtool.optimization.pipeline import optimize_model
 from onnxtool.options.convert import ConvertOptions
+from onnxtool.options.shared import Effort
+from onnxtool.report.certificate import CertificateReport
 from onnxtool.report.compare import CompareReport
 from onnxtool.report.trial_kind import TrialKind
 from onnxtool.runtime.feeds import Feeds, adapt, feeds_bytes, random_feeds
@@ -43,6 +49,10 @@ _CHEAP_ROWS = 100_000  # of a sample whose rows cost next to nothing
 _BEYOND_RANGES = (TrialKind.MISSING, TrialKind.MISSING_ROWS, TrialKind.VALUES, TrialKind.SEARCH)
 # What the runtime says of an operator that no library has brought.
 _UNREGISTERED = re.compile(r"([\w.]+:\w+)\(-?\d+\) is not a registered function/op")
+
+
+# How long further sizes of a certificate are taken up; 0 for no certificate.
+CERTIFICATE_SECONDS: dict[Effort, float] = {"quick": 0.0, "normal": 3.0, "thorough": 60.0}
 
 
 class SourceProof:
@@ -161,6 +171,25 @@ class SourceProof:
         proof = Proof(known.seen_through(Answers(self._model, self._as_given)), self._as_given, self._rule)
         proof.origin = "the sample, which the file rounds to float32"
         return proof.judge_usual(runner)
+
+    def certified(self, graph: ir.Model, report: CompareReport) -> CompareReport:
+        """The comparison with the certificate, where the source tells its operators and its weights are few enough.
+
+        Args:
+            graph: as it is written.
+            report: of the comparison; it stays as it is where outputs differ.
+        """
+        seconds = CERTIFICATE_SECONDS[self._options.effort]
+        tells = type(self._model).operator_trace is not DescribedRunner.operator_trace
+        if not tells or not report.equal or not seconds:
+            return report
+        if io.weight_bytes(graph) > WORTHWHILE:
+            reason = f"more than {WORTHWHILE >> 20} MiB of weights"
+            found = CertificateReport(*self._names, "not tested", reason=reason)
+        else:
+            feeds = [p.feeds for p in self.probes]
+            found = certify_source(self._model, graph, feeds, names=self._names, seconds=seconds)
+        return replace(report, certificate=found)
 
     @property
     def tried(self) -> list[Feeds]:

@@ -7,11 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from onnxtool.conversion import equivalence
 from onnxtool.equality.search import branch_distance, difference
 from onnxtool.equality.trials import observe, trial
 
 # What `--effort` stands for, in each place that reads it.
-_EFFORTS = (trial._SECONDS, observe._MOST_TRIALS, branch_distance._RUNS, difference._MOST_STEPS)
+_EFFORTS = (
+    equivalence.CERTIFICATE_SECONDS,
+    trial._SECONDS,
+    observe._MOST_TRIALS,
+    branch_distance._RUNS,
+    difference._MOST_STEPS,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,6 +17,8 @@ def _verdict(report: ConvertReport) -> str:
     if report.ok and report.comparison is not None:
         runs = plural(len(report.comparison.runs), "run")
         compared = f"compared in {runs}, {report.untested}" if report.untested else f"equal to its source in {runs}"
+        if report.comparison.verdict == "certified" and not report.untested:
+            compared = f"certified: the same real function as its source; equal in {runs}"
         return f"{report.output} written; {compared}"
     if report.ok:
         return f"{report.output} written, unverified"
@@ -61,5 +63,7 @@ def _compared(comparison: CompareReport) -> Iterator[Part]:
         yield Line(f"compared on {comparison.data}, {limits}: {sizes}", tone="dim", indent=2)
     if comparison.rule:
         yield rule(comparison)
+    if comparison.certificate is not None:
+        yield Line(f"{comparison.verdict}: {comparison.certificate.summary}", tone="dim", indent=2)
     if comparison.coverage is not None:
         yield Line(f"also tested: {comparison.coverage.summary}", tone="dim", indent=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from onnxtool.equality.described_runner import DescribedRunner
 from onnxtool.errors import OnnxToolError
 from onnxtool.report.certificate import CertificateReport, FieldPoint, RoundedConstant
 
+_MOST_PRODUCTS = 1 << 29  # a few seconds for each of two points of both models
 _LOWEST = "-infinity, which the file has as its lowest number: a row in which a mask leaves nothing is not covered"
 
 
@@ -35,7 +37,7 @@ def certify_source(
         graph: of the file.
         examples: inputs that the source takes; their shapes are the sizes.
         names: how both are called in the report.
-        seconds: no further size is taken after that; two are always.
+        seconds: no further size is taken after that.
 
     Returns:
         "certified" at the sizes of the examples, or "not tested" with the reason.
@@ -44,13 +46,22 @@ def certify_source(
     report = CertificateReport(*names, "not tested", reason="there is no input to trace")
     file = ir.to_proto(graph)
     points: list[FieldPoint] = []
-    for sizes, example in {_sizes(e): e for e in examples}.items():
-        if len(points) > 2 and time.perf_counter() - began > seconds:
+    smallest_first = sorted(examples, key=lambda e: sum(np.size(a) for a in e.values()))
+    for sizes, example in {_sizes(e): e for e in smallest_first}.items():
+        if points and time.perf_counter() - began > seconds:
             break
         try:
-            trace = ir.to_proto(source.operator_trace(example))
+            recorded = source.operator_trace(example)
         except OnnxToolError as error:
             return replace(report, reason=str(error), seconds=time.perf_counter() - began)
+        if (products := _products(recorded)) > _MOST_PRODUCTS:
+            report = (
+                report
+                if points
+                else replace(report, reason=f"{products:.2g} products are too many for exact arithmetic")
+            )
+            break
+        trace = ir.to_proto(recorded)
         lowest = _as_lowest(trace, file)
         report = certify(trace, file, [example], names=names, seconds=seconds)
         if not report.ok:
@@ -62,6 +73,22 @@ def certify_source(
     return replace(
         report, points=tuple(points), constants=(*report.constants, *lowest), seconds=time.perf_counter() - began
     )
+
+
+def _products(graph: ir.Model) -> int:
+    """How many numbers its matrix products and convolutions multiply, at fixed sizes."""
+    total = 0
+    for node in graph.graph:
+        shapes = [
+            None if v is None or v.shape is None else v.shape.numpy() for v in (*node.inputs[:2], node.outputs[0])
+        ]
+        if node.op_type in ("MatMul", "Conv", "ConvTranspose") and all(s is not None for s in shapes):
+            left, right, result = (tuple(s or ()) for s in shapes)
+            if node.op_type == "MatMul":
+                total += math.prod(result) * left[-1]
+            else:
+                total += math.prod(right[1:]) * math.prod(result if node.op_type == "Conv" else left)
+    return total
 
 
 def _sizes(example: Mapping[str, np.ndarray]) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -101,3 +101,21 @@ def test_what_reads_the_data_is_not_certified() -> None:
     found = certified(models.Branching(), ir.from_proto(helper.make_model(graph)), shapes)
     assert found.verdict == "not tested"
     assert found.reason == "its Python code reads a value of the data (a branch, a size or a number)"
+
+
+def test_convert_certifies_and_says_why_not(normal_effort: None, tmp_path: Path) -> None:
+    target = tmp_path / "out.onnx"
+    sure = onnxtool.convert(models.Scaled(4), target, input_shapes={"x": ("batch", 4)}).comparison
+    assert sure.verdict == "certified"
+    quick = onnxtool.convert(models.Scaled(4), target, input_shapes={"x": ("batch", 4)}, effort="quick").comparison
+    assert (quick.verdict, quick.certificate) == ("tested", None)
+    unsure = onnxtool.convert(Remainder(), target, input_shapes={"x": ("batch", 4)}).comparison
+    assert unsure.verdict == "tested"
+    assert unsure.certificate.reason == "operator aten.remainder.Scalar has no exact form here"
+
+
+class Remainder(nn.Module):  # type: ignore[misc]
+    """Of an operator without an exact form."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.remainder(x, 3)
