@@ -3,7 +3,8 @@
 What comes after may ask on which side of a number a row is, and a row of the training data may be that very number: a
 tree's threshold, the edge of a bin. skl2onnx multiplies by reciprocals, or has operators of float32.
 
-Source: scikit-learn, `sklearn.preprocessing` and `sklearn.impute`; W. Kahan, for log(1 + x) and exp(x) - 1.
+Source: scikit-learn, `sklearn.preprocessing`, `sklearn.impute`, `sklearn.decomposition.PCA`; W. Kahan, for log(1 + x)
+and exp(x) - 1.
 """
 
 from __future__ import annotations
@@ -139,6 +140,19 @@ def _expm1(write: NodeWriter, x: str) -> str:
     return write.add("Where", write.add("Less", write.add("Abs", x), 0.5), small, large)
 
 
+def _projected(write: NodeWriter) -> str:
+    """On principal components. The mean is taken off behind the product, as scikit-learn does."""
+    step = write.step
+    axes = np.ascontiguousarray(np.asarray(step.components_, np.float64).T)
+    value = write.add("MatMul", write.joined(), axes)
+    if step.mean_ is not None:
+        value = write.add("Sub", value, np.reshape(step.mean_, (1, -1)) @ axes)
+    if step.whiten:
+        spread = np.sqrt(step.explained_variance_)
+        value = write.add("Div", value, np.maximum(spread, np.finfo(spread.dtype).eps).reshape(1, -1))
+    return value
+
+
 def _of_numbers(step: Estimator) -> bool:
     """Whether an imputer fills numbers and does nothing besides."""
     numbers = np.asarray(step.statistics_).dtype.kind in "fiu"
@@ -171,4 +185,5 @@ PATCH = converter_patch(
     _registered("sklearn.preprocessing:KBinsDiscretizer", _binned),
     _registered("sklearn.preprocessing:Normalizer", _normal),
     _registered("sklearn.preprocessing:PowerTransformer", _powered),
+    _registered("sklearn.decomposition:PCA", _projected),
 )
