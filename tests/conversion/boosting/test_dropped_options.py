@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import onnxtool
 from onnxtool.conversion.boosting.dropped_options import dropped_options
+from tests.conversion.boosting.answers import outputs
 
 lightgbm = pytest.importorskip("lightgbm")
 pytest.importorskip("onnxmltools")
@@ -35,8 +35,7 @@ def fitted(kind: str, target: Any, rows: np.ndarray = ROWS, **options: Any) -> A
 def test_is_completed(kind: str, target: np.ndarray, options: dict[str, Any], tmp_path: Path) -> None:
     booster = fitted(kind, target, **options)
     assert onnxtool.convert(booster, tmp_path / "out.onnx").ok
-    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
-    found = session.run(None, {session.get_inputs()[0].name: ROWS})[-1]
+    found = outputs(tmp_path / "out.onnx", ROWS)[-1]
     expected = booster.predict_proba(ROWS) if kind == "LGBMClassifier" else booster.predict(ROWS).reshape(-1, 1)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
@@ -65,6 +64,5 @@ def test_gradient_boosting_that_begins_at_zero(tmp_path: Path) -> None:
     ensemble = pytest.importorskip("sklearn.ensemble")
     model = ensemble.GradientBoostingClassifier(n_estimators=3, init="zero").fit(ROWS, CLASSES)
     assert onnxtool.convert(model, tmp_path / "out.onnx").ok
-    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
-    found = session.run(None, {session.get_inputs()[0].name: ROWS})[-1]
+    found = outputs(tmp_path / "out.onnx", ROWS)[-1]
     np.testing.assert_allclose(found, model.predict_proba(ROWS), rtol=1e-4, atol=1e-6)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import onnxtool
 from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent
+from tests.conversion.boosting.answers import outputs
 
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")
@@ -45,8 +45,7 @@ def test_predicts_the_same(kind: str, target: np.ndarray, options: dict[str, Any
     usual = {"n_estimators": 5, "verbose": -1, "min_child_samples": 5} if package is lightgbm else {}
     booster = getattr(package, kind)(**usual | options).fit(ROWS, target)
     assert onnxtool.convert(booster, tmp_path / "out.onnx", effort="quick").ok
-    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
-    found = session.run(None, {session.get_inputs()[0].name: ROWS})[-1]
+    found = outputs(tmp_path / "out.onnx", ROWS)[-1]
     expected = booster.predict_proba(ROWS) if "Classifier" in kind else booster.predict(ROWS)
     np.testing.assert_allclose(found, expected.reshape(len(ROWS), -1), rtol=1e-4, atol=1e-5)
 
@@ -55,8 +54,7 @@ def test_a_native_booster_too(tmp_path: Path) -> None:
     booster = xgboost.XGBRegressor(**DROPOUT).fit(ROWS, VALUES).get_booster()
     booster.save_model(tmp_path / "model.json")
     assert onnxtool.convert(tmp_path / "model.json", tmp_path / "out.onnx", effort="quick").ok
-    session = onnxruntime.InferenceSession(tmp_path / "out.onnx")
-    found = session.run(None, {session.get_inputs()[0].name: ROWS})[-1]
+    found = outputs(tmp_path / "out.onnx", ROWS)[-1]
     np.testing.assert_allclose(found[:, 0], booster.predict(xgboost.DMatrix(ROWS)), rtol=1e-4, atol=1e-5)
 
 
@@ -71,8 +69,7 @@ def test_what_needs_no_change_is_not_copied() -> None:
 def run(model: Any, folder: Path, rows: np.ndarray, *, prove: bool = False) -> np.ndarray:
     report = onnxtool.convert(model, folder / "out.onnx", verify_result=prove, effort="quick")
     assert report.ok
-    session = onnxruntime.InferenceSession(folder / "out.onnx")
-    return session.run(None, {session.get_inputs()[0].name: rows})[-1]
+    return outputs(folder / "out.onnx", rows)[-1]
 
 
 @pytest.mark.parametrize("kind", ["XGBRegressor", "XGBClassifier"])

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import onnxtool
 from onnxtool.conversion.boosting.linear_booster import is_linear
 from onnxtool.errors import UnsupportedError
+from tests.conversion.boosting.answers import outputs
 
 xgboost = pytest.importorskip("xgboost")
 pytest.importorskip("onnxmltools")
@@ -25,8 +25,7 @@ HOLED = np.where(RANDOM.random(ROWS.shape) < 0.2, np.nan, ROWS).astype(np.float3
 def answers(model: Any, rows: np.ndarray, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """What the file gives, and the model."""
     assert onnxtool.convert(model, path).ok
-    session = onnxruntime.InferenceSession(path)
-    found = np.asarray(session.run(None, {session.get_inputs()[0].name: rows})[-1])
+    found = np.asarray(outputs(path, rows)[-1])
     expected = model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
     return found.reshape(expected.shape), expected
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import onnxtool
 from onnxtool.conversion.boosting.several_labels import has_several_labels, sums_of
+from tests.conversion.boosting.answers import outputs
 
 xgboost = pytest.importorskip("xgboost")
 pytest.importorskip("onnxmltools")
@@ -26,7 +26,7 @@ def fitted(labels: np.ndarray) -> xgboost.XGBClassifier:
 def test_labels_and_probabilities(tmp_path: Path) -> None:
     model = fitted(LABELS)
     assert onnxtool.convert(model, tmp_path / "out.onnx", effort="quick").ok
-    labels, chances = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"X": ROWS})
+    labels, chances = outputs(tmp_path / "out.onnx", ROWS)
     assert labels.dtype == np.int64
     np.testing.assert_array_equal(labels, model.predict(ROWS))
     np.testing.assert_allclose(chances, model.predict_proba(ROWS), rtol=1e-4, atol=1e-5)
