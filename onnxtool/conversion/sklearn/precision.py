@@ -90,6 +90,9 @@ def _applied() -> Iterator[None]:
     container = import_module("skl2onnx.common._container").ModelComponentContainer
     with ExitStack() as stack:
         stack.enter_context(replaced(container, "add_node", _given(container.add_node)))
+        # skl2onnx 1.20 seeks a threshold's neighbour in float32 without an end where it is infinite; ours stay.
+        trees = import_module("skl2onnx.common.tree_ensemble")
+        stack.enter_context(replaced(trees, "sklearn_threshold", lambda threshold, *_: threshold))
         for name, module in list(sys.modules.items()):
             for copy in _COPIES if name.startswith("skl2onnx.operator_converters") else ():
                 if hasattr(module, copy):
