@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("skl2onnx")
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.datasets import load_diabetes
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -28,13 +27,12 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multioutput import RegressorChain
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
+    Binarizer,
     FunctionTransformer,
     OneHotEncoder,
     QuantileTransformer,
     SplineTransformer,
-    StandardScaler,
 )
 
 from onnxtool.conversion.patches import Patch
@@ -97,13 +95,6 @@ def boosting_on_its_threshold() -> tuple[Any, np.ndarray, Any]:
     return booster, on_thresholds(splits["feature_idx"], splits["num_threshold"]), predicted
 
 
-def trees_behind_a_scaler() -> tuple[Any, np.ndarray, Any]:
-    xgboost = pytest.importorskip("xgboost")
-    rows, target = load_diabetes(return_X_y=True)
-    model = make_pipeline(StandardScaler(), xgboost.XGBRegressor(n_estimators=20, n_jobs=1)).fit(rows, target)
-    return model, rows.astype(np.float32), predicted
-
-
 def forest_with_gaps() -> tuple[Any, np.ndarray, Any]:
     target = np.where(np.isnan(HOLED[:, 0]), 3, np.nan_to_num(X[:, 1]))
     forests = [(name, RandomForestRegressor(count, random_state=0)) for name, count in (("few", 2), ("more", 3))]
@@ -128,7 +119,7 @@ CASES: dict[Patch[..., object], Case] = {
     exact_trees.LIGHTGBM: lightgbm_on_its_threshold,
     exact_trees.BOOSTING: boosting_on_its_threshold,
     exact_trees.MISSING: forest_with_gaps,
-    exact_columns.PATCH: trees_behind_a_scaler,
+    exact_columns.PATCH: lambda: (Binarizer(threshold=float(X[0, 0])).fit(X), X, transformed),
     first_column.PATCH: lambda: (SelectKBest(k=1).fit(X, (X[:, 0] > 0)), X, transformed),
     hashed_words.PATCH: lambda: (HashingVectorizer(n_features=8), TEXTS, transformed),
     infrequent_categories.PATCH: lambda: (
