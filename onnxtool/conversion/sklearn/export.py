@@ -89,15 +89,15 @@ def _export_rounding(model: SklearnModel, opset: int, failure: UnsupportedError,
     """As `export`, rounding float64 inputs to float32, where skl2onnx cannot convert a step in float64.
 
     Raises:
-        UnsupportedError: it cannot do that either; then the first failure is told.
+        OnnxToolError: it cannot do that either.
     """
     single, double = np.dtype("float32"), np.dtype("float64")
     narrower = tuple(replace(s, dtype=single) if s.dtype == double else s for s in model.inputs)
     narrow = replace(model, inputs=narrower, doubles=False, notes=[])
     try:
         graph = export(narrow, opset, **options)
-    except OnnxToolError:
-        raise failure from None
+    except OnnxToolError as error:
+        raise error from failure
     body = graph.graph
     for value in body.inputs:
         if value.dtype == ir.DataType.FLOAT:

@@ -139,8 +139,12 @@ def widen(proto: onnx.ModelProto) -> None:
     for output in graph.output:
         if output.type.tensor_type.elem_type == TensorProto.FLOAT:
             output.type.tensor_type.elem_type = TensorProto.DOUBLE
-        if output.type.HasField("sequence_type"):  # of a ZipMap
-            output.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
+        if output.type.HasField("sequence_type"):
+            item = output.type.sequence_type.elem_type
+            if item.HasField("map_type"):  # of a ZipMap
+                item.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
+            elif item.tensor_type.elem_type == TensorProto.FLOAT:
+                item.tensor_type.elem_type = TensorProto.DOUBLE
 
 
 def _is_looked_up(node: onnx.NodeProto, table: str) -> bool:

@@ -80,8 +80,9 @@ def _link(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) ->
             _scale(node, float(words.get("sigmoid") or 1.0))
     elif objective.startswith("regression") and "sqrt" in words:
         _append(proto, "Abs", "Mul")  # the sign times the square
-    elif LINKS.get(objective.partition(" ")[0]):
-        _append(proto, LINKS[objective.partition(" ")[0]])
+    elif link := LINKS.get(objective.partition(" ")[0]):
+        doubles = proto.graph.output[0].type.tensor_type.elem_type == 11
+        (_append_softplus if link == "Softplus" and doubles else _append)(proto, link)
 
 
 def _targets(_proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) -> None:
@@ -122,7 +123,7 @@ def _labels(proto: onnx.ModelProto, node: onnx.NodeProto, estimator: Estimator) 
 def _drop_zero_base(_proto: onnx.ModelProto, node: onnx.NodeProto, _estimator: Any) -> None:
     """Sums that begin at zero need no numbers to begin at."""
     for attribute in list(node.attribute):
-        if attribute.name == "base_values" and not any(attribute.floats):
+        if attribute.name.startswith("base_values") and not any(_numbers(attribute)):
             node.attribute.remove(attribute)
 
 
@@ -137,9 +138,25 @@ def _boosting_exponential(proto: onnx.ModelProto, _node: Any, estimator: Estimat
 
 
 def _scale(node: onnx.NodeProto, factor: float) -> None:
+    from onnx import helper
+
     for attribute in node.attribute:
-        if attribute.name in ("class_weights", "base_values") and factor != 1.0:
-            attribute.floats[:] = [factor * w for w in attribute.floats]
+        name = attribute.name.removesuffix("_as_tensor")
+        if name not in ("class_weights", "base_values") or factor == 1.0:
+            continue
+        scaled = [factor * w for w in _numbers(attribute)]
+        if attribute.floats:
+            attribute.floats[:] = scaled
+        else:
+            attribute.t.CopyFrom(helper.make_tensor(attribute.t.name, attribute.t.data_type, [len(scaled)], scaled))
+
+
+def _numbers(attribute: onnx.AttributeProto) -> list[float]:
+    """Of an attribute of trees: floats, or a tensor of doubles."""
+    from onnx import numpy_helper
+
+    tensor = attribute.name.endswith("_as_tensor")
+    return numpy_helper.to_array(attribute.t).tolist() if tensor else list(attribute.floats)
 
 
 def _set(node: onnx.NodeProto, name: str, value: str) -> None:
@@ -163,6 +180,29 @@ def _append(proto: onnx.ModelProto, operator: str, joined: str = "") -> None:
         proto.graph.node.append(helper.make_node(joined, [before, f"{name}.size"], [name]))
     else:
         proto.graph.node.append(helper.make_node(operator, [before], [name]))
+
+
+def _append_softplus(proto: onnx.ModelProto, operator: str) -> None:
+    """max(x, 0) + log(1 + exp(-|x|)): ONNX Runtime 1.31 has Softplus of floats alone."""
+    from onnx import TensorProto, helper
+
+    name = proto.graph.output[0].name
+    _append(proto, operator)
+    del proto.graph.node[-1]
+    numbers = {"zero": 0.0, "one": 1.0}
+    for word, number in numbers.items():
+        proto.graph.initializer.append(helper.make_tensor(f"{name}.{word}", TensorProto.DOUBLE, [1], [number]))
+    steps = (
+        ("Abs", ["before"], "size"),
+        ("Neg", ["size"], "below"),
+        ("Exp", ["below"], "power"),
+        ("Add", ["power", "one"], "sum"),
+        ("Log", ["sum"], "log"),
+        ("Max", ["before", "zero"], "above"),
+    )
+    for kind, inputs, output in steps:
+        proto.graph.node.append(helper.make_node(kind, [f"{name}.{i}" for i in inputs], [f"{name}.{output}"]))
+    proto.graph.node.append(helper.make_node("Add", [f"{name}.above", f"{name}.log"], [name]))
 
 
 ZERO_BASE = Patch("skl2onnx", "1.21", "skl2onnx 1.20 writes one zero to begin at for several classes", _drop_zero_base)
