@@ -25,7 +25,7 @@ from onnxtool.errors import (
 )
 from onnxtool.model.domains import Domain
 from onnxtool.model.spec import TensorSpec
-from onnxtool.optimization.pass_base import FinishingPass, Level, Pass
+from onnxtool.optimization.pass_base import FinishingPass, Level, NodeRewrite, Pass
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.options.convert import ConvertOptions
 from onnxtool.quantization.calibration.range_estimators import Histogram, Range, RangeEstimator
@@ -43,6 +43,7 @@ __all__ = [
     "LayeredModel",
     "Level",
     "MissingExtraError",
+    "NodeRewrite",
     "OnnxToolError",
     "Operation",
     "Pass",

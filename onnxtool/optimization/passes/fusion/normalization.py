@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ import onnx_ir as ir
 from onnxtool.model.ir.queries import attribute, producer, sole_use
 from onnxtool.model.operators.layout_rules import axes_of
 from onnxtool.model.operators.value_facts import rank_of, sizes_of
-from onnxtool.optimization.pass_base import Level
+from onnxtool.optimization.pass_base import Level, NodeRewrite
 from onnxtool.optimization.pass_context import PassContext
 from onnxtool.optimization.patterns.operands import near, pairs, scalar
 
@@ -46,49 +45,40 @@ class Norm:
         return context.initializer(np.ones(int(sizes[-1]), dtype.numpy()), f"{self.last.outputs[0].name}_scale")  # type: ignore[arg-type]
 
 
-class FuseLayerNorm:
+class FuseLayerNorm(NodeRewrite):
     """(x - mean(x)) / sqrt(var(x) + e) * s + b -> LayerNormalization(x, s, b) (opset 17 and newer)."""
 
     name = "fuse-layernorm"
     level = Level.EXTENDED
+    operators = ("Div", "Mul", "Add")
+    opset = 17
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Start from the quotient, or from the sum of Keras's form; scale and bias are taken along."""
-        count = _replace(model, context, 17, "LayerNormalization", _layer_norm)
-        return count + _replace(model, context, 17, "LayerNormalization", _keras_norm, ("Add",))
+        found = _keras_norm(node, context) if node.op_type == "Add" else _layer_norm(node, context)
+        return _replace(found, "LayerNormalization", context)
 
 
-class FuseRMSNorm:
+class FuseRMSNorm(NodeRewrite):
     """x / sqrt(mean(x * x) + e) * s -> RMSNormalization(x, s) (opset 23 and newer)."""
 
     name = "fuse-rmsnorm"
     level = Level.EXTENDED
+    operators = ("Div", "Mul")
+    opset = 23
 
-    def apply(self, model: ir.Model, context: PassContext) -> int:
+    def rewrite(self, node: ir.Node, context: PassContext) -> int:
         """Start from the quotient; the scale that follows is taken along."""
-        return _replace(model, context, 23, "RMSNormalization", rms_norm)
+        return _replace(rms_norm(node, context), "RMSNormalization", context)
 
 
-def _replace(
-    model: ir.Model,
-    context: PassContext,
-    opset: int,
-    op_type: str,
-    find: Callable[[ir.Node, PassContext], Norm | None],
-    ends: Sequence[str] = ("Div", "Mul"),
-) -> int:
-    if context.opset < opset:
+def _replace(found: Norm | None, op_type: str, context: PassContext) -> int:
+    if found is None:
         return 0
-    count = 0
-    for node in context.nodes(model, *ends):
-        found = find(node, context) if node.graph is not None else None
-        if found is None:
-            continue
-        inputs = [found.source, found.scale_or_ones(context), *([found.bias] if found.bias is not None else [])]
-        settings = [ir.AttrInt64("axis", -1), ir.AttrFloat32("epsilon", found.epsilon)]
-        context.replace_op(found.last, op_type, inputs, settings)
-        count += 1
-    return count
+    inputs = [found.source, found.scale_or_ones(context), *([found.bias] if found.bias is not None else [])]
+    settings = [ir.AttrInt64("axis", -1), ir.AttrFloat32("epsilon", found.epsilon)]
+    context.replace_op(found.last, op_type, inputs, settings)
+    return 1
 
 
 def _layer_norm(node: ir.Node, context: PassContext) -> Norm | None:
