@@ -10,7 +10,7 @@ import pytest
 
 import onnxtool
 from onnxtool.conversion.boosting.dropped_options import dropped_options
-from tests.conversion.boosting.answers import outputs
+from tests.conversion.answers import outputs
 
 lightgbm = pytest.importorskip("lightgbm")
 pytest.importorskip("onnxmltools")

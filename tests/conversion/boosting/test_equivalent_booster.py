@@ -10,7 +10,7 @@ import pytest
 
 import onnxtool
 from onnxtool.conversion.boosting.patches.equivalent_booster import equivalent
-from tests.conversion.boosting.answers import outputs
+from tests.conversion.answers import outputs
 
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")

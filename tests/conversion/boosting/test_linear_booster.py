@@ -11,7 +11,7 @@ import pytest
 import onnxtool
 from onnxtool.conversion.boosting.linear_booster import is_linear
 from onnxtool.errors import UnsupportedError
-from tests.conversion.boosting.answers import outputs
+from tests.conversion.answers import outputs
 
 xgboost = pytest.importorskip("xgboost")
 pytest.importorskip("onnxmltools")

@@ -9,7 +9,7 @@ import pytest
 
 import onnxtool
 from onnxtool.conversion.boosting.several_labels import has_several_labels, sums_of
-from tests.conversion.boosting.answers import outputs
+from tests.conversion.answers import outputs
 
 xgboost = pytest.importorskip("xgboost")
 pytest.importorskip("onnxmltools")
