@@ -97,7 +97,7 @@ def test_converts_an_estimator_and_a_booster() -> None:
     labels = np.array([0, 1, 0, 1])
     model = LogisticRegression().fit(X, labels)
     report = onnxtool.convert(model)
-    assert (outputs(report.result, {report.inputs[0].name: X})[0] == model.predict(X)).all()
+    assert (outputs(report.result, {report.inputs[0].name: X.astype(np.float64)})[0] == model.predict(X)).all()
     xgboost = pytest.importorskip("xgboost")
     booster = xgboost.train({"objective": "reg:squarederror"}, xgboost.DMatrix(X, labels), 3)
     report = onnxtool.convert(booster)

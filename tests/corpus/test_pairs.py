@@ -10,7 +10,7 @@ import pytest
 from tests.corpus.pairs import Pair, pairs
 from tests.corpus.run import judge
 
-PART = list(pairs())[::29]
+PART = [pair for pair in pairs() if not pair.name.startswith("fresh")][::29]  # those are judged by certificates
 
 
 @pytest.fixture(autouse=True)

@@ -64,7 +64,14 @@ class Constants:
         self._interpreter = Interpreter(model, Field(0))
         self.nodes: list[onnx.NodeProto] = []
         for node in model.graph.node:
-            if node.op_type not in ("Constant", "If", "Loop", "Scan") and node.domain == "" and len(node.output) == 1:
+            if node.op_type in ("Constant", "If", "Loop", "Scan") or node.domain != "" or len(node.output) != 1:
+                continue
+            if node.op_type == "Shape" and node.input[0] in self.known:
+                shape, ends = self.known[node.input[0]].number.shape, {a.name: a.i for a in node.attribute}
+                self._write(node.output[0], np.array(shape[ends.get("start", 0) : ends.get("end")], np.int64))
+            elif node.op_type == "CastLike":  # of a constant, to the type of what it is added to
+                self._add(helper.make_node("Identity", node.input[:1], node.output))
+            else:
                 self._add(node)
         self._follow()
 
@@ -119,10 +126,14 @@ class Constants:
         wanted = np.array(list(shape), np.int64)
         key = f"{_PREFIX}shape.{'.'.join(map(str, wanted))}"
         if key not in self.literal:
-            self.literal[key] = wanted
-            self.known[key] = Known(wanted, wanted, False)
-            self._types[key] = wanted.dtype
+            self._write(key, wanted)
         return self._emit("Reshape", (name, key))
+
+    def _write(self, name: str, number: Array) -> None:
+        """Enter a constant that the model does not have."""
+        self.literal[name] = number
+        self.known[name] = Known(_wide(number), _wide(number), False)
+        self._types[name] = number.dtype
 
     def _follow(self) -> None:
         """Take the affine steps around each product into its weight."""
@@ -219,9 +230,8 @@ class Constants:
             raise NotCoveredError("computed statistics")
         epsilon = np.array([attributes.get("epsilon", np.float32(1e-5))], np.float32)
         key = f"{_PREFIX}epsilon.{epsilon[0]!r}"
-        self.literal.setdefault(key, epsilon)
-        self.known.setdefault(key, Known(_wide(epsilon), _wide(epsilon), False))
-        self._types.setdefault(key, epsilon.dtype)
+        if key not in self.literal:
+            self._write(key, epsilon)
         root = self._emit("Sqrt", (self._emit("Add", (variance, key)),))
         factor = self._emit("Div", (scale, root))
         return factor, self._emit("Sub", (bias, self._emit("Mul", (mean, factor))))
@@ -230,13 +240,15 @@ class Constants:
 def constants_of(model: onnx.ModelProto) -> dict[str, Array]:
     """Initializers and Constant nodes of the main graph by name."""
     found = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    kinds = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
     for node in model.graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-        elif (
-            node.op_type == "Constant" and node.attribute and node.attribute[0].name in ("value_float", "value_floats")
-        ):
-            found[node.output[0]] = np.array(helper.get_attribute_value(node.attribute[0]), np.float32)
+        if node.op_type != "Constant" or not node.attribute:
+            continue
+        held = node.attribute[0]
+        if held.name == "value":
+            found[node.output[0]] = numpy_helper.to_array(held.t)
+        elif held.name in kinds:
+            found[node.output[0]] = np.array(helper.get_attribute_value(held), kinds[held.name])
     return found
 
 
