@@ -65,6 +65,7 @@ class Worker:
         self._size = len(model) if isinstance(model, bytes) else bytes_beside(Path(model))
         self._lock = threading.Lock()
         self._child: _Child | None = None
+        self._ended = ""  # how the last process did
         self.restart()
 
     def check(self, feeds: Mapping[str, np.ndarray]) -> None:
@@ -106,7 +107,7 @@ class Worker:
         """The outputs of the run that has begun; errors as of `run`."""
         child = self._child
         if child is None:
-            raise WorkerDiedError(f"the process of the model has ended while {_RUNNING}.")
+            raise WorkerDiedError(f"the process of the model {self._ended or 'has ended'} while {_RUNNING}.")
         return self._receive(child, _RUNNING)[1]  # type: ignore[no-any-return]
 
     def fileno(self) -> int:
@@ -186,7 +187,10 @@ class Worker:
     def _end(self, *, by_itself: bool = False) -> str:
         """End the process; how it had ended by itself."""
         child, self._child = self._child, None
-        return "" if child is None else child.end(by_itself=by_itself)
+        if child is None:
+            return ""
+        self._ended = child.end(by_itself=by_itself)
+        return self._ended
 
     def __del__(self) -> None:
         with suppress(Exception):
