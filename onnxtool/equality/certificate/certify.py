@@ -24,9 +24,9 @@ from onnxtool.equality.certificate.sizes import Sizes, free_inputs, input_shapes
 from onnxtool.report.certificate import CertificateReport, FieldPoint, RoundedConstant
 
 operators.register()
-_PRIMES = (2, 3, 5, 7, 4, 6, 9, 11)
 _LARGE = 2**29  # bytes of weights: beyond this the arrays of elements do not fit into the memory that a proof may take
 _LOOKING = 1 / 3  # of the time: for sizes that are looked at by shapes alone
+_EXHAUSTED = (MemoryError, RecursionError, OverflowError)
 
 
 @dataclass
@@ -36,9 +36,8 @@ class _Pair:
     a: onnx.ModelProto
     b: onnx.ModelProto
     examples: Sequence[Mapping[str, np.ndarray]]
-    constants: Constants | None = None
-    expressions: list[RoundedConstant] = field(default_factory=list)
-    first: str = ""
+    constants: Constants
+    expressions: Sequence[RoundedConstant]
     points: list[FieldPoint] = field(default_factory=list)
     looked: int = 0
 
@@ -53,25 +52,23 @@ class _Pair:
         return found
 
     def hold(self, sizes: Sizes) -> None:
-        """Compare them at a random point; raises `_DifferentError` where they differ there."""
-        salt = secrets.randbits(48)
-        if not self.agree(salt, sizes):
-            raise _DifferentError(**_difference(self.a, self.b, self.first or "an output"))
-        shapes = {info.name: shape for info, shape in input_shapes(self.a, sizes)}
-        self.points.append(FieldPoint(salt, Field(salt).p, shapes))
+        """Compare them at a random point.
 
-    def agree(self, salt: int, sizes: Sizes) -> bool:
-        """Whether both give the same; raises NotCoveredError where one cannot be evaluated."""
-        point = Field(salt)
+        Raises:
+            _DifferentError: they differ there.
+            NotCoveredError: one cannot be evaluated.
+        """
+        point = Field(secrets.randbits(48))
         memory: dict[object, Item] = {}
         feeds = self.feeds(point, sizes)
         expected = Interpreter(self.a, point, memory=memory).run(feeds)
-        own = constants_in_field(self.constants, self.b, self.expressions, point) if self.constants is not None else {}
+        own = constants_in_field(self.constants, self.b, self.expressions, point)
         found = Interpreter(self.b, point, own, memory=memory).run(self._own_feeds(feeds))
-        if all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
-            return True
-        self.first = self._first_without_partner(point, feeds, own)
-        return False
+        if not all(_same(x, y) for x, y in zip(expected.values(), found.values(), strict=True)):
+            node = self._first_without_partner(point, feeds, own)
+            raise _DifferentError(**_difference(self.a, self.b, node or "an output"))
+        shapes = {info.name: shape for info, shape in input_shapes(self.a, sizes)}
+        self.points.append(FieldPoint(point.salt, point.p, shapes))
 
     def _own_feeds(self, feeds: Mapping[str, Value]) -> dict[str, Value]:
         names = [i.name for i in free_inputs(self.b)]
@@ -109,10 +106,8 @@ def _same(a: Item, b: Item) -> bool:
         return a is None and b is None
     if a.data.shape != b.data.shape or a.dtype != b.dtype:
         return False
-    if a.exact and b.exact:
-        return bool(np.array_equal(a.data, b.data, equal_nan=a.data.dtype.kind == "f"))
-    reader = Interpreter(onnx.ModelProto(), Field(0))
-    return False if a.exact != b.exact else bool(np.array_equal(reader.elements(a), reader.elements(b)))
+    floats = a.exact and a.data.dtype.kind == "f"
+    return a.exact == b.exact and bool(np.array_equal(a.data, b.data, equal_nan=floats))
 
 
 def certify(
@@ -147,34 +142,34 @@ def certify(
         return done(reason=reason)
     if a.ByteSize() + b.ByteSize() > _LARGE:
         return done(reason=f"more than {_LARGE / 2**20:.0f} MiB of weights")
-    pair, failed = _Pair(a, b, examples), ""
     try:
-        pair.constants = Constants(a)
-        pair.expressions = find_expressions(pair.constants, b)
+        constants = Constants(a)
+        pair = _Pair(a, b, examples, constants, find_expressions(constants, b))
+    except (NotCoveredError, *_EXHAUSTED) as error:
+        return done(reason=f"not decided: {_cause(error)}")
+    try:
         with np.errstate(all="ignore"):  # ONNX's implementations divide by sizes, of which one may be zero
             failed = _evaluated(pair, most, began + seconds)
     except _DifferentError as error:
         return done(**error.found)
     except NotCoveredError as error:
-        return done(reason=f"not decided: {error}")
-    except (MemoryError, RecursionError, OverflowError) as error:
-        failed = type(error).__name__
-    points = pair.points
-    if len(points) < 2:
+        return done(reason=f"not decided: {_cause(error)}")
+    except _EXHAUSTED as error:
+        failed = _cause(error)
+    if len(pair.points) < 2:
         return done(reason=f"not decided: {failed or 'too few sizes'}")
-    steps = (
-        tuple(f"{n.op_type}({', '.join(n.input)}) -> {n.output[0]}" for n in pair.constants.nodes)
-        if pair.constants
-        else ()
-    )
-    wanted = {e.source for e in pair.expressions}
+    steps = tuple(f"{n.op_type}({', '.join(n.input)}) -> {n.output[0]}" for n in constants.nodes)
     return done(
         verdict="certified",
-        points=tuple(points),
+        points=tuple(pair.points),
         sizes=pair.looked,
         constants=tuple(pair.expressions),
-        steps=steps if wanted else (),
+        steps=steps if pair.expressions else (),
     )
+
+
+def _cause(error: Exception) -> str:
+    return str(error) if isinstance(error, NotCoveredError) else type(error).__name__
 
 
 class _DifferentError(Exception):

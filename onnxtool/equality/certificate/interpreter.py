@@ -53,10 +53,6 @@ class NotCoveredError(Exception):
     """The interpreter cannot evaluate the graph; the message says which operator and why."""
 
 
-class NumbersNeededError(NotCoveredError):
-    """Numbers decide the shape or the steps, and they are symbols."""
-
-
 @dataclass(eq=False)
 class Value:
     """A tensor.
@@ -355,12 +351,12 @@ class Interpreter:
         """A tensor's own numbers.
 
         Raises:
-            NumbersNeededError: they are symbols.
+            NotCoveredError: they are symbols.
         """
         if value.exact:
             return value.data
         if value.number is None:
-            raise NumbersNeededError(f"{what} depends on the inputs' values")
+            raise NotCoveredError(f"{what} depends on the inputs' values")
         return value.number
 
     def _move(self, kind: str, inputs: list[Item], attributes: Attributes, count: int) -> Any:
@@ -378,7 +374,7 @@ class Interpreter:
         if any(v is not None and not v.exact for i, v in enumerate(inputs) if i not in data):
             if kind in ("Where", "GatherElements", "GatherND", "ScatterND", "ScatterElements"):
                 return None
-            raise NumbersNeededError(f"how {kind} moves values depends on the inputs' values")
+            raise NotCoveredError(f"how {kind} moves values depends on the inputs' values")
         dtype, tag = inputs[data[0]].dtype, inputs[data[0]].tag
         plain = [exact(self.elements(v)) if i in data else v for i, v in enumerate(inputs)]
         if kind == "Pad" and len(plain) > 1 and (plain[1].data < 0).any():
@@ -612,7 +608,6 @@ __all__ = [
     "Interpreter",
     "Item",
     "NotCoveredError",
-    "NumbersNeededError",
     "Value",
     "exact",
     "is_float",
