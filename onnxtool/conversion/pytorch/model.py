@@ -232,7 +232,7 @@ class TorchModel(LayeredModel):
         Raises:
             UnsupportedError: it reads the data, draws random numbers, or an operator has no exact form.
         """
-        from onnxtool.conversion.pytorch.operator_trace import operator_trace  # a second of imports
+        from onnxtool.conversion.pytorch.recording.operator_trace import operator_trace  # a second of imports
 
         if self.released or self.random or self.rounding:
             why = (

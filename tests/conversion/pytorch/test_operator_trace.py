@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from onnxtool.conversion.pytorch.operator_trace import operator_trace  # noqa: E402
+from onnxtool.conversion.pytorch.recording.operator_trace import operator_trace  # noqa: E402
 from onnxtool.conversion.pytorch.tensors import named_tensors, to_numpy  # noqa: E402
 from onnxtool.errors import UnsupportedError  # noqa: E402
 from onnxtool.model.spec import TensorSpec  # noqa: E402

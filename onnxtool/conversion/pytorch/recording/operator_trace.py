@@ -21,7 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from onnxtool.conversion.pytorch.aten_operators import (
+from onnxtool.conversion.pytorch.recording.aten_operators import (
     OPERATORS,
     UNWRITTEN,
     TraceWriter,
