@@ -1,6 +1,6 @@
 """Pipelines drawn at random from scikit-learn's transformers and estimators: exact on all held-out rows, or refused.
 
-    python benchmarks/table_pipelines.py [--count 60] [--seed 0] [--only NAME ...] [--latency] [--quick]
+    python benchmarks/table_pipelines.py [--random 60] [--seed 0] [--only NAME ...] [--latency] [--quick]
 
 Data are scikit-learn's own tables, half of the drawn pipelines on frames with categories, integers and missing values.
 Each fitted pipeline is converted by the tool without an option; the file then runs in ONNX Runtime on the rows that
@@ -45,6 +45,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from onnxtool.conversion.convert import convert
+from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.errors import OnnxToolError
 
 # How far a sum of leaves or of products may be off, relative to the largest: they are added in float32.
@@ -237,8 +238,10 @@ def feeds_of(session: ort.InferenceSession, rows: Any) -> dict[str, np.ndarray]:
     return {i.name: rows[i.name].to_numpy().astype(kinds[i.type]).reshape(-1, 1) for i in session.get_inputs()}
 
 
-def wrong_rows(model: Any, session: ort.InferenceSession, rows: Any) -> tuple[int, float]:
-    """How many rows differ, and by how much at most, relative to the largest number of all."""
+def wrong_rows(model: Any, session: ort.InferenceSession, rows: Any) -> tuple[int, int, float]:
+    """How many rows differ, how many more where scikit-learn itself picks one of equally near neighbours, and by how
+    much at most, relative to the largest number of all.
+    """
     found: list[Any] = session.run(None, feeds_of(session, rows))
     expected = [model.predict(rows)]
     if hasattr(model, "predict_proba"):
@@ -253,7 +256,8 @@ def wrong_rows(model: Any, session: ort.InferenceSession, rows: Any) -> tuple[in
         apart = np.abs(given - right).reshape(len(rows), -1) / np.abs(right).max()
         off |= ~(apart <= SUMS).all(1)
         worst = max(worst, float(apart.max()))
-    return int(off.sum()), worst
+    tied = tied_rows(model, lambda: model.predict(rows), len(rows)) if off.any() else off
+    return int((off & ~tied).sum()), int((off & tied).sum()), worst
 
 
 def judge(case: Case, folder: Path, options: dict[str, Any], latency: bool) -> tuple[str, str]:
@@ -280,11 +284,12 @@ def judge(case: Case, folder: Path, options: dict[str, Any], latency: bool) -> t
         session = ort.InferenceSession(output)
     except Exception as error:
         return "crash", " ".join(str(error).split())[:300]
-    wrong, worst = 0, 0.0
+    wrong, ties, worst = 0, 0, 0.0
     for rows in (train, held):
-        count, apart = wrong_rows(model, session, rows)
-        wrong, worst = wrong + count, max(worst, apart)
+        count, tied, apart = wrong_rows(model, session, rows)
+        wrong, ties, worst = wrong + count, ties + tied, max(worst, apart)
     said = f"{wrong} of {len(x)} rows, off by {worst:.1e}" + (f"; {report.untested}" if report.untested else "")
+    said += f"; {ties} rows with another of equally near neighbours" if ties else ""
     if latency:
         said += "; " + latencies(model, session, x)
     return ("wrong" if wrong else "right"), said
@@ -321,7 +326,7 @@ def fastest(work: Callable[[], Any]) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--random", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--latency", action="store_true")
@@ -332,7 +337,7 @@ def main() -> int:
     options = {"effort": arguments.effort, "verify_result": not arguments.no_verify}
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        for case in (*named(), *drawn(arguments.count, arguments.seed)):
+        for case in (*named(), *drawn(arguments.random, arguments.seed)):
             if arguments.only and not any(word in case.name for word in arguments.only):
                 continue
             verdict, said = judge(case, Path(folder), options, arguments.latency)

@@ -14,6 +14,7 @@ from onnxtool.conversion.frameworks import Estimator
 from onnxtool.conversion.graph_interface import described_rows, named
 from onnxtool.conversion.sklearn.prepare import gap_of
 from onnxtool.conversion.sklearn.schema import BATCH, last_step, schema_of, text_columns
+from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.conversion.source import Source
 from onnxtool.errors import InputError, MissingExtraError, UnsupportedError, one_line
 from onnxtool.model.domains import Domain
@@ -116,29 +117,42 @@ class SklearnModel(SourceModel):
             raise InputError(f"the estimator fails to run: {one_line(error)}") from error
 
     def drop_tied_rows(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Rows on which two classes tie, replaced by rows on which they do not: there, rounding alone picks the label.
+        """Rows on which two classes or two neighbours tie, replaced by rows on which none do: there, rounding or the
+        order of a search picks.
 
-        Nothing changes where every row is a tie, or for estimators that give no probabilities.
+        Nothing changes where every row is a tie.
         """
         feeds = dict(feeds)
-        names = [s.name for s in self.outputs]
+        found: dict[str, Any] = {}
+        rows = {len(array) if np.ndim(array) else 0 for array in feeds.values()}
+        if len(rows) != 1:
+            return feeds
+        count = rows.pop()
+        tied = tied_rows(self.estimator, lambda: found.update(self.run(feeds)), count)
+        tied |= self._tied_classes(lambda: found or self.run(feeds), count)
+        clear = np.flatnonzero(~tied)
+        if len(clear) in (0, count):
+            return feeds
+        chosen = np.arange(count)
+        chosen[tied] = np.resize(clear, count - len(clear))
+        note = "rows on which two classes or neighbours tie were left out of the comparison"
+        self.notes.extend([note] if note not in self.notes else [])
+        return {name: array[chosen] for name, array in feeds.items()}
+
+    def _tied_classes(self, run: Callable[[], Mapping[str, Any]], count: int) -> np.ndarray:
+        """bool[rows]: where the two largest scores are as good as equal; none of estimators that give no scores."""
+        none, names = np.zeros(count, bool), [s.name for s in self.outputs]
         if names[:1] != ["label"] or len(names) < 2 or not isinstance(self.outputs[1].dtype, np.dtype):
-            return feeds
-        found = self.run(feeds)[names[1]]
+            return none
+        found = run()[names[1]]
         if isinstance(found, list):  # one for each target
-            return feeds
+            return none
         scores = np.asarray(found, dtype=float)
         if scores.ndim != 2 or scores.shape[1] < 2:
-            return feeds
+            return none
         best = np.sort(scores, axis=1)[:, -2:]
-        clear = np.flatnonzero(~(best[:, 1] - best[:, 0] < _TIE * np.maximum(1, np.abs(best[:, 1]))))
-        if len(clear) in (0, len(scores)):
-            return feeds
-        rows = np.arange(len(scores))
-        rows[np.setdiff1d(rows, clear)] = np.resize(clear, len(scores) - len(clear))
-        note = "rows on which two classes tie were left out of the comparison"
-        self.notes.extend([note] if note not in self.notes else [])
-        return {name: array[rows] for name, array in feeds.items()}
+        tied: np.ndarray = best[:, 1] - best[:, 0] < _TIE * np.maximum(1, np.abs(best[:, 1]))
+        return tied
 
     def _table(self, feeds: Mapping[str, np.ndarray]) -> Any:
         # The same numbers in the dtype that estimators are fitted in: some refuse float32 rows after that, and a

@@ -22,7 +22,7 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.multioutput import RegressorChain
 from sklearn.neighbors import KNeighborsRegressor
@@ -49,13 +49,14 @@ from onnxtool.conversion.sklearn.patches import (
     isotonic,
     kernel_features,
     missing_indicator,
+    modified_huber,
     nearest_imputer,
+    neighbours,
     numpy_functions,
     quantiles,
     several_labels,
     splines,
     transformed_target,
-    weighted_neighbours,
     word_counts,
 )
 from tests.conversion.patched import hold_needed, patches_of
@@ -132,6 +133,9 @@ CASES: dict[Patch[..., object], Case] = {
     ),
     kernel_features.PATCH: lambda: (RBFSampler(n_components=4, random_state=0).fit(X), X, transformed),
     missing_indicator.PATCH: lambda: (SimpleImputer(add_indicator=True).fit(HOLED), HOLED, transformed),
+    modified_huber.PATCH: lambda: (
+        SGDClassifier(loss="modified_huber", random_state=0).fit(100 * X, X.argmax(1)), 100 * X, predicted,
+    ),
     nearest_imputer.PATCH: lambda: (KNNImputer(weights="distance").fit(HOLED), HOLED[:7], transformed),
     numpy_functions.PATCH: lambda: (FunctionTransformer(np.exp).fit(X), X, transformed),
     quantiles.PATCH: lambda: (
@@ -146,7 +150,7 @@ CASES: dict[Patch[..., object], Case] = {
         TransformedTargetRegressor(LinearRegression(), func=np.log, inverse_func=np.exp, check_inverse=False)
         .fit(X, np.exp(Y)), X, predicted,
     ),
-    weighted_neighbours.PATCH: lambda: (KNeighborsRegressor(weights="distance").fit(X, Y), X, predicted),
+    neighbours.PATCH: lambda: (KNeighborsRegressor(weights="distance").fit(X, Y), X, predicted),
     word_counts.PATCH: lambda: (TfidfVectorizer(sublinear_tf=True).fit(TEXTS), TEXTS, transformed),
 }  # fmt: skip
 

@@ -18,13 +18,14 @@ from onnxtool.conversion.sklearn.patches import (
     isotonic,
     kernel_features,
     missing_indicator,
+    modified_huber,
     nearest_imputer,
+    neighbours,
     numpy_functions,
     quantiles,
     several_labels,
     splines,
     transformed_target,
-    weighted_neighbours,
     word_counts,
 )
 
@@ -38,13 +39,14 @@ _CONVERTERS: tuple[ConverterPatch, ...] = (
     isotonic.PATCH,
     kernel_features.PATCH,
     missing_indicator.PATCH,
+    modified_huber.PATCH,
     nearest_imputer.PATCH,
     numpy_functions.PATCH,
     quantiles.PATCH,
     several_labels.PATCH,
     splines.PATCH,
     transformed_target.PATCH,
-    weighted_neighbours.PATCH,
+    neighbours.PATCH,
     word_counts.PATCH,
 )
 # What skl2onnx takes a step apart into.

@@ -74,6 +74,10 @@ def _polynomials(spline: Any) -> tuple[np.ndarray, np.ndarray]:
     from scipy.interpolate import BSpline, PPoly
 
     degree, count = spline.k, spline.t.size - spline.k - 1
+    if spline.t[degree] == spline.t[count]:  # of a feature that was constant: scikit-learn gives the same everywhere
+        at = float(spline.t[degree])
+        level = np.nan_to_num(np.asarray(spline(at), np.float64)).reshape(1, 1, -1)
+        return np.array([at, at + 1.0]), np.concatenate([np.zeros((degree, *level.shape[1:])), level])
     parts = [PPoly.from_spline(BSpline(spline.t, column, degree)) for column in np.asarray(spline.c).T]
     inner = slice(degree, count)
     coefficients = np.stack([part.c[:, inner] for part in parts], axis=-1).astype(np.float64)

@@ -10,7 +10,10 @@ import pytest
 
 pytest.importorskip("skl2onnx")
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer
 
+from onnxtool.conversion.sklearn.tied_neighbours import tied_rows
 from onnxtool.errors import UnsupportedError
 from tests.conversion.sklearn.converted_model import run_converted
 
@@ -54,3 +57,25 @@ def test_another_metric_is_refused_by_its_name(tmp_path: Path) -> None:
     model = KNeighborsRegressor(weights="distance", metric="canberra").fit(FITTED, FITTED[:, 0])
     with pytest.raises(UnsupportedError, match="'canberra'"):
         run_converted(model, tmp_path, ROWS)
+
+
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+def test_equal_distances_are_equal_in_the_file(weights: str, tmp_path: Path) -> None:
+    fitted = np.array([[0.1, 0.7], [0.3, 0.5], [0.7, 0.1], [9, 9], [8, 9.0]])
+    model = KNeighborsRegressor(weights=weights, n_neighbors=3).fit(fitted, [1.0, 20, 300, 4000, 50000])
+    rows = np.array([[0.3, 0.7], [0.7, 0.3], [0.2, 0.2]])
+    (found,) = run_converted(model, tmp_path, rows)
+    np.testing.assert_allclose(found.reshape(-1), model.predict(rows), rtol=1e-12)
+
+
+def test_rows_between_two_neighbours_are_no_proof(tmp_path: Path) -> None:
+    model = KNeighborsRegressor(n_neighbors=1).fit([[0.0], [2.0], [5.0]], [1.0, 2.0, 3.0])
+    rows = np.array([[1.0], [0.5], [3.5]])
+    assert tied_rows(model, lambda: model.predict(rows), 3).tolist() == [True, False, True]
+    assert "predict" not in vars(model)
+
+
+def test_bins_in_a_sparse_matrix_are_neighbours_too(tmp_path: Path) -> None:
+    model = make_pipeline(KBinsDiscretizer(3), KNeighborsRegressor(n_neighbors=80)).fit(FITTED, FITTED[:, 0])
+    (found,) = run_converted(model, tmp_path, ROWS)
+    np.testing.assert_allclose(found.reshape(-1), model.predict(ROWS), rtol=1e-6)

@@ -1,0 +1,90 @@
+"""Neighbours, by the distances of scikit-learn itself: sums of squared differences, column by column, in doubles.
+
+skl2onnx sums in another order, so that distances that are equal in the source differ in the last digit, and other rows
+are the nearest. Of fitted rows at exactly one distance scikit-learn takes those that its search meets first, and the
+file those that were fitted first.
+
+Source: scikit-learn, `sklearn.neighbors`: by weights="distance" a neighbour counts one over its distance; where a row
+is met exactly, only those that meet it count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onnxtool.conversion.sklearn.converters.distances import METRICS, distances
+from onnxtool.conversion.sklearn.converters.node_writer import NodeWriter
+from onnxtool.conversion.sklearn.converters.register import converter_patch, extension
+from onnxtool.errors import UnsupportedError
+
+_SQUARED = ("euclidean", "l2")  # scikit-learn ranks these before it takes the root
+
+
+def _convert_classifier(write: NodeWriter, original: Callable[[], None]) -> None:
+    model = write.step
+    if _left_to_skl2onnx(model) or (isinstance(model.classes_, list) and model.weights == "uniform"):
+        original()
+        return
+    if isinstance(model.classes_, list):
+        raise UnsupportedError("KNeighborsClassifier: weights='distance' with several targets has no ONNX form here.")
+    classes = np.eye(len(model.classes_))[np.asarray(model._y).reshape(-1)]
+    write.give_most_likely(_mean(write, classes), model.classes_)
+
+
+def _convert_regressor(write: NodeWriter, original: Callable[[], None]) -> None:
+    model = write.step
+    if _left_to_skl2onnx(model):
+        original()
+        return
+    targets = np.asarray(model._y, np.float64).reshape(len(model._y), -1)
+    write.give(_mean(write, targets))
+
+
+def _metric(model: Any) -> tuple[str, float]:
+    """The metric and, of "minkowski", its power."""
+    name, power = str(model.effective_metric_), float((model.effective_metric_params_ or {}).get("p", 2))
+    return ("euclidean" if name == "minkowski" and power == 2 else name), power
+
+
+def _left_to_skl2onnx(model: Any) -> bool:
+    weighted = (model.effective_metric_params_ or {}).get("w") is not None
+    other = weighted or _metric(model)[0] not in METRICS
+    return model.weights not in ("uniform", "distance") or (model.weights == "uniform" and other)
+
+
+def _mean(write: NodeWriter, targets: np.ndarray) -> str:
+    """[rows, targets]: the mean of the nearest rows' targets [fitted rows, targets], by their weights."""
+    from scipy.sparse import issparse
+
+    model = write.step
+    if (model.effective_metric_params_ or {}).get("w") is not None:
+        raise UnsupportedError(f"{type(model).__name__}: weighted features have no ONNX form here.")
+    fitted = np.asarray(model._fit_X.toarray() if issparse(model._fit_X) else model._fit_X, np.float64)
+    metric, power = _metric(model)
+    ranked = distances(write, write.joined(), fitted, "sqeuclidean" if metric in _SQUARED else metric, power)
+    near, places = write.smallest(ranked, model.n_neighbors)
+    given = write.add("Gather", targets, places, axis=0)
+    axis, last = np.array([1]), np.array([2])
+    if model.weights == "uniform":
+        total = write.add("ReduceSum", given, axis, keepdims=0)
+        return write.add("Div", total, float(model.n_neighbors))
+    if metric in _SQUARED:
+        near = write.add("Sqrt", near)
+    met = write.add("Equal", near, 0.0)
+    exact = write.add("Where", met, 1.0, 0.0)
+    some = write.add("Less", 0.0, write.add("ReduceSum", exact, axis, keepdims=1))
+    inverse = write.add("Div", 1.0, write.add("Where", met, 1.0, near))
+    weights = write.add("Unsqueeze", write.add("Where", some, exact, inverse), last)
+    summed = write.add("ReduceSum", write.add("Mul", weights, given), axis, keepdims=0)
+    return write.add("Div", summed, write.add("ReduceSum", weights, axis, keepdims=0))
+
+
+PATCH = converter_patch(
+    "1.21",
+    "skl2onnx 1.20 sums distances in another order, and divides by zero where a row meets a fitted one",
+    extension("sklearn.neighbors:KNeighborsClassifier", _convert_classifier),
+    extension("sklearn.neighbors:KNeighborsRegressor", _convert_regressor),
+)
